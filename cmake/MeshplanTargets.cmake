@@ -1,0 +1,46 @@
+# Targets of this project are all made by the functions below, so that flags and
+# the one-way arrows between the libraries are stated once.
+find_package(Threads REQUIRED)
+
+add_library(meshplan_flags INTERFACE)
+target_compile_options(meshplan_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Werror=switch
+  $<$<BOOL:${MESHPLAN_WERROR}>:-Werror>)
+target_compile_options(meshplan_flags INTERFACE
+  -fstack-protector-strong
+  $<$<AND:$<CONFIG:Release>,$<STREQUAL:${MESHPLAN_SANITIZE},>>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+target_link_options(meshplan_flags INTERFACE -Wl,-z,relro,-z,now)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(MESHPLAN_SANITIZE)
+  target_compile_options(meshplan_flags INTERFACE
+    -fsanitize=${MESHPLAN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(meshplan_flags INTERFACE -fsanitize=${MESHPLAN_SANITIZE})
+endif()
+
+# meshplan_library(<name> [DEPENDS <library>...] [PRIVATE <target>...])
+# Static library lib/<name> from every source in that folder; a header is included
+# as "<name>/<file>.hpp".
+function(meshplan_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  add_library(meshplan_${name} STATIC ${sources})
+  target_include_directories(meshplan_${name} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
+  target_link_libraries(meshplan_${name} PRIVATE meshplan_flags ${ARG_PRIVATE})
+  foreach(dependency IN LISTS ARG_DEPENDS)
+    target_link_libraries(meshplan_${name} PUBLIC meshplan_${dependency})
+  endforeach()
+endfunction()
+
+# meshplan_test(<module> [LIBRARIES <target>...])
+# Test program test_<module> from test/<module>/*_test.cpp; ctest runs it as <module>.
+function(meshplan_test module)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*_test.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${module} ${sources})
+  target_link_libraries(test_${module} PRIVATE meshplan_flags meshplan_test_main ${ARG_LIBRARIES})
+  target_precompile_headers(test_${module} REUSE_FROM meshplan_test_main)
+  catch_discover_meshplan_tests(test_${module} ${module})
+endfunction()

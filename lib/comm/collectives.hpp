@@ -1,0 +1,38 @@
+#pragma once
+// Time of one collective operation on a group. The one place where such times come from:
+// prediction, fitting and validation all call collective_time().
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/units.hpp"
+#include "layout/groups.hpp"
+#include "spec/cluster.hpp"
+
+namespace meshplan {
+
+enum class Algorithm { kMeasured, kRing, kTree, kNvls, kNvlsTree, kPat, kPairwise, kHierarchical };
+enum class Protocol { kLl, kLl128, kSimple };
+
+struct CollectiveTime {
+  Seconds total;
+  Seconds latency;   // the part that does not depend on the size
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+};
+
+// Time of `op` over `bytes` in a group of shape `g` on `c`, all sibling groups of the same shape
+// running at once (training's pattern: they share the node's network cards).
+// bytes follow nccl-tests: all-reduce, broadcast and send-recv: the buffer of one rank; all-gather,
+// reduce-scatter and all-to-all: ranks x the part of one rank. Groups of one rank and zero bytes
+// take no time. Measured curves of the cluster are used where one covers op, level and size.
+[[nodiscard]] CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
+                                             const GroupShape& g);
+
+// Bytes that one rank sends through the links of `level` (for tables and for contention).
+[[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g, std::size_t level);
+
+[[nodiscard]] std::string_view name_of(Algorithm a);
+[[nodiscard]] std::string_view name_of(Protocol p);
+
+}  // namespace meshplan

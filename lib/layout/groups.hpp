@@ -1,0 +1,55 @@
+#pragma once
+// Which ranks talk to each other, and how far apart they sit: strategy x cluster -> group shapes.
+//
+// Ranks are numbered by the strategy's order, innermost axis first (Megatron-Core
+// parallel_state.py, RankGenerator): dense groups use tp, cp, dp, pp; expert groups use etp, ep,
+// expert-dp, pp over the same ranks. Device r sits in block r / span of a level of that span.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "spec/cluster.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+enum class Group {
+  kTp,           // tensor parallel
+  kCp,           // context parallel
+  kTpCp,         // tensor x context parallel: sequence-sharded statistics, MoE routing
+  kDp,           // data parallel without context parallel
+  kDpCp,         // ranks that hold the same dense parameters: gradient reduction
+  kZeroShard,    // ranks that share one copy of the sharded dense states (zero_group of kDpCp)
+  kZeroReplica,  // ranks that hold the same shard (HSDP)
+  kEp,           // expert parallel: token dispatch
+  kEtp,          // expert tensor parallel
+  kExpertDp,     // ranks that hold the same experts
+  kPp,           // a whole pipeline
+  kPpNeighbour,  // two neighbouring pipeline ranks
+  kEmbedding,    // first and last pipeline rank (tied embedding gradients)
+};
+
+inline constexpr std::size_t kMaxLevels = 6;
+
+// Shape of the worst-placed group of one kind.
+struct GroupShape {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;  // distance of neighbouring members
+  // Members inside one block of each level, in the fullest block (innermost level first);
+  // entries at and above the level where the whole group sits equal `size`.
+  std::array<std::int64_t, kMaxLevels> within{};
+  // Blocks of each level that the group touches (1: the group sits inside one block).
+  std::array<std::int64_t, kMaxLevels> blocks{};
+  std::size_t num_levels = 0;
+  std::size_t level = 0;  // innermost level that connects the whole group
+
+  bool operator==(const GroupShape&) const = default;
+};
+
+// `c` must satisfy num_gpus(c) >= num_gpus(s). Never fails on a valid strategy.
+[[nodiscard]] GroupShape group_shape(const Strategy& s, const ClusterSpec& c, Group g);
+
+// Members of the group of kind `g` that contains `rank`, increasing. For exports and validation.
+[[nodiscard]] std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank);
+
+}  // namespace meshplan

@@ -1,0 +1,59 @@
+#pragma once
+// The machines: devices in nodes, nested levels of links, and what was measured on them.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.hpp"
+#include "base/units.hpp"
+#include "spec/device.hpp"
+#include "spec/kinds.hpp"
+
+namespace meshplan {
+
+struct LinkLevel {
+  std::string name;
+  std::int64_t span = 0;  // devices that one block of this level connects; 0: all of them
+  BytesPerSecond bandwidth;  // per device, one direction
+  Seconds latency;
+  LinkKind kind = LinkKind::kInfiniband;
+  double oversubscription = 1.0;  // >= 1: this many times less bandwidth than below it
+
+  bool operator==(const LinkLevel&) const = default;
+};
+
+// A measured curve: time of one operation against message size.
+struct CollectiveFit {
+  Collective operation = Collective::kAllReduce;
+  std::string level;      // outermost level that the group crosses
+  std::int64_t ranks = 0;
+  std::int64_t nodes = 1;
+  std::vector<std::pair<Bytes, Seconds>> points;  // increasing sizes, buffer bytes per rank
+
+  bool operator==(const CollectiveFit&) const = default;
+};
+
+struct ClusterSpec {
+  std::string name;
+  DeviceSpec device;
+  std::int64_t nodes = 0;
+  std::int64_t gpus_per_node = 0;
+  std::vector<LinkLevel> levels;  // innermost first
+  std::vector<CollectiveFit> collectives;
+  Bytes host_memory;              // per node, for offload; 0: unknown
+  std::optional<double> usd_per_gpu_hour;
+  std::string source;
+
+  bool operator==(const ClusterSpec&) const = default;
+};
+
+[[nodiscard]] std::int64_t num_gpus(const ClusterSpec& c);
+
+// The same cluster with another number of devices: whole nodes, or part of one.
+[[nodiscard]] ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus);
+
+[[nodiscard]] Diagnostics validate(const ClusterSpec& c);
+
+}  // namespace meshplan

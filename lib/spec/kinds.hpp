@@ -1,0 +1,160 @@
+#pragma once
+// The closed sets of choices and their names: one table each, from which parsing, printing, help
+// texts and lists of choices all follow.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace meshplan {
+
+enum class AttentionKind { kMha, kGqa, kMla };
+enum class Activation { kGelu, kSilu, kRelu, kRelu2 };
+enum class Norm { kLayerNorm, kRmsNorm };
+enum class PositionEmbedding { kLearned, kRope, kAlibi, kNone };
+
+enum class Precision { kFp32, kTf32, kFp16, kBf16, kFp8 };
+enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
+
+enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEthernet };
+enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
+
+enum class Schedule { kGpipe, k1f1b, kInterleaved, kZbH1, kZbV, kDualPipe };
+enum class CpKind { kRing, kAllGather, kUlysses };
+enum class Recompute { kNone, kSelective, kFull };
+enum class Framework { kMegatron, kMegatronDeepspeed, kDeepspeed, kFsdp, kTorchtitan, kNanotron, kLlmFoundry, kInternEvo };
+enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
+
+// The parallel dimensions a rank order lists.
+enum class Axis { kTp, kCp, kEp, kDp, kPp };
+
+template <class E>
+struct NameTable;  // specialised below: `rows` lists {value, name} in the order of the enumerators
+
+template <class E>
+struct NameRow {
+  E value;
+  std::string_view name;
+};
+
+#define MESHPLAN_NAMES(Enum, ...)                                   \
+  template <>                                                       \
+  struct NameTable<Enum> {                                          \
+    static constexpr auto rows = std::to_array<NameRow<Enum>>(__VA_ARGS__); \
+  };                                                                \
+  static_assert(rows_in_order<Enum>())
+
+template <class E>
+constexpr bool rows_in_order() {
+  for (std::size_t i = 0; i < NameTable<E>::rows.size(); ++i) {
+    if (static_cast<std::size_t>(NameTable<E>::rows[i].value) != i) return false;
+  }
+  return true;
+}
+
+MESHPLAN_NAMES(AttentionKind, {{AttentionKind::kMha, "mha"},
+                               {AttentionKind::kGqa, "gqa"},
+                               {AttentionKind::kMla, "mla"}});
+MESHPLAN_NAMES(Activation, {{Activation::kGelu, "gelu"},
+                            {Activation::kSilu, "silu"},
+                            {Activation::kRelu, "relu"},
+                            {Activation::kRelu2, "relu2"}});
+MESHPLAN_NAMES(Norm, {{Norm::kLayerNorm, "layernorm"}, {Norm::kRmsNorm, "rmsnorm"}});
+MESHPLAN_NAMES(PositionEmbedding, {{PositionEmbedding::kLearned, "learned"},
+                                   {PositionEmbedding::kRope, "rope"},
+                                   {PositionEmbedding::kAlibi, "alibi"},
+                                   {PositionEmbedding::kNone, "none"}});
+MESHPLAN_NAMES(Precision, {{Precision::kFp32, "fp32"},
+                           {Precision::kTf32, "tf32"},
+                           {Precision::kFp16, "fp16"},
+                           {Precision::kBf16, "bf16"},
+                           {Precision::kFp8, "fp8"}});
+MESHPLAN_NAMES(Dtype, {{Dtype::kFp32, "fp32"},
+                       {Dtype::kFp16, "fp16"},
+                       {Dtype::kBf16, "bf16"},
+                       {Dtype::kFp8, "fp8"}});
+MESHPLAN_NAMES(LinkKind, {{LinkKind::kNvswitch, "nvswitch"},
+                          {LinkKind::kNvlink, "nvlink"},
+                          {LinkKind::kXgmi, "xgmi"},
+                          {LinkKind::kPcie, "pcie"},
+                          {LinkKind::kInfiniband, "infiniband"},
+                          {LinkKind::kRoce, "roce"},
+                          {LinkKind::kEthernet, "ethernet"}});
+MESHPLAN_NAMES(Architecture, {{Architecture::kVolta, "volta"},
+                              {Architecture::kAmpere, "ampere"},
+                              {Architecture::kHopper, "hopper"},
+                              {Architecture::kBlackwell, "blackwell"},
+                              {Architecture::kCdna3, "cdna3"}});
+MESHPLAN_NAMES(Schedule, {{Schedule::kGpipe, "gpipe"},
+                          {Schedule::k1f1b, "1f1b"},
+                          {Schedule::kInterleaved, "interleaved"},
+                          {Schedule::kZbH1, "zb-h1"},
+                          {Schedule::kZbV, "zb-v"},
+                          {Schedule::kDualPipe, "dualpipe"}});
+MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
+                        {CpKind::kAllGather, "allgather"},
+                        {CpKind::kUlysses, "ulysses"}});
+MESHPLAN_NAMES(Recompute, {{Recompute::kNone, "none"},
+                           {Recompute::kSelective, "selective"},
+                           {Recompute::kFull, "full"}});
+MESHPLAN_NAMES(Framework, {{Framework::kMegatron, "megatron"},
+                           {Framework::kMegatronDeepspeed, "megatron-deepspeed"},
+                           {Framework::kDeepspeed, "deepspeed"},
+                           {Framework::kFsdp, "fsdp"},
+                           {Framework::kTorchtitan, "torchtitan"},
+                           {Framework::kNanotron, "nanotron"},
+                           {Framework::kLlmFoundry, "llm-foundry"},
+                           {Framework::kInternEvo, "internevo"}});
+MESHPLAN_NAMES(Collective, {{Collective::kAllReduce, "all-reduce"},
+                            {Collective::kAllGather, "all-gather"},
+                            {Collective::kReduceScatter, "reduce-scatter"},
+                            {Collective::kAllToAll, "all-to-all"},
+                            {Collective::kBroadcast, "broadcast"},
+                            {Collective::kSendRecv, "send-recv"}});
+MESHPLAN_NAMES(Axis, {{Axis::kTp, "tp"},
+                      {Axis::kCp, "cp"},
+                      {Axis::kEp, "ep"},
+                      {Axis::kDp, "dp"},
+                      {Axis::kPp, "pp"}});
+
+template <class E>
+[[nodiscard]] constexpr std::string_view name_of(E value) {
+  return NameTable<E>::rows[static_cast<std::size_t>(value)].name;
+}
+
+template <class E>
+[[nodiscard]] constexpr std::optional<E> from_name(std::string_view name) {
+  for (const auto& row : NameTable<E>::rows) {
+    if (row.name == name) return row.value;
+  }
+  return std::nullopt;
+}
+
+// All names of an enum, in order.
+template <class E>
+[[nodiscard]] constexpr auto names_of() {
+  std::array<std::string_view, NameTable<E>::rows.size()> names{};
+  std::transform(NameTable<E>::rows.begin(), NameTable<E>::rows.end(), names.begin(),
+                 [](const auto& row) { return row.name; });
+  return names;
+}
+
+[[nodiscard]] constexpr int size_of(Dtype d) {
+  switch (d) {
+    case Dtype::kFp32: return 4;
+    case Dtype::kFp16:
+    case Dtype::kBf16: return 2;
+    case Dtype::kFp8: return 1;
+  }
+  return 4;
+}
+
+// Bytes of an activation or a weight that a computation of this precision reads. FP8 training
+// keeps tensors outside the matrix products in bf16 (Transformer Engine).
+[[nodiscard]] constexpr int storage_size(Precision p) {
+  return p == Precision::kFp32 || p == Precision::kTf32 ? 4 : 2;
+}
+
+}  // namespace meshplan

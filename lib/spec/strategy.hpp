@@ -1,0 +1,104 @@
+#pragma once
+// How the work is split: the keys of the command line, of files and of results.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.hpp"
+#include "base/units.hpp"
+#include "spec/cluster.hpp"
+#include "spec/kinds.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan {
+
+struct Overlap {
+  bool grad_reduce = false;   // gradient reduction beside the backward pass
+  bool param_gather = false;  // parameter all-gather beside the next forward pass
+  bool tp = false;            // tensor-parallel collectives beside their matrix products
+  bool pp = false;            // sends and receives beside computation
+
+  bool operator==(const Overlap&) const = default;
+};
+
+struct Offload {
+  bool optimizer = false;    // optimizer states and step on the host
+  bool activations = false;  // saved activations copied to the host
+
+  bool operator==(const Offload&) const = default;
+};
+
+// Which parts run as one kernel, and what the training code costs on the host. Not a choice of the
+// search: part of the `framework` preset, each settable by key (kernels.<name>).
+struct Kernels {
+  bool fused_softmax = true;        // scale + mask + softmax in one kernel (without flash attention)
+  bool fused_norm = true;           // one kernel per norm instead of a chain of element-wise ones
+  bool fused_rope = true;           // rotary embedding in one kernel
+  bool fused_activation = true;     // bias + activation (+ gate) in one kernel
+  bool fused_dropout_add = true;    // bias + dropout + residual in one kernel
+  bool fused_cross_entropy = true;  // vocabulary-parallel loss without extra copies of the logits
+  bool fused_grad_accumulation = true;  // weight-gradient product adds into the main gradient
+  bool fused_optimizer = true;      // multi-tensor Adam
+  double host_factor = 1.0;         // host time per kernel over the device profile's launch_gap
+
+  bool operator==(const Kernels&) const = default;
+};
+
+using RankOrder = std::array<Axis, 5>;  // innermost first
+inline constexpr RankOrder kDefaultOrder{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kDp, Axis::kPp};
+
+struct Strategy {
+  std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, etp = 1, dp = 1;
+  CpKind cp_kind = CpKind::kRing;
+  int zero = 1;                 // 0..3; 1 is Megatron's distributed optimizer, 3 shards everything
+  std::int64_t zero_group = 0;  // ranks that share one copy of the sharded states; 0: all of dp * cp
+  bool sequence_parallel = false;
+  std::int64_t micro_batch = 1;   // sequences
+  std::int64_t global_batch = 1;  // sequences
+  std::int64_t seq_len = 0;       // tokens
+  Schedule schedule = Schedule::k1f1b;
+  std::vector<std::int64_t> stage_layers;  // layers per pipeline rank; empty: as even as can be
+  Recompute recompute = Recompute::kNone;
+  // Layers per pipeline rank that are fully recomputed; empty: every layer follows `recompute`.
+  // The other layers of a rank follow `recompute` if it is none or selective.
+  std::vector<std::int64_t> recompute_layers;
+  Precision precision = Precision::kBf16;
+  bool master_weights = true;   // fp32 copy of the weights in the optimizer
+  Dtype grad_dtype = Dtype::kFp32;
+  Dtype optimizer_dtype = Dtype::kFp32;  // Adam moments
+  bool flash_attention = true;
+  Overlap overlap;
+  Offload offload;
+  Kernels kernels;
+  Framework framework = Framework::kMegatron;
+  RankOrder order = kDefaultOrder;
+
+  bool operator==(const Strategy&) const = default;
+};
+
+[[nodiscard]] std::int64_t num_gpus(const Strategy& s);
+[[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step
+// Ranks that share one copy of the sharded states: zero_group, or dp * cp.
+[[nodiscard]] std::int64_t shard_group(const Strategy& s);
+// Data-parallel ranks of an expert: (tp * cp * dp) / (etp * ep).
+[[nodiscard]] std::int64_t expert_dp(const Strategy& s);
+
+// The preset a framework name stands for: overlaps, dtypes, fused kernels, launch cost.
+[[nodiscard]] Strategy framework_preset(Framework f);
+
+// "tp=8,pp=16,...": the keys that differ from the framework's preset, in a fixed order; reads back
+// to the same strategy.
+[[nodiscard]] std::string to_text(const Strategy& s);
+// The handful of sizes that tell plans apart in tables: "tp8 pp16 vp7 dp128 mbs1 zero1 ...".
+[[nodiscard]] std::string short_text(const Strategy& s);
+
+// Every rule of the strategy itself, against the model and the cluster, that `s` breaks. Memory is
+// not looked at. Each message says what would make it legal.
+[[nodiscard]] Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
+
+// Layers per pipeline rank with `stage_layers` filled in: as even as can be, where the first and
+// last rank give way for the embedding and the output head when it does not divide.
+[[nodiscard]] std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m);
+
+}  // namespace meshplan
