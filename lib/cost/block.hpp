@@ -1,0 +1,73 @@
+#pragma once
+// The model is a chain of blocks: embedding, decoder layers of a few kinds, head. A block's cost
+// for one microbatch depends on the model, the cluster and few keys of the strategy; the plan's
+// cost is assembled from them.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cost/plan_cost.hpp"
+#include "spec/cluster.hpp"
+#include "spec/model.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+enum class BlockKind { kEmbedding, kDense, kDenseWindowed, kMoe, kMoeWindowed, kMtp, kHead };
+inline constexpr std::size_t kNumBlockKinds = 7;
+
+// Wall time of one pass over a block, by what the device (or nothing) does meanwhile.
+struct PassTime {
+  Seconds compute;
+  Seconds tp, cp, ep, dp;  // exposed communication
+  Seconds launch;          // waiting for the host
+
+  PassTime& operator+=(const PassTime& o);
+  [[nodiscard]] Seconds total() const { return compute + tp + cp + ep + dp + launch; }
+  bool operator==(const PassTime&) const = default;
+};
+[[nodiscard]] PassTime operator+(PassTime a, const PassTime& b);
+[[nodiscard]] PassTime operator*(PassTime a, double times);
+
+// Parameters that one device holds of a block.
+struct BlockParameters {
+  std::int64_t dense = 0;    // reduced over dp * cp
+  std::int64_t experts = 0;  // reduced over the expert-data-parallel group
+  bool operator==(const BlockParameters&) const = default;
+};
+
+// Bytes saved per microbatch for the backward pass, by recomputation mode.
+struct SavedActivations {
+  Bytes none, selective, full;
+  [[nodiscard]] Bytes of(Recompute r) const;
+  bool operator==(const SavedActivations&) const = default;
+};
+
+struct BlockCost {
+  PassTime forward;
+  PassTime backward_input;
+  PassTime backward_weight;
+  PassTime recompute_selective;  // added to the backward pass under selective recomputation
+  PassTime recompute_full;       // likewise under full recomputation
+  SavedActivations saved;
+  Bytes kept_for_weight;  // of `saved`, what a split weight-gradient pass still needs
+  Bytes working_set;      // temporaries of the backward pass (forward for the head)
+  BlockParameters parameters;
+  Flops forward_flops;    // executed by one device: matrix products and attention
+  Flops recompute_selective_flops;
+  std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch
+  bool operator==(const BlockCost&) const = default;
+};
+
+using BlockCosts = std::array<BlockCost, kNumBlockKinds>;
+
+// Kind of decoder layer `index`; the multi-token-prediction layers are kMtp.
+[[nodiscard]] BlockKind block_kind(const ModelSpec& m, std::int64_t layer);
+
+// Costs of every block kind that the model has. Keys that matter: tp, cp, cp_kind, ep, etp,
+// sequence_parallel, micro_batch, seq_len, precision, grad_dtype, flash_attention, overlap.tp,
+// kernels, order, and dp, zero, zero_group where zero == 3. Independent of pp, vp, schedule,
+// recompute and stage_layers, but rank placement makes pp matter where order puts pp inside.
+[[nodiscard]] BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+
+}  // namespace meshplan

@@ -1,0 +1,123 @@
+#pragma once
+// What one strategy costs: plain values whose terms add up. The report prints these terms and
+// computes nothing of its own.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/units.hpp"
+#include "layout/groups.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+// Memory of one pipeline rank's fullest device.
+struct MemoryBreakdown {
+  Bytes weights;
+  Bytes gradients;
+  Bytes optimizer;    // moments and master weights
+  Bytes activations;  // saved for the backward pass, all microbatches in flight
+  Bytes buffers;      // working set: gathered weights, logits and loss, recomputed layer, messages
+  Bytes communicators;  // part of `reserved`: NCCL buffers of every process group
+  Bytes context;        // part of `reserved`: driver context and library workspaces
+  Bytes fragmentation;  // part of `reserved`: what the caching allocator cannot use
+  Bytes reserved;       // communicators + context + fragmentation
+  Bytes peak;           // sum of weights, gradients, optimizer, activations, buffers, reserved
+  Bytes capacity;
+
+  // What the framework's allocator hands out at its peak: peak - reserved.
+  [[nodiscard]] Bytes allocated() const { return peak - reserved; }
+  bool operator==(const MemoryBreakdown&) const = default;
+};
+
+// The step as one pipeline rank, the last to finish, lives it. The terms are each >= 0 and add up
+// to the step time.
+struct TimeTerms {
+  Seconds compute;           // kernels of the model's own forward and backward
+  Seconds recompute;         // forward kernels run again for the backward pass
+  Seconds tp_comm_exposed;   // communication that nothing hides, by dimension
+  Seconds cp_comm_exposed;
+  Seconds ep_comm_exposed;
+  Seconds pp_comm_exposed;
+  Seconds pp_bubble;         // idle, waiting for other pipeline ranks
+  Seconds dp_comm_exposed;   // gradient reduction, parameter gathers, ZeRO-3 traffic
+  Seconds optimizer;
+  Seconds other;             // the host's launch rate where it is slower than the device, offload
+
+  bool operator==(const TimeTerms&) const = default;
+};
+[[nodiscard]] Seconds total(const TimeTerms& t);
+
+enum class CommDimension { kTp, kCp, kEp, kPp, kDp, kEmbedding, kLoss };
+[[nodiscard]] std::string_view name_of(CommDimension d);
+
+struct CommEntry {
+  CommDimension dimension = CommDimension::kTp;
+  Collective operation = Collective::kAllReduce;
+  std::int64_t group_size = 1;
+  std::size_t level = 0;  // index into the cluster's levels: outermost that the group crosses
+  Bytes bytes;            // one call, as nccl-tests counts them
+  double count_per_step = 0;
+  Seconds time_each;
+  Seconds exposed;        // of all calls of a step
+
+  bool operator==(const CommEntry&) const = default;
+};
+
+struct StageCost {
+  std::int64_t layers = 0;           // decoder layers on this pipeline rank
+  std::int64_t recomputed_layers = 0;  // of which fully recomputed
+  bool embedding = false, head = false;
+  Seconds forward;                   // one microbatch, all chunks of the rank
+  Seconds backward;                  // input and weight gradients, recomputation included
+  std::int64_t in_flight = 0;        // microbatches per chunk at the peak
+  MemoryBreakdown memory;
+  std::int64_t parameters = 0;       // held by one device of this rank, ZeRO-3 sharding aside
+  bool operator==(const StageCost&) const = default;
+};
+
+struct PlanCost {
+  Strategy strategy;  // complete: dp, stage_layers and recompute_layers filled in
+  TimeTerms time;
+  Seconds step_time;  // == total(time)
+  std::vector<StageCost> stages;
+  std::size_t fullest_stage = 0;
+  std::vector<CommEntry> communication;
+  double bubble_fraction = 0;   // pp_bubble / step_time
+  double tokens_per_step = 0;
+  Flops model_flops;     // of one step: forward and backward, attention counted in full
+  Flops hardware_flops;  // with what recomputation repeats
+  double mfu = 0;
+  double hfu = 0;
+  std::vector<std::string> warnings;
+
+  [[nodiscard]] const MemoryBreakdown& memory() const { return stages[fullest_stage].memory; }
+};
+
+enum class InfeasibleReason {
+  kIllegal,             // breaks a rule of the strategy (validate)
+  kModelStates,         // weights, gradients and optimizer alone exceed the memory
+  kActivations,         // states fit, activations and buffers do not
+  kHostMemory,          // offloaded states exceed the host's memory
+};
+[[nodiscard]] std::string_view name_of(InfeasibleReason r);
+
+struct Infeasible {
+  InfeasibleReason reason = InfeasibleReason::kIllegal;
+  std::vector<std::string> messages;  // kIllegal: the broken rules
+  Bytes shortfall;                    // memory that is missing on the fullest rank
+  std::vector<std::string> remedies;  // what would make it fit or legal, cheapest first
+};
+
+// A strategy that does not fit is still costed, so that estimate can say by how much.
+struct Verdict {
+  std::variant<PlanCost, Infeasible> state;  // PlanCost: fits
+  std::vector<StageCost> stages;             // filled for both unless illegal
+  [[nodiscard]] bool feasible() const { return state.index() == 0; }
+  [[nodiscard]] const PlanCost& cost() const { return std::get<PlanCost>(state); }
+  [[nodiscard]] const Infeasible& infeasible() const { return std::get<Infeasible>(state); }
+};
+
+}  // namespace meshplan
