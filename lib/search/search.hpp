@@ -1,0 +1,82 @@
+#pragma once
+// Finds the best strategies of a declared space and says how far that is proved.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cost/plan_cost.hpp"
+#include "cost/step.hpp"
+#include "spec/cluster.hpp"
+#include "spec/limits.hpp"
+#include "spec/model.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+enum class Objective { kStepTime, kCost, kMemory };
+enum class Space { kFull, kMegatron, kDeepspeed, kFsdp };
+
+struct SearchRequest {
+  Strategy base;              // workload (global_batch, seq_len), precision, framework, and every
+                              // key that the space does not vary
+  std::vector<Limit> limits;  // --fix and --limit
+  Space space = Space::kFull;
+  Objective objective = Objective::kStepTime;
+  std::size_t top = 5;
+  int threads = 0;                   // 0: one per core; the result does not depend on it
+  std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
+  bool ignore_activations = false;   // count model states only, as rules of thumb do
+};
+
+struct SearchStatistics {
+  std::int64_t space_size = 0;  // strategies of the space before any rule
+  std::int64_t illegal = 0;     // ruled out by a rule, by name in `infeasible`
+  std::int64_t evaluated = 0;   // costed completely
+  std::int64_t pruned = 0;      // ruled out by a bound without being costed
+  std::int64_t feasible = 0;    // of the evaluated
+  std::map<std::string, std::int64_t> infeasible;  // by reason
+  Seconds wall;
+};
+
+struct Proof {
+  bool exact = true;
+  double gap = 0;      // (best - proved lower bound) / best when not exact
+  std::string statement;  // for people: what was proved over which space
+};
+
+// One evaluated strategy, for scatter plots and Pareto fronts.
+struct EvaluatedPoint {
+  Strategy strategy;
+  Seconds step_time;
+  Bytes peak_memory;
+};
+
+struct SearchResult {
+  std::vector<PlanCost> plans;  // ranked, best first
+  SearchStatistics statistics;
+  Proof proof;
+  // When nothing fits: the strategy that misses memory by least, and what would make it fit.
+  std::optional<Verdict> closest_miss;
+  std::optional<Strategy> closest_strategy;
+};
+
+// Called now and then from one thread with the share of the space that is done, 0..1.
+using Progress = std::function<void(double)>;
+
+[[nodiscard]] Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c,
+                                          const SearchRequest& request,
+                                          const Progress& progress = {});
+
+// Why the best plan wins and what binds it, as sentences, one per fact.
+[[nodiscard]] std::vector<std::string> explain(const ModelSpec& m, const ClusterSpec& c,
+                                               const SearchResult& result);
+
+[[nodiscard]] std::string_view name_of(Objective o);
+[[nodiscard]] std::string_view name_of(Space s);
+
+}  // namespace meshplan
