@@ -31,7 +31,9 @@ enum class Group {
 
 inline constexpr std::size_t kMaxLevels = 6;
 
-// Shape of the worst-placed group of one kind.
+// Shape of the worst-placed group of one kind: the one whose ring has the least bandwidth, then the
+// one that reaches farthest, then the one in the most blocks. Training waits for the slowest group,
+// so where sizes do not divide (tp = 6 on nodes of 8) the group that straddles a boundary counts.
 struct GroupShape {
   std::int64_t size = 1;
   std::int64_t stride = 1;  // distance of neighbouring members
@@ -40,6 +42,9 @@ struct GroupShape {
   std::array<std::int64_t, kMaxLevels> within{};
   // Blocks of each level that the group touches (1: the group sits inside one block).
   std::array<std::int64_t, kMaxLevels> blocks{};
+  // Members inside one block of each level, in the emptiest block that the group touches: their
+  // links out of that block are all that a ring through it can use. Zero: the same as `within`.
+  std::array<std::int64_t, kMaxLevels> fewest{};
   std::size_t num_levels = 0;
   std::size_t level = 0;  // innermost level that connects the whole group
 
@@ -50,6 +55,9 @@ struct GroupShape {
 [[nodiscard]] GroupShape group_shape(const Strategy& s, const ClusterSpec& c, Group g);
 
 // Members of the group of kind `g` that contains `rank`, increasing. For exports and validation.
-[[nodiscard]] std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank);
+// kPpNeighbour: `rank` and the next pipeline rank, the last one's next being the first (interleaved
+// schedules send there). kEmbedding: empty for ranks of neither the first nor the last stage.
+[[nodiscard]] std::vector<std::int64_t> group_members(const Strategy& s, Group g,
+                                                      std::int64_t rank);
 
 }  // namespace meshplan

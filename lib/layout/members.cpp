@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "layout/digits.hpp"
+#include "layout/groups.hpp"
+
+namespace meshplan {
+namespace {
+
+using Ranks = std::vector<std::int64_t>;
+
+Ranks pipeline_pair(const Ranks& pipeline, Group g, std::int64_t rank) {
+  if (pipeline.size() == 1) return pipeline;
+  if (g == Group::kEmbedding) {
+    const bool at_an_end = rank == pipeline.front() || rank == pipeline.back();
+    return at_an_end ? Ranks{pipeline.front(), pipeline.back()} : Ranks{};
+  }
+  auto next = std::next(std::find(pipeline.begin(), pipeline.end(), rank));
+  if (next == pipeline.end()) next = pipeline.begin();
+  return {std::min(rank, *next), std::max(rank, *next)};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank) {
+  PLAN_CHECK(rank >= 0 && rank < num_gpus(s));
+  const RankDigits d = rank_digits(s, g);
+  std::int64_t base = rank;
+  std::int64_t number = 0;  // of `rank` among the members
+  std::int64_t weight = 1;
+  for (std::size_t i = 0; i < d.count; ++i) {
+    const Digit& digit = d.digits[i];
+    if (!digit.member) continue;
+    const std::int64_t value = rank / digit.stride % digit.size;
+    base -= value * digit.stride;
+    number += value * weight;
+    weight *= digit.size;
+  }
+  const Ranks offsets = member_offsets(d);
+  Ranks members;
+  for (std::int64_t i = 0; i < weight; ++i) {
+    if (d.run > 0 && i / d.run != number / d.run) continue;
+    if (d.step > 0 && i % d.step != number % d.step) continue;
+    members.push_back(base + offsets[static_cast<std::size_t>(i)]);
+  }
+  if (g == Group::kPpNeighbour || g == Group::kEmbedding) return pipeline_pair(members, g, rank);
+  return members;
+}
+
+}  // namespace meshplan
