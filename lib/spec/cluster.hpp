@@ -51,7 +51,8 @@ struct ClusterSpec {
 
 [[nodiscard]] std::int64_t num_gpus(const ClusterSpec& c);
 
-// The same cluster with another number of devices: whole nodes, or part of one.
+// The same cluster with another number of devices: whole nodes, or part of one. A number that is
+// neither is rounded up to whole nodes: num_gpus() of the result then differs from `gpus`.
 [[nodiscard]] ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus);
 
 [[nodiscard]] Diagnostics validate(const ClusterSpec& c);

@@ -82,12 +82,13 @@ enum class LayerKind { kDense, kMoe };
 // Parameters of the parts, in elements. "Per layer" parts are what a rank of tp = ep = 1 holds.
 struct LayerParameters {
   std::int64_t attention_linear = 0;  // matrices and biases that tensor parallelism splits
-  std::int64_t attention_other = 0;   // norms, latent projections: copied on every tensor rank
+  // Norms, latent projections, output bias: copied on every tensor rank.
+  std::int64_t attention_other = 0;
   std::int64_t mlp_linear = 0;        // dense MLP or shared experts, split by tensor parallelism
   std::int64_t router = 0;            // copied on every tensor rank
   std::int64_t experts = 0;           // routed experts, all of them; split by ep and etp
   std::int64_t experts_active = 0;    // the top_k of them that a token passes
-  std::int64_t norms = 0;             // the layer's norms, copied on every tensor rank
+  std::int64_t norms = 0;  // norms, and biases behind a reduction: copied on every tensor rank
 };
 
 [[nodiscard]] LayerParameters layer_parameters(const ModelSpec& m, LayerKind kind);

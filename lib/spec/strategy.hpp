@@ -16,7 +16,8 @@ namespace meshplan {
 struct Overlap {
   bool grad_reduce = false;   // gradient reduction beside the backward pass
   bool param_gather = false;  // parameter all-gather beside the next forward pass
-  bool tp = false;            // tensor-parallel collectives beside their matrix products
+  bool tp = false;            // tensor-parallel collectives pipelined with their matrix products
+  bool tp_backward = true;    // those of the backward pass beside the weight-gradient products
   bool pp = false;            // sends and receives beside computation
 
   bool operator==(const Overlap&) const = default;
@@ -49,6 +50,7 @@ using RankOrder = std::array<Axis, 5>;  // innermost first
 inline constexpr RankOrder kDefaultOrder{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kDp, Axis::kPp};
 
 struct Strategy {
+  // dp 0: not stated, to be derived from the cluster (with_derived_dp) before anything else.
   std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, etp = 1, dp = 1;
   CpKind cp_kind = CpKind::kRing;
   int zero = 1;                 // 0..3; 1 is Megatron's distributed optimizer, 3 shards everything
@@ -83,6 +85,10 @@ struct Strategy {
 [[nodiscard]] std::int64_t shard_group(const Strategy& s);
 // Data-parallel ranks of an expert: (tp * cp * dp) / (etp * ep).
 [[nodiscard]] std::int64_t expert_dp(const Strategy& s);
+
+// dp filled in where it is 0: what `gpus` devices leave over (rounded down, at least 1; validate()
+// then reports a product that misses the cluster's number of devices).
+[[nodiscard]] Strategy with_derived_dp(Strategy s, std::int64_t gpus);
 
 // The preset a framework name stands for: overlaps, dtypes, fused kernels, launch cost.
 [[nodiscard]] Strategy framework_preset(Framework f);

@@ -1,0 +1,253 @@
+#include "io/yaml_tree.hpp"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "io/nesting.hpp"
+
+namespace meshplan {
+namespace {
+
+// Something in the text that this reader refuses; ends the parse.
+struct Refused {
+  int line;
+  int column;
+  int length;
+  std::string message;
+  std::string hint;
+};
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+int count_characters(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
+}
+
+// Builds the tree from the parser's events.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(std::string_view text) : text_(text) {}
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    add(node_at(mark, YamlNode::Kind::kNull));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_anchor(mark, 1); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    YamlNode node = node_at(mark, YamlNode::Kind::kScalar);
+    node.quoted = tag == "!";
+    if (!node.quoted) refuse_tag(mark, tag);
+    node.text = value;
+    node.length = written_length(mark, node);
+    add(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, YamlNode::Kind::kSequence);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, YamlNode::Kind::kMap);
+  }
+  void OnMapEnd() override { close(); }
+
+  YamlNode take_root() { return std::move(root_); }
+
+ private:
+  struct Open {
+    YamlNode node;
+    std::optional<YamlNode> key;  // of a map: read, its value not yet
+    std::set<std::string> keys;
+  };
+
+  static YamlNode node_at(const YAML::Mark& mark, YamlNode::Kind kind) {
+    YamlNode node;
+    node.kind = kind;
+    node.line = mark.line + 1;
+    node.column = mark.column + 1;
+    return node;
+  }
+
+  static void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor == YAML::NullAnchor) return;
+    throw Refused{mark.line + 1, mark.column + 1, 1, "anchors (&) and aliases (*) are not accepted",
+                  "write the value out, or put the text in quotes"};
+  }
+
+  static void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?") return;
+    throw Refused{mark.line + 1, mark.column + 1, 1, "tags (!) are not accepted",
+                  "leave the tag out, or put the text in quotes"};
+  }
+
+  // Characters of a scalar on its first line, as written.
+  int written_length(const YAML::Mark& mark, const YamlNode& node) const {
+    const auto at = static_cast<std::size_t>(std::max(mark.pos, 0));
+    if (at >= text_.size()) return 1;
+    std::string_view rest = text_.substr(at);
+    rest = rest.substr(0, rest.find('\n'));
+    if (!node.quoted) return std::max(count_characters(rest.substr(0, node.text.size())), 1);
+    const char quote = rest.front();
+    std::size_t end = 1;
+    while (end < rest.size() && rest[end] != quote) end += quote == '"' && rest[end] == '\\' ? 2 : 1;
+    return std::max(count_characters(rest.substr(0, end + 1)), 1);
+  }
+
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            YamlNode::Kind kind) {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    if (expects_key()) refuse_key(mark.line + 1, mark.column + 1, 1);
+    if (open_.size() >= kMaxDepth) {
+      throw Refused{mark.line + 1, mark.column + 1, 1,
+                    "nested deeper than " + std::to_string(kMaxDepth) + " levels", {}};
+    }
+    open_.push_back({node_at(mark, kind), std::nullopt, {}});
+  }
+
+  void close() {
+    YamlNode node = std::move(open_.back().node);
+    open_.pop_back();
+    add(std::move(node));
+  }
+
+  [[nodiscard]] bool expects_key() const {
+    return !open_.empty() && open_.back().node.kind == YamlNode::Kind::kMap && !open_.back().key;
+  }
+
+  [[noreturn]] static void refuse_key(int line, int column, int length) {
+    throw Refused{line, column, length, "a key must be a word", {}};
+  }
+
+  void add(YamlNode node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& parent = open_.back();
+    if (parent.node.kind == YamlNode::Kind::kSequence) {
+      parent.node.items.push_back(std::move(node));
+    } else if (parent.key) {
+      parent.node.entries.emplace_back(std::move(*parent.key), std::move(node));
+      parent.key.reset();
+    } else {
+      if (node.kind != YamlNode::Kind::kScalar) refuse_key(node.line, node.column, node.length);
+      if (!parent.keys.insert(node.text).second) {
+        const int first = first_line(parent.node, node.text);
+        throw Refused{node.line, node.column, node.length, "key '" + node.text + "' appears twice",
+                      "the first one is on line " + std::to_string(first)};
+      }
+      parent.key = std::move(node);
+    }
+  }
+
+  static int first_line(const YamlNode& map, std::string_view key) {
+    for (const auto& [name, value] : map.entries) {
+      if (name.text == key) return name.line;
+    }
+    return 0;
+  }
+
+  std::string_view text_;
+  std::vector<Open> open_;
+  YamlNode root_;
+};
+
+// Marks count bytes; people count characters.
+void count_in_characters(YamlNode& node, const std::vector<std::string_view>& lines) {
+  const auto line = static_cast<std::size_t>(std::max(node.line, 1) - 1);
+  if (line < lines.size()) {
+    const auto bytes = static_cast<std::size_t>(std::max(node.column, 1) - 1);
+    node.column = count_characters(lines[line].substr(0, bytes)) + 1;
+  }
+  for (YamlNode& item : node.items) count_in_characters(item, lines);
+  for (auto& [key, value] : node.entries) {
+    count_in_characters(key, lines);
+    count_in_characters(value, lines);
+  }
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Diagnostic problem(const std::string& file, std::string_view text, const Refused& r) {
+  Diagnostic d = error_at({file, r.line, r.column, r.length}, r.message, r.hint);
+  d.source_line = line_of(text, r.line);
+  return d;
+}
+
+Refused refused_at(std::string_view text, std::size_t offset, std::string message,
+                   std::string hint = {}) {
+  const auto [line, column] = position_of(text, offset);
+  return {line, column, 1, std::move(message), std::move(hint)};
+}
+
+// What must not even reach the parser.
+std::optional<Refused> unreadable(std::string_view text) {
+  if (text.size() > kMaxFileBytes) return Refused{0, 0, 1, "larger than 16 MiB", {}};
+  if (const auto at = first_invalid_utf8(text)) return refused_at(text, *at, "not UTF-8 text");
+  const auto control = std::find_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+  });
+  if (control != text.end()) {
+    return refused_at(text, static_cast<std::size_t>(control - text.begin()),
+                      *control == '\0' ? "a NUL byte: not a text file" : "a control character");
+  }
+  if (const auto at = too_deep(text, kMaxDepth)) {
+    return refused_at(text, *at, "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const YamlNode* YamlNode::find(std::string_view key) const {
+  for (const auto& [name, value] : entries) {
+    if (name.text == key) return &value;
+  }
+  return nullptr;
+}
+
+Result<YamlNode> parse_yaml(std::string_view original, const std::string& file) {
+  const std::string text = normalised_lines(original);
+  if (const auto refused = unreadable(text)) return problem(file, text, *refused);
+  TreeBuilder builder(text);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(builder)) return error_at({file}, "is empty");
+    YamlNode root = builder.take_root();
+    TreeBuilder second(text);
+    if (parser.HandleNextDocument(second)) {
+      return error_at({file}, "holds more than one document", "remove what follows the second ---");
+    }
+    count_in_characters(root, split_lines(text));
+    return root;
+  } catch (const Refused& refused) {
+    return problem(file, text, refused);
+  } catch (const YAML::Exception& failure) {
+    return problem(file, text, {failure.mark.line + 1, failure.mark.column + 1, 1,
+                                "not valid YAML: " + failure.msg, {}});
+  }
+}
+
+}  // namespace meshplan

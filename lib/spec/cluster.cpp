@@ -1,0 +1,131 @@
+#include "spec/cluster.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.hpp"
+#include "base/text.hpp"
+#include "spec/findings.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::int64_t kMostGpus = 1 << 24;
+constexpr std::size_t kMostLevels = 6;
+constexpr RealRange kBandwidth{1, 1e18};
+constexpr RealRange kLatency{0, 60};
+
+std::string level_key(std::size_t i) { return "levels[" + std::to_string(i) + "]"; }
+
+void check_level(const LinkLevel& level, const std::string& key, Findings& f) {
+  if (level.name.empty()) f.error({key + ".name", key}, "'" + key + ".name' is empty");
+  f.check(key + ".span", level.span, {0, kMostGpus});
+  f.check(key + ".bandwidth", level.bandwidth.si(), kBandwidth);
+  f.check(key + ".latency", level.latency.si(), kLatency);
+  f.check(key + ".oversubscription", level.oversubscription, {1, 1000});
+}
+
+// Each level joins whole blocks of the one below it.
+void check_nesting(const ClusterSpec& c, Findings& f) {
+  for (std::size_t i = 0; i < c.levels.size(); ++i) {
+    const std::int64_t span = c.levels[i].span;
+    const std::string key = level_key(i) + ".span";
+    const bool last = i + 1 == c.levels.size();
+    if (span == 0 && !last) {
+      f.error({key}, "'" + key + "' is all, but a level follows it", "only the outermost level spans all");
+    }
+    if (span == 1) f.error({key}, "'" + key + "' connects one device to nothing");
+    if (i == 0 || span == 0 || c.levels[i - 1].span == 0) continue;
+    const std::int64_t below = c.levels[i - 1].span;
+    if (span <= below || span % below != 0) {
+      f.error({key}, "'" + key + "' must be a multiple of the span below it, " +
+                         std::to_string(below) + ", got " + std::to_string(span));
+    }
+  }
+  const std::int64_t outermost = c.levels.back().span;
+  if (outermost != 0 && outermost < num_gpus(c)) {
+    const std::string key = level_key(c.levels.size() - 1) + ".span";
+    f.error({key}, "the outermost level connects " + with_thousands(outermost) + " of the " +
+                       with_thousands(num_gpus(c)) + " devices",
+            "write span: all");
+  }
+}
+
+void check_names(const ClusterSpec& c, Findings& f) {
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < c.levels.size(); ++i) {
+    if (!seen.insert(c.levels[i].name).second) {
+      f.error({level_key(i) + ".name"}, "level name '" + c.levels[i].name + "' appears twice");
+    }
+  }
+}
+
+void check_points(const CollectiveFit& fit, const std::string& key, Findings& f) {
+  if (fit.points.empty()) f.error({key + ".points", key}, "'" + key + ".points' is empty");
+  for (std::size_t i = 0; i < fit.points.size(); ++i) {
+    const auto& [size, time] = fit.points[i];
+    const bool increasing = i == 0 || size > fit.points[i - 1].first;
+    if (size.count() < 1 || !increasing || !(time.si() > 0) || time.si() > 3600) {
+      f.error({key + ".points"}, "'" + key + ".points' must have increasing sizes and times over zero");
+      return;
+    }
+  }
+}
+
+void check_collectives(const ClusterSpec& c, Findings& f) {
+  for (std::size_t i = 0; i < c.collectives.size(); ++i) {
+    const CollectiveFit& fit = c.collectives[i];
+    const std::string key = "collectives[" + std::to_string(i) + "]";
+    const bool known = std::any_of(c.levels.begin(), c.levels.end(),
+                                   [&](const LinkLevel& level) { return level.name == fit.level; });
+    if (!known) f.error({key + ".level", key}, "'" + key + ".level' names no level: '" + fit.level + "'");
+    f.check(key + ".ranks", fit.ranks, {2, kMostGpus});
+    f.check(key + ".nodes", fit.nodes, {1, kMostGpus});
+    check_points(fit, key, f);
+  }
+}
+
+}  // namespace
+
+std::int64_t num_gpus(const ClusterSpec& c) { return c.nodes * c.gpus_per_node; }
+
+ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus) {
+  PLAN_CHECK(gpus > 0 && c.gpus_per_node > 0);
+  if (gpus < c.gpus_per_node) c.gpus_per_node = gpus;
+  c.nodes = ceil_div(gpus, c.gpus_per_node);
+  return c;
+}
+
+Findings findings(const ClusterSpec& c) {
+  Findings f;
+  if (c.name.empty()) f.error({"name"}, "'name' is empty");
+  f.check("nodes", c.nodes, {1, kMostGpus});
+  f.check("gpus_per_node", c.gpus_per_node, {1, 1 << 12});
+  f.check("host_memory", c.host_memory.count(), {0, std::int64_t{1} << 52});
+  if (c.usd_per_gpu_hour) f.check("cost.usd_per_gpu_hour", *c.usd_per_gpu_hour, {0, 1e6});
+  if (c.levels.empty() || c.levels.size() > kMostLevels) {
+    f.error({"levels"}, "'levels' must list 1 to " + std::to_string(kMostLevels) + " levels, got " +
+                            std::to_string(c.levels.size()));
+  }
+  for (std::size_t i = 0; i < c.levels.size(); ++i) check_level(c.levels[i], level_key(i), f);
+  check_collectives(c, f);
+  if (f.has_errors()) return f;
+  if (num_gpus(c) > kMostGpus) {
+    f.error({"nodes", "gpus_per_node"}, "'nodes' times 'gpus_per_node' is " + with_thousands(num_gpus(c)) +
+                         " devices, more than " + with_thousands(kMostGpus));
+  }
+  check_names(c, f);
+  check_nesting(c, f);
+  return f;
+}
+
+Diagnostics validate(const ClusterSpec& c) {
+  Diagnostics all = findings(c).diagnostics();
+  for (Diagnostic d : validate(c.device)) {
+    d.message = "device: " + d.message;
+    all.push_back(std::move(d));
+  }
+  return all;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,100 @@
+// What each training framework does unless it is told otherwise. One row per framework; a value
+// that a row does not name is the default of Strategy.
+#include <array>
+
+#include "base/check.hpp"
+#include "spec/strategy.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+// The part of a strategy that a framework decides.
+struct Preset {
+  Framework framework;
+  int zero = 1;
+  bool master_weights = true;
+  Dtype grad_dtype = Dtype::kFp32;
+  Dtype optimizer_dtype = Dtype::kFp32;
+  Overlap overlap;
+  Kernels kernels;
+};
+
+constexpr Overlap kAllOverlap{.grad_reduce = true, .param_gather = true, .tp = true, .pp = true};
+constexpr Overlap kShardedOverlap{.grad_reduce = true, .param_gather = true};
+constexpr Kernels kPlainPytorch{.fused_softmax = false,
+                                .fused_norm = false,
+                                .fused_rope = false,
+                                .fused_activation = false,
+                                .fused_dropout_add = false,
+                                .fused_cross_entropy = false,
+                                .fused_grad_accumulation = false,
+                                .fused_optimizer = true};
+
+constexpr std::array kPresets{
+    // Megatron-LM megatron/training/arguments.py: distributed optimizer, --overlap-grad-reduce,
+    // --overlap-param-gather, --tp-comm-overlap, overlapped pipeline sends; fp32 main gradients
+    // (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32 with --bf16).
+    Preset{.framework = Framework::kMegatron, .overlap = kAllOverlap},
+    // Megatron-DeepSpeed (BLOOM, 2211.05100 sec. 3.2): ZeRO-1 and an fp32 gradient accumulator
+    // (DeepSpeed runtime/bf16_optimizer.py), nothing overlapped, fused softmax, norm and bias
+    // kernels but element-wise rotary embedding.
+    Preset{.framework = Framework::kMegatronDeepspeed,
+           .kernels = {.fused_rope = false, .fused_cross_entropy = false,
+                       .fused_grad_accumulation = false}},
+    // DeepSpeed runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are
+    // kept and reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
+    Preset{.framework = Framework::kDeepspeed, .zero = 3, .grad_dtype = Dtype::kBf16,
+           .overlap = kShardedOverlap, .kernels = kPlainPytorch},
+    // PyTorch torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward
+    // pass; MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
+    Preset{.framework = Framework::kFsdp, .zero = 3, .grad_dtype = Dtype::kBf16,
+           .overlap = kShardedOverlap, .kernels = kPlainPytorch},
+    // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; components are
+    // compiled, which fuses chains of element-wise operations; asynchronous tensor parallelism is
+    // off by default.
+    Preset{.framework = Framework::kTorchtitan, .zero = 3, .overlap = kShardedOverlap,
+           .kernels = {.fused_softmax = false, .fused_cross_entropy = false,
+                       .fused_grad_accumulation = false}},
+    // nanotron config/config.py and examples: zero_stage 0, accumulate_grad_in_fp32, flash
+    // attention's fused rotary embedding and norm.
+    Preset{.framework = Framework::kNanotron, .zero = 0,
+           .kernels = {.fused_cross_entropy = false, .fused_grad_accumulation = false}},
+    // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced.
+    Preset{.framework = Framework::kLlmFoundry, .zero = 3, .grad_dtype = Dtype::kBf16,
+           .overlap = kShardedOverlap,
+           .kernels = {.fused_softmax = false, .fused_rope = false, .fused_activation = false,
+                       .fused_dropout_add = false, .fused_cross_entropy = false,
+                       .fused_grad_accumulation = false}},
+    // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in
+    // the training dtype; flash attention's fused kernels.
+    Preset{.framework = Framework::kInternEvo, .grad_dtype = Dtype::kBf16,
+           .overlap = {.grad_reduce = true},
+           .kernels = {.fused_grad_accumulation = false}},
+};
+
+constexpr bool presets_in_order() {
+  for (std::size_t i = 0; i < kPresets.size(); ++i) {
+    if (static_cast<std::size_t>(kPresets[i].framework) != i) return false;
+  }
+  return kPresets.size() == NameTable<Framework>::rows.size();
+}
+static_assert(presets_in_order());
+
+}  // namespace
+
+Strategy with_preset(Strategy s, Framework f) {
+  const Preset& preset = kPresets[static_cast<std::size_t>(f)];
+  s.framework = f;
+  s.zero = preset.zero;
+  s.master_weights = preset.master_weights;
+  s.grad_dtype = preset.grad_dtype;
+  s.optimizer_dtype = preset.optimizer_dtype;
+  s.overlap = preset.overlap;
+  s.kernels = preset.kernels;
+  return s;
+}
+
+Strategy framework_preset(Framework f) { return with_preset(Strategy{}, f); }
+
+}  // namespace meshplan

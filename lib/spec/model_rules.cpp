@@ -1,0 +1,148 @@
+// What a model must satisfy. The ranges keep every later product inside 64 bits: the parameters of
+// one layer fit by the single limits, those of the whole model by kMostParameters.
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "spec/findings.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr IntegerRange kLayers{1, 100'000};
+constexpr IntegerRange kWidth{1, 1 << 22};
+constexpr IntegerRange kOptionalWidth{0, 1 << 22};
+constexpr IntegerRange kHeads{1, 1 << 16};
+constexpr IntegerRange kHeadDim{1, 1 << 16};
+constexpr IntegerRange kLatent{1, 1 << 20};
+constexpr IntegerRange kOptionalLatent{0, 1 << 20};
+constexpr IntegerRange kVocabulary{1, 1 << 26};
+constexpr IntegerRange kTokens{1, 1 << 30};
+constexpr IntegerRange kOptionalTokens{0, 1 << 30};
+constexpr IntegerRange kExperts{1, 1 << 16};
+constexpr RealRange kPublished{0, 1e16};
+constexpr double kMostParameters = 1e16;
+
+bool has_dense_layers(const ModelSpec& m) { return num_moe_layers(m) < m.num_layers; }
+
+void check_sizes(const ModelSpec& m, Findings& f) {
+  if (m.name.empty()) f.error({"name"}, "'name' is empty");
+  f.check("num_layers", m.num_layers, kLayers);
+  f.check("hidden_size", m.hidden_size, kWidth);
+  f.check("num_attention_heads", m.num_attention_heads, kHeads);
+  f.check("num_query_groups", m.num_query_groups, kHeads);
+  f.check("head_dim", m.head_dim, kHeadDim);
+  f.check("vocab_size", m.vocab_size, kVocabulary);
+  f.check("max_seq_length", m.max_seq_length, kTokens);
+  f.check("attention.window", m.window, kOptionalTokens);
+  f.check("attention.window_every", m.window_every, kLayers);
+  f.check("mtp_layers", m.mtp_layers, {0, 100});
+  f.check("dropout", m.dropout, {0, 0.99});
+  f.check("published_parameters", m.published_parameters, kPublished);
+  f.check("published_active_parameters", m.published_active_parameters, kPublished);
+}
+
+void check_latent_attention(const ModelSpec& m, Findings& f) {
+  const bool is_mla = m.attention == AttentionKind::kMla;
+  if (is_mla && !m.mla) f.error({"attention"}, "'attention' of kind mla needs its sizes", "kv_lora_rank, ...");
+  if (!is_mla && m.mla) f.error({"attention"}, "latent sizes need 'attention.kind' mla");
+  if (!m.mla) return;
+  f.check("attention.q_lora_rank", m.mla->q_lora_rank, kOptionalLatent);
+  f.check("attention.kv_lora_rank", m.mla->kv_lora_rank, kLatent);
+  f.check("attention.qk_nope_head_dim", m.mla->qk_nope_head_dim, kHeadDim);
+  f.check("attention.qk_rope_head_dim", m.mla->qk_rope_head_dim, {0, kHeadDim.highest});
+  f.check("attention.v_head_dim", m.mla->v_head_dim, kHeadDim);
+}
+
+void check_experts(const ModelSpec& m, Findings& f) {
+  if (!m.moe) return;
+  const MoeSpec& moe = *m.moe;
+  f.check("moe.num_experts", moe.num_experts, kExperts);
+  f.check("moe.top_k", moe.top_k, kExperts);
+  f.check("moe.expert_ffn_hidden_size", moe.expert_ffn_hidden_size, kWidth);
+  f.check("moe.shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size, kOptionalWidth);
+  f.check("moe.layers.first_dense", moe.first_dense, {0, kLayers.highest});
+  f.check("moe.layers.every", moe.every, kLayers);
+  f.check("moe.imbalance", moe.imbalance, {1, static_cast<double>(kExperts.highest)});
+}
+
+void check_heads(const ModelSpec& m, Findings& f) {
+  if (m.attention == AttentionKind::kMla) return;  // has no key/value groups
+  if (m.num_attention_heads % m.num_query_groups != 0) {
+    f.error({"num_query_groups", "num_attention_heads"},
+            "'num_query_groups' must divide the " + std::to_string(m.num_attention_heads) +
+                " attention heads, got " + std::to_string(m.num_query_groups));
+  }
+  if (m.attention == AttentionKind::kMha && m.num_query_groups != m.num_attention_heads) {
+    f.error({"attention.kind", "num_query_groups", "num_attention_heads"},
+            "'attention.kind' mha means one key/value head per attention head, but "
+            "'num_query_groups' is " + std::to_string(m.num_query_groups),
+            "write gqa");
+  }
+}
+
+void check_dense_mlp(const ModelSpec& m, Findings& f) {
+  f.check("ffn_hidden_size", m.ffn_hidden_size, has_dense_layers(m) ? kWidth : kOptionalWidth);
+}
+
+void check_routing(const ModelSpec& m, Findings& f) {
+  if (!m.moe) return;
+  const MoeSpec& moe = *m.moe;
+  if (moe.top_k > moe.num_experts) {
+    f.error({"moe.top_k", "moe.num_experts"}, "'moe.top_k' is more than the " + std::to_string(moe.num_experts) +
+                               " experts, got " + std::to_string(moe.top_k));
+  }
+  if (moe.imbalance > static_cast<double>(moe.num_experts)) {
+    f.error({"moe.imbalance", "moe.num_experts"}, "'moe.imbalance' is more than the number of experts, " +
+                                   std::to_string(moe.num_experts));
+  }
+  if (num_moe_layers(m) == 0) {
+    f.error({"moe.layers", "num_layers", "moe.layers.first_dense", "moe.layers.every"},
+            "'moe.layers' leaves no layer with experts");
+  }
+}
+
+void check_norms(const ModelSpec& m, Findings& f) {
+  if (m.parallel_shared_norm && !m.parallel_block) {
+    f.error({"parallel_shared_norm", "parallel_block"}, "'parallel_shared_norm' needs 'parallel_block'");
+  }
+}
+
+void check_total(const ModelSpec& m, Findings& f) {
+  const auto layer_size = [&](LayerKind kind) {
+    const LayerParameters p = layer_parameters(m, kind);
+    return static_cast<double>(p.attention_linear + p.attention_other + p.mlp_linear + p.router +
+                               p.norms) + static_cast<double>(p.experts);
+  };
+  const auto moe_layers = static_cast<double>(num_moe_layers(m));
+  const double dense_layers = static_cast<double>(m.num_layers) - moe_layers;
+  double total = (dense_layers + static_cast<double>(m.mtp_layers)) * layer_size(LayerKind::kDense);
+  if (m.moe) total += (moe_layers + static_cast<double>(m.mtp_layers)) * layer_size(LayerKind::kMoe);
+  total += static_cast<double>(m.hidden_size) *
+           static_cast<double>(2 * m.vocab_size + m.max_seq_length);
+  if (total > kMostParameters) {
+    f.error({"num_layers", "hidden_size", "ffn_hidden_size"},
+            "the model has about " + human_count(total) + " parameters, more than the " +
+                human_count(kMostParameters) + " that can be planned for");
+  }
+}
+
+using Rule = void (*)(const ModelSpec&, Findings&);
+// The first group looks at one key at a time; the second may rely on it.
+constexpr Rule kRangeRules[] = {check_sizes, check_latent_attention, check_experts};
+constexpr Rule kJointRules[] = {check_heads, check_dense_mlp, check_routing, check_norms};
+
+}  // namespace
+
+Findings findings(const ModelSpec& m) {
+  Findings f;
+  for (const Rule rule : kRangeRules) rule(m, f);
+  if (f.has_errors()) return f;
+  for (const Rule rule : kJointRules) rule(m, f);
+  if (!f.has_errors()) check_total(m, f);
+  return f;
+}
+
+Diagnostics validate(const ModelSpec& m) { return findings(m).diagnostics(); }
+
+}  // namespace meshplan

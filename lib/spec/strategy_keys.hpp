@@ -1,0 +1,84 @@
+#pragma once
+// The keys of a strategy, once: reading, writing, limits and the result files all go through this
+// list. A new key is one line in for_each_key.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+// Calls visit(key, member) for every key in the order in which strategies are written.
+// S is Strategy or const Strategy.
+template <class S, class Visit>
+void for_each_key(S& s, Visit&& visit) {
+  static_assert(std::is_same_v<std::remove_const_t<S>, Strategy>);
+  visit("framework", s.framework);
+  visit("tp", s.tp);
+  visit("pp", s.pp);
+  visit("vp", s.vp);
+  visit("cp", s.cp);
+  visit("cp_kind", s.cp_kind);
+  visit("ep", s.ep);
+  visit("etp", s.etp);
+  visit("dp", s.dp);
+  visit("zero", s.zero);
+  visit("zero_group", s.zero_group);
+  visit("sequence_parallel", s.sequence_parallel);
+  visit("micro_batch", s.micro_batch);
+  visit("global_batch", s.global_batch);
+  visit("seq_len", s.seq_len);
+  visit("schedule", s.schedule);
+  visit("stage_layers", s.stage_layers);
+  visit("recompute", s.recompute);
+  visit("recompute_layers", s.recompute_layers);
+  visit("precision", s.precision);
+  visit("master_weights", s.master_weights);
+  visit("grad_dtype", s.grad_dtype);
+  visit("optimizer_dtype", s.optimizer_dtype);
+  visit("flash_attention", s.flash_attention);
+  visit("overlap.grad_reduce", s.overlap.grad_reduce);
+  visit("overlap.param_gather", s.overlap.param_gather);
+  visit("overlap.tp", s.overlap.tp);
+  visit("overlap.pp", s.overlap.pp);
+  visit("offload.optimizer", s.offload.optimizer);
+  visit("offload.activations", s.offload.activations);
+  visit("kernels.fused_softmax", s.kernels.fused_softmax);
+  visit("kernels.fused_norm", s.kernels.fused_norm);
+  visit("kernels.fused_rope", s.kernels.fused_rope);
+  visit("kernels.fused_activation", s.kernels.fused_activation);
+  visit("kernels.fused_dropout_add", s.kernels.fused_dropout_add);
+  visit("kernels.fused_cross_entropy", s.kernels.fused_cross_entropy);
+  visit("kernels.fused_grad_accumulation", s.kernels.fused_grad_accumulation);
+  visit("kernels.fused_optimizer", s.kernels.fused_optimizer);
+  visit("kernels.host_factor", s.kernels.host_factor);
+  visit("order", s.order);
+}
+
+// A value as strategies write it: 8, true, bf16, [7,8,8,7], tp-cp-ep-dp-pp.
+[[nodiscard]] std::string key_text(std::int64_t value);
+[[nodiscard]] std::string key_text(int value);
+[[nodiscard]] std::string key_text(bool value);
+[[nodiscard]] std::string key_text(double value);
+[[nodiscard]] std::string key_text(const std::vector<std::int64_t>& value);
+[[nodiscard]] std::string key_text(const RankOrder& value);
+template <class E>
+  requires std::is_enum_v<E>
+[[nodiscard]] std::string key_text(E value) {
+  return std::string(name_of(value));
+}
+
+// All keys, in order.
+[[nodiscard]] std::span<const std::string_view> strategy_keys();
+
+// The value of one key as text; `key` must be one of strategy_keys().
+[[nodiscard]] std::string value_text(const Strategy& s, std::string_view key);
+
+// What a framework name decides (see framework_preset); everything else in `s` stays.
+[[nodiscard]] Strategy with_preset(Strategy s, Framework f);
+
+}  // namespace meshplan
