@@ -1,9 +1,10 @@
 #pragma once
-// Pipeline schedules: the static task order of every rank, and one event-driven executor that
-// turns an order and per-chunk times into time, bubble and peak memory. Closed forms of the papers
-// are tests of it.
+// Pipeline schedules: the static task order of every rank, and one executor that turns an order and
+// per-chunk times into time, bubble and peak memory. Closed forms of the papers are tests of it.
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/units.hpp"
@@ -11,32 +12,41 @@
 
 namespace meshplan {
 
-// The model is cut into pp * vp chunks in order of depth; a schedule says which rank holds which.
+// The model is cut into num_chunks() chunks in order of depth; a schedule says which rank holds
+// which. DualPipe cuts the model into pp chunks and every rank holds two of them (vp = 2): chunk r
+// for microbatches that flow down (even ones) and chunk pp - 1 - r for those that flow up (odd
+// ones), so that every chunk has two copies. All other schedules cut it into pp * vp chunks.
 struct PipelineShape {
   Schedule schedule = Schedule::k1f1b;
   std::int64_t pp = 1;
-  std::int64_t vp = 1;            // chunks per rank; 2 for zb-v and dualpipe
+  std::int64_t vp = 1;  // chunks per rank; 2 for zb-v and dualpipe
   std::int64_t microbatches = 1;
-  std::int64_t group = 0;  // interleaved: microbatches per chunk turn; 0: pp (Megatron's default)
+  // Interleaved: microbatches per chunk turn; 0: pp (Megatron's default). Ignored elsewhere.
+  std::int64_t group = 0;
 
   bool operator==(const PipelineShape&) const = default;
 };
 
-enum class TaskKind { kForward, kBackward, kBackwardInput, kBackwardWeight };
+enum class TaskKind : std::uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
 
-// kBackward is input and weight gradient in one; the zero-bubble schedules split it.
+// kBackward is input and weight gradient in one; the zero-bubble schedules split it. DualPipe's
+// overlapped forward-and-backward pair is the forward followed by the backward.
 struct Task {
   TaskKind kind = TaskKind::kForward;
-  std::int32_t chunk = 0;  // of the model, 0 .. pp * vp - 1
+  std::int32_t chunk = 0;  // of the model, 0 .. num_chunks - 1
   std::int32_t microbatch = 0;
   bool operator==(const Task&) const = default;
 };
 
+// Entries of the `chunks` spans below: pp * vp, and pp for DualPipe.
+[[nodiscard]] std::int64_t num_chunks(const PipelineShape& s);
+
 // Rank that holds a chunk. DualPipe holds every chunk on two ranks, one per direction: `direction`
 // is microbatch parity there (0 down, 1 up) and ignored elsewhere.
-[[nodiscard]] std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk, int direction = 0);
+[[nodiscard]] std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk,
+                                         int direction = 0);
 
-// What rank `rank` does, in order.
+// What rank `rank` does, in order. The shape must be legal, here and below.
 [[nodiscard]] std::vector<Task> task_order(const PipelineShape& s, std::int64_t rank);
 
 // Empty if the schedule can run this shape; else why not, and what would be legal.
@@ -49,11 +59,12 @@ struct ChunkTime {
   Seconds backward_weight;
 };
 
-// A message between neighbouring chunks on different ranks.
+// A message between neighbouring chunks on different ranks. Messages of one rank to one neighbour
+// follow each other on the link.
 struct SendTime {
-  Seconds transfer;      // until the receiver may use it
-  Seconds sender_busy;   // of which the sender's compute stands still (0: fully overlapped)
-  Seconds receiver_busy;
+  Seconds transfer;       // from departure until the receiver may use it
+  Seconds sender_busy;    // of which the sender's compute stands still (0: fully overlapped)
+  Seconds receiver_busy;  // the receiver's compute stands still at least so long before its task
 };
 
 struct TimelineEntry {
@@ -62,33 +73,55 @@ struct TimelineEntry {
   Seconds end;
 };
 
+// Per rank, finish = busy + communication + time spent waiting.
 struct PipelineResult {
-  Seconds makespan;                  // first task's start to the last task's end over all ranks
-  std::vector<Seconds> busy;         // per rank: sum of its task times
+  Seconds makespan;                    // first task's start to the last rank's finish
+  std::vector<Seconds> busy;           // per rank: sum of its task times
   std::vector<Seconds> communication;  // per rank: compute stood still for a send or receive
-  std::vector<Seconds> finish;       // per rank: end of its last task
+  std::vector<Seconds> finish;         // per rank: end of its last task and of the send after it
   std::vector<std::vector<TimelineEntry>> timeline;  // per rank; only if asked for
 };
 
-// chunks: pp * vp times by depth. forward_send and backward_send: pp * vp - 1 boundaries each,
-// ignored where both chunks sit on one rank. Microbatch counts beyond the executor's window are
-// extrapolated from the steady state, which is periodic there.
+// chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1 boundaries
+// each, ignored where both chunks sit on one rank. As soon as the steady state repeats itself
+// exactly, the rest of it is not simulated but added.
 [[nodiscard]] PipelineResult run_pipeline(const PipelineShape& s, std::span<const ChunkTime> chunks,
                                           std::span<const SendTime> forward_send,
                                           std::span<const SendTime> backward_send,
                                           bool with_timeline = false);
 
-// Largest number of microbatches whose activations rank `rank` holds at once, weighted: weights
-// give bytes per microbatch of each chunk (pp * vp by depth). A forward adds, the backward (or the
-// input gradient, of which `kept_for_weight` per chunk stays until the weight gradient) releases.
+// The same for many runs: keeps the task orders of the last shape (any number of microbatches that
+// is congruent modulo the schedule's period) and all buffers. One per thread.
+class PipelineRunner {
+ public:
+  PipelineRunner();
+  ~PipelineRunner();
+  PipelineRunner(PipelineRunner&&) noexcept;
+  PipelineRunner& operator=(PipelineRunner&&) noexcept;
+
+  // Valid until the next call.
+  const PipelineResult& run(const PipelineShape& s, std::span<const ChunkTime> chunks,
+                            std::span<const SendTime> forward_send,
+                            std::span<const SendTime> backward_send, bool with_timeline = false);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Most bytes of activations that rank `rank` holds at once. per_microbatch: bytes per chunk
+// (num_chunks by depth). A forward adds them; the backward releases them; of a split backward the
+// input gradient releases all but `kept_for_weight`, which the weight gradient releases.
 [[nodiscard]] Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
                                     std::span<const Bytes> per_microbatch,
                                     std::span<const Bytes> kept_for_weight);
 
-// Microbatches of each of the rank's chunks in flight at the moment of that peak with equal weights.
+// Most activations (of one chunk and one microbatch each) that the rank holds at once, where each
+// is held until the last task that needs it.
 [[nodiscard]] std::int64_t peak_in_flight(const PipelineShape& s, std::int64_t rank);
 
 // A time that no execution of the schedule can beat: for branch and bound. Ignores sends.
-[[nodiscard]] Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks);
+[[nodiscard]] Seconds makespan_lower_bound(const PipelineShape& s,
+                                           std::span<const ChunkTime> chunks);
 
 }  // namespace meshplan

@@ -1,0 +1,18 @@
+#include "schedule/orders.hpp"
+
+namespace meshplan {
+
+// All forwards, then all backwards, oldest microbatch first (Huang et al. 2019, "GPipe", fig. 2;
+// the order among the backwards is PyTorch's, the paper's is the reverse, which takes the same
+// time).
+TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
+  TaskOrder order;
+  order.reserve(static_cast<std::size_t>(2 * s.microbatches));
+  for (std::int64_t j = 0; j < s.microbatches; ++j)
+    order.push_back(make_task(TaskKind::kForward, rank, j));
+  for (std::int64_t j = 0; j < s.microbatches; ++j)
+    order.push_back(make_task(TaskKind::kBackward, rank, j));
+  return order;
+}
+
+}  // namespace meshplan

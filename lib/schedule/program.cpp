@@ -1,0 +1,202 @@
+#include "schedule/program.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.hpp"
+#include "schedule/orders.hpp"
+
+namespace meshplan {
+namespace {
+
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+bool splits_later(TaskKind kind) { return kind == TaskKind::kBackwardWeight; }
+
+Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
+  const int direction = t.microbatch % 2;
+  const std::int64_t last = num_chunks(s) - 1;
+  const auto elsewhere = [&](std::int64_t chunk) {
+    return chunk >= 0 && chunk <= last && rank_of_chunk(s, chunk, direction) != rank;
+  };
+  Step step{.rank = static_cast<std::int32_t>(rank),
+            .duration =
+                t.chunk * static_cast<std::int32_t>(kTaskKinds) + static_cast<std::int32_t>(t.kind),
+            .microbatch = t.microbatch};
+  if (splits_later(t.kind)) return step;
+  const bool forward = t.kind == TaskKind::kForward;
+  const std::int64_t before = forward ? t.chunk - 1 : t.chunk + 1;
+  const std::int64_t after = forward ? t.chunk + 1 : t.chunk - 1;
+  const std::int32_t way = forward ? 0 : 1;
+  if (elsewhere(before)) step.in = 2 * std::min(t.chunk, static_cast<std::int32_t>(before)) + way;
+  if (elsewhere(after)) {
+    step.out = 2 * std::min(t.chunk, static_cast<std::int32_t>(after)) + way;
+    const bool to_next = rank_of_chunk(s, after, direction) == (rank + 1) % s.pp;
+    step.link = 2 * step.rank + (to_next ? 0 : 1);
+  }
+  return step;
+}
+
+struct TimedStep {
+  std::int64_t start;
+  Step step;
+};
+
+// Runs the static orders with every task one unit long; sorted by start, inputs come first.
+class UnitRun {
+ public:
+  explicit UnitRun(const PipelineShape& s) : s_(s), pos_(index(s.pp)), free_(index(s.pp)) {
+    for (std::int64_t r = 0; r < s.pp; ++r) orders_.push_back(task_order(s, r));
+    arrival_.assign(index(2 * num_chunks(s) * s.microbatches), -1);
+  }
+
+  std::vector<TimedStep> sorted() {
+    std::size_t total = 0;
+    for (const auto& order : orders_) total += order.size();
+    timed_.reserve(total);
+    while (timed_.size() < total) {
+      const std::size_t before = timed_.size();
+      for (std::int64_t r = 0; r < s_.pp; ++r) advance(r);
+      PLAN_CHECK(timed_.size() > before);  // a legal shape never deadlocks
+    }
+    std::sort(timed_.begin(), timed_.end(), [](const TimedStep& a, const TimedStep& b) {
+      return std::pair(a.start, a.step.rank) < std::pair(b.start, b.step.rank);
+    });
+    return std::move(timed_);
+  }
+
+ private:
+  void advance(std::int64_t rank) {
+    std::size_t& pos = pos_[index(rank)];
+    const auto& order = orders_[index(rank)];
+    for (; pos < order.size(); ++pos) {
+      const Step step = make_step(s_, rank, order[pos]);
+      std::int64_t start = free_[index(rank)];
+      if (step.in != kNone) {
+        const std::int64_t at = arrival(step.in, step.microbatch);
+        if (at < 0) return;
+        start = std::max(start, at);
+      }
+      free_[index(rank)] = start + 1;
+      if (step.out != kNone) arrival(step.out, step.microbatch) = start + 1;
+      timed_.push_back({start, step});
+    }
+  }
+
+  std::int64_t& arrival(std::int32_t lane, std::int32_t microbatch) {
+    return arrival_[index(lane * s_.microbatches + microbatch)];
+  }
+
+  const PipelineShape& s_;
+  std::vector<std::vector<Task>> orders_;
+  std::vector<std::size_t> pos_;
+  std::vector<std::int64_t> free_;
+  std::vector<std::int64_t> arrival_;
+  std::vector<TimedStep> timed_;
+};
+
+bool same_but_later(const Step& a, const Step& b, std::int64_t shift) {
+  return a.rank == b.rank && a.duration == b.duration && a.microbatch + shift == b.microbatch;
+}
+
+// Finds a round in the middle that the next round repeats task by task.
+void find_body(Program& p, const std::vector<TimedStep>& timed) {
+  const std::int64_t first = (2 * p.shape.pp + 2 * p.round) / p.round * p.round;
+  if (first + 2 * p.round >= p.shape.microbatches) return;
+  const auto start_of = [&](std::int64_t microbatch) {
+    for (const auto& t : timed) {
+      if (t.step.duration == 0 && t.step.microbatch == microbatch) return t.start;
+    }
+    fail_check("every microbatch enters the pipeline", __FILE__, __LINE__);
+  };
+  const auto position = [&](std::int64_t time) {
+    return index(
+        std::lower_bound(timed.begin(), timed.end(), time,
+                         [](const TimedStep& t, std::int64_t at) { return t.start < at; }) -
+        timed.begin());
+  };
+  const std::int64_t from = start_of(first);
+  const std::int64_t to = start_of(first + p.round);
+  const std::size_t begin = position(from);
+  const std::size_t end = position(to);
+  const std::size_t after = position(to + (to - from));
+  if (after - end != end - begin) return;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (!same_but_later(timed[i].step, timed[i + (end - begin)].step, p.round)) return;
+  }
+  p.body_begin = begin;
+  p.body_end = end;
+}
+
+void find_live_messages(Program& p) {
+  const std::int64_t slots = p.shape.microbatches;
+  std::vector<char> sent(index(2 * num_chunks(p.shape) * slots), 0);
+  for (std::size_t i = 0; i < p.body_end; ++i) {
+    const Step& step = p.steps[i];
+    if (step.in != kNone) sent[index(step.in * slots + step.microbatch)] = 0;
+    if (step.out != kNone) sent[index(step.out * slots + step.microbatch)] = 1;
+  }
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    if (sent[i] != 0) {
+      p.live.push_back(
+          {static_cast<std::int32_t>(at / slots), static_cast<std::int32_t>(at % slots)});
+    }
+  }
+}
+
+// GPipe's steady state is two rounds, one forward and one backward through all ranks.
+Program compile_gpipe(const PipelineShape& s) {
+  Program p;
+  p.shape = s;
+  p.shape.microbatches = 1;
+  for (std::int64_t r = 0; r < s.pp; ++r)
+    p.steps.push_back(make_step(s, r, make_task(TaskKind::kForward, r, 0)));
+  for (std::int64_t r = s.pp - 1; r >= 0; --r)
+    p.steps.push_back(make_step(s, r, make_task(TaskKind::kBackward, r, 0)));
+  return p;
+}
+
+}  // namespace
+
+std::array<Segment, 3> Program::segments(std::int64_t microbatches) const {
+  if (shape.schedule == Schedule::kGpipe) {
+    const std::size_t half = steps.size() / 2;
+    return {Segment{0, half, microbatches, 0}, Segment{half, steps.size(), microbatches, 0},
+            Segment{steps.size(), steps.size(), 1, 0}};
+  }
+  const std::int64_t more = microbatches - shape.microbatches;
+  return {Segment{0, body_begin, 1, 0}, Segment{body_begin, body_end, 1 + more / round, 0},
+          Segment{body_end, steps.size(), 1, more}};
+}
+
+Program compile(const PipelineShape& s) {
+  if (s.schedule == Schedule::kGpipe) return compile_gpipe(s);
+  Program p;
+  p.shape = steady_template(s);
+  p.round = period(s);
+  std::vector<TimedStep> timed = UnitRun(p.shape).sorted();
+  find_body(p, timed);
+  if (p.body_end == 0 && s.microbatches != p.shape.microbatches) {  // no round: all of it once
+    p.shape = s;
+    timed = UnitRun(p.shape).sorted();
+  }
+  p.steps.reserve(timed.size());
+  for (const auto& t : timed) p.steps.push_back(t.step);
+  p.ring_bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(p.shape.microbatches)));
+  find_live_messages(p);
+  return p;
+}
+
+bool fits(const Program& p, const PipelineShape& s) {
+  if (s.schedule != p.shape.schedule || s.pp != p.shape.pp || s.vp != p.shape.vp ||
+      period(s) != period(p.shape)) {
+    return false;
+  }
+  if (s.schedule == Schedule::kGpipe || s.microbatches == p.shape.microbatches) return true;
+  return p.body_end != 0 && s.microbatches > p.shape.microbatches &&
+         steady_template(s).microbatches == p.shape.microbatches;
+}
+
+}  // namespace meshplan
