@@ -16,7 +16,7 @@ enum class Protocol { kLl, kLl128, kSimple };
 
 struct CollectiveTime {
   Seconds total;
-  Seconds latency;   // the part that does not depend on the size
+  Seconds latency;  // the part that does not depend on the size
   Algorithm algorithm = Algorithm::kRing;
   Protocol protocol = Protocol::kSimple;
 };
@@ -30,7 +30,8 @@ struct CollectiveTime {
                                              const GroupShape& g);
 
 // Bytes that one rank sends through the links of `level` (for tables and for contention).
-[[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g, std::size_t level);
+[[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g,
+                                   std::size_t level);
 
 [[nodiscard]] std::string_view name_of(Algorithm a);
 [[nodiscard]] std::string_view name_of(Protocol p);

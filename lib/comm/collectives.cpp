@@ -1,0 +1,125 @@
+#include "comm/collectives.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "comm/algorithms.hpp"
+#include "comm/measured.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::array kProtocols{Protocol::kLl, Protocol::kLl128, Protocol::kSimple};
+
+// The fastest so far; the first of equals stays.
+class Fastest {
+ public:
+  void consider(const std::optional<AlgorithmTime>& t, Algorithm a, Protocol p) {
+    if (!t || (found_ && t->total() >= best_.total)) return;
+    best_ = {t->total(), t->latency, a, p};
+    found_ = true;
+  }
+  [[nodiscard]] const CollectiveTime& time() const { return best_; }
+
+ private:
+  CollectiveTime best_;
+  bool found_ = false;
+};
+
+// [F-COMM-21] Time of an operation: the least over the algorithms and protocols that exist for it,
+// as NCCL itself chooses (enqueue.cc, topoGetAlgoInfo). Each grows with the size, falls with the
+// links' bandwidth and grows with their latency; so does the least.
+CollectiveTime fastest(const Route& r, Collective op, Bytes bytes) {
+  Fastest best;
+  for (const Protocol p : kProtocols) {
+    switch (op) {
+      case Collective::kAllReduce:
+        best.consider(tree_time(r, bytes, p), Algorithm::kTree, p);
+        [[fallthrough]];
+      case Collective::kAllGather:
+      case Collective::kReduceScatter:
+      case Collective::kBroadcast:
+        best.consider(ring_time(r, op, bytes, p), Algorithm::kRing, p);
+        break;
+      case Collective::kAllToAll:
+        best.consider(pairwise_time(r, bytes, p), Algorithm::kPairwise, p);
+        best.consider(hierarchical_time(r, bytes, p), Algorithm::kHierarchical, p);
+        break;
+      case Collective::kSendRecv:
+        best.consider(send_recv_time(r, bytes, p), Algorithm::kPairwise, p);
+        break;
+    }
+  }
+  const bool gathers = op == Collective::kAllGather || op == Collective::kReduceScatter;
+  if (op == Collective::kAllReduce || gathers) {
+    best.consider(nvls_time(r, op, bytes), Algorithm::kNvls, Protocol::kSimple);
+  }
+  if (op == Collective::kAllReduce) {
+    best.consider(nvls_tree_time(r, bytes), Algorithm::kNvlsTree, Protocol::kSimple);
+  }
+  if (gathers) best.consider(pat_time(r, bytes), Algorithm::kPat, Protocol::kSimple);
+  return best.time();
+}
+
+}  // namespace
+
+CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
+                               const GroupShape& g) {
+  if (g.size <= 1 || bytes.count() <= 0) return {};
+  if (const auto measured = measured_time(c, op, bytes, g)) {
+    return {measured->total, measured->latency, Algorithm::kMeasured, Protocol::kSimple};
+  }
+  return fastest(route_of(c, g), op, bytes);
+}
+
+// [F-COMM-22] Bytes per rank through a level. Rings pass S * f (f of [F-COMM-19]) through every
+// hop: per block of the level below, shared by its members' uplinks. All-to-all: S / n for each
+// member that the innermost level reaches; above it for each member outside the block below, since
+// the uplink also carries what goes farther. Send-recv: S on the farthest level.
+Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g, std::size_t level) {
+  if (g.size <= 1 || level >= g.num_levels || hops(g, level) <= 0) return Bytes{0};
+  const auto ranks = static_cast<double>(g.size);
+  const double below = fewest_below(g, level);
+  if (op == Collective::kSendRecv) return level == g.level ? bytes : Bytes{0};
+  if (op == Collective::kAllToAll) {
+    const double reached = level == 0 ? static_cast<double>(g.within[0]) : ranks;
+    return ceil_bytes(bytes.si() * (reached - below) / ranks);
+  }
+  return ceil_bytes(bytes.si() * bus_factor(op, ranks) / below);
+}
+
+std::string_view name_of(Algorithm a) {
+  switch (a) {
+    case Algorithm::kMeasured:
+      return "measured";
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kTree:
+      return "tree";
+    case Algorithm::kNvls:
+      return "nvls";
+    case Algorithm::kNvlsTree:
+      return "nvls-tree";
+    case Algorithm::kPat:
+      return "pat";
+    case Algorithm::kPairwise:
+      return "pairwise";
+    case Algorithm::kHierarchical:
+      return "hierarchical";
+  }
+  return "";
+}
+
+std::string_view name_of(Protocol p) {
+  switch (p) {
+    case Protocol::kLl:
+      return "ll";
+    case Protocol::kLl128:
+      return "ll128";
+    case Protocol::kSimple:
+      return "simple";
+  }
+  return "";
+}
+
+}  // namespace meshplan

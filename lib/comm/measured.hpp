@@ -1,0 +1,21 @@
+#pragma once
+// Times read off the cluster's measured curves.
+#include <optional>
+
+#include "comm/collectives.hpp"
+
+namespace meshplan {
+
+struct MeasuredTime {
+  Seconds total;
+  Seconds latency;
+};
+
+// Nothing if no curve covers the operation, the level and a near enough number of ranks.
+[[nodiscard]] std::optional<MeasuredTime> measured_time(const ClusterSpec& c, Collective op,
+                                                        Bytes bytes, const GroupShape& g);
+
+// Data that a rank must send in a group of `ranks` over the operation's bytes.
+[[nodiscard]] double bus_factor(Collective op, double ranks);
+
+}  // namespace meshplan
