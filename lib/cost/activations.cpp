@@ -1,0 +1,154 @@
+#include "cost/activations.hpp"
+
+#include <algorithm>
+
+namespace meshplan {
+namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+// Bytes of an input that a linear layer keeps for its weight gradient: fp8 layers keep the cast
+// copy (Transformer Engine), others the bf16 tensor.
+double kept(const BlockContext& x) {
+  return x.strategy.precision == Precision::kFp8 ? 1 : x.shape.bytes;
+}
+
+double hidden_mask(const BlockContext& x) {
+  return x.model.dropout > 0 ? real(x.shape.norm_tokens) * real(x.shape.hidden) : 0;
+}
+
+// A norm keeps its input (e bytes per element); without a fused kernel also fp32 intermediates:
+// the cast input, its square root's product and the normalised tensor.
+double norm_bytes(const BlockContext& x, double elements) {
+  return elements * (x.shape.bytes + (x.strategy.kernels.fused_norm ? 0 : 10));
+}
+
+// Scores of materialised attention: softmax output, and dropout's mask and output
+// (5 a s^2 b of 2205.05198 eq. 2); separate kernels keep the scaled and masked scores too.
+double score_bytes(const BlockContext& x) {
+  if (x.strategy.flash_attention) return 0;
+  const LocalShape& l = x.shape;
+  const double scores =
+      real(x.strategy.micro_batch) * real(l.heads) * real(l.sequence) * real(x.strategy.seq_len);
+  double per_score = l.bytes;
+  if (x.model.dropout > 0) per_score += 1 + l.bytes;
+  if (!x.strategy.kernels.fused_softmax) per_score += 3 * l.bytes;
+  return per_score * scores;
+}
+
+double projections_bytes(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const double t = real(l.tokens), e = l.bytes;
+  double bytes = t * e * (real(l.query_size) + real(l.kv_size) + real(x.model.mla ? l.value_size : l.kv_size));
+  if (const auto& mla = x.model.mla) {
+    // Latents and their norms (replicated over tensor ranks, split with sequence parallelism).
+    bytes += real(l.norm_tokens) * e * 2 * real(mla->q_lora_rank + mla->kv_lora_rank);
+  }
+  if (x.model.qk_norm) bytes += t * e * (real(l.query_size) + real(l.kv_size));
+  return bytes;
+}
+
+double attention_bytes(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const double norm = real(l.norm_tokens) * real(l.hidden), t = real(l.tokens);
+  double bytes = norm_bytes(x, norm) + kept(x) * norm + projections_bytes(x);
+  bytes += score_bytes(x);
+  if (x.strategy.flash_attention) bytes += 4 * t * real(l.heads);  // log-sum-exp, fp32
+  bytes += kept(x) * t * real(l.value_size);  // attention's output, input of the projection
+  if (x.strategy.flash_attention && kept(x) < l.bytes) bytes += l.bytes * t * real(l.value_size);
+  return bytes + hidden_mask(x);
+}
+
+// Input of the down projection, and what the activation function needs: both gated halves or the
+// plain input; eager gated code also keeps the activated half.
+double activation_function_bytes(const BlockContext& x, double features) {
+  const double e = x.shape.bytes;
+  const double in = x.model.gated_mlp ? 2 : 1;
+  const double extra = x.model.gated_mlp && !x.strategy.kernels.fused_activation ? 1 : 0;
+  return features * (e * (in + extra) + kept(x));
+}
+
+double dense_mlp_bytes(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const double norm = real(l.norm_tokens) * real(l.hidden);
+  double bytes = activation_function_bytes(x, real(l.tokens) * real(l.ffn)) + hidden_mask(x);
+  if (!(x.model.parallel_block && x.model.parallel_shared_norm)) {
+    bytes += norm_bytes(x, norm) + kept(x) * norm;
+  }
+  return bytes;
+}
+
+// Routed experts: permuted inputs and outputs (for the weighted sum), the experts' hidden features,
+// router logits and probabilities in fp32; shared experts as a dense MLP.
+double moe_bytes(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const MoeSpec& moe = *x.model.moe;
+  const Strategy& s = x.strategy;
+  const double norm = real(l.norm_tokens) * real(l.hidden);
+  const double routed = real(l.norm_tokens) * real(moe.top_k) * moe.imbalance;
+  const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
+  double bytes = norm_bytes(x, norm) + kept(x) * norm;
+  bytes += routed * gathered * real(l.hidden) * (kept(x) + l.bytes);
+  bytes += activation_function_bytes(x, routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp)));
+  bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;
+  const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
+  return bytes + activation_function_bytes(x, real(l.tokens) * real(shared));
+}
+
+// Core attention under selective recomputation keeps queries, keys and values and drops scores and
+// dropout (2205.05198 sec. 5); with fused attention only the log-sum-exp goes.
+double recomputed_core(const BlockContext& x) {
+  if (!x.strategy.flash_attention) return score_bytes(x);
+  return 4 * real(x.shape.tokens) * real(x.shape.heads);
+}
+
+}  // namespace
+
+SavedActivations layer_activations(const BlockContext& x, bool moe) {
+  const double all = attention_bytes(x) + (moe ? moe_bytes(x) : dense_mlp_bytes(x));
+  const double input = x.shape.bytes * real(x.shape.norm_tokens) * real(x.shape.hidden);
+  SavedActivations saved;
+  saved.none = ceil_bytes(all);
+  saved.selective = ceil_bytes(all - recomputed_core(x));
+  saved.full = ceil_bytes(input);
+  return saved;
+}
+
+SavedActivations embedding_activations(const BlockContext& x) {
+  // Token ids (8 bytes), and the dropout mask.
+  const Bytes bytes = ceil_bytes(8 * real(x.shape.tokens) + hidden_mask(x));
+  return {bytes, bytes, bytes};
+}
+
+SavedActivations head_activations(const BlockContext& x) {
+  const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  const Bytes bytes = ceil_bytes(norm_bytes(x, norm) + x.shape.bytes * norm);
+  return {bytes, bytes, bytes};
+}
+
+Bytes layer_working_set(const BlockContext& x, bool moe) {
+  const LocalShape& l = x.shape;
+  const double t = real(l.tokens), e = l.bytes;
+  double features = real(l.ffn) * t;
+  if (moe) {
+    features = real(l.norm_tokens) * real(x.model.moe->top_k) * x.model.moe->imbalance *
+               real(ceil_div(x.model.moe->expert_ffn_hidden_size, x.strategy.etp));
+  }
+  // Gradients of the widest features (both gated halves and the product), and of the gathered
+  // input and output of the layer.
+  const double widest = features * (x.model.gated_mlp ? 3 : 2) * e;
+  double bytes = widest + 3 * e * t * real(l.hidden);
+  bytes = std::max(bytes, 2 * score_bytes(x) + 2 * e * t * real(l.hidden));
+  return ceil_bytes(bytes);
+}
+
+Bytes head_working_set(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const double logits = real(l.tokens) * real(l.vocab);
+  // Fused: logits and their gradient (4 bytes together). Else the logits, their fp32 copy, and the
+  // fp32 softmax that becomes the gradient.
+  const double per_logit = x.strategy.kernels.fused_cross_entropy ? 2.0 * l.bytes : l.bytes + 8.0;
+  return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));
+}
+
+}  // namespace meshplan

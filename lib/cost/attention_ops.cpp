@@ -1,0 +1,228 @@
+#include <algorithm>
+
+#include "comm/collectives.hpp"
+#include "cost/block_ops.hpp"
+
+namespace meshplan {
+namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, double count,
+             Seconds window, BlockOps& ops) {
+  CommOp comm;
+  comm.dimension = CommDimension::kCp;
+  comm.pass = pass;
+  comm.operation = op;
+  comm.bytes = ceil_bytes(bytes);
+  comm.group = group_shape(x.strategy, x.cluster, Group::kCp);
+  comm.count = count;
+  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
+  comm.hidden = std::min(comm.time_each, window);
+  comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  ops.comm.push_back(comm);
+}
+
+void push_attention(const BlockContext& x, const AttentionShape& a, double calls, BlockOps& ops,
+                    Seconds& forward, Seconds& backward) {
+  KernelOp op;
+  op.name = "attention";
+  op.core_attention = true;
+  forward = fused_attention_time(x.cluster.device, a, false);
+  op.time = forward * calls;
+  op.flops = attention_flops(a).si() * calls;
+  op.launches = calls;
+  ops.kernels.push_back(op);
+  op.pass = Pass::kBackwardInput;
+  op.core_attention = false;
+  backward = fused_attention_time(x.cluster.device, a, true);
+  op.time = backward * calls;
+  op.flops *= 2;  // the fifth product repeats the scores: not counted as the model's work
+  op.launches = 3 * calls;
+  ops.kernels.push_back(op);
+}
+
+// [F-CP-1] Context parallelism around fused attention, c ranks of s/c tokens each, causal load
+// balanced by 2c chunks. Ring (Transformer Engine p2p; Liu et al. 2310.01889): c steps over s/c
+// keys, c - 1 messages of keys and values, twice that backward (keys, values and their gradients),
+// each hidden behind one step's attention. All-gather (Llama 3, 2407.21783 sec. 3.3.2): keys and
+// values gathered forward and again backward, their gradients reduce-scattered; nothing hidden.
+// Ulysses (2309.14509): all-to-all of queries, keys, values and outputs, the same backward.
+void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
+  const Strategy& s = x.strategy;
+  const ModelSpec& m = x.model;
+  const LocalShape& l = x.shape;
+  const std::int64_t window = windowed ? m.window : 0;
+  AttentionShape a;
+  a.batch = s.micro_batch;
+  a.heads = l.heads;
+  a.queries = l.sequence;
+  a.keys = s.seq_len;
+  a.qk_dim = l.query_size / std::max<std::int64_t>(l.heads, 1);
+  a.v_dim = l.value_size / std::max<std::int64_t>(l.heads, 1);
+  a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, window);
+  Seconds forward, backward;
+  if (s.cp == 1) {
+    push_attention(x, a, 1, ops, forward, backward);
+    return;
+  }
+  const double kv = real(l.tokens) * real(l.kv_size + (m.mla ? l.value_size : l.kv_size)) * l.bytes;
+  switch (s.cp_kind) {
+    case CpKind::kRing: {
+      const double steps = real(s.cp);
+      a.keys = l.sequence;
+      push_attention(x, a, steps, ops, forward, backward);
+      push_cp(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, forward, ops);
+      push_cp(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1, backward, ops);
+      return;
+    }
+    case CpKind::kAllGather: {
+      push_attention(x, a, 1, ops, forward, backward);
+      const double all = kv * real(s.cp);
+      push_cp(x, Pass::kForward, Collective::kAllGather, all, 1, Seconds{}, ops);
+      push_cp(x, Pass::kBackwardInput, Collective::kAllGather, all, 1, Seconds{}, ops);
+      push_cp(x, Pass::kBackwardInput, Collective::kReduceScatter, all, 1, Seconds{}, ops);
+      return;
+    }
+    case CpKind::kUlysses: {
+      a.queries = s.seq_len;
+      a.heads = ceil_div(l.heads, s.cp);
+      push_attention(x, a, 1, ops, forward, backward);
+      const double q = real(l.tokens) * real(l.query_size) * l.bytes;
+      const double o = real(l.tokens) * real(l.value_size) * l.bytes;
+      for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+        push_cp(x, pass, Collective::kAllToAll, q, 1, Seconds{}, ops);
+        push_cp(x, pass, Collective::kAllToAll, kv / 2, 2, Seconds{}, ops);
+        push_cp(x, pass, Collective::kAllToAll, o, 1, Seconds{}, ops);
+      }
+      return;
+    }
+  }
+}
+
+// [F-ATT-2] Materialised attention: two batched products over all (not only causal) scores, and
+// scale, mask, softmax and dropout as passes over the a s^2 scores: 2e bytes per score fused,
+// some 14e as separate fp32 kernels; dropout 2e + 1 (mask). Backward: four products, softmax
+// 3e (20e unfused), dropout 2e + 1. (Megatron-LM transformer.py, CoreAttention.)
+void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
+  const Strategy& s = x.strategy;
+  const LocalShape& l = x.shape;
+  const std::int64_t count = s.micro_batch * l.heads;
+  const std::int64_t dim = l.query_size / l.heads, v_dim = l.value_size / l.heads;
+  const double scores = real(count) * real(l.sequence) * real(s.seq_len);
+  const double e = l.bytes;
+  const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
+  const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
+    const GemmShape g{m, n, k, count, e, 0};
+    KernelOp op;
+    op.name = "attention product";
+    op.pass = pass;
+    op.time = gemm_time(x.cluster.device, p, g);
+    op.flops = gemm_flops(g).si();
+    op.core_attention = pass == Pass::kForward;
+    op.gemm = g;
+    ops.kernels.push_back(op);
+  };
+  product(Pass::kForward, l.sequence, s.seq_len, dim);
+  product(Pass::kForward, l.sequence, v_dim, s.seq_len);
+  product(Pass::kBackwardInput, l.sequence, s.seq_len, v_dim);
+  product(Pass::kBackwardInput, s.seq_len, v_dim, l.sequence);
+  product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
+  product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
+  if (s.kernels.fused_softmax) {
+    append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, true);
+  } else {
+    append_elementwise(x, "softmax", 14 * e * scores, 5, 20 * e * scores, 5, ops, true);
+  }
+  if (x.model.dropout > 0) {
+    append_elementwise(x, "attention dropout", (2 * e + 1) * scores, 1, (2 * e + 1) * scores, 1,
+                       ops, true);
+  }
+  const double context = real(l.tokens) * real(l.value_size);
+  append_elementwise(x, "context layout", 2 * e * context, 1, 2 * e * context, 1, ops, true);
+}
+
+// [F-ROPE-1] Rotary embedding of queries and keys: one read and write when fused; else about nine
+// element passes in five kernels each for queries and keys (rotate_half, two products, a sum).
+void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
+  if (x.model.position_embedding != PositionEmbedding::kRope) return;
+  const double e = x.shape.bytes;
+  if (x.strategy.kernels.fused_rope) {
+    append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops);
+  } else {
+    append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
+  }
+}
+
+LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
+  const MlaSpec& mla = *x.model.mla;
+  const LocalShape& l = x.shape;
+  const std::int64_t heads_qk = l.query_size;
+  if (mla.q_lora_rank > 0) {
+    append_linear(x, "q down", l.norm_tokens, mla.q_lora_rank, l.hidden, false, ops);
+    append_norm(x, "q norm", l.norm_tokens * mla.q_lora_rank, ops);
+  }
+  append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
+                false, ops);
+  append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
+  const LinearTimes q =
+      append_linear(x, "q up", l.tokens, heads_qk,
+                    mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
+  const LinearTimes kv = append_linear(x, "kv up", l.tokens,
+                                       l.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
+                                       mla.kv_lora_rank, false, ops);
+  const double latents = real(l.tokens) * real(2 * l.query_size + l.value_size);
+  // Concatenation of the rotary and the other part of queries and keys.
+  append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
+  append_rotary(x, real(l.tokens) * real((l.heads + 1) * mla.qk_rope_head_dim), ops);
+  return LinearTimes{q.forward + kv.forward, q.backward_input + kv.backward_input,
+                     q.backward_weight + kv.backward_weight};
+}
+
+LinearTimes append_qkv(const BlockContext& x, BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const bool bias = x.model.linear_bias || x.model.qkv_bias;
+  const LinearTimes column = append_linear(x, "qkv", l.tokens, l.query_size + 2 * l.kv_size,
+                                           l.hidden, bias, ops);
+  const double qkv = real(l.tokens) * real(l.query_size + 2 * l.kv_size);
+  append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
+  const double qk = real(l.tokens) * real(l.query_size + l.kv_size);
+  if (x.model.qk_norm) append_norm(x, "qk norm", l.tokens * (l.query_size + l.kv_size), ops);
+  append_rotary(x, qk, ops);
+  return column;
+}
+
+}  // namespace
+
+// [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a
+// 1-byte mask) when fused, else a pass per operation.
+void append_residual(const BlockContext& x, BlockOps& ops) {
+  const double n = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  const double e = x.shape.bytes;
+  const bool dropout = x.model.dropout > 0;
+  const double mask = dropout ? 1 : 0;
+  if (x.strategy.kernels.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
+    append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
+                       dropout ? 1 : 0, ops);
+  } else {
+    append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
+  }
+}
+
+void append_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  append_norm(x, "input norm", l.norm_tokens * l.hidden, ops);
+  const LinearTimes column = x.model.mla ? append_mla_projections(x, ops) : append_qkv(x, ops);
+  if (x.strategy.flash_attention) {
+    append_fused_attention(x, windowed, ops);
+  } else {
+    append_materialised_attention(x, ops);
+  }
+  const bool bias = x.model.linear_bias || x.model.attention_out_bias;
+  const LinearTimes row =
+      append_linear(x, "attention output", l.tokens, l.hidden, l.value_size, bias, ops);
+  append_tp_collectives(x, column, row, ops);
+  append_residual(x, ops);
+}
+
+}  // namespace meshplan

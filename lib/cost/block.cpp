@@ -1,0 +1,269 @@
+#include "cost/block.hpp"
+
+#include <algorithm>
+
+#include "comm/collectives.hpp"
+#include "cost/activations.hpp"
+#include "cost/block_ops.hpp"
+
+namespace meshplan {
+
+PassTime& PassTime::operator+=(const PassTime& o) {
+  compute += o.compute;
+  tp += o.tp;
+  cp += o.cp;
+  ep += o.ep;
+  dp += o.dp;
+  launch += o.launch;
+  return *this;
+}
+
+PassTime operator+(PassTime a, const PassTime& b) { return a += b; }
+
+PassTime operator*(PassTime a, double times) {
+  return {a.compute * times, a.tp * times, a.cp * times, a.ep * times, a.dp * times,
+          a.launch * times};
+}
+
+Bytes SavedActivations::of(Recompute r) const {
+  switch (r) {
+    case Recompute::kNone: return none;
+    case Recompute::kSelective: return selective;
+    case Recompute::kFull: return full;
+  }
+  return none;
+}
+
+BlockKind block_kind(const ModelSpec& m, std::int64_t layer) {
+  const bool windowed = layer_is_windowed(m, layer);
+  if (layer_kind(m, layer) == LayerKind::kMoe) {
+    return windowed ? BlockKind::kMoeWindowed : BlockKind::kMoe;
+  }
+  return windowed ? BlockKind::kDenseWindowed : BlockKind::kDense;
+}
+
+namespace {
+
+// Host work of one collective call over that of one kernel (process-group bookkeeping, events and
+// stream waits of torch.distributed around the launch).
+constexpr double kLaunchesPerCollective = 4;
+
+Seconds& exposed_field(PassTime& t, CommDimension d) {
+  switch (d) {
+    case CommDimension::kCp: return t.cp;
+    case CommDimension::kEp: return t.ep;
+    case CommDimension::kDp: return t.dp;
+    case CommDimension::kTp:
+    case CommDimension::kPp:
+    case CommDimension::kEmbedding:
+    case CommDimension::kLoss: return t.tp;
+  }
+  return t.tp;
+}
+
+PassTime& pass_of(BlockCost& cost, Pass pass) {
+  switch (pass) {
+    case Pass::kForward: return cost.forward;
+    case Pass::kBackwardInput: return cost.backward_input;
+    case Pass::kBackwardWeight: return cost.backward_weight;
+  }
+  return cost.forward;
+}
+
+// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
+Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
+  double launches = 0;
+  for (const KernelOp& op : ops.kernels) {
+    if ((op.pass == Pass::kForward) == forward) launches += op.launches;
+  }
+  for (const CommOp& op : ops.comm) {
+    if ((op.pass == Pass::kForward) == forward) launches += op.count * kLaunchesPerCollective;
+  }
+  return x.cluster.device.launch_gap * (launches * x.strategy.kernels.host_factor);
+}
+
+Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
+
+void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
+  for (const KernelOp& op : ops.kernels) {
+    pass_of(cost, op.pass).compute += op.time;
+    if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
+    if (op.core_attention) {
+      cost.recompute_selective.compute += op.time;
+      cost.recompute_selective_flops += Flops{op.flops};
+    }
+  }
+  for (const CommOp& op : ops.comm) {
+    const Seconds exposed = (op.time_each - op.hidden + op.slowdown) * op.count;
+    exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
+    CommEntry entry{op.dimension, op.operation, op.group.size, op.group.level,
+                    op.bytes,     op.count,     op.time_each,  exposed};
+    cost.communication.push_back(entry);
+  }
+  const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
+  const Seconds device_forward = cost.forward.total();
+  const Seconds device_backward = cost.backward_input.total() + cost.backward_weight.total();
+  cost.forward.launch = clamp_positive(host_forward - device_forward);
+  cost.backward_input.launch = clamp_positive(host_backward - device_backward);
+  cost.recompute_full = cost.forward;
+  // With recomputation the backward pass issues both; the slower of host and device wins once.
+  cost.recompute_full.launch =
+      clamp_positive(clamp_positive(host_forward + host_backward - device_forward - device_backward) -
+                     cost.backward_input.launch);
+}
+
+// Parameters of one decoder layer that one device holds.
+BlockParameters layer_share(const BlockContext& x, LayerKind kind) {
+  const LayerParameters p = layer_parameters(x.model, kind);
+  const Strategy& s = x.strategy;
+  BlockParameters share;
+  share.dense = ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router +
+                p.norms;
+  if (!x.model.mla && s.tp > x.model.num_query_groups) {
+    // Key and value heads are copied to every tensor rank beyond their number.
+    const std::int64_t split = 2 * x.model.hidden_size * x.model.head_dim * x.model.num_query_groups;
+    share.dense += 2 * x.model.hidden_size * x.model.head_dim - split / s.tp;
+  }
+  share.experts = ceil_div(p.experts, s.ep * s.etp);
+  return share;
+}
+
+void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,
+                  Group group, Seconds& window) {
+  const GroupShape g = group_shape(x.strategy, x.cluster, group);
+  if (g.size <= 1 || bytes <= 0) return;
+  const Bytes n = ceil_bytes(bytes);
+  const Seconds each = collective_time(x.cluster, op, n, g).total;
+  const Seconds hidden = std::min(each, window);
+  window -= hidden;
+  const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1);
+  pass_of(cost, pass).dp += exposed;
+  cost.communication.push_back(
+      {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed});
+}
+
+// [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
+// pass and reduce-scatters its gradients, every microbatch; prefetching hides each behind the
+// neighbouring block's computation (Rajbhandari et al. 1910.02054 sec. 7; PyTorch FSDP,
+// 2304.11277 sec. 3.3). ZeRO-2 reduce-scatters gradients every microbatch. With a shard group
+// smaller than all replicas (HSDP) the shards are all-reduced across replicas.
+void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
+  const Strategy& s = x.strategy;
+  if (s.zero < 2) return;
+  const double weight = storage_size(s.precision);
+  const double grad = size_of(s.grad_dtype);
+  Seconds forward = s.overlap.param_gather ? cost.forward.compute : Seconds{};
+  Seconds backward = s.overlap.grad_reduce || s.overlap.param_gather
+                         ? cost.backward_input.compute + cost.backward_weight.compute
+                         : Seconds{};
+  const auto both = [&](Pass pass, Collective op, double bytes_per_parameter, Seconds& window) {
+    push_sharded(x, cost, pass, op, bytes_per_parameter * static_cast<double>(cost.parameters.dense),
+                 Group::kZeroShard, window);
+    push_sharded(x, cost, pass, op, bytes_per_parameter * static_cast<double>(cost.parameters.experts),
+                 Group::kExpertDp, window);
+  };
+  if (s.zero == 3) {
+    both(Pass::kForward, Collective::kAllGather, weight, forward);
+    both(Pass::kBackwardInput, Collective::kAllGather, weight, backward);
+  }
+  both(Pass::kBackwardInput, Collective::kReduceScatter, grad, backward);
+  const double shard = static_cast<double>(shard_group(s));
+  push_sharded(x, cost, Pass::kBackwardInput, Collective::kAllReduce,
+               grad * static_cast<double>(cost.parameters.dense) / shard, Group::kZeroReplica,
+               backward);
+}
+
+BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
+  add_times(ops, x, cost);
+  add_sharded_traffic(x, cost);
+  return cost;
+}
+
+BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
+  BlockOps ops;
+  append_attention(x, windowed, ops);
+  const bool moe = kind == LayerKind::kMoe;
+  if (moe) {
+    append_moe_mlp(x, ops);
+  } else {
+    append_dense_mlp(x, x.shape.ffn, ops);
+  }
+  BlockCost cost;
+  cost.saved = layer_activations(x, moe);
+  cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
+  cost.working_set = layer_working_set(x, moe);
+  cost.parameters = layer_share(x, kind);
+  return finish(x, ops, cost);
+}
+
+std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape.hidden; }
+
+BlockCost embedding_cost(const BlockContext& x) {
+  BlockOps ops;
+  append_embedding(x, ops);
+  BlockCost cost;
+  cost.saved = embedding_activations(x);
+  cost.parameters.dense = table_share(x);
+  if (x.model.position_embedding == PositionEmbedding::kLearned) {
+    cost.parameters.dense += x.model.max_seq_length * x.shape.hidden;
+  }
+  if (x.model.embedding_norm) cost.parameters.dense += 2 * x.shape.hidden;
+  return finish(x, ops, cost);
+}
+
+BlockCost head_cost(const BlockContext& x) {
+  BlockOps ops;
+  append_head(x, ops);
+  BlockCost cost;
+  cost.saved = head_activations(x);
+  cost.working_set = head_working_set(x);
+  cost.parameters.dense =
+      (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
+      (x.model.tied_embeddings ? 0 : table_share(x));
+  return finish(x, ops, cost);
+}
+
+BlockCost mtp_cost(const BlockContext& x) {
+  const LayerKind kind = layer_kind(x.model, x.model.num_layers - 1);
+  BlockOps ops;
+  append_mtp_projection(x, ops);
+  append_attention(x, layer_is_windowed(x.model, x.model.num_layers - 1), ops);
+  if (kind == LayerKind::kMoe) {
+    append_moe_mlp(x, ops);
+  } else {
+    append_dense_mlp(x, x.shape.ffn, ops);
+  }
+  append_head(x, ops);
+  BlockCost cost;
+  cost.saved = layer_activations(x, kind == LayerKind::kMoe);
+  const Bytes joined{2 * x.shape.norm_tokens * x.shape.hidden * 2 * x.shape.bytes};
+  cost.saved.none += joined;
+  cost.saved.selective += joined;
+  cost.saved.full += joined;
+  cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
+  cost.working_set = std::max(layer_working_set(x, kind == LayerKind::kMoe), head_working_set(x));
+  cost.parameters = layer_share(x, kind);
+  cost.parameters.dense +=
+      ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;
+  return finish(x, ops, cost);
+}
+
+}  // namespace
+
+BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  BlockCosts costs;
+  costs[static_cast<std::size_t>(BlockKind::kEmbedding)] = embedding_cost(x);
+  costs[static_cast<std::size_t>(BlockKind::kHead)] = head_cost(x);
+  std::array<bool, kNumBlockKinds> made{};
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const auto kind = static_cast<std::size_t>(block_kind(m, i));
+    if (made[kind]) continue;
+    made[kind] = true;
+    costs[kind] = layer_cost(x, layer_kind(m, i), layer_is_windowed(m, i));
+  }
+  if (m.mtp_layers > 0) costs[static_cast<std::size_t>(BlockKind::kMtp)] = mtp_cost(x);
+  return costs;
+}
+
+}  // namespace meshplan

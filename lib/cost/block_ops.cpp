@@ -1,0 +1,189 @@
+#include "cost/block_ops.hpp"
+
+#include <algorithm>
+
+#include "comm/collectives.hpp"
+#include "layout/groups.hpp"
+
+namespace meshplan {
+
+std::int64_t padded_vocab(const ModelSpec& m, const Strategy& s) {
+  const std::int64_t unit = 128 * s.tp;
+  return ceil_div(m.vocab_size, unit) * unit;
+}
+
+LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
+  LocalShape x;
+  x.sequence = ceil_div(s.seq_len, s.cp);
+  x.tokens = x.sequence * s.micro_batch;
+  x.norm_tokens = s.sequence_parallel ? ceil_div(x.tokens, s.tp) : x.tokens;
+  x.hidden = m.hidden_size;
+  x.heads = ceil_div(m.num_attention_heads, s.tp);
+  x.groups = ceil_div(m.num_query_groups, s.tp);
+  if (m.mla) {
+    x.groups = x.heads;
+    x.query_size = x.heads * (m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim);
+    x.kv_size = x.query_size;
+    x.value_size = x.heads * m.mla->v_head_dim;
+  } else {
+    x.query_size = x.heads * m.head_dim;
+    x.kv_size = x.groups * m.head_dim;
+    x.value_size = x.query_size;
+  }
+  x.ffn = ceil_div(m.ffn_hidden_size, s.tp);
+  x.vocab = padded_vocab(m, s) / s.tp;
+  x.bytes = storage_size(s.precision);
+  return x;
+}
+
+namespace {
+
+KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, double bytes,
+                   double kernels, bool core_attention = false) {
+  KernelOp op;
+  op.name = name;
+  op.pass = pass;
+  op.time = memory_time(x.cluster.device, bytes, kernels);
+  op.launches = kernels;
+  op.core_attention = core_attention;
+  return op;
+}
+
+KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const GemmShape& g,
+                 Precision p) {
+  KernelOp op;
+  op.name = name;
+  op.pass = pass;
+  op.time = gemm_time(x.cluster.device, p, g);
+  op.flops = gemm_flops(g).si();
+  op.gemm = g;
+  return op;
+}
+
+}  // namespace
+
+void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
+                        double forward_kernels, double backward_bytes, double backward_kernels,
+                        BlockOps& ops, bool core_attention) {
+  ops.kernels.push_back(
+      memory_op(x, name, Pass::kForward, forward_bytes, forward_kernels, core_attention));
+  ops.kernels.push_back(memory_op(x, name, Pass::kBackwardInput, backward_bytes, backward_kernels));
+}
+
+// [F-NORM-1] Traffic of a norm over n elements of e bytes: forward reads and writes once (2e n);
+// backward reads the input and the output gradient, writes the input gradient, and adds the
+// residual's gradient (4e n). Without a fused kernel the chain of casts, squares and products
+// passes the tensor in fp32 about seven times each way (eager RMSNorm of Hugging Face models).
+void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements,
+                 BlockOps& ops) {
+  const double n = static_cast<double>(elements);
+  const double e = x.shape.bytes;
+  if (x.strategy.kernels.fused_norm) {
+    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops);
+  } else {
+    append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops);
+  }
+}
+
+// [F-LIN-1] Forward m x n x k, input gradient m x k x n, weight gradient n x k x m; the weight
+// gradient is added to the main gradient of grad_dtype, in the product's epilogue where fused,
+// else by a pass of its own (read both, write one).
+LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
+                          std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
+                          std::int64_t count) {
+  const Strategy& s = x.strategy;
+  const double e = x.shape.bytes;
+  const double grad = size_of(s.grad_dtype);
+  const bool fp8 = s.precision == Precision::kFp8;
+  LinearTimes times;
+  const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk,
+                        double out, double accumulate) {
+    GemmShape g{gm, gn, gk, count, out, accumulate};
+    ops.kernels.push_back(gemm_op(x, name, pass, g, s.precision));
+    return ops.kernels.back().time;
+  };
+  times.forward = push(Pass::kForward, tokens, n, k, e, 0);
+  times.backward_input = push(Pass::kBackwardInput, tokens, k, n, e, 0);
+  const double weights = static_cast<double>(n * k * count);
+  const double rows = static_cast<double>(tokens * count);
+  if (s.kernels.fused_grad_accumulation) {
+    times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
+  } else {
+    times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
+    ops.kernels.push_back(memory_op(x, "gradient accumulation", Pass::kBackwardWeight,
+                                    weights * (e + 2 * grad), 1));
+  }
+  if (fp8) {
+    // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes:
+    // read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
+    const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, 4 * in, 1));
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, 4 * out, 1));
+  }
+  if (bias) {
+    const double out = rows * static_cast<double>(n);
+    append_elementwise(x, "bias", 0, 0, e * out, 1, ops);  // bias gradient: a column sum
+  }
+  return times;
+}
+
+namespace {
+
+void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const GroupShape& g,
+             Seconds window, BlockOps& ops) {
+  CommOp comm;
+  comm.dimension = CommDimension::kTp;
+  comm.pass = pass;
+  comm.operation = op;
+  comm.bytes = bytes;
+  comm.group = g;
+  comm.time_each = collective_time(x.cluster, op, bytes, g).total;
+  comm.hidden = std::min(comm.time_each, window);
+  comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  ops.comm.push_back(comm);
+}
+
+}  // namespace
+
+// [F-TP-1] Per pair of column- and row-parallel linear layers: with sequence parallelism an
+// all-gather before and a reduce-scatter after, mirrored in the backward pass, plus one all-gather
+// of the saved input for its weight gradient; without it one all-reduce forward and one backward
+// (Korthikanti et al. 2205.05198, sec. 4.2; Megatron-Core tensor_parallel/layers.py). Buffers are
+// tokens x hidden. The backward collective of the column layer runs beside its weight-gradient
+// product, the repeated all-gather beside its input-gradient product (same file,
+// LinearWithGradAccumulationAndAsyncCommunication), and with overlap.tp the others are pipelined
+// with their products in tp chunks, of which one stays exposed.
+void append_tp_collectives(const BlockContext& x, const LinearTimes& column,
+                           const LinearTimes& row, BlockOps& ops) {
+  const Strategy& s = x.strategy;
+  if (s.tp == 1) return;
+  const GroupShape g = group_shape(s, x.cluster, Group::kTp);
+  const Bytes bytes{x.shape.tokens * x.shape.hidden * x.shape.bytes};
+  const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
+  const auto pipelined = [&](Seconds product) {
+    return s.overlap.tp ? product * chunks : Seconds{};
+  };
+  const auto chunk_of = [&](Collective op) {  // what stays exposed when pipelined
+    return collective_time(x.cluster, op, bytes, g).total / static_cast<double>(s.tp);
+  };
+  const auto window = [&](Collective op, Seconds product) {
+    const Seconds most = collective_time(x.cluster, op, bytes, g).total - chunk_of(op);
+    return std::min(pipelined(product), most);
+  };
+  if (s.sequence_parallel) {
+    using enum Collective;
+    push_tp(x, Pass::kForward, kAllGather, bytes, g, window(kAllGather, column.forward), ops);
+    push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
+    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g,
+            window(kAllGather, row.backward_input), ops);
+    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
+    push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
+            s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
+  } else {
+    push_tp(x, Pass::kForward, Collective::kAllReduce, bytes, g, Seconds{}, ops);
+    push_tp(x, Pass::kBackwardInput, Collective::kAllReduce, bytes, g,
+            s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
+  }
+}
+
+}  // namespace meshplan

@@ -1,0 +1,115 @@
+#include "cost/chunks.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace meshplan {
+
+PipelineShape pipeline_shape(const Strategy& s) {
+  return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
+}
+
+namespace {
+
+// Layers of one rank over its chunks, in the order of their depth.
+std::vector<std::int64_t> spread(std::int64_t layers, std::size_t chunks, bool embedding_first,
+                                 bool head_last) {
+  std::vector<std::int64_t> counts(chunks, layers / static_cast<std::int64_t>(chunks));
+  std::int64_t left = layers % static_cast<std::int64_t>(chunks);
+  std::vector<std::size_t> order;  // who takes one more, first to last
+  for (std::size_t i = 0; i < chunks; ++i) {
+    const bool burdened = (i == 0 && embedding_first) || (i + 1 == chunks && head_last);
+    if (!burdened) order.push_back(i);
+  }
+  if (embedding_first) order.push_back(0);
+  if (head_last && (chunks > 1 || !embedding_first)) order.push_back(chunks - 1);
+  for (std::size_t i = 0; left > 0; ++i, --left) ++counts[order[i]];
+  return counts;
+}
+
+void fill_blocks(const ModelSpec& m, Chunk& chunk, std::int64_t recomputed) {
+  for (std::int64_t i = 0; i < chunk.layers; ++i) {
+    const auto kind = static_cast<std::size_t>(block_kind(m, chunk.first_layer + i));
+    ++chunk.blocks[kind];
+    if (i < recomputed) ++chunk.recomputed[kind];
+  }
+}
+
+}  // namespace
+
+std::vector<std::size_t> chunks_of_rank(const Strategy& s, std::int64_t rank) {
+  const PipelineShape shape = pipeline_shape(s);
+  std::vector<std::size_t> held;
+  const std::int64_t count = num_chunks(shape);
+  for (std::int64_t c = 0; c < count; ++c) {
+    if (rank_of_chunk(shape, c, 0) == rank ||
+        (s.schedule == Schedule::kDualPipe && rank_of_chunk(shape, c, 1) == rank)) {
+      held.push_back(static_cast<std::size_t>(c));
+    }
+  }
+  return held;
+}
+
+std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
+  const PipelineShape shape = pipeline_shape(s);
+  const auto count = static_cast<std::size_t>(num_chunks(shape));
+  std::vector<Chunk> chunks(count);
+  std::vector<std::vector<std::size_t>> owned(static_cast<std::size_t>(s.pp));
+  for (std::size_t c = 0; c < count; ++c) {
+    chunks[c].rank = rank_of_chunk(shape, static_cast<std::int64_t>(c), 0);
+    owned[static_cast<std::size_t>(chunks[c].rank)].push_back(c);
+  }
+  for (std::size_t r = 0; r < owned.size(); ++r) {
+    const auto& mine = owned[r];
+    const std::vector<std::int64_t> layers =
+        spread(s.stage_layers[r], mine.size(), mine.front() == 0, mine.back() + 1 == count);
+    for (std::size_t i = 0; i < mine.size(); ++i) chunks[mine[i]].layers = layers[i];
+  }
+  std::int64_t next = 0;
+  for (Chunk& chunk : chunks) {
+    chunk.first_layer = next;
+    next += chunk.layers;
+  }
+  PLAN_CHECK(next == m.num_layers);
+  for (std::size_t r = 0; r < owned.size(); ++r) {
+    std::int64_t left = s.recompute_layers[r];
+    for (const std::size_t c : owned[r]) {
+      const std::int64_t here = std::min(left, chunks[c].layers);
+      fill_blocks(m, chunks[c], here);
+      left -= here;
+    }
+  }
+  ++chunks.front().blocks[static_cast<std::size_t>(BlockKind::kEmbedding)];
+  ++chunks.back().blocks[static_cast<std::size_t>(BlockKind::kHead)];
+  auto& last = chunks.back();
+  last.blocks[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+  if (s.recompute == Recompute::kFull && last.layers > 0 &&
+      s.recompute_layers[static_cast<std::size_t>(last.rank)] > 0) {
+    last.recomputed[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+  }
+  return chunks;
+}
+
+ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+  ChunkCost cost;
+  PassTime weight;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    if (chunk.blocks[k] == 0) continue;
+    const auto n = static_cast<double>(chunk.blocks[k]);
+    const auto full = static_cast<double>(chunk.recomputed[k]);
+    const BlockCost& b = blocks[k];
+    cost.forward += b.forward * n;
+    cost.backward += b.backward_input * n;
+    weight += b.backward_weight * n;
+    cost.recompute += b.recompute_full * full;
+    if (mode == Recompute::kSelective) cost.recompute += b.recompute_selective * (n - full);
+  }
+  cost.time.forward = cost.forward.total();
+  cost.time.backward_input = cost.backward.total() + cost.recompute.total();
+  cost.time.backward_weight = weight.total();
+  cost.backward += weight;
+  return cost;
+}
+
+}  // namespace meshplan

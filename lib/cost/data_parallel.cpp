@@ -1,0 +1,118 @@
+#include "cost/data_parallel.hpp"
+
+#include <algorithm>
+
+#include "comm/collectives.hpp"
+#include "cost/kernels.hpp"
+#include "layout/groups.hpp"
+
+namespace meshplan {
+namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+struct Reduction {
+  Collective op;
+  double bytes;
+  Group group;
+};
+
+// [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
+// the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
+// only the gather is left; under ZeRO-3 nothing is. A shard group smaller than all replicas adds
+// an all-reduce of the shards across replicas. (Rajbhandari et al. 1910.02054 sec. 7;
+// Megatron-Core distributed/distrib_optimizer.py.)
+void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, Group replica,
+                       std::int64_t shards, std::vector<Reduction>& gradients,
+                       std::vector<Reduction>& weights) {
+  if (parameters == 0) return;
+  const double grad = real(parameters) * size_of(s.grad_dtype);
+  const double weight = real(parameters) * storage_size(s.precision);
+  if (s.zero == 0) {
+    gradients.push_back({Collective::kAllReduce, grad, replica == shard ? shard : Group::kDpCp});
+    return;
+  }
+  if (s.zero == 1) {
+    gradients.push_back({Collective::kReduceScatter, grad, shard});
+    if (replica != shard) {
+      gradients.push_back({Collective::kAllReduce, grad / real(shards), replica});
+    }
+  }
+  if (s.zero <= 2) weights.push_back({Collective::kAllGather, weight, shard});
+}
+
+// [F-DP-2] Megatron-Core's buckets of max(40 M, 1 M x dp) parameters: of an overlapped reduction at
+// least the last bucket stays exposed, of an overlapped gather the first
+// (distributed_data_parallel_config.py).
+Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<Reduction>& all,
+                     bool overlapped, Seconds window, double bytes_each, StepEnd& end) {
+  Seconds exposed;
+  for (const Reduction& r : all) {
+    const GroupShape g = group_shape(s, c, r.group);
+    if (g.size <= 1) continue;
+    const Bytes bytes = ceil_bytes(r.bytes);
+    const Seconds each = collective_time(c, r.op, bytes, g).total;
+    Seconds left = each;
+    if (overlapped) {
+      const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
+      const Seconds tail = each * std::min(1.0, bucket / std::max(r.bytes, 1.0));
+      const Seconds hidden = std::min(each - tail, window);
+      window -= hidden;
+      left = each - hidden + hidden * (c.device.overlap_slowdown - 1);
+    }
+    exposed += left;
+    end.communication.push_back(
+        {CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left});
+  }
+  return exposed;
+}
+
+}  // namespace
+
+// Per parameter of the shard: gradient read for the norm and again for the update, fp32 weight and
+// two moments read and written, model weight written; the whole gradient buffer is zeroed. Eager
+// optimizers pass every tensor about three times as often.
+Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
+  const std::int64_t dense = s.zero >= 1 ? ceil_div(p.dense, shard_group(s)) : p.dense;
+  const std::int64_t experts = s.zero >= 1 ? ceil_div(p.experts, expert_dp(s)) : p.experts;
+  const double moments = 2.0 * 2 * size_of(s.optimizer_dtype);
+  const double grad = size_of(s.grad_dtype);
+  const bool copy = storage_size(s.precision) == 2 && s.master_weights;
+  const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
+  const double passes = s.kernels.fused_optimizer ? 1 : 3;
+  const double update = real(dense + experts) * (moments + weights + 3 * grad) * passes;
+  const double zeroing = s.zero >= 2 ? 0 : real(p.dense + p.experts) * grad;
+  constexpr double kKernels = 12;  // norm, clip, update and copy over a few tensor lists
+  return memory_time(d, update + zeroing, kKernels);
+}
+
+StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                 const BlockParameters& p, Seconds forward, Seconds backward) {
+  StepEnd end;
+  std::vector<Reduction> gradients, weights;
+  const bool hybrid = s.zero_group > 0 && s.zero_group < s.dp * s.cp;
+  append_reductions(s, p.dense, Group::kZeroShard, hybrid ? Group::kZeroReplica : Group::kZeroShard,
+                    shard_group(s), gradients, weights);
+  if (m.moe) {
+    append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), gradients,
+                      weights);
+  }
+  end.exposed = exposed_time(c, s, gradients, s.overlap.grad_reduce, backward,
+                             size_of(s.grad_dtype), end);
+  end.exposed += exposed_time(c, s, weights, s.overlap.param_gather, forward,
+                              storage_size(s.precision), end);
+  end.optimizer = optimizer_time(c.device, s, p);
+  if (s.offload.optimizer) {
+    // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's
+    // Adam passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as
+    // 25 GB/s (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
+    const std::int64_t shard = ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
+    const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
+    constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
+    end.offload = Seconds{copies / c.device.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+    end.optimizer = Seconds{};
+  }
+  return end;
+}
+
+}  // namespace meshplan

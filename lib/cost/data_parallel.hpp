@@ -1,0 +1,26 @@
+#pragma once
+// What happens once per step on a pipeline rank: gradient reduction, parameter gather, optimizer.
+#include <vector>
+
+#include "cost/block.hpp"
+#include "cost/plan_cost.hpp"
+
+namespace meshplan {
+
+struct StepEnd {
+  Seconds exposed;               // data-parallel communication that nothing hides
+  Seconds optimizer;
+  Seconds offload;               // host copies and host optimizer, not hidden
+  std::vector<CommEntry> communication;
+};
+
+// `p`: parameters of the rank's device; backward and forward: one microbatch over all its chunks,
+// behind which overlapped reductions and gathers hide.
+[[nodiscard]] StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                               const BlockParameters& p, Seconds forward, Seconds backward);
+
+// [F-OPT-1] Adam on n parameters of a device: bytes read and written, over the memory bandwidth.
+[[nodiscard]] Seconds optimizer_time(const DeviceSpec& d, const Strategy& s,
+                                     const BlockParameters& p);
+
+}  // namespace meshplan

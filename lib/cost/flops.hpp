@@ -1,0 +1,20 @@
+#pragma once
+// Floating-point operations of the model itself, as papers count them.
+#include "base/units.hpp"
+#include "spec/model.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+// [F-FLOP-1] Operations of one training step over `tokens` tokens: three times the forward matrix
+// products (backward is twice the forward), the output head included and the embedding look-up
+// not, attention counted in full as if it were not causal (windows respected): 6 N + 12 L h s per
+// token for a plain transformer (Chowdhery et al. 2204.02311 appendix B; Narayanan et al.
+// 2104.04473 eq. 3 without recomputation).
+[[nodiscard]] Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens);
+
+// Forward products per token of one decoder layer, attention scores at length seq_len included.
+[[nodiscard]] double layer_forward_flops(const ModelSpec& m, LayerKind kind, bool windowed,
+                                         std::int64_t seq_len);
+
+}  // namespace meshplan

@@ -1,0 +1,106 @@
+#include "cost/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace meshplan {
+namespace {
+
+// Thread-block tiles that vendor libraries ship, and how much of the large tile's rate their main
+// loop keeps: a smaller tile loads more operand bytes per multiply-add. (CUTLASS efficient-GEMM
+// notes; the shares are those of its profiler's published tables, rounded to 0.05.)
+struct Tile {
+  std::int64_t m, n;
+  double efficiency;
+};
+constexpr std::array kTiles{Tile{256, 128, 1.0},  Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
+                            Tile{128, 64, 0.80}, Tile{64, 128, 0.80}, Tile{64, 64, 0.60}};
+
+}  // namespace
+
+Flops gemm_flops(const GemmShape& g) {
+  return Flops{2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
+               static_cast<double>(g.k) * static_cast<double>(g.count)};
+}
+
+Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
+  if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.count <= 0) return Seconds{};
+  const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n),
+             k = static_cast<double>(g.k), count = static_cast<double>(g.count);
+  const auto sms = static_cast<double>(d.multiprocessors);
+  const double rate =
+      peak_rate(d, p).si() * d.gemm.sustained[static_cast<std::size_t>(p)] / sms;  // per SM
+  double best = 1e300;
+  for (const Tile& tile : kTiles) {
+    const double tiles = static_cast<double>(ceil_div(g.m, tile.m) * ceil_div(g.n, tile.n)) * count;
+    const double area = static_cast<double>(tile.m * tile.n);
+    for (const double split : {1.0, 2.0, 4.0, 8.0}) {
+      if (split > 1 && (tiles >= sms || k < 512 * split)) break;
+      const double waves = std::ceil(tiles * split / sms);
+      const double seconds =
+          waves * 2 * area * (k / split + d.gemm.k_half) / (rate * tile.efficiency);
+      // Partial sums are written and reduced once more.
+      const double reduction = split > 1 ? 2 * split * m * n * count * 4 /
+                                               (d.memory_bandwidth.si() * d.memory_efficiency)
+                                         : 0;
+      best = std::min(best, seconds + reduction);
+    }
+  }
+  const double operand = p == Precision::kFp8 ? 1 : storage_size(p);
+  const double bytes =
+      count * (operand * (m * k + k * n) + (g.output_bytes + g.accumulate_bytes) * m * n);
+  const double traffic = bytes / (d.memory_bandwidth.si() * d.memory_efficiency);
+  return Seconds{std::max(best, traffic)} + d.kernel_overhead;
+}
+
+Flops attention_flops(const AttentionShape& a) {
+  return Flops{2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries) *
+               static_cast<double>(a.keys) * static_cast<double>(a.qk_dim + a.v_dim) *
+               a.pair_fraction};
+}
+
+Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward) {
+  if (a.heads <= 0 || a.queries <= 0 || a.keys <= 0) return Seconds{};
+  const double share = backward ? d.attention.backward : d.attention.forward;
+  // Exponentials and rescaling cost per score what some 32 elements of head size cost.
+  constexpr double kSoftmaxAsDims = 32, kReferenceDim = 128;
+  const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
+  const double by_dim = std::min(1.0, dim / (dim + kSoftmaxAsDims) *
+                                          (kReferenceDim + kSoftmaxAsDims) / kReferenceDim);
+  const double keys = static_cast<double>(a.keys);
+  const double by_length = keys / (keys + d.attention.seq_half);
+  // One thread block per head and 128 rows (queries forward, keys backward).
+  const double blocks = static_cast<double>(a.batch * a.heads) *
+                        static_cast<double>(ceil_div(backward ? a.keys : a.queries, 128));
+  const auto sms = static_cast<double>(d.multiprocessors);
+  const double idle = std::min(1.0, blocks / sms);
+  const Precision p =
+      d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0 ? Precision::kBf16
+                                                                  : Precision::kFp16;
+  const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle;
+  const double work = attention_flops(a).si() * (backward ? 2.5 : 1.0);
+  const double kernels = backward ? 3 : 1;  // backward: row sums, main, conversion of dQ
+  return Seconds{work / rate} + kernels * d.kernel_overhead;
+}
+
+Seconds memory_time(const DeviceSpec& d, double bytes, double kernels) {
+  return Seconds{bytes / (d.memory_bandwidth.si() * d.memory_efficiency)} +
+         kernels * d.kernel_overhead;
+}
+
+double causal_fraction(std::int64_t queries, std::int64_t keys, std::int64_t window) {
+  const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
+  if (q <= 0 || k <= 0) return 0;
+  // Row i of the last q rows of a k x k causal mask sees k - q + i + 1 keys.
+  const double causal = q * (k - q) + q * (q + 1) / 2;
+  if (window <= 0 || window >= keys) return causal / (q * k);
+  const auto w = static_cast<double>(window);
+  const double full_rows = std::max(0.0, std::min(q, k - w));  // rows that see a whole window
+  const double partial_rows = q - full_rows;
+  const double first = k - q + 1;  // keys of the first row
+  const double windowed = full_rows * w + partial_rows * (std::min(first, w) + w) / 2;
+  return std::min(causal, windowed) / (q * k);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,53 @@
+#pragma once
+// Time of one kernel on one device: matrix products, fused attention, and everything that is
+// bound by memory traffic.
+#include <cstdint>
+
+#include "base/units.hpp"
+#include "spec/device.hpp"
+
+namespace meshplan {
+
+// `count` products C[m,n] (+)= A[m,k] B[k,n] in one launch.
+struct GemmShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t count = 1;
+  double output_bytes = 2;      // per element written
+  double accumulate_bytes = 0;  // per element read besides (C += ...)
+};
+
+[[nodiscard]] Flops gemm_flops(const GemmShape& g);
+
+// [F-GEMM-1] Roofline over tiles and waves: the best tile of a small set and split of k, where
+// tiles fill whole waves of multiprocessors and a tile's main loop ramps up over k_half:
+//   t = waves * 2 tm tn (k + k_half) / (peak * sustained / SMs * e_tile), at least bytes / bandwidth,
+//   plus kernel_overhead.
+[[nodiscard]] Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g);
+
+struct AttentionShape {
+  std::int64_t batch = 1;      // sequences
+  std::int64_t heads = 0;      // local query heads
+  std::int64_t queries = 0;    // tokens per sequence
+  std::int64_t keys = 0;
+  std::int64_t qk_dim = 0;
+  std::int64_t v_dim = 0;
+  double pair_fraction = 1.0;  // of queries x keys that is computed (causal: about a half)
+};
+
+// Multiply-adds counted twice: 2 * batch * heads * queries * keys * (qk_dim + v_dim) * fraction.
+[[nodiscard]] Flops attention_flops(const AttentionShape& a);
+
+// [F-ATT-1] Fused attention: flops over the device's fused rate, which falls with short sequences
+// (seq_half), with head sizes below 128 (softmax work is per score, not per element) and when
+// heads x blocks leave multiprocessors idle. The backward pass does 2.5 times the products
+// (Dao, FlashAttention-2, 2307.08691, sec. 3.1).
+[[nodiscard]] Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a,
+                                           bool backward);
+
+// [F-MEM-1] Memory-bound kernels: bytes over the sustained bandwidth plus one overhead per kernel.
+[[nodiscard]] Seconds memory_time(const DeviceSpec& d, double bytes, double kernels);
+
+// Share of queries x keys that a causal mask, and a sliding window if window > 0, leave.
+[[nodiscard]] double causal_fraction(std::int64_t queries, std::int64_t keys, std::int64_t window);
+
+}  // namespace meshplan

@@ -1,0 +1,196 @@
+#include "cost/memory.hpp"
+
+#include <algorithm>
+
+#include "cost/block_ops.hpp"
+#include "layout/groups.hpp"
+#include "schedule/pipeline.hpp"
+
+namespace meshplan {
+namespace {
+
+// The caching allocator's unusable share of what comes and goes within a step (activations and
+// buffers); parameters and states are allocated once. Mean reserved over allocated of PyTorch
+// training runs is 1 / 0.94 (SimuMax, config of its measured B200 and A100 runs).
+constexpr double kFragmentation = 0.06;
+
+std::int64_t shards_of(std::int64_t n, std::int64_t shards) { return ceil_div(n, shards); }
+
+bool holds(std::span<const Chunk> chunks, std::span<const std::size_t> mine, BlockKind kind) {
+  return std::any_of(mine.begin(), mine.end(), [&](std::size_t c) {
+    return chunks[c].blocks[static_cast<std::size_t>(kind)] > 0;
+  });
+}
+
+// Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
+// head or of multi-token prediction, when that is not the embedding's own rank.
+std::int64_t copied_table(const ModelSpec& m, const Strategy& s, std::span<const Chunk> chunks,
+                          std::span<const std::size_t> mine) {
+  if (holds(chunks, mine, BlockKind::kEmbedding) || !holds(chunks, mine, BlockKind::kHead)) return 0;
+  if (!m.tied_embeddings && m.mtp_layers == 0) return 0;
+  return padded_vocab(m, s) / s.tp * m.hidden_size;
+}
+
+Bytes saved_per_microbatch(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+  Bytes bytes;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
+    bytes += blocks[k].saved.full * chunk.recomputed[k];
+    bytes += blocks[k].saved.of(rest) * (chunk.blocks[k] - chunk.recomputed[k]);
+  }
+  return bytes;
+}
+
+Bytes kept_for_weight(const Chunk& chunk, const BlockCosts& blocks) {
+  Bytes bytes;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    bytes += blocks[k].kept_for_weight * (chunk.blocks[k] - chunk.recomputed[k]);
+  }
+  return bytes;
+}
+
+Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
+                       std::int64_t rank) {
+  std::vector<Bytes> saved, kept;
+  for (const Chunk& chunk : chunks) {
+    saved.push_back(saved_per_microbatch(chunk, blocks, s.recompute));
+    kept.push_back(std::min(kept_for_weight(chunk, blocks), saved.back()));
+  }
+  const PipelineShape shape = pipeline_shape(s);
+  if (s.offload.activations) {
+    // Two layers' worth stay on the device: one in use, one on its way.
+    Bytes most;
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      most = std::max(most, blocks[k].saved.of(s.recompute));
+    }
+    return most * 2;
+  }
+  return peak_activation(shape, rank, saved, kept);
+}
+
+// Working set at the worst moment: temporaries of the widest block (with everything a recomputed
+// layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
+Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+                   std::span<const Chunk> chunks, std::span<const std::size_t> mine) {
+  Bytes widest, gathered;
+  for (const std::size_t c : mine) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      if (chunks[c].blocks[k] == 0) continue;
+      Bytes set = blocks[k].working_set;
+      if (chunks[c].recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
+      widest = std::max(widest, set);
+      const BlockParameters& p = blocks[k].parameters;
+      gathered = std::max(gathered, Bytes{p.dense + p.experts});
+    }
+  }
+  Bytes bytes = widest;
+  if (s.zero == 3) {
+    // The block in use and the prefetched next one, and one gradient before it is scattered.
+    bytes += gathered * (2 * storage_size(s.precision) + size_of(s.grad_dtype));
+  }
+  const LocalShape l = local_shape(m, s);
+  const Bytes message{l.norm_tokens * l.hidden * l.bytes};
+  if (s.pp > 1) bytes += message * 4;  // two receives and two sends in flight
+  if (s.sequence_parallel) bytes += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
+  return bytes;
+}
+
+}  // namespace
+
+BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+                                std::span<const Chunk> chunks, std::int64_t rank) {
+  const std::vector<std::size_t> mine = chunks_of_rank(s, rank);
+  BlockParameters sum;
+  for (const std::size_t c : mine) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      sum.dense += blocks[k].parameters.dense * chunks[c].blocks[k];
+      sum.experts += blocks[k].parameters.experts * chunks[c].blocks[k];
+    }
+  }
+  sum.dense += copied_table(m, s, chunks, mine);
+  return sum;
+}
+
+StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
+  const std::int64_t dense_shards = shard_group(s), expert_shards = expert_dp(s);
+  const auto sharded = [&](bool shard, std::int64_t bytes_each) {
+    if (!shard) return Bytes{(p.dense + p.experts) * bytes_each};
+    return Bytes{(shards_of(p.dense, dense_shards) + shards_of(p.experts, expert_shards)) *
+                 bytes_each};
+  };
+  const bool low_precision = storage_size(s.precision) == 2;
+  std::int64_t optimizer = 2 * size_of(s.optimizer_dtype);
+  if (low_precision && s.master_weights) {
+    optimizer += 4;
+    const bool megatron = s.framework == Framework::kMegatron;
+    if (megatron && s.grad_dtype != Dtype::kFp32) optimizer += 4;
+  }
+  StateBytes bytes;
+  bytes.weights = sharded(s.zero == 3, storage_size(s.precision));
+  bytes.gradients = sharded(s.zero >= 2, size_of(s.grad_dtype));
+  if (!s.offload.optimizer) bytes.optimizer = sharded(s.zero >= 1, optimizer);
+  return bytes;
+}
+
+Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p) {
+  if (!s.offload.optimizer) return {};
+  Strategy on_device = s;
+  on_device.offload.optimizer = false;
+  return state_bytes(on_device, p).optimizer;
+}
+
+// Per channel and peer NCCL holds 8 x 512 x 8 x 16 bytes (LL), 120 x 640 x 8 x 8 (LL128) and 4 MiB
+// (Simple): 9.19 MiB; 24 channels inside a node, 16 across nodes, a ring peer per channel and as
+// much again for the trees of a multi-node all-reduce group. (nccl src/init.cc, src/include/
+// device.h; 544 and 688 MB measured in nccl issue 964.) Point-to-point peers use two channels and
+// only the Simple buffer.
+Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  constexpr std::int64_t kPerConnection = 8LL * 512 * 8 * 16 + 120LL * 640 * 8 * 8 + 4 * kMiB;
+  constexpr std::int64_t kInsideNode = 24, kAcrossNodes = 16;
+  Bytes bytes;
+  const auto add = [&](Group kind, bool all_reduce) {
+    const GroupShape g = group_shape(s, c, kind);
+    if (g.size <= 1) return;
+    const bool inside = g.level == 0;
+    const std::int64_t trees = all_reduce && !inside ? 2 : 1;
+    bytes += Bytes{(inside ? kInsideNode : kAcrossNodes) * trees * kPerConnection};
+  };
+  add(Group::kTp, true);
+  add(Group::kCp, false);
+  add(Group::kDpCp, s.zero == 0);
+  if (s.zero_group > 0) add(Group::kZeroReplica, true);
+  if (m.moe) {
+    add(Group::kEp, false);
+    add(Group::kExpertDp, s.zero == 0);
+  }
+  if (s.pp > 1) {
+    const std::int64_t peers = 2, channels = 2, directions = 2;
+    bytes += Bytes{peers * channels * directions * 4 * kMiB};
+    if (m.tied_embeddings) add(Group::kEmbedding, true);
+  }
+  return bytes;
+}
+
+MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                            const BlockCosts& blocks, std::span<const Chunk> chunks,
+                            std::int64_t rank) {
+  const std::vector<std::size_t> mine = chunks_of_rank(s, rank);
+  const StateBytes states = state_bytes(s, rank_parameters(m, s, blocks, chunks, rank));
+  MemoryBreakdown memory;
+  memory.weights = states.weights;
+  memory.gradients = states.gradients;
+  memory.optimizer = states.optimizer;
+  memory.activations = activation_bytes(s, blocks, chunks, rank);
+  memory.buffers = buffer_bytes(m, s, blocks, chunks, mine);
+  memory.communicators = communicator_bytes(m, c, s);
+  memory.context = c.device.context;
+  memory.fragmentation =
+      ceil_bytes(kFragmentation * (memory.activations.si() + memory.buffers.si()));
+  memory.reserved = memory.communicators + memory.context + memory.fragmentation;
+  memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                memory.buffers + memory.reserved;
+  memory.capacity = c.device.memory;
+  return memory;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,37 @@
+#pragma once
+// Memory of one pipeline rank's device, to the byte of what is stored.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cost/block.hpp"
+#include "cost/chunks.hpp"
+#include "cost/plan_cost.hpp"
+
+namespace meshplan {
+
+// Parameters of a pipeline rank's device, before any ZeRO sharding.
+[[nodiscard]] BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s,
+                                              const BlockCosts& blocks,
+                                              std::span<const Chunk> chunks, std::int64_t rank);
+
+// [F-ZERO-2] Bytes of weights, gradients and optimizer states per parameter p over n shards:
+// weights w p (w p / n under ZeRO-3), gradients g p (g p / n from ZeRO-2), master weights and two
+// moments (4 + 2 o) p (/ n from ZeRO-1); fp16 or bf16 gradients in Megatron-LM get an fp32 copy in
+// the optimizer, 4 p / n (Megatron-Core dist_optimizer.md; Rajbhandari et al. 1910.02054 sec. 5).
+struct StateBytes {
+  Bytes weights, gradients, optimizer;
+};
+[[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
+
+// [F-NCCL-MEM-1] Device buffers of all communicators of a rank; see memory.cpp.
+[[nodiscard]] Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+
+[[nodiscard]] MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c,
+                                          const Strategy& s, const BlockCosts& blocks,
+                                          std::span<const Chunk> chunks, std::int64_t rank);
+
+// Optimizer and offloaded states that each device keeps in host memory.
+[[nodiscard]] Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p);
+
+}  // namespace meshplan

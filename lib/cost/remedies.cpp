@@ -1,0 +1,150 @@
+#include "cost/remedies.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/text.hpp"
+#include "cost/step.hpp"
+
+namespace meshplan {
+namespace {
+
+struct Change {
+  std::string text;
+  std::function<bool(Strategy&)> apply;  // false: nothing to change
+};
+
+// Derived fields are derived again from the changed keys.
+void forget_derived(Strategy& s) {
+  s.dp = 0;
+  s.stage_layers.clear();
+  s.recompute_layers.clear();
+}
+
+std::vector<Change> single_changes(const ModelSpec& m) {
+  std::vector<Change> changes;
+  changes.push_back({"recompute=selective", [](Strategy& s) {
+                       if (s.recompute != Recompute::kNone) return false;
+                       s.recompute = Recompute::kSelective;
+                       s.recompute_layers.clear();
+                       return true;
+                     }});
+  changes.push_back({"recompute=full", [](Strategy& s) {
+                       if (s.recompute == Recompute::kFull) return false;
+                       s.recompute = Recompute::kFull;
+                       s.recompute_layers.clear();
+                       return true;
+                     }});
+  changes.push_back({"sequence_parallel=true", [](Strategy& s) {
+                       if (s.sequence_parallel || s.tp == 1) return false;
+                       return s.sequence_parallel = true;
+                     }});
+  changes.push_back({"half the micro_batch", [](Strategy& s) {
+                       if (s.micro_batch % 2 != 0) return false;
+                       s.micro_batch /= 2;
+                       return true;
+                     }});
+  for (int zero = 1; zero <= 3; ++zero) {
+    changes.push_back({"zero=" + std::to_string(zero), [zero](Strategy& s) {
+                         if (s.zero >= zero) return false;
+                         s.zero = zero;
+                         return true;
+                       }});
+  }
+  changes.push_back({"twice the tp", [](Strategy& s) {
+                       s.tp *= 2, forget_derived(s);
+                       return true;
+                     }});
+  changes.push_back({"twice the pp", [&m](Strategy& s) {
+                       if (s.pp * 2 * s.vp > m.num_layers) return false;
+                       s.pp *= 2, forget_derived(s);
+                       if (s.schedule == Schedule::kGpipe && s.pp == 2) s.schedule = Schedule::k1f1b;
+                       return true;
+                     }});
+  changes.push_back({"twice the cp", [](Strategy& s) {
+                       s.cp *= 2, forget_derived(s);
+                       return true;
+                     }});
+  if (m.moe) {
+    changes.push_back({"twice the ep", [](Strategy& s) {
+                         s.ep *= 2;
+                         return true;
+                       }});
+  }
+  changes.push_back({"offload.optimizer=true", [](Strategy& s) {
+                       if (s.offload.optimizer) return false;
+                       return s.offload.optimizer = true;
+                     }});
+  return changes;
+}
+
+struct Fit {
+  Seconds step_time;
+  std::string text;
+};
+
+void try_change(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, std::string text,
+                std::vector<Fit>& fits) {
+  EvaluateOptions options;
+  options.with_remedies = false;
+  const Verdict v = evaluate(m, c, s, options);
+  if (!v.feasible()) return;
+  const Seconds step = v.cost().step_time;
+  text += ": fits in " + human_bytes(v.cost().memory().peak) + ", " + human_time(step) + " per step";
+  fits.push_back({step, std::move(text)});
+}
+
+std::string more_devices(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  for (std::int64_t factor = 2; factor <= 64; factor *= 2) {
+    ClusterSpec larger = with_gpus(c, num_gpus(c) * factor);
+    Strategy wider = s;
+    forget_derived(wider);
+    EvaluateOptions options;
+    options.with_remedies = false;
+    for (const bool deeper : {false, true}) {
+      Strategy tried = wider;
+      tried.recompute = Recompute::kFull;
+      if (deeper) tried.pp *= factor;
+      if (evaluate(m, larger, tried, options).feasible()) {
+        return with_thousands(num_gpus(larger)) + " GPUs with recompute=full" +
+               (deeper ? " and pp=" + std::to_string(tried.pp) : "") + ": fits";
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> memory_remedies(const ModelSpec& m, const ClusterSpec& c,
+                                         const Strategy& s) {
+  const std::vector<Change> changes = single_changes(m);
+  std::vector<Fit> fits;
+  for (const Change& change : changes) {
+    Strategy changed = s;
+    if (change.apply(changed)) try_change(m, c, changed, change.text, fits);
+  }
+  if (fits.empty()) {
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      for (std::size_t j = i + 1; j < changes.size(); ++j) {
+        Strategy changed = s;
+        if (changes[i].apply(changed) && changes[j].apply(changed)) {
+          try_change(m, c, changed, changes[i].text + " and " + changes[j].text, fits);
+        }
+      }
+    }
+  }
+  std::stable_sort(fits.begin(), fits.end(),
+                   [](const Fit& a, const Fit& b) { return a.step_time < b.step_time; });
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> texts;
+  for (const Fit& fit : fits) {
+    if (texts.size() < kShown) texts.push_back(fit.text);
+  }
+  if (texts.empty()) {
+    if (std::string more = more_devices(m, c, s); !more.empty()) texts.push_back(std::move(more));
+  }
+  return texts;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,369 @@
+#include "cost/step.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.hpp"
+#include "base/text.hpp"
+#include "comm/collectives.hpp"
+#include "cost/chunks.hpp"
+#include "cost/data_parallel.hpp"
+#include "cost/flops.hpp"
+#include "cost/memory.hpp"
+#include "cost/remedies.hpp"
+
+namespace meshplan {
+
+Seconds total(const TimeTerms& t) {
+  return t.compute + t.recompute + t.tp_comm_exposed + t.cp_comm_exposed + t.ep_comm_exposed +
+         t.pp_comm_exposed + t.pp_bubble + t.dp_comm_exposed + t.optimizer + t.other;
+}
+
+std::string_view name_of(CommDimension d) {
+  constexpr std::array<std::string_view, 7> kNames{"tp", "cp", "ep", "pp", "dp", "embedding", "loss"};
+  return kNames[static_cast<std::size_t>(d)];
+}
+
+std::string_view name_of(InfeasibleReason r) {
+  constexpr std::array<std::string_view, 4> kNames{"illegal", "model_states", "activations",
+                                                   "host_memory"};
+  return kNames[static_cast<std::size_t>(r)];
+}
+
+Strategy complete(Strategy s, const ModelSpec& m, const ClusterSpec& c) {
+  if (s.dp <= 0) s.dp = std::max<std::int64_t>(1, num_gpus(c) / (s.tp * s.pp * s.cp));
+  if (s.stage_layers.empty()) s.stage_layers = stage_layers(s, m);
+  if (s.recompute_layers.empty()) {
+    s.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
+    if (s.recompute == Recompute::kFull) s.recompute_layers = s.stage_layers;
+  }
+  return s;
+}
+
+namespace {
+
+// One microbatch (of each direction for DualPipe: halves) over all chunks of a rank.
+struct RankCost {
+  PassTime forward, backward, recompute;
+  [[nodiscard]] Seconds total() const {
+    return forward.total() + backward.total() + recompute.total();
+  }
+};
+
+struct Assembly {
+  std::vector<Chunk> chunks;
+  std::vector<ChunkCost> costs;
+  std::vector<RankCost> ranks;
+  double microbatches = 0;
+  double share = 1;  // of the microbatches that pass one chunk on one rank: DualPipe one half
+};
+
+Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks) {
+  Assembly a;
+  a.chunks = chunk_plan(m, s);
+  a.microbatches = static_cast<double>(num_microbatches(s));
+  a.share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  for (const Chunk& chunk : a.chunks) a.costs.push_back(chunk_cost(chunk, blocks, mode));
+  a.ranks.resize(static_cast<std::size_t>(s.pp));
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    RankCost& rank = a.ranks[static_cast<std::size_t>(r)];
+    for (const std::size_t i : chunks_of_rank(s, r)) {
+      rank.forward += a.costs[i].forward * a.share;
+      rank.backward += a.costs[i].backward * a.share;
+      rank.recompute += a.costs[i].recompute * a.share;
+    }
+  }
+  return a;
+}
+
+// [F-PP-SEND-1] A boundary's message: tokens x hidden of a microbatch, split over tensor ranks with
+// sequence parallelism. Without overlap the sender stands still for it (Megatron-LM
+// p2p_communication.py waits for its batched sends and receives).
+SendTime boundary_send(const ClusterSpec& c, const Strategy& s, Bytes message) {
+  SendTime send;
+  const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
+  send.transfer = collective_time(c, Collective::kSendRecv, message, g).total;
+  if (!s.overlap.pp) send.sender_busy = send.transfer;
+  return send;
+}
+
+struct PipelineTimes {
+  std::vector<Seconds> finish;        // per rank, with sends
+  std::vector<Seconds> finish_alone;  // per rank, if sends took no time
+  Seconds send_each;
+  Bytes message;
+};
+
+PipelineTimes run_schedule(const ClusterSpec& c, const ModelSpec& m, const Strategy& s,
+                           const Assembly& a) {
+  PipelineTimes t;
+  if (s.pp == 1) {
+    t.finish = t.finish_alone = {a.ranks[0].total() * a.microbatches};
+    return t;
+  }
+  const LocalShape l = local_shape(m, s);
+  t.message = Bytes{l.norm_tokens * l.hidden * l.bytes};
+  const SendTime send = boundary_send(c, s, t.message);
+  t.send_each = send.transfer;
+  const PipelineShape shape = pipeline_shape(s);
+  std::vector<ChunkTime> times;
+  for (const ChunkCost& cost : a.costs) times.push_back(cost.time);
+  const std::vector<SendTime> sends(times.size() - 1, send);
+  const std::vector<SendTime> none(times.size() - 1, SendTime{});
+  t.finish = run_pipeline(shape, times, sends, sends).finish;
+  t.finish_alone = run_pipeline(shape, times, none, none).finish;
+  return t;
+}
+
+void add_communication(std::vector<CommEntry>& table, CommEntry entry) {
+  for (CommEntry& row : table) {
+    if (row.dimension == entry.dimension && row.operation == entry.operation &&
+        row.group_size == entry.group_size && row.bytes == entry.bytes) {
+      row.count_per_step += entry.count_per_step;
+      row.exposed += entry.exposed;
+      return;
+    }
+  }
+  table.push_back(entry);
+}
+
+void block_communication(const Assembly& a, const BlockCosts& blocks, const Strategy& s,
+                         std::int64_t rank, std::vector<CommEntry>& table) {
+  for (const std::size_t i : chunks_of_rank(s, rank)) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      const double times = static_cast<double>(a.chunks[i].blocks[k]) * a.microbatches * a.share;
+      if (times == 0) continue;
+      for (CommEntry entry : blocks[k].communication) {
+        entry.count_per_step *= times;
+        entry.exposed *= times;
+        add_communication(table, entry);
+      }
+    }
+  }
+}
+
+// [F-EMB-2] Tied embeddings: the first and the last pipeline rank all-reduce their copies of the
+// table's gradient (Shoeybi et al. 1909.08053; Megatron-LM finalize_model_grads.py).
+Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                            std::vector<CommEntry>& table) {
+  if (s.pp == 1 || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
+  const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
+  const GroupShape g = group_shape(s, c, Group::kEmbedding);
+  const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
+  table.push_back({CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1,
+                   each, each});
+  return each;
+}
+
+StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                     const BlockCosts& blocks, const Assembly& a, std::int64_t rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  StageCost stage;
+  stage.layers = s.stage_layers[r];
+  stage.recomputed_layers = s.recompute_layers[r];
+  for (const std::size_t i : chunks_of_rank(s, rank)) {
+    stage.embedding |= a.chunks[i].blocks[static_cast<std::size_t>(BlockKind::kEmbedding)] > 0;
+    stage.head |= a.chunks[i].blocks[static_cast<std::size_t>(BlockKind::kHead)] > 0;
+  }
+  stage.forward = a.ranks[r].forward.total();
+  stage.backward = a.ranks[r].backward.total() + a.ranks[r].recompute.total();
+  stage.in_flight = peak_in_flight(pipeline_shape(s), rank);
+  stage.memory = rank_memory(m, c, s, blocks, a.chunks, rank);
+  const BlockParameters p = rank_parameters(m, s, blocks, a.chunks, rank);
+  stage.parameters = p.dense + p.experts;
+  return stage;
+}
+
+// The rank that ends last, and what its step consists of.
+void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+               const BlockCosts& blocks, const Assembly& a, PlanCost& plan) {
+  const PipelineTimes pipeline = run_schedule(c, m, s, a);
+  std::vector<CommEntry> embedding;
+  const Seconds tied = embedding_reduction(m, c, s, embedding);
+  std::size_t last = 0;
+  Seconds latest{-1};
+  Seconds optimizer, offload;
+  std::vector<StepEnd> ends;
+  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+    const auto rank = static_cast<std::int64_t>(r);
+    const BlockParameters p = rank_parameters(m, s, blocks, a.chunks, rank);
+    ends.push_back(step_end(m, c, s, p, plan.stages[r].forward, plan.stages[r].backward));
+    const Seconds end = pipeline.finish[r] + ends[r].exposed;
+    if (end > latest) latest = end, last = r;
+    optimizer = std::max(optimizer, ends[r].optimizer);
+    offload = std::max(offload, ends[r].offload);
+  }
+  const RankCost& rank = a.ranks[last];
+  PassTime sum = (rank.forward + rank.backward) * a.microbatches;
+  PassTime again = rank.recompute * a.microbatches;
+  TimeTerms& t = plan.time;
+  t.compute = sum.compute;
+  t.recompute = again.compute;
+  t.tp_comm_exposed = sum.tp + again.tp;
+  t.cp_comm_exposed = sum.cp + again.cp;
+  t.ep_comm_exposed = sum.ep + again.ep;
+  t.dp_comm_exposed = sum.dp + again.dp + ends[last].exposed + tied;
+  t.optimizer = optimizer;
+  t.other = sum.launch + again.launch + offload;
+  const Seconds busy = rank.total() * a.microbatches;
+  t.pp_bubble = std::max(pipeline.finish_alone[last] - busy, Seconds{});
+  t.pp_comm_exposed =
+      std::max(pipeline.finish[last] - std::max(pipeline.finish_alone[last], busy), Seconds{});
+  plan.step_time = total(t);
+  plan.bubble_fraction = t.pp_bubble / plan.step_time;
+
+  block_communication(a, blocks, s, static_cast<std::int64_t>(last), plan.communication);
+  if (s.pp > 1) {
+    const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
+    const double sends = 2 * a.microbatches * static_cast<double>(s.vp);
+    plan.communication.push_back({CommDimension::kPp, Collective::kSendRecv, 2, g.level,
+                                  pipeline.message, sends, pipeline.send_each, t.pp_comm_exposed});
+  }
+  for (const CommEntry& entry : ends[last].communication) plan.communication.push_back(entry);
+  for (const CommEntry& entry : embedding) plan.communication.push_back(entry);
+}
+
+// [F-MFU-1] Model and hardware FLOP utilisation: operations of the model (with what recomputation
+// repeats, for hardware) over GPUs x peak rate of the training precision x step time.
+void fill_utilisation(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                      const BlockCosts& blocks, const Assembly& a, PlanCost& plan) {
+  plan.tokens_per_step = static_cast<double>(s.global_batch) * static_cast<double>(s.seq_len);
+  plan.model_flops = model_flops(m, s.seq_len, plan.tokens_per_step);
+  Flops again;
+  const bool selective = s.recompute == Recompute::kSelective;
+  for (const Chunk& chunk : a.chunks) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      const auto full = static_cast<double>(chunk.recomputed[k]);
+      const auto rest = static_cast<double>(chunk.blocks[k] - chunk.recomputed[k]);
+      again += blocks[k].forward_flops * full;
+      if (selective) again += blocks[k].recompute_selective_flops * rest;
+    }
+  }
+  const auto replicas = static_cast<double>(s.tp * s.cp * s.dp);
+  plan.hardware_flops = plan.model_flops + again * (replicas * a.microbatches);
+  const Seconds device_time = plan.step_time * static_cast<double>(num_gpus(s));
+  const FlopsPerSecond peak = peak_rate(c.device, s.precision);
+  plan.mfu = plan.model_flops.si() / (device_time.si() * peak.si());
+  plan.hfu = plan.hardware_flops.si() / (device_time.si() * peak.si());
+}
+
+}  // namespace
+
+PlanCost cost_of(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  return cost_of(m, c, s, block_costs(m, c, s));
+}
+
+PlanCost cost_of(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                 const BlockCosts& blocks) {
+  PlanCost plan;
+  plan.strategy = s;
+  const Assembly a = assemble(m, s, blocks);
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    plan.stages.push_back(stage_cost(m, c, s, blocks, a, r));
+    if (plan.stages.back().memory.peak > plan.stages[plan.fullest_stage].memory.peak) {
+      plan.fullest_stage = static_cast<std::size_t>(r);
+    }
+  }
+  fill_time(m, c, s, blocks, a, plan);
+  fill_utilisation(m, c, s, blocks, a, plan);
+  return plan;
+}
+
+MemoryBreakdown stage_memory(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                             const BlockCosts& blocks, std::int64_t stage) {
+  return rank_memory(m, c, s, blocks, chunk_plan(m, s), stage);
+}
+
+Seconds step_lower_bound(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                         const BlockCosts& blocks) {
+  // Every microbatch passes every block without recomputation; the fullest rank does at least its
+  // even share of that. Ends of the step only add.
+  Seconds work;
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const BlockCost& b = blocks[static_cast<std::size_t>(block_kind(m, i))];
+    work += b.forward.total() + b.backward_input.total() + b.backward_weight.total();
+  }
+  for (const BlockKind kind : {BlockKind::kEmbedding, BlockKind::kHead}) {
+    const BlockCost& b = blocks[static_cast<std::size_t>(kind)];
+    work += b.forward.total() + b.backward_input.total() + b.backward_weight.total();
+  }
+  const BlockCost& mtp = blocks[static_cast<std::size_t>(BlockKind::kMtp)];
+  work += (mtp.forward.total() + mtp.backward_input.total() + mtp.backward_weight.total()) *
+          static_cast<double>(m.mtp_layers);
+  static_cast<void>(c);
+  return work * (static_cast<double>(num_microbatches(s)) / static_cast<double>(s.pp));
+}
+
+namespace {
+
+Infeasible not_fitting(const PlanCost& plan, const ClusterSpec& c, const ModelSpec& m,
+                       bool with_remedies) {
+  const MemoryBreakdown& full = plan.memory();
+  Infeasible result;
+  const Bytes states = full.weights + full.gradients + full.optimizer + full.reserved;
+  result.reason = states > full.capacity ? InfeasibleReason::kModelStates
+                                         : InfeasibleReason::kActivations;
+  result.shortfall = full.peak - full.capacity;
+  result.messages.push_back("pipeline rank " + std::to_string(plan.fullest_stage) + " needs " +
+                            human_bytes(full.peak) + " of " + human_bytes(full.capacity));
+  if (with_remedies) result.remedies = memory_remedies(m, c, plan.strategy);
+  return result;
+}
+
+// Host memory that offloading needs per node, against what a node has.
+std::optional<Infeasible> host_overflow(const PlanCost& plan, const ModelSpec& m,
+                                        const ClusterSpec& c, const BlockCosts& blocks) {
+  if (c.host_memory == Bytes{} || !plan.strategy.offload.optimizer) return std::nullopt;
+  const std::vector<Chunk> chunks = chunk_plan(m, plan.strategy);
+  Bytes most;
+  for (std::int64_t r = 0; r < plan.strategy.pp; ++r) {
+    most = std::max(most, offloaded_bytes(plan.strategy,
+                                          rank_parameters(m, plan.strategy, blocks, chunks, r)));
+  }
+  const Bytes node = most * c.gpus_per_node;
+  if (node <= c.host_memory) return std::nullopt;
+  Infeasible result;
+  result.reason = InfeasibleReason::kHostMemory;
+  result.shortfall = node - c.host_memory;
+  result.messages.push_back("offloaded states need " + human_bytes(node) + " of host memory per node, it has " +
+                            human_bytes(c.host_memory));
+  result.remedies.push_back("keep the optimizer on the device (offload.optimizer=false) or use more nodes");
+  return result;
+}
+
+}  // namespace
+
+Verdict evaluate(const ModelSpec& m, const ClusterSpec& c, Strategy s,
+                 const EvaluateOptions& options) {
+  Verdict verdict;
+  s = complete(std::move(s), m, c);
+  Infeasible illegal;
+  std::vector<std::string> warnings;
+  for (const Diagnostic& d : validate(s, m, c)) {
+    std::string text = d.message + (d.hint.empty() ? "" : "; " + d.hint);
+    (d.severity == Severity::kError ? illegal.messages : warnings).push_back(std::move(text));
+  }
+  if (!illegal.messages.empty()) {
+    verdict.state = std::move(illegal);
+    return verdict;
+  }
+  const BlockCosts blocks = block_costs(m, c, s);
+  PlanCost plan = cost_of(m, c, s, blocks);
+  plan.warnings = std::move(warnings);
+  verdict.stages = plan.stages;
+  if (!options.ignore_memory) {
+    if (plan.memory().peak > plan.memory().capacity) {
+      verdict.state = not_fitting(plan, c, m, options.with_remedies);
+      return verdict;
+    }
+    if (auto overflow = host_overflow(plan, m, c, blocks)) {
+      verdict.state = std::move(*overflow);
+      return verdict;
+    }
+  }
+  verdict.state = std::move(plan);
+  return verdict;
+}
+
+}  // namespace meshplan
