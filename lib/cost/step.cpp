@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "base/text.hpp"
 #include "comm/collectives.hpp"
+#include "cost/block_ops.hpp"
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/flops.hpp"
