@@ -6,9 +6,11 @@ add_library(meshplan_flags INTERFACE)
 target_compile_options(meshplan_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Werror=switch
   $<$<BOOL:${MESHPLAN_WERROR}>:-Werror>)
-target_compile_options(meshplan_flags INTERFACE
-  -fstack-protector-strong
-  $<$<AND:$<CONFIG:Release>,$<STREQUAL:${MESHPLAN_SANITIZE},>>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+target_compile_options(meshplan_flags INTERFACE -fstack-protector-strong)
+if(NOT MESHPLAN_SANITIZE)  # the sanitizers bring their own checks of the same functions
+  target_compile_options(meshplan_flags INTERFACE
+    $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+endif()
 target_link_options(meshplan_flags INTERFACE -Wl,-z,relro,-z,now)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(MESHPLAN_SANITIZE)
