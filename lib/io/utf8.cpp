@@ -24,7 +24,8 @@ std::size_t character_length(std::string_view text, std::size_t at) {
   if (first >= 0xF0 && first <= 0xF4) {
     const bool overlong = first == 0xF0 && byte(1) < 0x90;
     const bool beyond = first == 0xF4 && byte(1) >= 0x90;
-    const bool continued = is_continuation(byte(1)) && is_continuation(byte(2)) && is_continuation(byte(3));
+    const bool continued =
+        is_continuation(byte(1)) && is_continuation(byte(2)) && is_continuation(byte(3));
     return continued && !overlong && !beyond ? 4 : 0;
   }
   return 0;
@@ -44,7 +45,8 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
 std::pair<int, int> position_of(std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, offset);
   const auto lines = std::count(before.begin(), before.end(), '\n');
-  const std::size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  const std::size_t start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
   const std::string_view line = before.substr(start);
   const auto characters = std::count_if(line.begin(), line.end(), [](char c) {
     return !is_continuation(static_cast<unsigned char>(c));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,6 +27,8 @@ class Document {
  public:
   // `file` is how diagnostics call the text. After a failed parse the root is an empty map.
   Document(std::string_view text, std::string file);
+  // A tree that was not read from YAML, and the text that its positions point into.
+  Document(YamlNode root, std::string_view text, std::string file);
 
   [[nodiscard]] const YamlNode& root() const { return root_; }
   [[nodiscard]] const std::string& file() const { return file_; }
@@ -117,7 +120,7 @@ std::optional<std::size_t> read_name(Document& d, const std::string& key, const 
                                      std::span<const std::string_view> names);
 
 template <class E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 bool read_value(Document& d, const std::string& key, const YamlNode& node, E& target) {
   static constexpr auto names = names_of<E>();
   const std::optional<std::size_t> index = read_name(d, key, node, names);

@@ -1,13 +1,12 @@
 #include "io/yaml_tree.hpp"
 
+#include <algorithm>
+#include <set>
+#include <sstream>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
-
-#include <algorithm>
-#include <set>
-#include <sstream>
 
 #include "io/nesting.hpp"
 
@@ -101,7 +100,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (!node.quoted) return std::max(count_characters(rest.substr(0, node.text.size())), 1);
     const char quote = rest.front();
     std::size_t end = 1;
-    while (end < rest.size() && rest[end] != quote) end += quote == '"' && rest[end] == '\\' ? 2 : 1;
+    while (end < rest.size() && rest[end] != quote)
+      end += quote == '"' && rest[end] == '\\' ? 2 : 1;
     return std::max(count_characters(rest.substr(0, end + 1)), 1);
   }
 
@@ -111,8 +111,11 @@ class TreeBuilder : public YAML::EventHandler {
     refuse_tag(mark, tag);
     if (expects_key()) refuse_key(mark.line + 1, mark.column + 1, 1);
     if (open_.size() >= kMaxDepth) {
-      throw Refused{mark.line + 1, mark.column + 1, 1,
-                    "nested deeper than " + std::to_string(kMaxDepth) + " levels", {}};
+      throw Refused{mark.line + 1,
+                    mark.column + 1,
+                    1,
+                    "nested deeper than " + std::to_string(kMaxDepth) + " levels",
+                    {}};
     }
     open_.push_back({node_at(mark, kind), std::nullopt, {}});
   }
@@ -245,8 +248,9 @@ Result<YamlNode> parse_yaml(std::string_view original, const std::string& file) 
   } catch (const Refused& refused) {
     return problem(file, text, refused);
   } catch (const YAML::Exception& failure) {
-    return problem(file, text, {failure.mark.line + 1, failure.mark.column + 1, 1,
-                                "not valid YAML: " + failure.msg, {}});
+    return problem(
+        file, text,
+        {failure.mark.line + 1, failure.mark.column + 1, 1, "not valid YAML: " + failure.msg, {}});
   }
 }
 

@@ -20,12 +20,12 @@ struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
 
   Kind kind = Kind::kNull;
-  std::string text;     // of a scalar
-  bool quoted = false;  // a scalar in quotes is text, never a number or a flag
-  int line = 0;         // from 1
-  int column = 0;       // from 1, in characters
-  int length = 1;       // characters that a caret underlines
-  std::vector<YamlNode> items;                          // of a sequence
+  std::string text;             // of a scalar
+  bool quoted = false;          // a scalar in quotes is text, never a number or a flag
+  int line = 0;                 // from 1
+  int column = 0;               // from 1, in characters
+  int length = 1;               // characters that a caret underlines
+  std::vector<YamlNode> items;  // of a sequence
   std::vector<std::pair<YamlNode, YamlNode>> entries;  // of a map, in the order of the text
 
   // The value of a key of a map; null if there is none.

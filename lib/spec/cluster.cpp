@@ -32,7 +32,8 @@ void check_nesting(const ClusterSpec& c, Findings& f) {
     const std::string key = level_key(i) + ".span";
     const bool last = i + 1 == c.levels.size();
     if (span == 0 && !last) {
-      f.error({key}, "'" + key + "' is all, but a level follows it", "only the outermost level spans all");
+      f.error({key}, "'" + key + "' is all, but a level follows it",
+              "only the outermost level spans all");
     }
     if (span == 1) f.error({key}, "'" + key + "' connects one device to nothing");
     if (i == 0 || span == 0 || c.levels[i - 1].span == 0) continue;
@@ -45,8 +46,9 @@ void check_nesting(const ClusterSpec& c, Findings& f) {
   const std::int64_t outermost = c.levels.back().span;
   if (outermost != 0 && outermost < num_gpus(c)) {
     const std::string key = level_key(c.levels.size() - 1) + ".span";
-    f.error({key}, "the outermost level connects " + with_thousands(outermost) + " of the " +
-                       with_thousands(num_gpus(c)) + " devices",
+    f.error({key},
+            "the outermost level connects " + with_thousands(outermost) + " of the " +
+                with_thousands(num_gpus(c)) + " devices",
             "write span: all");
   }
 }
@@ -66,7 +68,8 @@ void check_points(const CollectiveFit& fit, const std::string& key, Findings& f)
     const auto& [size, time] = fit.points[i];
     const bool increasing = i == 0 || size > fit.points[i - 1].first;
     if (size.count() < 1 || !increasing || !(time.si() > 0) || time.si() > 3600) {
-      f.error({key + ".points"}, "'" + key + ".points' must have increasing sizes and times over zero");
+      f.error({key + ".points"},
+              "'" + key + ".points' must have increasing sizes and times over zero");
       return;
     }
   }
@@ -78,7 +81,8 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
     const std::string key = "collectives[" + std::to_string(i) + "]";
     const bool known = std::any_of(c.levels.begin(), c.levels.end(),
                                    [&](const LinkLevel& level) { return level.name == fit.level; });
-    if (!known) f.error({key + ".level", key}, "'" + key + ".level' names no level: '" + fit.level + "'");
+    if (!known)
+      f.error({key + ".level", key}, "'" + key + ".level' names no level: '" + fit.level + "'");
     f.check(key + ".ranks", fit.ranks, {2, kMostGpus});
     f.check(key + ".nodes", fit.nodes, {1, kMostGpus});
     check_points(fit, key, f);
@@ -111,8 +115,9 @@ Findings findings(const ClusterSpec& c) {
   check_collectives(c, f);
   if (f.has_errors()) return f;
   if (num_gpus(c) > kMostGpus) {
-    f.error({"nodes", "gpus_per_node"}, "'nodes' times 'gpus_per_node' is " + with_thousands(num_gpus(c)) +
-                         " devices, more than " + with_thousands(kMostGpus));
+    f.error({"nodes", "gpus_per_node"}, "'nodes' times 'gpus_per_node' is " +
+                                            with_thousands(num_gpus(c)) + " devices, more than " +
+                                            with_thousands(kMostGpus));
   }
   check_names(c, f);
   check_nesting(c, f);

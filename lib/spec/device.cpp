@@ -71,12 +71,15 @@ FlopsPerSecond peak_rate(const DeviceSpec& d, Precision p) {
   const FlopsPerSecond own = d.peak[static_cast<std::size_t>(p)];
   if (own.si() > 0) return own;
   switch (p) {
-    case Precision::kTf32: return peak_rate(d, Precision::kFp32);
-    case Precision::kFp8: return peak_rate(d, Precision::kBf16);
+    case Precision::kTf32:
+      return peak_rate(d, Precision::kFp32);
+    case Precision::kFp8:
+      return peak_rate(d, Precision::kBf16);
     case Precision::kBf16:
       return d.architecture == Architecture::kVolta ? peak_rate(d, Precision::kFp16) : own;
     case Precision::kFp32:
-    case Precision::kFp16: return own;
+    case Precision::kFp16:
+      return own;
   }
   return own;
 }

@@ -43,9 +43,8 @@ bool Findings::check(const std::string& key, double value, RealRange range) {
 }
 
 bool Findings::has_errors() const {
-  return std::any_of(all_.begin(), all_.end(), [](const Finding& f) {
-    return f.diagnostic.severity == Severity::kError;
-  });
+  return std::any_of(all_.begin(), all_.end(),
+                     [](const Finding& f) { return f.diagnostic.severity == Severity::kError; });
 }
 
 Diagnostics Findings::diagnostics() const {

@@ -13,6 +13,7 @@ namespace meshplan {
 struct ModelSpec;
 struct DeviceSpec;
 struct ClusterSpec;
+struct Strategy;
 
 struct Finding {
   std::vector<std::string> keys;  // dotted, the one to point at first: "moe.num_experts"
@@ -39,7 +40,8 @@ class Findings {
   bool check(const std::string& key, double value, RealRange range);
 
   [[nodiscard]] bool has_errors() const;
-  [[nodiscard]] const std::vector<Finding>& all() const { return all_; }
+  [[nodiscard]] const std::vector<Finding>& all() const& { return all_; }
+  [[nodiscard]] std::vector<Finding> all() && { return std::move(all_); }  // safe in a range-for
   [[nodiscard]] Diagnostics diagnostics() const;
 
  private:
@@ -50,5 +52,9 @@ class Findings {
 [[nodiscard]] Findings findings(const ModelSpec& m);
 [[nodiscard]] Findings findings(const DeviceSpec& d);
 [[nodiscard]] Findings findings(const ClusterSpec& c);
+// Of the strategy alone: values out of range and lists that contradict it.
+[[nodiscard]] Findings findings(const Strategy& s);
+// Against a model and a cluster as well.
+[[nodiscard]] Findings findings(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
 
 }  // namespace meshplan

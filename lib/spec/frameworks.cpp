@@ -16,8 +16,8 @@ struct Preset {
   bool master_weights = true;
   Dtype grad_dtype = Dtype::kFp32;
   Dtype optimizer_dtype = Dtype::kFp32;
-  Overlap overlap;
-  Kernels kernels;
+  Overlap overlap{};
+  Kernels kernels{};
 };
 
 constexpr Overlap kAllOverlap{.grad_reduce = true, .param_gather = true, .tp = true, .pp = true};
@@ -40,35 +40,52 @@ constexpr std::array kPresets{
     // (DeepSpeed runtime/bf16_optimizer.py), nothing overlapped, fused softmax, norm and bias
     // kernels but element-wise rotary embedding.
     Preset{.framework = Framework::kMegatronDeepspeed,
-           .kernels = {.fused_rope = false, .fused_cross_entropy = false,
+           .kernels = {.fused_rope = false,
+                       .fused_cross_entropy = false,
                        .fused_grad_accumulation = false}},
     // DeepSpeed runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are
     // kept and reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
-    Preset{.framework = Framework::kDeepspeed, .zero = 3, .grad_dtype = Dtype::kBf16,
-           .overlap = kShardedOverlap, .kernels = kPlainPytorch},
+    Preset{.framework = Framework::kDeepspeed,
+           .zero = 3,
+           .grad_dtype = Dtype::kBf16,
+           .overlap = kShardedOverlap,
+           .kernels = kPlainPytorch},
     // PyTorch torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward
     // pass; MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
-    Preset{.framework = Framework::kFsdp, .zero = 3, .grad_dtype = Dtype::kBf16,
-           .overlap = kShardedOverlap, .kernels = kPlainPytorch},
+    Preset{.framework = Framework::kFsdp,
+           .zero = 3,
+           .grad_dtype = Dtype::kBf16,
+           .overlap = kShardedOverlap,
+           .kernels = kPlainPytorch},
     // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; components are
     // compiled, which fuses chains of element-wise operations; asynchronous tensor parallelism is
     // off by default.
-    Preset{.framework = Framework::kTorchtitan, .zero = 3, .overlap = kShardedOverlap,
-           .kernels = {.fused_softmax = false, .fused_cross_entropy = false,
+    Preset{.framework = Framework::kTorchtitan,
+           .zero = 3,
+           .overlap = kShardedOverlap,
+           .kernels = {.fused_softmax = false,
+                       .fused_cross_entropy = false,
                        .fused_grad_accumulation = false}},
     // nanotron config/config.py and examples: zero_stage 0, accumulate_grad_in_fp32, flash
     // attention's fused rotary embedding and norm.
-    Preset{.framework = Framework::kNanotron, .zero = 0,
+    Preset{.framework = Framework::kNanotron,
+           .zero = 0,
            .kernels = {.fused_cross_entropy = false, .fused_grad_accumulation = false}},
     // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced.
-    Preset{.framework = Framework::kLlmFoundry, .zero = 3, .grad_dtype = Dtype::kBf16,
+    Preset{.framework = Framework::kLlmFoundry,
+           .zero = 3,
+           .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
-           .kernels = {.fused_softmax = false, .fused_rope = false, .fused_activation = false,
-                       .fused_dropout_add = false, .fused_cross_entropy = false,
+           .kernels = {.fused_softmax = false,
+                       .fused_rope = false,
+                       .fused_activation = false,
+                       .fused_dropout_add = false,
+                       .fused_cross_entropy = false,
                        .fused_grad_accumulation = false}},
     // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in
     // the training dtype; flash attention's fused kernels.
-    Preset{.framework = Framework::kInternEvo, .grad_dtype = Dtype::kBf16,
+    Preset{.framework = Framework::kInternEvo,
+           .grad_dtype = Dtype::kBf16,
            .overlap = {.grad_reduce = true},
            .kernels = {.fused_grad_accumulation = false}},
 };

@@ -125,9 +125,9 @@ LayerParameters layer_parameters(const ModelSpec& m, LayerKind kind) {
 
 // [F-PAR-5] Layers, token embedding V*h, learned positions max_seq*h, output head V*h unless tied,
 // norms after the embedding and before the head. Narayanan et al. 2021 (Megatron-LM) eq. 2,
-// extended; active: only top_k experts. A multi-token-prediction layer adds a 2h*h projection, norms
-// of its two inputs and of its output (DeepSeek-V3 2412.19437 sec. 2.2), with the embedding and
-// the head shared.
+// extended; active: only top_k experts. A multi-token-prediction layer adds a 2h*h projection,
+// norms of its two inputs and of its output (DeepSeek-V3 2412.19437 sec. 2.2), with the embedding
+// and the head shared.
 ParameterCount parameter_count(const ModelSpec& m) {
   const std::int64_t h = m.hidden_size;
   const std::int64_t moe_layers = num_moe_layers(m);

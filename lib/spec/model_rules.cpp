@@ -44,7 +44,8 @@ void check_sizes(const ModelSpec& m, Findings& f) {
 
 void check_latent_attention(const ModelSpec& m, Findings& f) {
   const bool is_mla = m.attention == AttentionKind::kMla;
-  if (is_mla && !m.mla) f.error({"attention"}, "'attention' of kind mla needs its sizes", "kv_lora_rank, ...");
+  if (is_mla && !m.mla)
+    f.error({"attention"}, "'attention' of kind mla needs its sizes", "kv_lora_rank, ...");
   if (!is_mla && m.mla) f.error({"attention"}, "latent sizes need 'attention.kind' mla");
   if (!m.mla) return;
   f.check("attention.q_lora_rank", m.mla->q_lora_rank, kOptionalLatent);
@@ -76,7 +77,8 @@ void check_heads(const ModelSpec& m, Findings& f) {
   if (m.attention == AttentionKind::kMha && m.num_query_groups != m.num_attention_heads) {
     f.error({"attention.kind", "num_query_groups", "num_attention_heads"},
             "'attention.kind' mha means one key/value head per attention head, but "
-            "'num_query_groups' is " + std::to_string(m.num_query_groups),
+            "'num_query_groups' is " +
+                std::to_string(m.num_query_groups),
             "write gqa");
   }
 }
@@ -89,12 +91,14 @@ void check_routing(const ModelSpec& m, Findings& f) {
   if (!m.moe) return;
   const MoeSpec& moe = *m.moe;
   if (moe.top_k > moe.num_experts) {
-    f.error({"moe.top_k", "moe.num_experts"}, "'moe.top_k' is more than the " + std::to_string(moe.num_experts) +
-                               " experts, got " + std::to_string(moe.top_k));
+    f.error({"moe.top_k", "moe.num_experts"}, "'moe.top_k' is more than the " +
+                                                  std::to_string(moe.num_experts) +
+                                                  " experts, got " + std::to_string(moe.top_k));
   }
   if (moe.imbalance > static_cast<double>(moe.num_experts)) {
-    f.error({"moe.imbalance", "moe.num_experts"}, "'moe.imbalance' is more than the number of experts, " +
-                                   std::to_string(moe.num_experts));
+    f.error(
+        {"moe.imbalance", "moe.num_experts"},
+        "'moe.imbalance' is more than the number of experts, " + std::to_string(moe.num_experts));
   }
   if (num_moe_layers(m) == 0) {
     f.error({"moe.layers", "num_layers", "moe.layers.first_dense", "moe.layers.every"},
@@ -104,7 +108,8 @@ void check_routing(const ModelSpec& m, Findings& f) {
 
 void check_norms(const ModelSpec& m, Findings& f) {
   if (m.parallel_shared_norm && !m.parallel_block) {
-    f.error({"parallel_shared_norm", "parallel_block"}, "'parallel_shared_norm' needs 'parallel_block'");
+    f.error({"parallel_shared_norm", "parallel_block"},
+            "'parallel_shared_norm' needs 'parallel_block'");
   }
 }
 
@@ -112,14 +117,16 @@ void check_total(const ModelSpec& m, Findings& f) {
   const auto layer_size = [&](LayerKind kind) {
     const LayerParameters p = layer_parameters(m, kind);
     return static_cast<double>(p.attention_linear + p.attention_other + p.mlp_linear + p.router +
-                               p.norms) + static_cast<double>(p.experts);
+                               p.norms) +
+           static_cast<double>(p.experts);
   };
   const auto moe_layers = static_cast<double>(num_moe_layers(m));
   const double dense_layers = static_cast<double>(m.num_layers) - moe_layers;
   double total = (dense_layers + static_cast<double>(m.mtp_layers)) * layer_size(LayerKind::kDense);
-  if (m.moe) total += (moe_layers + static_cast<double>(m.mtp_layers)) * layer_size(LayerKind::kMoe);
-  total += static_cast<double>(m.hidden_size) *
-           static_cast<double>(2 * m.vocab_size + m.max_seq_length);
+  if (m.moe)
+    total += (moe_layers + static_cast<double>(m.mtp_layers)) * layer_size(LayerKind::kMoe);
+  total +=
+      static_cast<double>(m.hidden_size) * static_cast<double>(2 * m.vocab_size + m.max_seq_length);
   if (total > kMostParameters) {
     f.error({"num_layers", "hidden_size", "ffn_hidden_size"},
             "the model has about " + human_count(total) + " parameters, more than the " +

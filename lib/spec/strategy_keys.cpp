@@ -68,7 +68,8 @@ std::string to_text(const Strategy& s) {
   Strategy start = framework_preset(s.framework);
   start.dp = 0;
   std::vector<std::string> usual;
-  for_each_key(start, [&](std::string_view, const auto& value) { usual.push_back(key_text(value)); });
+  for_each_key(start,
+               [&](std::string_view, const auto& value) { usual.push_back(key_text(value)); });
   std::string text;
   std::size_t i = 0;
   for_each_key(s, [&](std::string_view key, const auto& value) {

@@ -67,10 +67,8 @@ void for_each_key(S& s, Visit&& visit) {
 [[nodiscard]] std::string key_text(const std::vector<std::int64_t>& value);
 [[nodiscard]] std::string key_text(const RankOrder& value);
 template <class E>
-  requires std::is_enum_v<E>
-[[nodiscard]] std::string key_text(E value) {
-  return std::string(name_of(value));
-}
+requires std::is_enum_v<E>
+[[nodiscard]] std::string key_text(E value) { return std::string(name_of(value)); }
 
 // All keys, in order.
 [[nodiscard]] std::span<const std::string_view> strategy_keys();

@@ -1,0 +1,101 @@
+#include "io/limits.hpp"
+
+#include <type_traits>
+
+#include "io/key_values.hpp"
+#include "io/strategy_file.hpp"
+#include "io/yaml_reader.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+LimitOp op_of(std::string_view text) {
+  if (text == "<=") return LimitOp::kAtMost;
+  if (text == ">=") return LimitOp::kAtLeast;
+  if (text == "<") return LimitOp::kBelow;
+  if (text == ">") return LimitOp::kAbove;
+  return LimitOp::kEqual;
+}
+
+// Reads one value of a key of type T into the limit.
+template <class T>
+bool read_limit_value(Document& d, const std::string& key, const YamlNode& node, Limit& limit) {
+  T value{};
+  if (!read_value(d, key, node, value)) return false;
+  limit.values.push_back(key_text(value));
+  if constexpr (std::is_arithmetic_v<T>) limit.bound = static_cast<double>(value);
+  return true;
+}
+
+class LimitReader {
+ public:
+  explicit LimitReader(Document& d) : d_(d) {}
+
+  void read(const KeyItem& item) {
+    bool known = false;
+    const Strategy types;
+    for_each_key(types, [&](std::string_view key, const auto& member) {
+      if (key != item.key.text) return;
+      known = true;
+      read_typed<std::remove_cvref_t<decltype(member)>>(item);
+    });
+    if (!known) refuse_unknown(item);
+  }
+
+  std::vector<Limit> take() { return std::move(limits_); }
+
+ private:
+  template <class T>
+  void read_typed(const KeyItem& item) {
+    const std::string& key = item.key.text;
+    Limit limit{key, op_of(item.op), {}, 0};
+    const bool ordered = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+    if (limit.op != LimitOp::kEqual && (!ordered || item.values.size() > 1)) {
+      d_.report(item.key, key,
+                ordered ? "'" + key + item.op + "' needs exactly one number"
+                        : "'" + key + "' has no order: '" + item.op + "' cannot compare it",
+                "write " + key + "=value");
+      return;
+    }
+    for (const YamlNode& node : item.values) {
+      if (node.kind == YamlNode::Kind::kNull) {
+        d_.report(item.key, key, "'" + key + "' has no value");
+        return;
+      }
+      if (!read_limit_value<T>(d_, key, node, limit)) return;
+    }
+    if (limit.op != LimitOp::kEqual) limit.values.clear();
+    if (limit.op == LimitOp::kEqual) limit.bound = 0;
+    limits_.push_back(std::move(limit));
+  }
+
+  // As a map would report it: with the nearest known key.
+  void refuse_unknown(const KeyItem& item) {
+    YamlNode map;
+    map.kind = YamlNode::Kind::kMap;
+    map.entries.emplace_back(item.key, item.values.front());
+    MapReader r(d_, map);
+    for (const std::string_view key : strategy_keys()) (void)r.has(key);
+    r.refuse_unknown();
+  }
+
+  Document& d_;
+  std::vector<Limit> limits_;
+};
+
+}  // namespace
+
+Result<std::vector<Limit>> parse_limits(std::string_view text, const std::string& flag) {
+  const Result<std::vector<KeyItem>> items = parse_key_items(text, flag);
+  if (!items) return items.errors();
+  YamlNode root;
+  root.kind = YamlNode::Kind::kMap;
+  Document document(std::move(root), text, flag);
+  LimitReader reader(document);
+  for (const KeyItem& item : *items) reader.read(item);
+  if (!document.ok()) return document.diagnostics();
+  return reader.take();
+}
+
+}  // namespace meshplan

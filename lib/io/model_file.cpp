@@ -1,0 +1,131 @@
+// Our model files. See the hf_config reader for config.json.
+#include <algorithm>
+
+#include "io/load.hpp"
+#include "io/yaml_reader.hpp"
+
+namespace meshplan {
+namespace {
+
+void read_sizes(MapReader& r, ModelSpec& m) {
+  r.read("name", m.name, Need::kRequired);
+  r.read("num_layers", m.num_layers, Need::kRequired);
+  r.read("hidden_size", m.hidden_size, Need::kRequired);
+  r.read("num_attention_heads", m.num_attention_heads, Need::kRequired);
+  r.read("vocab_size", m.vocab_size, Need::kRequired);
+  r.read("max_seq_length", m.max_seq_length, Need::kRequired);
+  r.read("gated_mlp", m.gated_mlp);
+  r.read("activation", m.activation);
+  r.read("norm", m.norm);
+  r.read("position_embedding", m.position_embedding);
+  r.read("tied_embeddings", m.tied_embeddings);
+  r.read("linear_bias", m.linear_bias);
+  r.read("qkv_bias", m.qkv_bias);
+  r.read("attention_out_bias", m.attention_out_bias);
+  r.read("expert_bias", m.expert_bias);
+  r.read("qk_norm", m.qk_norm);
+  r.read("attention_sinks", m.attention_sinks);
+  r.read("parallel_block", m.parallel_block);
+  r.read("parallel_shared_norm", m.parallel_shared_norm);
+  r.read("embedding_norm", m.embedding_norm);
+  r.read("dropout", m.dropout);
+  r.read("mtp_layers", m.mtp_layers);
+  r.read("source", m.source);
+  r.read("published_parameters", m.published_parameters);
+  r.read("published_active_parameters", m.published_active_parameters);
+}
+
+void read_attention(MapReader& r, ModelSpec& m) {
+  const bool has_groups = r.read("num_query_groups", m.num_query_groups);
+  const bool has_head_dim = r.read("head_dim", m.head_dim);
+  bool has_kind = false;
+  if (std::optional<MapReader> a = r.map("attention")) {
+    has_kind = a->read("kind", m.attention);
+    a->read("window", m.window);
+    a->read("window_every", m.window_every);
+    if (has_kind && m.attention == AttentionKind::kMla) {
+      MlaSpec mla;
+      a->read("q_lora_rank", mla.q_lora_rank);
+      a->read("kv_lora_rank", mla.kv_lora_rank, Need::kRequired);
+      a->read("qk_nope_head_dim", mla.qk_nope_head_dim, Need::kRequired);
+      a->read("qk_rope_head_dim", mla.qk_rope_head_dim, Need::kRequired);
+      a->read("v_head_dim", mla.v_head_dim, Need::kRequired);
+      m.mla = mla;
+    }
+    a->refuse_unknown();
+  }
+  // Defaults stay in range where what they follow from does not: one problem, one message.
+  constexpr std::int64_t kMostHeads = 1 << 16;
+  if (!r.has("num_query_groups")) {
+    m.num_query_groups = std::clamp<std::int64_t>(m.num_attention_heads, 1, kMostHeads);
+  }
+  if (!has_kind) {
+    const bool grouped = has_groups && m.num_query_groups != m.num_attention_heads;
+    m.attention = grouped ? AttentionKind::kGqa : AttentionKind::kMha;
+  }
+  if (m.mla && !has_head_dim) {
+    const std::int64_t half = kMostHeads / 2;
+    m.head_dim = std::clamp<std::int64_t>(m.mla->qk_nope_head_dim, 1, half) +
+                 std::clamp<std::int64_t>(m.mla->qk_rope_head_dim, 0, half);
+  }
+}
+
+// The default of head_dim, where hidden size and heads allow one.
+void derive_head_dim(MapReader& r, ModelSpec& m) {
+  if (m.mla || r.has("head_dim")) return;
+  if (m.num_attention_heads <= 0 || m.hidden_size <= 0) {
+    m.head_dim = 1;  // those two are reported already, or will be
+    return;
+  }
+  if (m.hidden_size % m.num_attention_heads != 0) {
+    r.report("num_attention_heads",
+             "'num_attention_heads' must divide 'hidden_size' " + std::to_string(m.hidden_size) +
+                 ", got " + std::to_string(m.num_attention_heads),
+             "or state 'head_dim'");
+  }
+  m.head_dim = std::clamp<std::int64_t>(m.hidden_size / m.num_attention_heads, 1, 1 << 16);
+}
+
+void read_experts(MapReader& r, ModelSpec& m) {
+  std::optional<MapReader> e = r.map("moe");
+  if (!e) return;
+  MoeSpec moe;
+  e->read("num_experts", moe.num_experts, Need::kRequired);
+  e->read("top_k", moe.top_k, Need::kRequired);
+  e->read("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, Need::kRequired);
+  e->read("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size);
+  e->read("imbalance", moe.imbalance);
+  e->read("router_bias", moe.router_bias);
+  if (std::optional<MapReader> layers = e->map("layers")) {
+    layers->read("first_dense", moe.first_dense);
+    layers->read("every", moe.every);
+    layers->refuse_unknown();
+  }
+  e->refuse_unknown();
+  m.moe = moe;
+}
+
+bool all_layers_have_experts(const ModelSpec& m) {
+  return m.moe && m.moe->first_dense == 0 && m.moe->every == 1;
+}
+
+}  // namespace
+
+Result<ModelSpec> parse_model(std::string_view text, const std::string& file) {
+  Document document(text, file);
+  if (!document.ok()) return document.diagnostics();
+  MapReader r(document, document.root());
+  ModelSpec m;
+  read_sizes(r, m);
+  read_attention(r, m);
+  derive_head_dim(r, m);
+  read_experts(r, m);
+  r.read("ffn_hidden_size", m.ffn_hidden_size,
+         all_layers_have_experts(m) ? Need::kOptional : Need::kRequired);
+  r.refuse_unknown();
+  document.add(findings(m));
+  if (!document.ok()) return document.diagnostics();
+  return m;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,143 @@
+#include "io/strategy_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/key_values.hpp"
+#include "io/load.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+// "overlap: {tp: true}" -> "overlap.tp: true". A list of layers as `recompute` is short for
+// `recompute_layers`.
+void flatten(const YamlNode& map, const std::string& prefix, YamlNode& flat, Document& d) {
+  for (const auto& [key, value] : map.entries) {
+    YamlNode name = key;
+    name.text = prefix + key.text;
+    if (value.kind == YamlNode::Kind::kMap) {
+      flatten(value, name.text + ".", flat, d);
+      continue;
+    }
+    if (name.text == "recompute" && value.kind == YamlNode::Kind::kSequence) {
+      name.text = "recompute_layers";
+    }
+    if (flat.find(name.text) != nullptr) {
+      d.report(name, name.text, "key '" + name.text + "' appears twice");
+    } else {
+      flat.entries.emplace_back(std::move(name), value);
+    }
+  }
+}
+
+YamlNode map_of(const std::vector<KeyItem>& items) {
+  YamlNode map;
+  map.kind = YamlNode::Kind::kMap;
+  map.line = map.column = 1;
+  for (const KeyItem& item : items) map.entries.emplace_back(item.key, item.values.front());
+  return map;
+}
+
+// On the command line a key sets one value.
+void refuse_limits(const std::vector<KeyItem>& items, Document& d) {
+  for (const KeyItem& item : items) {
+    if (item.op != "=" || item.values.size() > 1) {
+      d.report(item.key, item.key.text, "'" + item.key.text + "' needs exactly one value",
+               "write key=value");
+    }
+  }
+}
+
+Result<StrategyText> finish(Document& d, const Strategy& defaults) {
+  StrategyText result = read_strategy(d, defaults);
+  if (!d.ok()) return d.diagnostics();
+  return result;
+}
+
+bool is_text(const std::string& text_or_path) {
+  std::error_code failure;
+  return text_or_path.find('=') != std::string::npos &&
+         !std::filesystem::exists(text_or_path, failure);
+}
+
+}  // namespace
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target) {
+  const std::string hint = "for example " + key_text(kDefaultOrder);
+  std::string text;
+  if (!read_value(d, key, node, text)) return false;
+  RankOrder order{};
+  std::size_t filled = 0;
+  bool good = true;
+  for (std::size_t begin = 0; begin <= text.size() && good;) {
+    const std::size_t end = std::min(text.find('-', begin), text.size());
+    const std::optional<Axis> axis =
+        from_name<Axis>(std::string_view(text).substr(begin, end - begin));
+    good = axis && filled < order.size() &&
+           std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(filled), *axis) ==
+               order.begin() + static_cast<std::ptrdiff_t>(filled);
+    if (good) order[filled++] = *axis;
+    begin = end + 1;
+  }
+  if (!good || filled != order.size()) {
+    d.report(node, key,
+             "'" + key + "' must list each of tp, cp, ep, dp and pp once, got \"" +
+                 text.substr(0, 60) + "\"",
+             hint);
+    return false;
+  }
+  target = order;
+  return true;
+}
+
+StrategyText read_strategy(Document& document, const Strategy& defaults) {
+  YamlNode flat = document.root();
+  flat.entries.clear();
+  flatten(document.root(), "", flat, document);
+  StrategyText result{defaults, {}};
+  MapReader r(document, flat);
+  if (document.root().kind != YamlNode::Kind::kMap) return result;
+  if (r.read("framework", result.strategy.framework)) {
+    result.strategy = with_preset(result.strategy, result.strategy.framework);
+  }
+  result.strategy.dp = 0;
+  for_each_key(result.strategy, [&](std::string_view key, auto& member) {
+    const bool is_framework = key == "framework";
+    if (is_framework ? r.has(key) : r.read(key, member)) result.given.emplace(key);
+  });
+  r.refuse_unknown();
+  // Only what the text states can be wrong here; the rest may come from other flags.
+  Findings stated;
+  const Findings all = findings(result.strategy);
+  for (const Finding& finding : all.all()) {
+    const bool is_stated = result.given.contains(finding.keys.front());
+    if (is_stated) stated.error(finding.keys, finding.diagnostic.message, finding.diagnostic.hint);
+  }
+  document.add(stated);
+  return result;
+}
+
+Result<StrategyText> read_strategy(const std::string& text_or_path, const Strategy& defaults,
+                                   const std::string& flag) {
+  if (is_text(text_or_path)) {
+    const Result<std::vector<KeyItem>> items = parse_key_items(text_or_path, flag);
+    if (!items) return items.errors();
+    Document document(map_of(*items), text_or_path, flag);
+    refuse_limits(*items, document);
+    return finish(document, defaults);
+  }
+  const Result<std::string> text = read_text_file(text_or_path);
+  if (!text) return text.errors();
+  Document document(*text, text_or_path);
+  if (!document.ok()) return document.diagnostics();
+  return finish(document, defaults);
+}
+
+Result<Strategy> load_strategy(const std::string& text_or_path, const Strategy& defaults) {
+  Result<StrategyText> read = read_strategy(text_or_path, defaults);
+  if (!read) return read.errors();
+  return std::move(read).value().strategy;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,27 @@
+#pragma once
+// Strategies as key=value text or files.
+#include <set>
+#include <string>
+
+#include "base/result.hpp"
+#include "io/yaml_reader.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+struct StrategyText {
+  Strategy strategy;            // dp is 0 where the text does not state it
+  std::set<std::string> given;  // the keys that the text states, dotted: "overlap.tp"
+};
+
+// As load_strategy (io/load.hpp), and which keys were stated. `flag` names key=value text in
+// diagnostics.
+Result<StrategyText> read_strategy(const std::string& text_or_path, const Strategy& defaults,
+                                   const std::string& flag = "--strategy");
+
+// Keys of `document` (a map whose keys may be nested or dotted) over the framework's preset.
+[[nodiscard]] StrategyText read_strategy(Document& document, const Strategy& defaults);
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target);
+
+}  // namespace meshplan
