@@ -1,0 +1,169 @@
+#include "io/hf_parts.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+
+namespace meshplan::hf {
+namespace {
+
+struct ActivationRow {
+  std::string_view name;
+  Activation activation;
+};
+
+// ACT2FN of transformers: names that mean the same arithmetic up to an approximation.
+constexpr auto kActivations =
+    std::to_array<ActivationRow>({{"gelu", Activation::kGelu},
+                                  {"gelu_new", Activation::kGelu},
+                                  {"gelu_fast", Activation::kGelu},
+                                  {"gelu_python", Activation::kGelu},
+                                  {"gelu_pytorch_tanh", Activation::kGelu},
+                                  {"quick_gelu", Activation::kGelu},
+                                  {"silu", Activation::kSilu},
+                                  {"swish", Activation::kSilu},
+                                  {"relu", Activation::kRelu},
+                                  {"relu2", Activation::kRelu2}});
+
+// Which layers attend to a window only: every n-th, starting with the first.
+void set_window(HfFields& f, ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window,
+                const HfNames& names) {
+  const auto count = std::count(windowed.begin(), windowed.end(), true);
+  if (count == 0) return;
+  const auto second = std::find(windowed.begin() + 1, windowed.end(), true);
+  const auto every = static_cast<std::size_t>(second - windowed.begin());
+  for (std::size_t i = 0; i < windowed.size(); ++i) {
+    if (windowed[i] == (i % every == 0)) continue;
+    f.error(names, "this pattern of windowed and full-attention layers cannot be described",
+            "only every n-th layer from the first can be windowed; without the window the plan is "
+            "an upper bound");
+    return;
+  }
+  m.window = window;
+  m.window_every = static_cast<std::int64_t>(every);
+}
+
+}  // namespace
+
+void read_activation(HfFields& f, ModelSpec& m, const HfNames& names, const std::string& fallback) {
+  const std::string name = f.text_or(names, fallback);
+  for (const ActivationRow& row : kActivations) {
+    if (row.name == name) {
+      m.activation = row.activation;
+      return;
+    }
+  }
+  std::vector<std::string> known;
+  for (const ActivationRow& row : kActivations) known.emplace_back(row.name);
+  f.error(names, "activation '" + name + "' is not supported", "known: " + join_words(known));
+}
+
+ModelSpec read_core(HfFields& f, const CoreNames& names) {
+  ModelSpec m;
+  m.num_layers = f.size("num_layers", names.layers, 100'000);
+  m.hidden_size = f.size("hidden_size", names.hidden);
+  m.num_attention_heads = f.size("num_attention_heads", names.heads);
+  m.vocab_size = f.size("vocab_size", {"vocab_size"});
+  m.num_query_groups = m.num_attention_heads;
+  return m;
+}
+
+void read_groups(HfFields& f, ModelSpec& m, const HfNames& names, std::int64_t fallback) {
+  const bool as_heads = f.is_null(names) || fallback == 0;
+  m.num_query_groups =
+      f.size_or("num_query_groups", names, as_heads ? m.num_attention_heads : fallback);
+}
+
+void read_head_dim(HfFields& f, ModelSpec& m, std::int64_t fallback) {
+  if (!f.has({"head_dim"}) && fallback == 0) {
+    const bool known = f.was_read("hidden_size") && f.was_read("num_attention_heads");
+    if (known && m.hidden_size % m.num_attention_heads != 0) {
+      f.error({"num_attention_heads", "n_head", "n_heads"},
+              "the hidden size, " + std::to_string(m.hidden_size) + ", is not a multiple of the " +
+                  std::to_string(m.num_attention_heads) + " attention heads",
+              "state head_dim if that is meant");
+    }
+    fallback = std::max<std::int64_t>(m.hidden_size / m.num_attention_heads, 1);
+  }
+  m.head_dim = f.size_or("head_dim", {"head_dim"}, fallback);
+}
+
+void set_attention_kind(ModelSpec& m) {
+  m.attention =
+      m.num_query_groups == m.num_attention_heads ? AttentionKind::kMha : AttentionKind::kGqa;
+}
+
+void read_dropout(HfFields& f, ModelSpec& m, const HfNames& hidden, double hidden_fallback,
+                  const HfNames& attention, double attention_fallback) {
+  m.dropout = std::max(f.real_or("dropout", hidden, hidden_fallback),
+                       f.real_or("dropout", attention, attention_fallback));
+}
+
+void set_biases(HfFields& f, ModelSpec& m, bool attention, bool mlp, const HfNames& names) {
+  m.linear_bias = attention && mlp;
+  if (m.linear_bias) return;
+  m.qkv_bias = attention;
+  m.attention_out_bias = attention;
+  if (mlp) {
+    f.error(names, "biases in the MLP but not in the attention cannot be described",
+            "the difference is small: give both or neither");
+  }
+}
+
+// `layer_types` overrides the older keys that say which layers are windowed.
+void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int64_t window) {
+  const std::vector<std::string> types = f.texts({"layer_types"});
+  if (types.empty()) {
+    set_window(f, m, windowed, window, {"max_window_layers", "sliding_window"});
+    return;
+  }
+  if (types.size() != windowed.size()) {
+    f.error({"layer_types"}, "'layer_types' lists " + std::to_string(types.size()) + " of " +
+                                 std::to_string(windowed.size()) + " layers");
+    return;
+  }
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention") {
+      f.error({"layer_types"}, "layers of type '" + types[i] + "' are not supported",
+              "known: full_attention and sliding_attention");
+      return;
+    }
+    windowed[i] = types[i] == "sliding_attention";
+  }
+  set_window(f, m, windowed, window, {"layer_types"});
+}
+
+std::vector<bool> all_layers(const ModelSpec& m, bool value) {
+  return std::vector<bool>(static_cast<std::size_t>(m.num_layers), value);
+}
+
+void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& experts,
+                       const HfNames& names) {
+  if (std::find(experts.begin(), experts.end(), true) == experts.end()) {
+    m.moe.reset();
+    return;
+  }
+  const auto first = std::find(experts.begin(), experts.end(), true);
+  const auto second = std::find(first + 1, experts.end(), true);
+  m.moe->every = second == experts.end() ? 1 : second - first;
+  m.moe->first_dense = (first - experts.begin()) - m.moe->every + 1;
+  bool same = m.moe->first_dense >= 0;
+  for (std::size_t i = 0; same && i < experts.size(); ++i) {
+    same = experts[i] == (layer_kind(m, static_cast<std::int64_t>(i)) == LayerKind::kMoe);
+  }
+  if (same) return;
+  m.moe->first_dense = 0;
+  f.error(names, "this pattern of layers with and without experts cannot be described",
+          "leading dense layers, then every n-th layer with experts");
+}
+
+MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k, const HfNames& ffn) {
+  MoeSpec moe;
+  moe.num_experts = f.size("moe.num_experts", experts);
+  moe.top_k = f.size_or("moe.top_k", {"num_experts_per_tok"}, top_k);
+  moe.expert_ffn_hidden_size = f.size("moe.expert_ffn_hidden_size", ffn);
+  return moe;
+}
+
+}  // namespace meshplan::hf
