@@ -20,9 +20,10 @@ struct Times {
 // Paths through the chunks outside one rank.
 struct Chain {
   std::vector<Times> chunks;
-  std::vector<double> down;   // [c]: forwards of the chunks before c
-  std::vector<double> up;     // [c]: backwards of the chunks from c on
-  std::vector<double> drain;  // [c]: from the last backward of chunk c to the end of the step
+  std::vector<double> down;     // [c]: forwards of the chunks before c
+  std::vector<double> up;       // [c]: backwards of the chunks from c on
+  std::vector<double> weights;  // [c]: weight gradients of the chunks before c
+  std::vector<double> drain;    // [c]: from the last backward of chunk c to the end of the step
 
   [[nodiscard]] double all_forward() const { return down.back(); }
 };
@@ -30,10 +31,11 @@ struct Chain {
 // `after[c]`: work that the rank of chunk c still has behind that chunk's last backward.
 Chain make_chain(std::vector<Times> chunks, const std::vector<double>& after) {
   const std::size_t n = chunks.size();
-  Chain chain{std::move(chunks), std::vector<double>(n + 1), std::vector<double>(n + 1),
-              std::vector<double>(n + 1)};
+  const std::vector<double> sums(n + 1);
+  Chain chain{std::move(chunks), sums, sums, sums, sums};
   for (std::size_t c = 0; c < n; ++c) {
     chain.down[c + 1] = chain.down[c] + chain.chunks[c].forward;
+    chain.weights[c + 1] = chain.weights[c] + chain.chunks[c].weight;
     chain.drain[c + 1] = chain.chunks[c].backward + std::max(chain.drain[c], after[c]);
   }
   for (std::size_t c = n; c-- > 0;) chain.up[c] = chain.up[c + 1] + chain.chunks[c].backward;
@@ -118,8 +120,20 @@ RankPaths zb_h1_paths(const PipelineShape& s, std::int64_t rank, const Chain& ch
   return p;
 }
 
-// Counts of tasks before and after follow from the loops of zb_v.cpp; with fewer than 2p - 1
-// microbatches only the entries are used.
+// Weight gradients of the two chunks that rank r of ZB-V runs after chunk r's last backward. The
+// first m - p of chunk r's follow their input gradient at once.
+struct ZbVRest {
+  double first, second;
+};
+
+ZbVRest zb_v_rest(const PipelineShape& s, std::int64_t rank) {
+  const std::int64_t first = std::clamp<std::int64_t>(s.microbatches - s.pp + 1, 1, rank + 1);
+  const std::int64_t second =
+      std::clamp<std::int64_t>(s.microbatches - 2 * s.pp + 1 + rank, 0, rank);
+  return {static_cast<double>(first), static_cast<double>(second)};
+}
+
+// Counts of tasks before and after follow from the loops of zb_v.cpp.
 RankPaths zb_v_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
   const std::int64_t second = 2 * s.pp - 1 - rank;
   const Times& t0 = chain.chunks[index(rank)];
@@ -132,12 +146,13 @@ RankPaths zb_v_paths(const PipelineShape& s, std::int64_t rank, const Chain& cha
   p.enter = chain.down[index(rank)];
   p.enter_backward = chain.all_forward() + chain.up[index(second + 1)];
   p.before_backward = std::min(m, 2 * p0 - r - 1) * t0.forward + std::min(m, r + 1) * t1.forward;
-  if (s.microbatches < 2 * s.pp - 1 || s.microbatches <= s.pp) return p;
+  const ZbVRest rest = zb_v_rest(s, rank);
   p.leave_backward = chain.drain[index(rank)];
-  p.after_backward = (r + 1) * t0.weight + r * t1.weight;
+  p.after_backward = rest.first * t0.weight + rest.second * t1.weight;
   p.leave_forward = chain.all_forward() - chain.down[index(second + 1)] + chain.drain.back();
-  p.after_forward = p0 * (t0.backward + t0.weight) + (r + 1) * (t1.backward + t1.weight);
-  p.alternates = true;
+  p.after_forward =
+      std::min(m, p0) * (t0.backward + t0.weight) + std::min(m, r + 1) * (t1.backward + t1.weight);
+  p.alternates = s.microbatches > rank + 1;
   return p;
 }
 
@@ -158,8 +173,10 @@ RankPaths dualpipe_paths(const PipelineShape& s, std::int64_t rank, const Chain&
   p.before_backward = near_forwards * t0.forward + (from_end + 1) * t1.forward;
   p.leave_backward = chain.drain[index(h)];
   p.after_backward = t0.weight + from_end * std::max(t0.weight, t1.weight);
-  p.leave_forward = chain.all_forward() - chain.down[index(far + 1)] + chain.drain.back();
-  p.after_forward = (static_cast<double>(s.pp / 2) + 1) * (t0.backward + t0.weight) +
+  // The last forward leaves with the backward it is paired with, here and on each rank after it.
+  p.leave_forward = chain.all_forward() - chain.down[index(far + 1)] + chain.up[0] -
+                    chain.up[index(h)] + chain.weights[index(h)] + chain.drain.back();
+  p.after_forward = static_cast<double>(s.pp / 2) * (t0.backward + t0.weight) +
                     (from_end + 1) * (t1.backward + t1.weight);
   p.alternates = true;
   return p;
@@ -176,9 +193,11 @@ double work_after(const PipelineShape& s, std::int64_t chunk, const std::vector<
       return 0;
     case Schedule::kZbH1:
       return std::min(static_cast<double>(s.microbatches), c + 1) * own;
-    case Schedule::kZbV:
-      if (chunk >= s.pp || s.microbatches < 2 * s.pp - 1) return own;
-      return (c + 1) * own + c * chunks[index(2 * s.pp - 1 - chunk)].weight;
+    case Schedule::kZbV: {
+      if (chunk >= s.pp) return own;
+      const ZbVRest rest = zb_v_rest(s, chunk);
+      return rest.first * own + rest.second * chunks[index(2 * s.pp - 1 - chunk)].weight;
+    }
     case Schedule::kDualPipe:
       if (chunk >= s.pp / 2) return own;
       return own + c * std::min(own, chunks[index(s.pp - 1 - chunk)].weight);
@@ -218,7 +237,7 @@ RankPaths paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
 
 }  // namespace
 
-// [F-PIPE-10] max over ranks of the longest of: (all work of the rank, entered at its first task or
+// [F-PIPE-9] max over ranks of the longest of: (all work of the rank, entered at its first task or
 // at its first backward, which needs the whole pipeline before it) and left (at its last task, at
 // its last backward, which the ranks before it wait for, or at its last forward, which the whole
 // pipeline still follows). Each is a chain of tasks that wait for each other, so none can be

@@ -48,8 +48,10 @@ class Phases {
 
 }  // namespace
 
-// DeepSeek-V3 technical report (arXiv:2412.19437), sec. 3.2.1, fig. 5; the eight steps are those of
-// the published DualPipe code. h counts ranks from the nearer end.
+// [F-PIPE-6] Idle time with equal chunks (p/2 - 1)(F&B + B - 3W), B the whole backward, W its
+// weight gradient, F&B a pair's time (here F + B); exact where F = B - W. DeepSeek-V3 technical
+// report (arXiv:2412.19437), sec. 3.2.1, fig. 5 and table 2; the eight steps are those of the
+// published DualPipe code. h counts ranks from the nearer end.
 TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));
@@ -88,6 +90,18 @@ TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
   }
   for (std::int64_t i = 0; i < h + 1; ++i) p.weight();
   return order;
+}
+
+// Only the first forward and backward of the main step on the two middle ranks are not paired.
+bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
+                          std::size_t i) {
+  if (i + 1 >= order.size() || order[i].kind != TaskKind::kForward ||
+      order[i + 1].kind != TaskKind::kBackward) {
+    return false;
+  }
+  const std::int64_t h = std::min(rank, s.pp - 1 - rank);
+  const bool middle = h + 1 == s.pp / 2;
+  return !middle || i != static_cast<std::size_t>(s.pp);
 }
 
 std::string dualpipe_illegal_reason(const PipelineShape& s) {

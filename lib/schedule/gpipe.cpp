@@ -2,8 +2,9 @@
 
 namespace meshplan {
 
-// All forwards, then all backwards, oldest microbatch first (Huang et al. 2019, "GPipe", fig. 2;
-// the order among the backwards is PyTorch's, the paper's is the reverse, which takes the same
+// [F-PIPE-2] Idle time with equal stages (p - 1)(F + B), as 1F1B: a share of (p - 1) / m of the
+// work. All forwards, then all backwards, oldest microbatch first (Huang et al. 2019, "GPipe", fig.
+// 2; the order among the backwards is PyTorch's, the paper's is the reverse, which takes the same
 // time).
 TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;

@@ -30,6 +30,8 @@ std::int64_t interleaved_warmup(const PipelineShape& s, std::int64_t rank) {
   return std::min(2 * (s.pp - rank - 1) + (s.vp - 1) * interleaved_group(s), s.microbatches * s.vp);
 }
 
+// [F-PIPE-3] Idle time with equal chunks (p - 1)(F + B) / v, where F and B are a rank's times for
+// all of its v chunks (Narayanan et al. 2021, sec. 2.2.2). A last group of at least p adds nothing.
 TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   const std::int64_t total = s.microbatches * s.vp;

@@ -7,7 +7,9 @@
 namespace meshplan {
 namespace {
 
-// Bytes a task adds; negative when it releases. [F-PIPE-8]
+// [F-PIPE-7] Bytes a task adds, negative when it releases: a forward adds a microbatch's
+// activations; a backward, or the two halves of a split one, release them (Qi et al. 2023,
+// sec. 2.3, M_B and M_W).
 std::int64_t change(TaskKind kind, std::int64_t bytes, std::int64_t kept) {
   switch (kind) {
     case TaskKind::kForward:
@@ -37,9 +39,10 @@ std::int64_t walk(const PipelineShape& s, std::int64_t rank, BytesOf bytes_of, K
 
 }  // namespace
 
-// [F-PIPE-9] Activations in flight: GPipe m; 1F1B min(m, p - r); interleaved
-// min(m v, 2 (p - r - 1) + (v - 1) g + 1); ZB-H1 min(m, p). The orders of ZB-V and DualPipe are
-// walked.
+// [F-PIPE-8] Activations in flight: GPipe m; 1F1B min(m, p - r); interleaved
+// min(m v, 2 (p - r - 1) + (v - 1) g + 1) (Narayanan et al. 2021, sec. 2.2; Megatron-Core
+// schedules.py); ZB-H1 min(m, p) (Qi et al. 2023, sec. 2.1). The orders of ZB-V (2p for m >= 2p -
+// 1) and DualPipe (p + 1; DeepSeek-V3, table 2) are walked.
 std::int64_t peak_in_flight(const PipelineShape& s, std::int64_t rank) {
   PLAN_CHECK(illegal_reason(s).empty() && rank >= 0 && rank < s.pp);
   const std::int64_t m = s.microbatches;

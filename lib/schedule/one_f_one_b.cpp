@@ -10,6 +10,8 @@ std::int64_t one_f_one_b_warmup(const PipelineShape& s, std::int64_t rank) {
   return std::min(s.pp - rank - 1, s.microbatches);
 }
 
+// [F-PIPE-2] Idle time with equal stages (p - 1)(F + B): a share of (p - 1) / m of the work, as
+// GPipe (Narayanan et al. 2021, sec. 2.2.1). p ranks, m microbatches, F and B one stage's times.
 TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(2 * s.microbatches));

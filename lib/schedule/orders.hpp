@@ -21,6 +21,10 @@ inline Task make_task(TaskKind kind, std::int64_t chunk, std::int64_t microbatch
 [[nodiscard]] TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank);
 [[nodiscard]] TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank);
 
+// Whether the forward order[i] of DualPipe is paired with the backward after it.
+[[nodiscard]] bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank,
+                                        const TaskOrder& order, std::size_t i);
+
 [[nodiscard]] std::string interleaved_illegal_reason(const PipelineShape& s);
 [[nodiscard]] std::string zb_v_illegal_reason(const PipelineShape& s);
 [[nodiscard]] std::string dualpipe_illegal_reason(const PipelineShape& s);

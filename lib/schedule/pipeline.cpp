@@ -11,6 +11,8 @@ namespace {
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+constexpr std::size_t kMaxPrograms = 16;
+
 Task task_of(const Step& step, std::int64_t shift) {
   constexpr auto kKinds = static_cast<std::int32_t>(kTaskKinds);
   return {static_cast<TaskKind>(step.duration % kKinds), step.duration / kKinds,
@@ -26,8 +28,9 @@ Task task_of(const Step& step, std::int64_t shift) {
 // every later round (max-plus linearity; Baccelli et al. 1992, "Synchronization and Linearity",
 // sec. 3.7): that is what `leap` uses.
 struct PipelineRunner::State {
-  Program program;
-  bool compiled = false;
+  std::vector<Program> programs;  // the last kMaxPrograms shapes
+  std::size_t oldest = 0;
+  Program* program = nullptr;                 // the one of this run
   std::vector<double> durations;              // by Step::duration
   std::vector<double> transfer, sent, taken;  // by lane: transfer, sender_busy, receiver_busy
   std::vector<double> free;                   // by rank: when its compute is free
@@ -36,6 +39,7 @@ struct PipelineRunner::State {
   std::vector<double> before, now;            // state after the last two rounds
   PipelineResult result;
 
+  void choose_program(const PipelineShape& s);
   void load(const PipelineShape& s, std::span<const ChunkTime> chunks,
             std::span<const SendTime> forward_send, std::span<const SendTime> backward_send);
   void run_segment(const Segment& g, bool with_timeline);
@@ -46,10 +50,27 @@ struct PipelineRunner::State {
   void sum_up(const PipelineShape& s, std::span<const ChunkTime> chunks,
               std::span<const SendTime> forward_send, std::span<const SendTime> backward_send);
   std::size_t slot(std::int32_t lane, std::int64_t microbatch) const {
-    const std::int64_t mask = (std::int64_t{1} << program.ring_bits) - 1;
-    return (static_cast<std::size_t>(lane) << program.ring_bits) | index(microbatch & mask);
+    const std::int64_t mask = (std::int64_t{1} << program->ring_bits) - 1;
+    return (static_cast<std::size_t>(lane) << program->ring_bits) | index(microbatch & mask);
   }
 };
+
+void PipelineRunner::State::choose_program(const PipelineShape& s) {
+  const auto fitting =
+      std::find_if(programs.begin(), programs.end(), [&](const Program& p) { return fits(p, s); });
+  if (fitting != programs.end()) {
+    program = &*fitting;
+    return;
+  }
+  if (programs.size() < kMaxPrograms) {
+    programs.push_back(compile(s));
+    program = &programs.back();
+    return;
+  }
+  program = &programs[oldest];
+  *program = compile(s);
+  oldest = (oldest + 1) % kMaxPrograms;
+}
 
 void PipelineRunner::State::load(const PipelineShape& s, std::span<const ChunkTime> chunks,
                                  std::span<const SendTime> forward_send,
@@ -60,6 +81,7 @@ void PipelineRunner::State::load(const PipelineShape& s, std::span<const ChunkTi
     const double b = c.backward_input.si();
     durations.insert(durations.end(), {c.forward.si(), b + w, b, w});
   }
+  durations.push_back(0);  // of steps that only wait or send
   static_assert(static_cast<int>(TaskKind::kForward) == 0 &&
                 static_cast<int>(TaskKind::kBackward) == 1 &&
                 static_cast<int>(TaskKind::kBackwardInput) == 2 &&
@@ -76,13 +98,13 @@ void PipelineRunner::State::load(const PipelineShape& s, std::span<const ChunkTi
   }
   free.assign(index(s.pp), 0.0);
   link.assign(index(2 * s.pp), 0.0);
-  arrival.assign(transfer.size() << program.ring_bits, 0.0);
+  arrival.assign(transfer.size() << program->ring_bits, 0.0);
 }
 
 template <bool kTimeline>
 void PipelineRunner::State::run_round(const Segment& g, std::int64_t shift) {
   for (std::size_t i = g.begin; i < g.end; ++i) {
-    const Step& step = program.steps[i];
+    const Step& step = program->steps[i];
     double& rank_free = free[index(step.rank)];
     double start = rank_free;
     if (step.in != kNone) {
@@ -90,7 +112,7 @@ void PipelineRunner::State::run_round(const Segment& g, std::int64_t shift) {
           std::max(start + taken[index(step.in)], arrival[slot(step.in, step.microbatch + shift)]);
     }
     double end = start + durations[index(step.duration)];
-    if constexpr (kTimeline) {
+    if (kTimeline && index(step.duration) + 1 < durations.size()) {
       result.timeline[index(step.rank)].push_back(
           {task_of(step, shift), Seconds{start}, Seconds{end}});
     }
@@ -110,7 +132,7 @@ void PipelineRunner::State::snapshot(std::int64_t shift) {
   for (const double t : link) {
     if (t > 0) now.push_back(t);
   }
-  for (const auto& m : program.live) now.push_back(arrival[slot(m.lane, m.microbatch + shift)]);
+  for (const auto& m : program->live) now.push_back(arrival[slot(m.lane, m.microbatch + shift)]);
 }
 
 // Rounds skipped: all that are left if the state moved uniformly over the last round, else none.
@@ -133,10 +155,10 @@ std::int64_t PipelineRunner::State::leap(std::int64_t rounds_left, std::int64_t 
   for (double& t : link) {
     if (t > 0) t += jump;
   }
-  const std::int64_t later = shift + rounds_left * program.round;
-  const std::size_t first_live = now.size() - program.live.size();
-  for (std::size_t i = 0; i < program.live.size(); ++i) {
-    const LiveMessage& m = program.live[i];
+  const std::int64_t later = shift + rounds_left * program->round;
+  const std::size_t first_live = now.size() - program->live.size();
+  for (std::size_t i = 0; i < program->live.size(); ++i) {
+    const LiveMessage& m = program->live[i];
     arrival[slot(m.lane, m.microbatch + later)] = now[first_live + i] + jump;
   }
   return rounds_left;
@@ -147,7 +169,7 @@ void PipelineRunner::State::run_segment(const Segment& g, bool with_timeline) {
   now.clear();
   if (g.begin == g.end) return;
   for (std::int64_t k = 0; k < g.repeats; ++k) {
-    const std::int64_t shift = g.first_shift + k * program.round;
+    const std::int64_t shift = g.first_shift + k * program->round;
     if (with_timeline) {
       run_round<true>(g, shift);
     } else {
@@ -178,6 +200,17 @@ void PipelineRunner::State::sum_up(const PipelineShape& s, std::span<const Chunk
       result.communication[next] += each * (f.receiver_busy + b.sender_busy);
     }
   }
+  // A rank's first task is the forward of its first chunk, whose input is the first message there.
+  result.start.assign(index(s.pp), Seconds{});
+  for (std::int64_t r = 1; r < s.pp; ++r) {
+    if (s.schedule == Schedule::kDualPipe && r >= s.pp / 2) {  // the other direction's mirror image
+      result.start[index(r)] = result.start[index(s.pp - 1 - r)];
+      continue;
+    }
+    const SendTime& t = forward_send[index(r - 1)];
+    const Seconds sent_at = result.start[index(r - 1)] + chunks[index(r - 1)].forward;
+    result.start[index(r)] = std::max(t.receiver_busy, sent_at + t.transfer);
+  }
   result.makespan = Seconds{};
   result.finish.clear();
   for (const double t : free) {
@@ -200,14 +233,11 @@ const PipelineResult& PipelineRunner::run(const PipelineShape& s, std::span<cons
   PLAN_CHECK(forward_send.size() + 1 == chunks.size());
   PLAN_CHECK(backward_send.size() + 1 == chunks.size());
   State& state = *state_;
-  if (!state.compiled || !fits(state.program, s)) {
-    state.program = compile(s);
-    state.compiled = true;
-  }
+  state.choose_program(s);
   state.load(s, chunks, forward_send, backward_send);
   state.result.timeline.clear();
   if (with_timeline) state.result.timeline.resize(index(s.pp));
-  for (const Segment& g : state.program.segments(s.microbatches))
+  for (const Segment& g : state.program->segments(s.microbatches))
     state.run_segment(g, with_timeline);
   state.sum_up(s, chunks, forward_send, backward_send);
   return state.result;

@@ -29,8 +29,9 @@ struct PipelineShape {
 
 enum class TaskKind : std::uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
 
-// kBackward is input and weight gradient in one; the zero-bubble schedules split it. DualPipe's
-// overlapped forward-and-backward pair is the forward followed by the backward.
+// kBackward is input and weight gradient in one; the zero-bubble schedules split it. An overlapped
+// pair of DualPipe is a forward and the kBackward right after it: it starts when the inputs of both
+// are there, takes the time of both, and sends both outputs at its end.
 struct Task {
   TaskKind kind = TaskKind::kForward;
   std::int32_t chunk = 0;  // of the model, 0 .. num_chunks - 1
@@ -46,7 +47,9 @@ struct Task {
 [[nodiscard]] std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk,
                                          int direction = 0);
 
-// What rank `rank` does, in order. The shape must be legal, here and below.
+// What rank `rank` does, in order. The shape must be legal, here and below. The idle times that
+// follow with equal stages: [F-PIPE-2] GPipe and 1F1B, [F-PIPE-3] interleaved, [F-PIPE-4] ZB-H1,
+// [F-PIPE-5] ZB-V, [F-PIPE-6] DualPipe.
 [[nodiscard]] std::vector<Task> task_order(const PipelineShape& s, std::int64_t rank);
 
 // Empty if the schedule can run this shape; else why not, and what would be legal.
@@ -76,22 +79,23 @@ struct TimelineEntry {
 // Per rank, finish = busy + communication + time spent waiting.
 struct PipelineResult {
   Seconds makespan;                    // first task's start to the last rank's finish
+  std::vector<Seconds> start;          // per rank: of its first task
   std::vector<Seconds> busy;           // per rank: sum of its task times
   std::vector<Seconds> communication;  // per rank: compute stood still for a send or receive
   std::vector<Seconds> finish;         // per rank: end of its last task and of the send after it
   std::vector<std::vector<TimelineEntry>> timeline;  // per rank; only if asked for
 };
 
-// chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1 boundaries
-// each, ignored where both chunks sit on one rank. As soon as the steady state repeats itself
-// exactly, the rest of it is not simulated but added.
+// [F-PIPE-1] chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1
+// boundaries each, ignored where both chunks sit on one rank. As soon as the steady state repeats
+// itself exactly, the rest of it is not simulated but added.
 [[nodiscard]] PipelineResult run_pipeline(const PipelineShape& s, std::span<const ChunkTime> chunks,
                                           std::span<const SendTime> forward_send,
                                           std::span<const SendTime> backward_send,
                                           bool with_timeline = false);
 
-// The same for many runs: keeps the task orders of the last shape (any number of microbatches that
-// is congruent modulo the schedule's period) and all buffers. One per thread.
+// The same for many runs: keeps the task orders of the last shapes (each for every number of
+// microbatches that is congruent modulo the schedule's period) and all buffers. One per thread.
 class PipelineRunner {
  public:
   PipelineRunner();
@@ -109,18 +113,19 @@ class PipelineRunner {
   std::unique_ptr<State> state_;
 };
 
-// Most bytes of activations that rank `rank` holds at once. per_microbatch: bytes per chunk
-// (num_chunks by depth). A forward adds them; the backward releases them; of a split backward the
-// input gradient releases all but `kept_for_weight`, which the weight gradient releases.
+// [F-PIPE-7] Most bytes of activations that rank `rank` holds at once. per_microbatch: bytes per
+// chunk (num_chunks by depth). A forward adds them; the backward releases them; of a split backward
+// the input gradient releases all but `kept_for_weight`, which the weight gradient releases.
 [[nodiscard]] Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
                                     std::span<const Bytes> per_microbatch,
                                     std::span<const Bytes> kept_for_weight);
 
-// Most activations (of one chunk and one microbatch each) that the rank holds at once, where each
-// is held until the last task that needs it.
+// [F-PIPE-8] Most activations (of one chunk and one microbatch each) that the rank holds at once,
+// where each is held until the last task that needs it.
 [[nodiscard]] std::int64_t peak_in_flight(const PipelineShape& s, std::int64_t rank);
 
-// A time that no execution of the schedule can beat: for branch and bound. Ignores sends.
+// [F-PIPE-9] A time that no execution of the schedule can beat: for branch and bound. Ignores
+// sends.
 [[nodiscard]] Seconds makespan_lower_bound(const PipelineShape& s,
                                            std::span<const ChunkTime> chunks);
 

@@ -12,8 +12,6 @@ namespace {
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-bool splits_later(TaskKind kind) { return kind == TaskKind::kBackwardWeight; }
-
 Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
   const int direction = t.microbatch % 2;
   const std::int64_t last = num_chunks(s) - 1;
@@ -24,7 +22,7 @@ Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
             .duration =
                 t.chunk * static_cast<std::int32_t>(kTaskKinds) + static_cast<std::int32_t>(t.kind),
             .microbatch = t.microbatch};
-  if (splits_later(t.kind)) return step;
+  if (t.kind == TaskKind::kBackwardWeight) return step;
   const bool forward = t.kind == TaskKind::kForward;
   const std::int64_t before = forward ? t.chunk - 1 : t.chunk + 1;
   const std::int64_t after = forward ? t.chunk + 1 : t.chunk - 1;
@@ -38,49 +36,86 @@ Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
   return step;
 }
 
+// A pair: wait for the backward's input, forward, backward, send of the forward's output.
+void append_pair(const PipelineShape& s, Step forward, Step backward, std::vector<Step>& steps) {
+  const auto no_time = static_cast<std::int32_t>(num_chunks(s) * std::int64_t{kTaskKinds});
+  Step wait{.rank = backward.rank, .duration = no_time, .microbatch = backward.microbatch};
+  Step send{.rank = forward.rank, .duration = no_time, .microbatch = forward.microbatch};
+  wait.in = std::exchange(backward.in, kNone);
+  send.out = std::exchange(forward.out, kNone);
+  send.link = forward.link;
+  steps.insert(steps.end(), {wait, forward, backward, send});
+}
+
+std::vector<Step> rank_steps(const PipelineShape& s, std::int64_t rank) {
+  const TaskOrder order = task_order(s, rank);
+  std::vector<Step> steps;
+  steps.reserve(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Step step = make_step(s, rank, order[i]);
+    if (s.schedule == Schedule::kDualPipe && starts_dualpipe_pair(s, rank, order, i)) {
+      append_pair(s, step, make_step(s, rank, order[++i]), steps);
+    } else {
+      steps.push_back(step);
+    }
+  }
+  return steps;
+}
+
 struct TimedStep {
   std::int64_t start;
   Step step;
 };
 
-// Runs the static orders with every task one unit long; sorted by start, inputs come first.
+// Runs the static orders with every step one unit long; sorted by start, inputs come first.
 class UnitRun {
  public:
-  explicit UnitRun(const PipelineShape& s) : s_(s), pos_(index(s.pp)), free_(index(s.pp)) {
-    for (std::int64_t r = 0; r < s.pp; ++r) orders_.push_back(task_order(s, r));
-    arrival_.assign(index(2 * num_chunks(s) * s.microbatches), -1);
+  explicit UnitRun(const PipelineShape& s)
+      : s_(s),
+        starts_(index(s.pp)),
+        free_(index(s.pp)),
+        arrival_(index(2 * num_chunks(s) * s.microbatches), kNotSent) {
+    for (std::int64_t r = 0; r < s.pp; ++r) orders_.push_back(rank_steps(s, r));
+    for (const auto& order : orders_) total_ += order.size();
   }
 
+  // By start, and of equal starts by rank.
   std::vector<TimedStep> sorted() {
-    std::size_t total = 0;
-    for (const auto& order : orders_) total += order.size();
-    timed_.reserve(total);
-    while (timed_.size() < total) {
-      const std::size_t before = timed_.size();
-      for (std::int64_t r = 0; r < s_.pp; ++r) advance(r);
-      PLAN_CHECK(timed_.size() > before);  // a legal shape never deadlocks
+    while (done_ < total_) {
+      const std::size_t before = done_;
+      for (std::int64_t r = 0; r < s_.pp; ++r) advance(index(r));
+      PLAN_CHECK(done_ > before);  // a legal shape never deadlocks
     }
-    std::sort(timed_.begin(), timed_.end(), [](const TimedStep& a, const TimedStep& b) {
-      return std::pair(a.start, a.step.rank) < std::pair(b.start, b.step.rank);
-    });
-    return std::move(timed_);
+    std::vector<std::size_t> place(index(*std::max_element(free_.begin(), free_.end())) + 1, 0);
+    for (const auto& starts : starts_)
+      for (const std::int64_t t : starts) ++place[index(t) + 1];
+    for (std::size_t t = 1; t < place.size(); ++t) place[t] += place[t - 1];
+    std::vector<TimedStep> timed(total_);
+    for (std::size_t r = 0; r < orders_.size(); ++r) {
+      for (std::size_t i = 0; i < orders_[r].size(); ++i)
+        timed[place[index(starts_[r][i])]++] = {starts_[r][i], orders_[r][i]};
+    }
+    return timed;
   }
 
  private:
-  void advance(std::int64_t rank) {
-    std::size_t& pos = pos_[index(rank)];
-    const auto& order = orders_[index(rank)];
-    for (; pos < order.size(); ++pos) {
-      const Step step = make_step(s_, rank, order[pos]);
-      std::int64_t start = free_[index(rank)];
+  static constexpr std::int64_t kNotSent = -1;
+
+  void advance(std::size_t rank) {
+    auto& starts = starts_[rank];
+    const auto& order = orders_[rank];
+    while (starts.size() < order.size()) {
+      const Step& step = order[starts.size()];
+      std::int64_t start = free_[rank];
       if (step.in != kNone) {
         const std::int64_t at = arrival(step.in, step.microbatch);
-        if (at < 0) return;
+        if (at == kNotSent) return;
         start = std::max(start, at);
       }
-      free_[index(rank)] = start + 1;
+      free_[rank] = start + 1;
       if (step.out != kNone) arrival(step.out, step.microbatch) = start + 1;
-      timed_.push_back({start, step});
+      starts.push_back(start);
+      ++done_;
     }
   }
 
@@ -89,15 +124,17 @@ class UnitRun {
   }
 
   const PipelineShape& s_;
-  std::vector<std::vector<Task>> orders_;
-  std::vector<std::size_t> pos_;
+  std::vector<std::vector<Step>> orders_;
+  std::vector<std::vector<std::int64_t>> starts_;
   std::vector<std::int64_t> free_;
   std::vector<std::int64_t> arrival_;
-  std::vector<TimedStep> timed_;
+  std::size_t total_ = 0;
+  std::size_t done_ = 0;
 };
 
 bool same_but_later(const Step& a, const Step& b, std::int64_t shift) {
-  return a.rank == b.rank && a.duration == b.duration && a.microbatch + shift == b.microbatch;
+  return a.rank == b.rank && a.duration == b.duration && a.in == b.in && a.out == b.out &&
+         a.microbatch + shift == b.microbatch;
 }
 
 // Finds a round in the middle that the next round repeats task by task.

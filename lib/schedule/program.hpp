@@ -13,9 +13,10 @@ namespace meshplan {
 inline constexpr std::int32_t kNone = -1;
 inline constexpr std::size_t kTaskKinds = 4;
 
-// One task. Messages go over lanes: lane 2b is forward over the boundary after chunk b, 2b + 1
-// backward over it. Links are pairs of neighbouring ranks: link 2r leaves rank r for rank r + 1
-// (cyclic), 2r + 1 for any other.
+// One task, or only a wait for a message or a send of one (duration index kTaskKinds * num_chunks,
+// no time), which the pairs of DualPipe need. Messages go over lanes: lane 2b is forward over the
+// boundary after chunk b, 2b + 1 backward over it. Links are pairs of neighbouring ranks: link 2r
+// leaves rank r for rank r + 1 (cyclic), 2r + 1 for any other.
 struct Step {
   std::int32_t rank = 0;
   std::int32_t duration = 0;  // chunk * kTaskKinds + kind

@@ -4,8 +4,10 @@
 
 namespace meshplan {
 
-// Qi et al. 2023 (arXiv:2401.10241), sec. 2.1, fig. 3: the order of 1F1B with the backward split,
-// where rank r runs each weight gradient r microbatches late, so that every rank holds p of them.
+// [F-PIPE-4] Idle time with equal stages (p - 1)(F + B - W) for m >= p and F >= W, B the input and
+// W the weight gradient; in general (p - 1) max(B, F + B - W). Qi et al. 2023 (arXiv:2401.10241),
+// sec. 2.1, fig. 3: the order of 1F1B with the backward split, where rank r runs each weight
+// gradient r microbatches late, so that every rank holds p of them.
 TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));

@@ -6,7 +6,7 @@ namespace {
 
 using namespace testing;  // NOLINT: helpers of these tests
 
-TEST_CASE("[F-PIPE-10] No execution beats the lower bound, with or without sends") {
+TEST_CASE("[F-PIPE-9] No execution beats the lower bound, with or without sends") {
   RandomShapes random(20240);
   PipelineRunner runner;
   for (int i = 0; i < 6000; ++i) {
