@@ -74,34 +74,33 @@ struct Sample {
 };
 
 // Samples of models that are shipped as files of our own.
-std::vector<Sample> shipped_samples() {
-  return {
-      {"llama-2-70b", kLlama2},
-      {"llama-2-7b", R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+const std::vector<Sample> kShippedSamples{
+    {"llama-2-70b", kLlama2},
+    {"llama-2-7b", R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
         "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000,
         "max_position_embeddings": 4096, "num_key_value_heads": 32})"},
-      {"llama-3.1-405b", R"({"model_type": "llama", "attention_bias": false,
+    {"llama-3.1-405b", R"({"model_type": "llama", "attention_bias": false,
         "attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 16384,
         "intermediate_size": 53248, "max_position_embeddings": 131072, "mlp_bias": false,
         "num_attention_heads": 128, "num_hidden_layers": 126, "num_key_value_heads": 8,
         "rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0},
         "tie_word_embeddings": false, "dtype": "bfloat16", "vocab_size": 128256})"},
-      {"mistral-7b", R"({"model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096,
+    {"mistral-7b", R"({"model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096,
         "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
         "num_hidden_layers": 32, "num_key_value_heads": 8, "sliding_window": 4096,
         "tie_word_embeddings": false, "vocab_size": 32000})"},
-      {"mixtral-8x7b", R"({"model_type": "mixtral", "attention_dropout": 0.0,
+    {"mixtral-8x7b", R"({"model_type": "mixtral", "attention_dropout": 0.0,
         "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
         "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
         "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8,
         "output_router_logits": false, "sliding_window": null, "vocab_size": 32000})"},
-      {"qwen3-8b", R"({"model_type": "qwen3", "attention_bias": false, "head_dim": 128,
+    {"qwen3-8b", R"({"model_type": "qwen3", "attention_bias": false, "head_dim": 128,
         "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 12288,
         "max_position_embeddings": 40960, "max_window_layers": 36, "num_attention_heads": 32,
         "num_hidden_layers": 36, "num_key_value_heads": 8, "sliding_window": null,
         "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936})"},
-      {"qwen3-235b-a22b", kQwen3Moe},
-      {"deepseek-v3", R"({"model_type": "deepseek_v3", "attention_bias": false,
+    {"qwen3-235b-a22b", kQwen3Moe},
+    {"deepseek-v3", R"({"model_type": "deepseek_v3", "attention_bias": false,
         "attention_dropout": 0.0, "ep_size": 1, "first_k_dense_replace": 3, "hidden_act": "silu",
         "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
         "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
@@ -111,34 +110,33 @@ std::vector<Sample> shipped_samples() {
         "qk_rope_head_dim": 64, "quantization_config": {"fmt": "e4m3"},
         "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc",
         "v_head_dim": 128, "vocab_size": 129280})"},
-      {"gpt-oss-120b", R"({"model_type": "gpt_oss", "attention_bias": true,
+    {"gpt-oss-120b", R"({"model_type": "gpt_oss", "attention_bias": true,
         "attention_dropout": 0.0, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2880,
         "intermediate_size": 2880, "max_position_embeddings": 131072, "num_attention_heads": 64,
         "num_experts_per_tok": 4, "num_hidden_layers": 36, "num_key_value_heads": 8,
         "num_local_experts": 128, "sliding_window": 128, "swiglu_limit": 7.0,
         "tie_word_embeddings": false, "vocab_size": 201088})"},
-      {"nemotron-4-340b", R"({"model_type": "nemotron", "hidden_act": "relu2",
+    {"nemotron-4-340b", R"({"model_type": "nemotron", "hidden_act": "relu2",
         "hidden_size": 18432, "intermediate_size": 73728, "max_position_embeddings": 4096,
         "num_attention_heads": 96, "num_hidden_layers": 96, "num_key_value_heads": 8,
         "norm_eps": 1e-05, "partial_rotary_factor": 0.5, "vocab_size": 256000})"},
-      {"gpt-neox-20b", R"({"model_type": "gpt_neox", "hidden_act": "gelu_fast",
+    {"gpt-neox-20b", R"({"model_type": "gpt_neox", "hidden_act": "gelu_fast",
         "hidden_size": 6144, "intermediate_size": 24576, "max_position_embeddings": 2048,
         "num_attention_heads": 64, "num_hidden_layers": 44, "rotary_pct": 0.25,
         "tie_word_embeddings": false, "use_parallel_residual": true, "vocab_size": 50432})"},
-      {"bloom-176b", R"({"model_type": "bloom", "attention_dropout": 0.0, "hidden_dropout": 0.0,
+    {"bloom-176b", R"({"model_type": "bloom", "attention_dropout": 0.0, "hidden_dropout": 0.0,
         "hidden_size": 14336, "n_embed": 14336, "n_layer": 70, "num_attention_heads": 112,
         "seq_length": 2048, "slow_but_exact": false, "vocab_size": 250880})"},
-      {"opt-175b", R"({"model_type": "opt", "activation_function": "relu",
+    {"opt-175b", R"({"model_type": "opt", "activation_function": "relu",
         "attention_dropout": 0.0, "dropout": 0.1, "do_layer_norm_before": true, "ffn_dim": 49152,
         "hidden_size": 12288, "max_position_embeddings": 2048, "num_attention_heads": 96,
         "num_hidden_layers": 96, "vocab_size": 50272, "word_embed_proj_dim": 12288})"},
-  };
-}
+};
 
 }  // namespace
 
 TEST_CASE("An imported configuration equals the shipped model of the same name") {
-  for (const Sample& sample : shipped_samples()) {
+  for (const Sample& sample : kShippedSamples) {
     INFO(sample.shipped_name);
     const auto ours = load_model(sample.shipped_name, shipped());
     REQUIRE(ours.ok());
