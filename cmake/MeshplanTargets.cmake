@@ -38,6 +38,13 @@ function(meshplan_library name)
   endforeach()
 endfunction()
 
+# A precompiled header serves only targets of one code model, and CMake gives object libraries
+# -fPIC but programs -fPIE.
+function(meshplan_same_code_model target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC)
+endfunction()
+
 # meshplan_test(<module> [LIBRARIES <target>...])
 # Test program test_<module> from test/<module>/*_test.cpp; ctest runs it as <module>.
 function(meshplan_test module)
@@ -48,6 +55,7 @@ function(meshplan_test module)
   endif()
   add_executable(test_${module} ${sources})
   target_link_libraries(test_${module} PRIVATE meshplan_flags meshplan_test_main ${ARG_LIBRARIES})
+  meshplan_same_code_model(test_${module})
   target_precompile_headers(test_${module} REUSE_FROM meshplan_test_main)
   catch_discover_meshplan_tests(test_${module} ${module})
 endfunction()
