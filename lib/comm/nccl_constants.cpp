@@ -11,8 +11,9 @@ namespace {
 // Order of Architecture. NVLS shares: HGX H100 gets 8 channels of 40 GB/s, at most 60 each, of
 // 450 GB/s; HGX B200 8 of 80, at most 90 each, of 900. Hosts: Intel, but AMD for Ampere (DGX A100)
 // and CDNA 3. Sockets: Skylake, Rome, Sapphire Rapids, Emerald Rapids; trees as NCCL finds them on
-// four PCIe devices. CDNA 3 has no public limits of this kind: Hopper's, without NVLS and with
-// twice as many channels (RCCL's default on MI300X), so that they do not bind.
+// four PCIe devices. CDNA 3: RCCL's own table (tuning_model_5) holds weights for its choice, not
+// rates, so Hopper's limits stand in, without NVLS and with so many channels (32 of the 32 to 56
+// that RCCL opens on MI300X) that they do not bind.
 constexpr std::array kArchitectures{
     ArchitectureConstants{.channels = 12,
                           .channel_speed = 48,

@@ -13,12 +13,6 @@ constexpr double kAllToAllShare = 0.597 / 0.742;
 // RCCL loses 4 % of the network's rate per further node (Primus, measured on MI300X).
 constexpr double kRcclLossPerNode = 0.04;
 
-BytesPerSecond low_latency_limit(const Route& r) {
-  const ArchitectureConstants& limits = *r.limits;
-  return gigabytes_per_second(
-      ByNodes{limits.ll_one_node, limits.ll_two_nodes, limits.ll_more_nodes}.at(r.nodes));
-}
-
 BytesPerSecond protocol_rate(const Route& r, BytesPerSecond rate, Protocol p) {
   return p == Protocol::kLl ? std::min(rate * 0.5, low_latency_limit(r)) : rate;
 }

@@ -6,12 +6,6 @@
 namespace meshplan {
 namespace {
 
-BytesPerSecond low_latency_limit(const Route& r) {
-  const ArchitectureConstants& limits = *r.limits;
-  return gigabytes_per_second(
-      ByNodes{limits.ll_one_node, limits.ll_two_nodes, limits.ll_more_nodes}.at(r.nodes));
-}
-
 // Host time to post a network operation; Simple posts three (NCCL: netOverhead).
 Seconds network_overhead(const Route& r, Protocol p) {
   return microseconds(r.limits->network_overhead_us * (p == Protocol::kSimple ? 3 : 1));
@@ -115,9 +109,11 @@ std::optional<AlgorithmTime> tree_time(const Route& r, Bytes bytes, Protocol p) 
 }
 
 // [F-COMM-11] Parallel aggregated trees: t = 8 us + log2(n) * hop / 3.5 + 2.8 us * n
-// + S / (0.75 B). tuning.cc; NCCL uses them only where no node has two members.
+// + S / (0.75 B). tuning.cc; NCCL uses them only where no node has two members, RCCL (2.2x) not at
+// all.
 std::optional<AlgorithmTime> pat_time(const Route& r, Bytes bytes) {
-  if (r.nodes <= 1 || r.per_node > 1) return std::nullopt;
+  const bool rccl = r.cluster->device.architecture == Architecture::kCdna3;
+  if (r.nodes <= 1 || r.per_node > 1 || rccl) return std::nullopt;
   Seconds sum{0};
   for (std::size_t l = r.node_levels; l < r.shape->num_levels; ++l) {
     if (hops(*r.shape, l) <= 0) continue;

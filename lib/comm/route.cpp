@@ -70,6 +70,12 @@ BytesPerSecond device_rate(const Route& r, std::size_t l, double peers) {
   return is_mesh(level.kind) ? rate * (peers / (block_span(r, l) - 1)) : rate;
 }
 
+BytesPerSecond low_latency_limit(const Route& r) {
+  const ArchitectureConstants& limits = *r.limits;
+  return gigabytes_per_second(
+      ByNodes{limits.ll_one_node, limits.ll_two_nodes, limits.ll_more_nodes}.at(r.nodes));
+}
+
 BytesPerSecond socket_share(const Route& r, std::size_t l, double socket_rate) {
   if (r.level(l).kind != LinkKind::kPcie) return kUnlimited;
   const auto within = static_cast<double>(r.shape->within[l]);

@@ -41,6 +41,9 @@ struct Route {
 // Rate at which one device reaches `peers` others at once over level `l`.
 [[nodiscard]] BytesPerSecond device_rate(const Route& r, std::size_t l, double peers);
 
+// Most that the low-latency protocol carries, all channels together.
+[[nodiscard]] BytesPerSecond low_latency_limit(const Route& r);
+
 // [F-COMM-3] Share of the link between processor sockets that a group of PCIe devices gets where
 // it spans both halves of a node: the link over the sibling groups that do the same.
 // Infinite where it does not, or over other links.
