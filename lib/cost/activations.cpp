@@ -39,7 +39,8 @@ double score_bytes(const BlockContext& x) {
 double projections_bytes(const BlockContext& x) {
   const LocalShape& l = x.shape;
   const double t = real(l.tokens), e = l.bytes;
-  double bytes = t * e * (real(l.query_size) + real(l.kv_size) + real(x.model.mla ? l.value_size : l.kv_size));
+  double bytes =
+      t * e * (real(l.query_size) + real(l.kv_size) + real(x.model.mla ? l.value_size : l.kv_size));
   if (const auto& mla = x.model.mla) {
     // Latents and their norms (replicated over tensor ranks, split with sequence parallelism).
     bytes += real(l.norm_tokens) * e * 2 * real(mla->q_lora_rank + mla->kv_lora_rank);
@@ -89,7 +90,8 @@ double moe_bytes(const BlockContext& x) {
   const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
   double bytes = norm_bytes(x, norm) + kept(x) * norm;
   bytes += routed * gathered * real(l.hidden) * (kept(x) + l.bytes);
-  bytes += activation_function_bytes(x, routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp)));
+  bytes += activation_function_bytes(
+      x, routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp)));
   bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
   return bytes + activation_function_bytes(x, real(l.tokens) * real(shared));

@@ -165,12 +165,11 @@ LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
   append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
                 false, ops);
   append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
-  const LinearTimes q =
-      append_linear(x, "q up", l.tokens, heads_qk,
-                    mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
-  const LinearTimes kv = append_linear(x, "kv up", l.tokens,
-                                       l.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
-                                       mla.kv_lora_rank, false, ops);
+  const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk,
+                                      mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
+  const LinearTimes kv =
+      append_linear(x, "kv up", l.tokens, l.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
+                    mla.kv_lora_rank, false, ops);
   const double latents = real(l.tokens) * real(2 * l.query_size + l.value_size);
   // Concatenation of the rotary and the other part of queries and keys.
   append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
@@ -182,8 +181,8 @@ LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
 LinearTimes append_qkv(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const bool bias = x.model.linear_bias || x.model.qkv_bias;
-  const LinearTimes column = append_linear(x, "qkv", l.tokens, l.query_size + 2 * l.kv_size,
-                                           l.hidden, bias, ops);
+  const LinearTimes column =
+      append_linear(x, "qkv", l.tokens, l.query_size + 2 * l.kv_size, l.hidden, bias, ops);
   const double qkv = real(l.tokens) * real(l.query_size + 2 * l.kv_size);
   append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
   const double qk = real(l.tokens) * real(l.query_size + l.kv_size);

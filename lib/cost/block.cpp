@@ -21,15 +21,18 @@ PassTime& PassTime::operator+=(const PassTime& o) {
 PassTime operator+(PassTime a, const PassTime& b) { return a += b; }
 
 PassTime operator*(PassTime a, double times) {
-  return {a.compute * times, a.tp * times, a.cp * times, a.ep * times, a.dp * times,
-          a.launch * times};
+  return {a.compute * times, a.tp * times, a.cp * times,
+          a.ep * times,      a.dp * times, a.launch * times};
 }
 
 Bytes SavedActivations::of(Recompute r) const {
   switch (r) {
-    case Recompute::kNone: return none;
-    case Recompute::kSelective: return selective;
-    case Recompute::kFull: return full;
+    case Recompute::kNone:
+      return none;
+    case Recompute::kSelective:
+      return selective;
+    case Recompute::kFull:
+      return full;
   }
   return none;
 }
@@ -50,22 +53,29 @@ constexpr double kLaunchesPerCollective = 4;
 
 Seconds& exposed_field(PassTime& t, CommDimension d) {
   switch (d) {
-    case CommDimension::kCp: return t.cp;
-    case CommDimension::kEp: return t.ep;
-    case CommDimension::kDp: return t.dp;
+    case CommDimension::kCp:
+      return t.cp;
+    case CommDimension::kEp:
+      return t.ep;
+    case CommDimension::kDp:
+      return t.dp;
     case CommDimension::kTp:
     case CommDimension::kPp:
     case CommDimension::kEmbedding:
-    case CommDimension::kLoss: return t.tp;
+    case CommDimension::kLoss:
+      return t.tp;
   }
   return t.tp;
 }
 
 PassTime& pass_of(BlockCost& cost, Pass pass) {
   switch (pass) {
-    case Pass::kForward: return cost.forward;
-    case Pass::kBackwardInput: return cost.backward_input;
-    case Pass::kBackwardWeight: return cost.backward_weight;
+    case Pass::kForward:
+      return cost.forward;
+    case Pass::kBackwardInput:
+      return cost.backward_input;
+    case Pass::kBackwardWeight:
+      return cost.backward_weight;
   }
   return cost.forward;
 }
@@ -107,9 +117,9 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   cost.backward_input.launch = clamp_positive(host_backward - device_backward);
   cost.recompute_full = cost.forward;
   // With recomputation the backward pass issues both; the slower of host and device wins once.
-  cost.recompute_full.launch =
-      clamp_positive(clamp_positive(host_forward + host_backward - device_forward - device_backward) -
-                     cost.backward_input.launch);
+  cost.recompute_full.launch = clamp_positive(
+      clamp_positive(host_forward + host_backward - device_forward - device_backward) -
+      cost.backward_input.launch);
 }
 
 // Parameters of one decoder layer that one device holds.
@@ -117,11 +127,12 @@ BlockParameters layer_share(const BlockContext& x, LayerKind kind) {
   const LayerParameters p = layer_parameters(x.model, kind);
   const Strategy& s = x.strategy;
   BlockParameters share;
-  share.dense = ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router +
-                p.norms;
+  share.dense =
+      ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router + p.norms;
   if (!x.model.mla && s.tp > x.model.num_query_groups) {
     // Key and value heads are copied to every tensor rank beyond their number.
-    const std::int64_t split = 2 * x.model.hidden_size * x.model.head_dim * x.model.num_query_groups;
+    const std::int64_t split =
+        2 * x.model.hidden_size * x.model.head_dim * x.model.num_query_groups;
     share.dense += 2 * x.model.hidden_size * x.model.head_dim - split / s.tp;
   }
   share.experts = ceil_div(p.experts, s.ep * s.etp);
@@ -138,8 +149,7 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
   window -= hidden;
   const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1);
   pass_of(cost, pass).dp += exposed;
-  cost.communication.push_back(
-      {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed});
+  cost.communication.push_back({CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed});
 }
 
 // [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
@@ -157,9 +167,11 @@ void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
                          ? cost.backward_input.compute + cost.backward_weight.compute
                          : Seconds{};
   const auto both = [&](Pass pass, Collective op, double bytes_per_parameter, Seconds& window) {
-    push_sharded(x, cost, pass, op, bytes_per_parameter * static_cast<double>(cost.parameters.dense),
+    push_sharded(x, cost, pass, op,
+                 bytes_per_parameter * static_cast<double>(cost.parameters.dense),
                  Group::kZeroShard, window);
-    push_sharded(x, cost, pass, op, bytes_per_parameter * static_cast<double>(cost.parameters.experts),
+    push_sharded(x, cost, pass, op,
+                 bytes_per_parameter * static_cast<double>(cost.parameters.experts),
                  Group::kExpertDp, window);
   };
   if (s.zero == 3) {
@@ -217,9 +229,8 @@ BlockCost head_cost(const BlockContext& x) {
   BlockCost cost;
   cost.saved = head_activations(x);
   cost.working_set = head_working_set(x);
-  cost.parameters.dense =
-      (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
-      (x.model.tied_embeddings ? 0 : table_share(x));
+  cost.parameters.dense = (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
+                          (x.model.tied_embeddings ? 0 : table_share(x));
   return finish(x, ops, cost);
 }
 

@@ -53,7 +53,7 @@ struct BlockCost {
   Bytes kept_for_weight;  // of `saved`, what a split weight-gradient pass still needs
   Bytes working_set;      // temporaries of the backward pass (forward for the head)
   BlockParameters parameters;
-  Flops forward_flops;    // executed by one device: matrix products and attention
+  Flops forward_flops;  // executed by one device: matrix products and attention
   Flops recompute_selective_flops;
   std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch
   bool operator==(const BlockCost&) const = default;

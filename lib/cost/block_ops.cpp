@@ -96,8 +96,8 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   const double grad = size_of(s.grad_dtype);
   const bool fp8 = s.precision == Precision::kFp8;
   LinearTimes times;
-  const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk,
-                        double out, double accumulate) {
+  const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk, double out,
+                        double accumulate) {
     GemmShape g{gm, gn, gk, count, out, accumulate};
     ops.kernels.push_back(gemm_op(x, name, pass, g, s.precision));
     return ops.kernels.back().time;
@@ -110,8 +110,8 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
   } else {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
-    ops.kernels.push_back(memory_op(x, "gradient accumulation", Pass::kBackwardWeight,
-                                    weights * (e + 2 * grad), 1));
+    ops.kernels.push_back(
+        memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * (e + 2 * grad), 1));
   }
   if (fp8) {
     // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes:
@@ -153,8 +153,8 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
 // product, the repeated all-gather beside its input-gradient product (same file,
 // LinearWithGradAccumulationAndAsyncCommunication), and with overlap.tp the others are pipelined
 // with their products in tp chunks, of which one stays exposed.
-void append_tp_collectives(const BlockContext& x, const LinearTimes& column,
-                           const LinearTimes& row, BlockOps& ops) {
+void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
+                           BlockOps& ops) {
   const Strategy& s = x.strategy;
   if (s.tp == 1) return;
   const GroupShape g = group_shape(s, x.cluster, Group::kTp);
@@ -174,8 +174,8 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column,
     using enum Collective;
     push_tp(x, Pass::kForward, kAllGather, bytes, g, window(kAllGather, column.forward), ops);
     push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
-    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g,
-            window(kAllGather, row.backward_input), ops);
+    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, window(kAllGather, row.backward_input),
+            ops);
     push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
             s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);

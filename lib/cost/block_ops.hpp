@@ -19,10 +19,10 @@ enum class Pass { kForward, kBackwardInput, kBackwardWeight };
 struct KernelOp {
   std::string_view name;  // static text
   Pass pass = Pass::kForward;
-  Seconds time;           // on the device
-  double flops = 0;       // matrix products and attention only
-  double launches = 1;    // kernels that the host issues
-  bool core_attention = false;  // repeated by selective recomputation
+  Seconds time;                   // on the device
+  double flops = 0;               // matrix products and attention only
+  double launches = 1;            // kernels that the host issues
+  bool core_attention = false;    // repeated by selective recomputation
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
 };
 
@@ -34,7 +34,7 @@ struct CommOp {
   GroupShape group;
   double count = 1;
   Seconds time_each;
-  Seconds hidden;  // of one call, behind computation
+  Seconds hidden;    // of one call, behind computation
   Seconds slowdown;  // of the computation that runs beside it
 };
 
@@ -45,18 +45,18 @@ struct BlockOps {
 
 // Sizes of one rank's share of a microbatch. Elements unless said otherwise.
 struct LocalShape {
-  std::int64_t tokens = 0;        // per sequence-and-context share: seq_len / cp * micro_batch
-  std::int64_t norm_tokens = 0;   // in norm and residual regions: / tp with sequence parallelism
-  std::int64_t sequence = 0;      // seq_len / cp
+  std::int64_t tokens = 0;       // per sequence-and-context share: seq_len / cp * micro_batch
+  std::int64_t norm_tokens = 0;  // in norm and residual regions: / tp with sequence parallelism
+  std::int64_t sequence = 0;     // seq_len / cp
   std::int64_t hidden = 0;
-  std::int64_t heads = 0;         // query heads / tp
-  std::int64_t groups = 0;        // key/value heads on this rank (copied when tp exceeds them)
-  std::int64_t query_size = 0;    // heads * head_dim (MLA: heads * (nope + rope))
-  std::int64_t kv_size = 0;       // groups * head_dim, of keys or of values
-  std::int64_t value_size = 0;    // heads * v head size: input of the output projection
-  std::int64_t ffn = 0;           // dense ffn_hidden_size / tp
-  std::int64_t vocab = 0;         // padded vocabulary / tp
-  int bytes = 2;                  // of one stored activation element
+  std::int64_t heads = 0;       // query heads / tp
+  std::int64_t groups = 0;      // key/value heads on this rank (copied when tp exceeds them)
+  std::int64_t query_size = 0;  // heads * head_dim (MLA: heads * (nope + rope))
+  std::int64_t kv_size = 0;     // groups * head_dim, of keys or of values
+  std::int64_t value_size = 0;  // heads * v head size: input of the output projection
+  std::int64_t ffn = 0;         // dense ffn_hidden_size / tp
+  std::int64_t vocab = 0;       // padded vocabulary / tp
+  int bytes = 2;                // of one stored activation element
 };
 
 [[nodiscard]] LocalShape local_shape(const ModelSpec& m, const Strategy& s);
@@ -80,7 +80,8 @@ void append_head(const BlockContext& x, BlockOps& ops);
 void append_mtp_projection(const BlockContext& x, BlockOps& ops);
 
 // Building stones of the appenders.
-void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops);
+void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements,
+                 BlockOps& ops);
 // y[tokens, n] = x[tokens, k] W; `stored` parameters for weight-gradient accumulation.
 // Returns the times of the input- and weight-gradient products, behind which collectives may hide.
 struct LinearTimes {
@@ -95,7 +96,7 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
 void append_residual(const BlockContext& x, BlockOps& ops);
 void append_activation(const BlockContext& x, double features, BlockOps& ops);
 // Collective of tensor parallelism around a column- or row-parallel linear layer.
-void append_tp_collectives(const BlockContext& x, const LinearTimes& column,
-                           const LinearTimes& row, BlockOps& ops);
+void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
+                           BlockOps& ops);
 
 }  // namespace meshplan

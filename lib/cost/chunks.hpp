@@ -14,11 +14,11 @@ namespace meshplan {
 using BlockCounts = std::array<std::int64_t, kNumBlockKinds>;
 
 struct Chunk {
-  std::int64_t rank = 0;         // pipeline rank; DualPipe: the one that runs it for even microbatches
+  std::int64_t rank = 0;  // pipeline rank; DualPipe: the one that runs it for even microbatches
   std::int64_t first_layer = 0;
   std::int64_t layers = 0;
-  BlockCounts blocks{};          // embedding and head included
-  BlockCounts recomputed{};      // of which fully recomputed
+  BlockCounts blocks{};      // embedding and head included
+  BlockCounts recomputed{};  // of which fully recomputed
 };
 
 [[nodiscard]] PipelineShape pipeline_shape(const Strategy& s);
@@ -33,9 +33,9 @@ struct Chunk {
 // Wall time of one microbatch over a chunk, split as the executor needs it, and the same by term.
 struct ChunkCost {
   PassTime forward;
-  PassTime backward;   // without recomputation
+  PassTime backward;  // without recomputation
   PassTime recompute;
-  ChunkTime time;      // recomputation is part of backward_input
+  ChunkTime time;  // recomputation is part of backward_input
 };
 [[nodiscard]] ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
 

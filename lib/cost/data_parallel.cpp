@@ -61,8 +61,7 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<
       left = each - hidden + hidden * (c.device.overlap_slowdown - 1);
     }
     exposed += left;
-    end.communication.push_back(
-        {CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left});
+    end.communication.push_back({CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left});
   }
   return exposed;
 }
@@ -97,19 +96,21 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
     append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), gradients,
                       weights);
   }
-  end.exposed = exposed_time(c, s, gradients, s.overlap.grad_reduce, backward,
-                             size_of(s.grad_dtype), end);
-  end.exposed += exposed_time(c, s, weights, s.overlap.param_gather, forward,
-                              storage_size(s.precision), end);
+  end.exposed =
+      exposed_time(c, s, gradients, s.overlap.grad_reduce, backward, size_of(s.grad_dtype), end);
+  end.exposed +=
+      exposed_time(c, s, weights, s.overlap.param_gather, forward, storage_size(s.precision), end);
   end.optimizer = optimizer_time(c.device, s, p);
   if (s.offload.optimizer) {
     // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's
     // Adam passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as
     // 25 GB/s (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
-    const std::int64_t shard = ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
+    const std::int64_t shard =
+        ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
     const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
     constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
-    end.offload = Seconds{copies / c.device.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+    end.offload =
+        Seconds{copies / c.device.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
     end.optimizer = Seconds{};
   }
   return end;

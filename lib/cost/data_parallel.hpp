@@ -8,9 +8,9 @@
 namespace meshplan {
 
 struct StepEnd {
-  Seconds exposed;               // data-parallel communication that nothing hides
+  Seconds exposed;  // data-parallel communication that nothing hides
   Seconds optimizer;
-  Seconds offload;               // host copies and host optimizer, not hidden
+  Seconds offload;  // host copies and host optimizer, not hidden
   std::vector<CommEntry> communication;
 };
 

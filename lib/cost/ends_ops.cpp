@@ -42,8 +42,8 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   if (x.model.dropout > 0) forward += (2 * e + 1) * local, kernels += 1;
   const double table = real(l.vocab) * real(l.hidden);
   const double grad = size_of(s.grad_dtype);
-  append_elementwise(x, "embedding", forward, kernels,
-                     3 * e * n + table * (2 * e + 2 * grad), 4, ops);
+  append_elementwise(x, "embedding", forward, kernels, 3 * e * n + table * (2 * e + 2 * grad), 4,
+                     ops);
   if (x.model.embedding_norm) append_norm(x, "embedding norm", l.norm_tokens * l.hidden, ops);
   const double bytes = e * n;
   if (s.sequence_parallel) {
@@ -62,8 +62,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
   append_norm(x, "final norm", l.norm_tokens * l.hidden, ops);
-  const LinearTimes logits =
-      append_linear(x, "logits", l.tokens, l.vocab, l.hidden, false, ops);
+  const LinearTimes logits = append_linear(x, "logits", l.tokens, l.vocab, l.hidden, false, ops);
   const double n = real(l.tokens) * real(l.vocab), e = l.bytes;
   if (s.kernels.fused_cross_entropy) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);

@@ -14,7 +14,7 @@ struct Tile {
   std::int64_t m, n;
   double efficiency;
 };
-constexpr std::array kTiles{Tile{256, 128, 1.0},  Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
+constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
                             Tile{128, 64, 0.80}, Tile{64, 128, 0.80}, Tile{64, 64, 0.60}};
 
 }  // namespace
@@ -66,8 +66,8 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   // Exponentials and rescaling cost per score what some 32 elements of head size cost.
   constexpr double kSoftmaxAsDims = 32, kReferenceDim = 128;
   const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
-  const double by_dim = std::min(1.0, dim / (dim + kSoftmaxAsDims) *
-                                          (kReferenceDim + kSoftmaxAsDims) / kReferenceDim);
+  const double by_dim = std::min(
+      1.0, dim / (dim + kSoftmaxAsDims) * (kReferenceDim + kSoftmaxAsDims) / kReferenceDim);
   const double keys = static_cast<double>(a.keys);
   const double by_length = keys / (keys + d.attention.seq_half);
   // One thread block per head and 128 rows (queries forward, keys backward).
@@ -75,9 +75,9 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
                         static_cast<double>(ceil_div(backward ? a.keys : a.queries, 128));
   const auto sms = static_cast<double>(d.multiprocessors);
   const double idle = std::min(1.0, blocks / sms);
-  const Precision p =
-      d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0 ? Precision::kBf16
-                                                                  : Precision::kFp16;
+  const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
+                          ? Precision::kBf16
+                          : Precision::kFp16;
   const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle;
   const double work = attention_flops(a).si() * (backward ? 2.5 : 1.0);
   const double kernels = backward ? 3 : 1;  // backward: row sums, main, conversion of dQ

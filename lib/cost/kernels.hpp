@@ -20,14 +20,14 @@ struct GemmShape {
 
 // [F-GEMM-1] Roofline over tiles and waves: the best tile of a small set and split of k, where
 // tiles fill whole waves of multiprocessors and a tile's main loop ramps up over k_half:
-//   t = waves * 2 tm tn (k + k_half) / (peak * sustained / SMs * e_tile), at least bytes / bandwidth,
-//   plus kernel_overhead.
+//   t = waves * 2 tm tn (k + k_half) / (peak * sustained / SMs * e_tile), at least bytes /
+//   bandwidth, plus kernel_overhead.
 [[nodiscard]] Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g);
 
 struct AttentionShape {
-  std::int64_t batch = 1;      // sequences
-  std::int64_t heads = 0;      // local query heads
-  std::int64_t queries = 0;    // tokens per sequence
+  std::int64_t batch = 1;    // sequences
+  std::int64_t heads = 0;    // local query heads
+  std::int64_t queries = 0;  // tokens per sequence
   std::int64_t keys = 0;
   std::int64_t qk_dim = 0;
   std::int64_t v_dim = 0;

@@ -26,7 +26,8 @@ bool holds(std::span<const Chunk> chunks, std::span<const std::size_t> mine, Blo
 // head or of multi-token prediction, when that is not the embedding's own rank.
 std::int64_t copied_table(const ModelSpec& m, const Strategy& s, std::span<const Chunk> chunks,
                           std::span<const std::size_t> mine) {
-  if (holds(chunks, mine, BlockKind::kEmbedding) || !holds(chunks, mine, BlockKind::kHead)) return 0;
+  if (holds(chunks, mine, BlockKind::kEmbedding) || !holds(chunks, mine, BlockKind::kHead))
+    return 0;
   if (!m.tied_embeddings && m.mtp_layers == 0) return 0;
   return padded_vocab(m, s) / s.tp * m.hidden_size;
 }

@@ -31,8 +31,8 @@ void append_dense_mlp(const BlockContext& x, std::int64_t ffn, BlockOps& ops) {
   if (!(m.parallel_block && m.parallel_shared_norm)) {
     append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops);
   }
-  const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1),
-                                       l.hidden, m.linear_bias, ops);
+  const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
+                                       m.linear_bias, ops);
   append_activation(x, real(l.tokens) * real(ffn), ops);
   const LinearTimes down =
       append_linear(x, "mlp down", l.tokens, l.hidden, ffn, m.linear_bias, ops);
@@ -88,7 +88,8 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
     KernelOp op;
     op.name = "router";
     op.pass = pass;
-    op.time = gemm_time(x.cluster.device, Precision::kBf16, router) * (pass == Pass::kForward ? 1 : 2);
+    op.time =
+        gemm_time(x.cluster.device, Precision::kBf16, router) * (pass == Pass::kForward ? 1 : 2);
     op.flops = gemm_flops(router).si() * (pass == Pass::kForward ? 1 : 2);
     op.launches = pass == Pass::kForward ? 1 : 2;
     ops.kernels.push_back(op);

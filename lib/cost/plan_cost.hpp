@@ -35,16 +35,16 @@ struct MemoryBreakdown {
 // The step as one pipeline rank, the last to finish, lives it. The terms are each >= 0 and add up
 // to the step time.
 struct TimeTerms {
-  Seconds compute;           // kernels of the model's own forward and backward
-  Seconds recompute;         // forward kernels run again for the backward pass
-  Seconds tp_comm_exposed;   // communication that nothing hides, by dimension
+  Seconds compute;          // kernels of the model's own forward and backward
+  Seconds recompute;        // forward kernels run again for the backward pass
+  Seconds tp_comm_exposed;  // communication that nothing hides, by dimension
   Seconds cp_comm_exposed;
   Seconds ep_comm_exposed;
   Seconds pp_comm_exposed;
-  Seconds pp_bubble;         // idle, waiting for other pipeline ranks
-  Seconds dp_comm_exposed;   // gradient reduction, parameter gathers, ZeRO-3 traffic
+  Seconds pp_bubble;        // idle, waiting for other pipeline ranks
+  Seconds dp_comm_exposed;  // gradient reduction, parameter gathers, ZeRO-3 traffic
   Seconds optimizer;
-  Seconds other;             // the host's launch rate where it is slower than the device, offload
+  Seconds other;  // the host's launch rate where it is slower than the device, offload
 
   bool operator==(const TimeTerms&) const = default;
 };
@@ -61,20 +61,20 @@ struct CommEntry {
   Bytes bytes;            // one call, as nccl-tests counts them
   double count_per_step = 0;
   Seconds time_each;
-  Seconds exposed;        // of all calls of a step
+  Seconds exposed;  // of all calls of a step
 
   bool operator==(const CommEntry&) const = default;
 };
 
 struct StageCost {
-  std::int64_t layers = 0;           // decoder layers on this pipeline rank
+  std::int64_t layers = 0;             // decoder layers on this pipeline rank
   std::int64_t recomputed_layers = 0;  // of which fully recomputed
   bool embedding = false, head = false;
-  Seconds forward;                   // one microbatch, all chunks of the rank
-  Seconds backward;                  // input and weight gradients, recomputation included
-  std::int64_t in_flight = 0;        // microbatches per chunk at the peak
+  Seconds forward;             // one microbatch, all chunks of the rank
+  Seconds backward;            // input and weight gradients, recomputation included
+  std::int64_t in_flight = 0;  // microbatches per chunk at the peak
   MemoryBreakdown memory;
-  std::int64_t parameters = 0;       // held by one device of this rank, ZeRO-3 sharding aside
+  std::int64_t parameters = 0;  // held by one device of this rank, ZeRO-3 sharding aside
   bool operator==(const StageCost&) const = default;
 };
 
@@ -85,7 +85,7 @@ struct PlanCost {
   std::vector<StageCost> stages;
   std::size_t fullest_stage = 0;
   std::vector<CommEntry> communication;
-  double bubble_fraction = 0;   // pp_bubble / step_time
+  double bubble_fraction = 0;  // pp_bubble / step_time
   double tokens_per_step = 0;
   Flops model_flops;     // of one step: forward and backward, attention counted in full
   Flops hardware_flops;  // with what recomputation repeats
@@ -97,10 +97,10 @@ struct PlanCost {
 };
 
 enum class InfeasibleReason {
-  kIllegal,             // breaks a rule of the strategy (validate)
-  kModelStates,         // weights, gradients and optimizer alone exceed the memory
-  kActivations,         // states fit, activations and buffers do not
-  kHostMemory,          // offloaded states exceed the host's memory
+  kIllegal,      // breaks a rule of the strategy (validate)
+  kModelStates,  // weights, gradients and optimizer alone exceed the memory
+  kActivations,  // states fit, activations and buffers do not
+  kHostMemory,   // offloaded states exceed the host's memory
 };
 [[nodiscard]] std::string_view name_of(InfeasibleReason r);
 

@@ -58,7 +58,8 @@ std::vector<Change> single_changes(const ModelSpec& m) {
   changes.push_back({"twice the pp", [&m](Strategy& s) {
                        if (s.pp * 2 * s.vp > m.num_layers) return false;
                        s.pp *= 2, forget_derived(s);
-                       if (s.schedule == Schedule::kGpipe && s.pp == 2) s.schedule = Schedule::k1f1b;
+                       if (s.schedule == Schedule::kGpipe && s.pp == 2)
+                         s.schedule = Schedule::k1f1b;
                        return true;
                      }});
   changes.push_back({"twice the cp", [](Strategy& s) {
@@ -90,7 +91,8 @@ void try_change(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, std
   const Verdict v = evaluate(m, c, s, options);
   if (!v.feasible()) return;
   const Seconds step = v.cost().step_time;
-  text += ": fits in " + human_bytes(v.cost().memory().peak) + ", " + human_time(step) + " per step";
+  text +=
+      ": fits in " + human_bytes(v.cost().memory().peak) + ", " + human_time(step) + " per step";
   fits.push_back({step, std::move(text)});
 }
 

@@ -21,7 +21,8 @@ Seconds total(const TimeTerms& t) {
 }
 
 std::string_view name_of(CommDimension d) {
-  constexpr std::array<std::string_view, 7> kNames{"tp", "cp", "ep", "pp", "dp", "embedding", "loss"};
+  constexpr std::array<std::string_view, 7> kNames{"tp", "cp",        "ep",  "pp",
+                                                   "dp", "embedding", "loss"};
   return kNames[static_cast<std::size_t>(d)];
 }
 
@@ -152,8 +153,8 @@ Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Stra
   const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
   const GroupShape g = group_shape(s, c, Group::kEmbedding);
   const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
-  table.push_back({CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1,
-                   each, each});
+  table.push_back(
+      {CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1, each, each});
   return each;
 }
 
@@ -303,8 +304,8 @@ Infeasible not_fitting(const PlanCost& plan, const ClusterSpec& c, const ModelSp
   const MemoryBreakdown& full = plan.memory();
   Infeasible result;
   const Bytes states = full.weights + full.gradients + full.optimizer + full.reserved;
-  result.reason = states > full.capacity ? InfeasibleReason::kModelStates
-                                         : InfeasibleReason::kActivations;
+  result.reason =
+      states > full.capacity ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations;
   result.shortfall = full.peak - full.capacity;
   result.messages.push_back("pipeline rank " + std::to_string(plan.fullest_stage) + " needs " +
                             human_bytes(full.peak) + " of " + human_bytes(full.capacity));
@@ -319,17 +320,18 @@ std::optional<Infeasible> host_overflow(const PlanCost& plan, const ModelSpec& m
   const std::vector<Chunk> chunks = chunk_plan(m, plan.strategy);
   Bytes most;
   for (std::int64_t r = 0; r < plan.strategy.pp; ++r) {
-    most = std::max(most, offloaded_bytes(plan.strategy,
-                                          rank_parameters(m, plan.strategy, blocks, chunks, r)));
+    most = std::max(
+        most, offloaded_bytes(plan.strategy, rank_parameters(m, plan.strategy, blocks, chunks, r)));
   }
   const Bytes node = most * c.gpus_per_node;
   if (node <= c.host_memory) return std::nullopt;
   Infeasible result;
   result.reason = InfeasibleReason::kHostMemory;
   result.shortfall = node - c.host_memory;
-  result.messages.push_back("offloaded states need " + human_bytes(node) + " of host memory per node, it has " +
-                            human_bytes(c.host_memory));
-  result.remedies.push_back("keep the optimizer on the device (offload.optimizer=false) or use more nodes");
+  result.messages.push_back("offloaded states need " + human_bytes(node) +
+                            " of host memory per node, it has " + human_bytes(c.host_memory));
+  result.remedies.push_back(
+      "keep the optimizer on the device (offload.optimizer=false) or use more nodes");
   return result;
 }
 

@@ -11,8 +11,8 @@
 namespace meshplan {
 
 struct EvaluateOptions {
-  bool ignore_memory = false;   // cost a plan that does not fit all the same
-  bool with_remedies = true;    // fill Infeasible::remedies (evaluates variants)
+  bool ignore_memory = false;  // cost a plan that does not fit all the same
+  bool with_remedies = true;   // fill Infeasible::remedies (evaluates variants)
 };
 
 // dp == 0 stands for "what the cluster leaves". Everything a caller may do with one strategy:

@@ -1,0 +1,107 @@
+#include "cost/activations.hpp"
+
+#include "cost/support.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+// Table 2 of 2205.05198: bytes per layer as sbh times a factor.
+struct Row {
+  const char* name;
+  std::int64_t t;
+  bool sp;
+  Recompute recompute;
+  double factor;  // of s b h
+};
+
+double paper_factor(double constant, double per_t, double scores, double t) {
+  return constant + per_t / t + scores / t;
+}
+
+}  // namespace
+
+TEST_CASE("[F-ACT-MEM-1] a layer saves what the Megatron paper's table 2 says") {
+  const ModelSpec m = plain_gpt();
+  const double s = 2048, b = 2, h = 4096, a = 32;
+  const double scores = 5 * a * s / h;
+  const auto row = GENERATE_COPY(values<Row>({
+      {"no parallelism", 1, false, Recompute::kNone, paper_factor(10, 24, scores, 1)},
+      {"tensor parallel", 4, false, Recompute::kNone, paper_factor(10, 24, scores, 4)},
+      {"tensor and sequence parallel", 4, true, Recompute::kNone, paper_factor(0, 34, scores, 4)},
+      {"tensor parallel, selective", 8, false, Recompute::kSelective, paper_factor(10, 24, 0, 8)},
+      {"sequence parallel, selective", 8, true, Recompute::kSelective, 34.0 / 8},
+      {"full recomputation", 8, false, Recompute::kFull, 2},
+      {"full recomputation, sequence parallel", 8, true, Recompute::kFull, 2.0 / 8},
+  }));
+  CAPTURE(row.name);
+  Strategy strategy = plain_strategy(row.t, 1, 1);
+  strategy.micro_batch = 2;
+  strategy.sequence_parallel = row.sp;
+  const ClusterSpec c = plain_cluster(8);
+  const BlockContext x{m, c, strategy, local_shape(m, strategy)};
+  const SavedActivations saved = layer_activations(x, false);
+  CHECK(saved.of(row.recompute).si() == Approx(s * b * h * row.factor).epsilon(1e-12));
+}
+
+TEST_CASE("[F-ACT-MEM-1] a flash-attention SwiGLU layer saves the modern closed form") {
+  // s b (8 h + 4 h_q + 4 h_kv + 6 f + 4 a) / t with sequence parallelism, no dropout.
+  ModelSpec m = plain_gpt(4, 8192, 64);
+  m.num_query_groups = 8;
+  m.attention = AttentionKind::kGqa;
+  m.ffn_hidden_size = 28672;
+  m.gated_mlp = true;
+  m.dropout = 0;
+  m.linear_bias = false;
+  Strategy s = plain_strategy(4, 1, 1);
+  s.sequence_parallel = true;
+  s.flash_attention = true;
+  s.seq_len = 4096;
+  const ClusterSpec c = plain_cluster(8);
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const double expected = 4096.0 * (8 * 8192 + 4 * 8192 + 4 * 1024 + 6 * 28672 + 4 * 64) / 4;
+  CHECK(layer_activations(x, false).none.si() == Approx(expected).epsilon(1e-12));
+}
+
+TEST_CASE("fp8 halves the saved inputs of linear layers and keeps the rest") {
+  ModelSpec m = plain_gpt();
+  m.dropout = 0;
+  Strategy s = plain_strategy(1, 1, 1);
+  s.flash_attention = true;
+  const ClusterSpec c = plain_cluster(8);
+  const BlockContext bf16{m, c, s, local_shape(m, s)};
+  Strategy s8 = s;
+  s8.precision = Precision::kFp8;
+  const BlockContext fp8{m, c, s8, local_shape(m, s8)};
+  const double t = 2048, h = 4096;
+  // Inputs of qkv and mlp up (h each) and of mlp down (4 h) shrink by one byte; the attention
+  // output is kept in both forms because attention's own backward reads it.
+  const double saved = t * (h + h + 4 * h) - t * h;
+  CHECK(layer_activations(bf16, false).none.si() - layer_activations(fp8, false).none.si() ==
+        Approx(saved));
+}
+
+TEST_CASE("context parallelism divides every activation of a layer") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(2, 1, 1);
+  s.flash_attention = true;
+  const BlockContext whole{m, c, s, local_shape(m, s)};
+  Strategy split = s;
+  split.cp = 4;
+  const BlockContext part{m, c, split, local_shape(m, split)};
+  CHECK(4 * layer_activations(part, false).none.count() ==
+        layer_activations(whole, false).none.count());
+}
+
+TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 1);
+  s.kernels.fused_cross_entropy = false;
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const double logits = 2048.0 * 51200;
+  CHECK(head_working_set(x).si() == Approx(logits * 10 + 2.0 * 2048 * 4096));
+}

@@ -1,0 +1,53 @@
+#include "cost/kernels.hpp"
+
+#include "cost/flops.hpp"
+#include "cost/support.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+TEST_CASE("[F-GEMM-1] a large product runs at the sustained rate and a small one is slower") {
+  const DeviceSpec d = plain_device();
+  const GemmShape large{16384, 16384, 16384};
+  const double ideal = gemm_flops(large).si() / (312e12 * 0.8);
+  CHECK(gemm_time(d, Precision::kBf16, large).si() == Approx(ideal).epsilon(0.05));
+  const GemmShape small{128, 128, 16384};
+  CHECK(gemm_time(d, Precision::kBf16, small).si() > 3 * gemm_flops(small).si() / (312e12 * 0.8));
+}
+
+TEST_CASE("[F-GEMM-1] a product never beats its memory traffic or its arithmetic") {
+  const DeviceSpec d = plain_device();
+  const auto m = GENERATE(1, 64, 1000, 4096);
+  const auto n = GENERATE(64, 5000);
+  const auto k = GENERATE(128, 8192);
+  const GemmShape g{m, n, k};
+  const double bytes = 2.0 * (m * k + k * n + m * n);
+  const Seconds t = gemm_time(d, Precision::kBf16, g);
+  CHECK(t.si() >= bytes / (2e12 * 0.85));
+  CHECK(t.si() >= gemm_flops(g).si() / (312e12 * 0.8));
+}
+
+TEST_CASE("[F-ATT-1] fused attention takes five products backward for two forward") {
+  const DeviceSpec d = plain_device();
+  AttentionShape a{2, 32, 4096, 4096, 128, 128, 0.5};
+  CHECK(attention_flops(a).si() == Approx(2.0 * 2 * 32 * 4096 * 4096 * 256 * 0.5));
+  const double forward = (fused_attention_time(d, a, false) - d.kernel_overhead).si();
+  const double backward = (fused_attention_time(d, a, true) - d.kernel_overhead * 3).si();
+  CHECK(backward / forward == Approx(2.5 * 0.6 / 0.5).epsilon(1e-9));
+}
+
+TEST_CASE("a causal mask leaves half of the scores and a window fewer") {
+  CHECK(causal_fraction(4096, 4096, 0) == Approx(0.5).epsilon(0.001));
+  CHECK(causal_fraction(1, 4096, 0) == Approx(1.0));
+  CHECK(causal_fraction(8192, 8192, 128) == Approx(128.0 / 8192).epsilon(0.02));
+  CHECK(causal_fraction(4096, 4096, 4096) == causal_fraction(4096, 4096, 0));
+}
+
+TEST_CASE("[F-FLOP-1] model operations of GPT-3 are 6 N + 12 L h s per token") {
+  // Narayanan et al. 2104.04473 eq. 3 without recomputation: 72 B s L h^2 (1 + s/6h + V/12Lh).
+  const ModelSpec m = plain_gpt(96, 12288, 96);
+  const double s = 2048, h = 12288, layers = 96, vocab = 51200;
+  const double per_token = 72 * layers * h * h * (1 + s / (6 * h) + vocab / (12 * layers * h));
+  CHECK(model_flops(m, 2048, 1).si() == Approx(per_token).epsilon(0.001));
+}

@@ -1,0 +1,113 @@
+#include "cost/memory.hpp"
+
+#include "cost/step.hpp"
+#include "cost/support.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+struct Row {
+  const char* name;
+  Framework framework;
+  Dtype grad;
+  int zero;
+  double replicated;  // bytes per parameter that every rank holds
+  double sharded;     // bytes per parameter divided by the ranks
+};
+
+}  // namespace
+
+TEST_CASE("[F-ZERO-2] model states per parameter are those of the ZeRO and Megatron documents") {
+  constexpr auto kZeroPaper = Framework::kDeepspeed;  // 1910.02054 sec. 5, K = 12
+  constexpr auto kMegatron = Framework::kMegatron;    // Megatron-Core dist_optimizer.md
+  const auto row = GENERATE(values<Row>({
+      {"ZeRO paper, no sharding", kZeroPaper, Dtype::kFp16, 0, 16, 0},
+      {"ZeRO-1: 4 + 12/N", kZeroPaper, Dtype::kFp16, 1, 4, 12},
+      {"ZeRO-2: 2 + 14/N", kZeroPaper, Dtype::kFp16, 2, 2, 14},
+      {"ZeRO-3: 16/N", kZeroPaper, Dtype::kFp16, 3, 0, 16},
+      {"Megatron, fp32 gradients", kMegatron, Dtype::kFp32, 0, 18, 0},
+      {"distributed optimizer: 6 + 12/d", kMegatron, Dtype::kFp32, 1, 6, 12},
+      {"Megatron, fp16 gradients", kMegatron, Dtype::kFp16, 0, 20, 0},
+      {"distributed optimizer: 4 + 16/d", kMegatron, Dtype::kFp16, 1, 4, 16},
+  }));
+  CAPTURE(row.name);
+  Strategy s = plain_strategy(1, 1, 16);
+  s.framework = row.framework;
+  s.grad_dtype = row.grad;
+  s.zero = row.zero;
+  const std::int64_t n = 16'000'000;
+  const StateBytes bytes = state_bytes(s, BlockParameters{n, 0});
+  const double total = bytes.weights.si() + bytes.gradients.si() + bytes.optimizer.si();
+  CHECK(total / static_cast<double>(n) == Approx(row.replicated + row.sharded / 16));
+}
+
+TEST_CASE("experts are sharded over their own data-parallel ranks") {
+  Strategy s = plain_strategy(2, 1, 16);
+  s.ep = 8;
+  s.etp = 1;
+  s.zero = 1;
+  s.grad_dtype = Dtype::kFp32;
+  REQUIRE(expert_dp(s) == 4);
+  const StateBytes bytes = state_bytes(s, BlockParameters{0, 1'000'000});
+  CHECK(bytes.optimizer.count() == 12 * 1'000'000 / 4);
+}
+
+TEST_CASE("all ranks together hold every parameter of the model exactly once per replica") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 4, 2);
+  s = complete(s, m, c);
+  const BlockCosts blocks = block_costs(m, c, s);
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  std::int64_t sum = 0;
+  for (std::int64_t r = 0; r < 4; ++r) sum += rank_parameters(m, s, blocks, chunks, r).dense;
+  const std::int64_t table = 51200 * 4096;  // the tied head's copy on the last rank
+  CHECK(sum == parameter_count(m).total + table);
+}
+
+TEST_CASE("peak memory is the sum of its stored parts") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(16);
+  const PlanCost plan = cost_of(m, c, complete(plain_strategy(2, 4, 2), m, c));
+  for (const StageCost& stage : plan.stages) {
+    const MemoryBreakdown& k = stage.memory;
+    CHECK(k.peak == k.weights + k.gradients + k.optimizer + k.activations + k.buffers + k.reserved);
+    CHECK(k.reserved == k.communicators + k.context + k.fragmentation);
+  }
+  CHECK(plan.stages.front().memory.activations > plan.stages[2].memory.activations);
+  CHECK(plan.stages.front().in_flight == 4);
+  CHECK(plan.stages.back().in_flight == 1);
+}
+
+TEST_CASE("interleaving holds (1 + (p-1)/(p v)) times the activations on the first rank") {
+  // Narayanan et al. 2104.04473 sec. 2.2 and 2205.05198 sec. 4.2.3.
+  ModelSpec m = plain_gpt(16);
+  m.vocab_size = 128;  // the ends do not weigh
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(2, 4, 2);
+  s.global_batch = 64;
+  const PlanCost plain = cost_of(m, c, complete(s, m, c));
+  s.schedule = Schedule::kInterleaved;
+  s.vp = 4;
+  const PlanCost interleaved = cost_of(m, c, complete(s, m, c));
+  const double ratio =
+      interleaved.stages[0].memory.activations.si() / plain.stages[0].memory.activations.si();
+  CHECK(ratio == Approx(1 + 3.0 / 16).epsilon(0.01));
+}
+
+TEST_CASE("ZeRO-3 replaces stored weights by the gathered working set of two blocks") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(1, 1, 16);
+  s.zero = 3;
+  s.grad_dtype = Dtype::kFp16;
+  const PlanCost plan = cost_of(m, c, complete(s, m, c));
+  const MemoryBreakdown& k = plan.memory();
+  const double n = static_cast<double>(parameter_count(m).total);
+  CHECK(k.weights.si() == Approx(2 * n / 16).epsilon(1e-6));
+  const double block = 12.0 * 4096 * 4096;  // matrices of a layer
+  CHECK(k.buffers.si() > block * 6);
+}

@@ -1,0 +1,151 @@
+#include "cost/step.hpp"
+
+#include <cmath>
+
+#include "cost/support.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+// A deep model with light ends, so that stages are equal.
+ModelSpec even_model() {
+  ModelSpec m = plain_gpt(32);
+  m.vocab_size = 128;
+  m.tied_embeddings = false;
+  return m;
+}
+
+PlanCost cost(const ModelSpec& m, std::int64_t gpus, Strategy s) {
+  const ClusterSpec c = plain_cluster(gpus);
+  return cost_of(m, c, complete(std::move(s), m, c));
+}
+
+Seconds busy(const TimeTerms& t) {
+  return t.compute + t.recompute + t.tp_comm_exposed + t.cp_comm_exposed + t.ep_comm_exposed +
+         t.other;
+}
+
+}  // namespace
+
+TEST_CASE("the idle share of 1F1B is (p - 1) / m of ideal time, and v times less interleaved") {
+  // Narayanan et al. 2104.04473 sec. 2.2.1 and 2.2.2.
+  Strategy s = plain_strategy(1, 8, 1);
+  s.global_batch = 32;
+  const TimeTerms plain = cost(even_model(), 8, s).time;
+  CHECK(plain.pp_bubble / busy(plain) == Approx(7.0 / 32).epsilon(0.03));
+  s.schedule = Schedule::kInterleaved;
+  s.vp = 4;
+  const TimeTerms interleaved = cost(even_model(), 8, s).time;
+  CHECK(interleaved.pp_bubble / busy(interleaved) == Approx(7.0 / 32 / 4).epsilon(0.08));
+}
+
+TEST_CASE("terms are non-negative, finite and add up to the step time") {
+  ModelSpec m = even_model();
+  const auto schedule = GENERATE(Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
+                                 Schedule::kZbH1, Schedule::kZbV, Schedule::kDualPipe);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto tp = GENERATE(1, 2);
+  Strategy s = plain_strategy(tp, 4, 2);
+  s.schedule = schedule;
+  s.vp = schedule == Schedule::kInterleaved || schedule == Schedule::kZbV ||
+                 schedule == Schedule::kDualPipe
+             ? 2
+             : 1;
+  s.recompute = recompute;
+  s.sequence_parallel = tp > 1;
+  s.global_batch = 32;
+  const PlanCost plan = cost(m, 8 * tp, s);
+  const TimeTerms& t = plan.time;
+  for (const Seconds term :
+       {t.compute, t.recompute, t.tp_comm_exposed, t.cp_comm_exposed, t.ep_comm_exposed,
+        t.pp_comm_exposed, t.pp_bubble, t.dp_comm_exposed, t.optimizer, t.other}) {
+    CHECK(std::isfinite(term.si()));
+    CHECK(term.si() >= 0);
+  }
+  CHECK(plan.step_time == total(t));
+  CHECK(plan.mfu > 0);
+  CHECK(plan.mfu < 1);
+  CHECK(plan.hfu >= plan.mfu);
+}
+
+TEST_CASE("zero-bubble schedules idle less than 1F1B") {
+  Strategy s = plain_strategy(1, 8, 1);
+  s.global_batch = 32;
+  const Seconds plain = cost(even_model(), 8, s).time.pp_bubble;
+  s.schedule = Schedule::kZbH1;
+  CHECK(cost(even_model(), 8, s).time.pp_bubble < plain * 0.6);
+}
+
+TEST_CASE("full recomputation adds one forward pass to every microbatch") {
+  Strategy s = plain_strategy(1, 1, 1);
+  const TimeTerms none = cost(even_model(), 1, s).time;
+  s.recompute = Recompute::kFull;
+  const TimeTerms full = cost(even_model(), 1, s).time;
+  CHECK(full.compute.si() == Approx(none.compute.si()));
+  CHECK(full.recompute / none.compute == Approx(1.0 / 3).margin(0.06));
+  s.recompute_layers = {16};
+  CHECK(cost(even_model(), 1, s).time.recompute.si() == Approx(full.recompute.si() / 2));
+}
+
+TEST_CASE("[F-EMB-2] tied embeddings are reduced between the first and the last pipeline rank") {
+  ModelSpec m = plain_gpt(8);
+  const auto rows = [&] {
+    double n = 0;
+    for (const CommEntry& e : cost(m, 8, plain_strategy(2, 4, 1)).communication) {
+      if (e.dimension == CommDimension::kEmbedding) n += e.count_per_step;
+    }
+    return n;
+  };
+  CHECK(rows() == 1);
+  m.tied_embeddings = false;
+  CHECK(rows() == 0);
+}
+
+TEST_CASE("[F-HOST-1] a tiny model is bound by the host's launch rate") {
+  ModelSpec m = plain_gpt(4, 256, 4);
+  Strategy s = plain_strategy(1, 1, 1);
+  s.seq_len = 128;
+  CHECK(cost(m, 1, s).time.other > Seconds{});
+  s.kernels.host_factor = 0;
+  CHECK(cost(m, 1, s).time.other == Seconds{});
+}
+
+TEST_CASE("the lower bound on a step never exceeds the step") {
+  const ModelSpec m = plain_gpt(12);
+  const auto pp = GENERATE(1, 2, 4);
+  const auto batch = GENERATE(8, 24, 64);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kFull);
+  Strategy s = plain_strategy(2, pp, 1);
+  s.global_batch = batch;
+  s.recompute = recompute;
+  const ClusterSpec c = plain_cluster(2 * pp);
+  s = complete(s, m, c);
+  const BlockCosts blocks = block_costs(m, c, s);
+  CHECK(step_lower_bound(m, c, s, blocks) <= cost_of(m, c, s, blocks).step_time);
+}
+
+TEST_CASE("a plan that does not fit says by how much and what would make it fit") {
+  const ModelSpec m = plain_gpt(48, 12288, 96);  // 87 billion parameters
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(8, 1, 0);  // dp is what the cluster leaves
+  s.global_batch = 8;
+  const Verdict v = evaluate(m, c, s);
+  REQUIRE_FALSE(v.feasible());
+  CHECK(v.infeasible().reason == InfeasibleReason::kModelStates);
+  CHECK(v.infeasible().shortfall == v.stages[0].memory.peak - v.stages[0].memory.capacity);
+  REQUIRE_FALSE(v.infeasible().remedies.empty());
+}
+
+TEST_CASE("an illegal strategy is told every broken rule") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(24);
+  Strategy s = plain_strategy(3, 1, 8);  // 32 heads on 3 tensor ranks
+  s.global_batch = 7;
+  const Verdict v = evaluate(m, c, s);
+  REQUIRE_FALSE(v.feasible());
+  CHECK(v.infeasible().reason == InfeasibleReason::kIllegal);
+  CHECK(v.infeasible().messages.size() >= 2);
+}
