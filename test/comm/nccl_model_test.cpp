@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "comm/algorithms.hpp"
 #include "comm/clusters.hpp"
 #include "comm/collectives.hpp"
 #include "support/catch.hpp"
@@ -154,6 +155,76 @@ TEST_CASE("[F-COMM-21] times agree with NCCL's own predictions for DGX and PCIe 
             Approx(want).epsilon(tolerance));
     }
   }
+}
+
+struct AlgorithmPrediction {
+  std::string system;
+  Fabric fabric;
+  std::int64_t gpus, nodes;
+  Collective op;
+  Protocol protocol;
+  double latency_us;
+  double rate;  // algorithm bandwidth in GB/s at sizes that no correction applies to
+};
+
+void check_prediction(const AlgorithmPrediction& row, const std::optional<AlgorithmTime>& t) {
+  INFO(row.system << ", " << name_of(row.op) << ", " << name_of(row.protocol));
+  REQUIRE(t.has_value());
+  // Printed to 0.1 us and 0.1 GB/s.
+  CHECK(t->latency.si() * 1e6 == Approx(row.latency_us).margin(0.051));
+  CHECK(static_cast<double>(kGiB) / t->transfer.si() / 1e9 == Approx(row.rate).margin(0.051));
+}
+
+TEST_CASE("[F-COMM-9] trees have the latency and bandwidth that NCCL computes for them") {
+  const auto row = GENERATE(values<AlgorithmPrediction>(
+      {{"DGX A100", kA100, 8, 1, Collective::kAllReduce, Protocol::kLl, 15.2, 29.1},
+       {"DGX A100", kA100, 8, 1, Collective::kAllReduce, Protocol::kLl128, 31.5, 85.9},
+       {"DGX A100", kA100, 8, 1, Collective::kAllReduce, Protocol::kSimple, 64.4, 110.4},
+       {"HGX H100/H200", kH100, 8, 1, Collective::kAllReduce, Protocol::kLl, 15.2, 43.6},
+       {"HGX H100/H200", kH100, 8, 1, Collective::kAllReduce, Protocol::kLl128, 31.5, 128.8},
+       {"HGX H100/H200", kH100, 8, 1, Collective::kAllReduce, Protocol::kSimple, 64.4, 165.6},
+       {"HGX H100 x4gpu", kH100, 4, 1, Collective::kAllReduce, Protocol::kLl, 10.4, 43.6},
+       {"HGX H100 x4gpu", kH100, 4, 1, Collective::kAllReduce, Protocol::kLl128, 21.5, 128.8},
+       {"HGX H100 x4gpu", kH100, 4, 1, Collective::kAllReduce, Protocol::kSimple, 32.4, 165.6},
+       {"HGX B200", kB200, 8, 1, Collective::kAllReduce, Protocol::kLl, 15.2, 77.5},
+       {"HGX B200", kB200, 8, 1, Collective::kAllReduce, Protocol::kLl128, 31.5, 229.0},
+       {"HGX B200", kB200, 8, 1, Collective::kAllReduce, Protocol::kSimple, 64.4, 294.4},
+       {"PCIe Gen5 H100", kPcie5, 4, 1, Collective::kAllReduce, Protocol::kLl, 12.8, 4.8},
+       {"PCIe Gen5 H100", kPcie5, 4, 1, Collective::kAllReduce, Protocol::kSimple, 32.4, 18.4},
+       {"2x HGX H100", kH100, 8, 2, Collective::kAllReduce, Protocol::kLl, 25.2, 16.6},
+       {"2x HGX H100", kH100, 8, 2, Collective::kAllReduce, Protocol::kLl128, 48.5, 124.8},
+       {"2x HGX H100", kH100, 8, 2, Collective::kAllReduce, Protocol::kSimple, 92.4, 140.8},
+       {"4x HGX H100", kH100, 8, 4, Collective::kAllReduce, Protocol::kLl, 35.2, 8.7},
+       {"4x HGX H100", kH100, 8, 4, Collective::kAllReduce, Protocol::kLl128, 65.5, 98.6},
+       {"4x HGX H100", kH100, 8, 4, Collective::kAllReduce, Protocol::kSimple, 120.4, 122.4},
+       {"16x HGX H100", kH100, 8, 16, Collective::kAllReduce, Protocol::kLl, 55.2, 8.7},
+       {"16x HGX H100", kH100, 8, 16, Collective::kAllReduce, Protocol::kLl128, 99.5, 98.6},
+       {"16x HGX H100", kH100, 8, 16, Collective::kAllReduce, Protocol::kSimple, 176.4, 122.4},
+       {"4x HGX B200", kB200, 8, 4, Collective::kAllReduce, Protocol::kLl, 35.2, 8.7},
+       {"4x HGX B200", kB200, 8, 4, Collective::kAllReduce, Protocol::kLl128, 65.5, 68.0},
+       {"4x HGX B200", kB200, 8, 4, Collective::kAllReduce, Protocol::kSimple, 120.4, 81.6}}));
+  const ClusterSpec c = cluster(row.fabric, row.gpus, row.nodes);
+  const GroupShape g = group(c, row.gpus * row.nodes);
+  check_prediction(row, tree_time(route_of(c, g), Bytes{kGiB}, row.protocol));
+}
+
+TEST_CASE("[F-COMM-12] NVLS has the latency and bandwidth that NCCL computes for it") {
+  const auto row = GENERATE(values<AlgorithmPrediction>(
+      {{"HGX H100/H200", kH100, 8, 1, Collective::kAllReduce, Protocol::kSimple, 25.0, 272.0},
+       {"HGX H100/H200", kH100, 8, 1, Collective::kAllGather, Protocol::kSimple, 25.0, 208.2},
+       {"HGX H100 x4gpu", kH100, 4, 1, Collective::kAllReduce, Protocol::kSimple, 25.0, 160.0},
+       {"HGX H100 x4gpu", kH100, 4, 1, Collective::kAllGather, Protocol::kSimple, 25.0, 114.8},
+       {"HGX B200", kB200, 8, 1, Collective::kAllReduce, Protocol::kSimple, 25.0, 411.4},
+       {"HGX B200", kB200, 8, 1, Collective::kAllGather, Protocol::kSimple, 25.0, 362.6},
+       {"2x HGX H100", kH100, 8, 2, Collective::kAllReduce, Protocol::kSimple, 66.8, 246.2},
+       {"4x HGX H100", kH100, 8, 4, Collective::kAllReduce, Protocol::kSimple, 108.6, 187.9},
+       {"16x HGX H100", kH100, 8, 16, Collective::kAllReduce, Protocol::kSimple, 192.2, 183.4},
+       {"4x HGX B200", kB200, 8, 4, Collective::kAllReduce, Protocol::kSimple, 108.6, 180.9}}));
+  const ClusterSpec c = cluster(row.fabric, row.gpus, row.nodes);
+  const GroupShape g = group(c, row.gpus * row.nodes);
+  const Route r = route_of(c, g);
+  check_prediction(
+      row, row.nodes > 1 ? nvls_tree_time(r, Bytes{kGiB}) : nvls_time(r, row.op, Bytes{kGiB}));
 }
 
 }  // namespace
