@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Turns a folder of published runs (YAML, one file per source) into the compact form of
+published.hpp: one .jsonl per source, every field that is scored or mapped, and where it is from.
+
+  compact.py SOURCE_FOLDER TARGET_FOLDER [--use score,feasibility]
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+
+import yaml
+
+# What describes the file; `where` and `arch_from` keep the origin of each row.
+HEAD = ["schema", "use", "source", "hardware", "note"]
+SKIPPED_ROW_KEYS = {"source_kind"}
+# Other measured values restate the step time under one FLOP convention or another.
+KEPT_MEASURED = ("step_time_s", "memory")
+KEPT_DERIVED = ("step_time_s", "step_time_how")
+
+
+def kept(section, words):
+    """The entries of a measured or derived section whose key has one of the words."""
+    return {k: v for k, v in (section or {}).items() if any(w in k for w in words)}
+
+
+def compact_row(row):
+    row = {k: v for k, v in row.items() if k not in SKIPPED_ROW_KEYS}
+    row["measured"] = kept(row.get("measured"), KEPT_MEASURED)
+    row["derived"] = kept(row.get("derived"), KEPT_DERIVED)
+    if row["measured"].get("step_time_s") == row["derived"].get("step_time_s"):
+        row["derived"] = {}
+    return {k: v for k, v in row.items() if v not in (None, {}, "")}
+
+
+def model_names(rows):
+    """A short name for every distinct model section."""
+    names = {}
+    for row in rows:
+        text = json.dumps(row.get("model"), sort_keys=True)
+        base = (row.get("model") or {}).get("name", "model")
+        if text not in names:
+            names[text] = f"{base}#{len(names) + 1}"
+    return names
+
+
+def defaults_of(rows):
+    """The commonest value of every key that at least half of the rows share."""
+    counts = collections.defaultdict(collections.Counter)
+    for row in rows:
+        for key, value in row.items():
+            if key not in ("id", "where"):
+                counts[key][json.dumps(value, sort_keys=True)] += 1
+    common = {}
+    for key, values in counts.items():
+        text, times = values.most_common(1)[0]
+        if 2 * times > len(rows) > 1:
+            common[key] = json.loads(text)
+    return common
+
+
+def difference(row, defaults):
+    """The row with what equals a default left out and what it lacks set to null."""
+    short = {k: v for k, v in row.items() if k not in defaults or defaults[k] != v}
+    for key in defaults:
+        if key not in row:
+            short[key] = None
+    return short
+
+
+def compact(file):
+    head = {k: file[k] for k in HEAD if k in file}
+    rows = [compact_row(row) for row in file.get("runs") or []]
+    names = model_names(rows)
+    head["models"] = {name: json.loads(text) for text, name in names.items()}
+    for row in rows:
+        row["model"] = names[json.dumps(row.get("model"), sort_keys=True)]
+    head["defaults"] = defaults_of(rows)
+    if "rows" in file:
+        head["rows"] = len(file["rows"])
+    lines = [head] + [difference(row, head["defaults"]) for row in rows]
+    return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+                   for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=pathlib.Path)
+    parser.add_argument("target", type=pathlib.Path)
+    parser.add_argument("--use", default="score,feasibility",
+                        help="which files, by their `use` (default: %(default)s)")
+    options = parser.parse_args()
+    options.target.mkdir(parents=True, exist_ok=True)
+    wanted = options.use.split(",")
+    for path in sorted(options.source.glob("*.yaml")):
+        file = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        if file.get("use") not in wanted:
+            continue
+        text = compact(file)
+        (options.target / (path.stem + ".jsonl")).write_text(text, encoding="utf-8")
+        print(f"{path.stem}: {len(file.get('runs') or [])} runs, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+#include "fields.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "words.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+using nlohmann::json;
+
+const json& field(const json& object, const char* key) {
+  static const json kNothing;
+  if (!object.is_object()) return kNothing;
+  const auto at = object.find(key);
+  return at == object.end() ? kNothing : *at;
+}
+
+std::optional<double> number(const json& value) {
+  if (!value.is_number()) return std::nullopt;
+  const double x = value.get<double>();
+  return std::isfinite(x) ? std::optional(x) : std::nullopt;
+}
+
+std::optional<std::int64_t> integer(const json& value) {
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  const std::optional<double> x = number(value);
+  if (x && *x == std::floor(*x) && std::abs(*x) < 1e15) return static_cast<std::int64_t>(*x);
+  return std::nullopt;
+}
+
+// Counts below one are as good as not stated.
+std::optional<std::int64_t> count(const json& value) {
+  const std::optional<std::int64_t> n = integer(value);
+  return n && *n >= 1 ? n : std::nullopt;
+}
+
+std::optional<bool> boolean(const json& value) {
+  return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
+}
+
+// Lists of sentences are joined, so that one search finds a word anywhere in them.
+std::string text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number()) return value.dump();
+  std::string all;
+  if (value.is_array()) {
+    for (const json& item : value) {
+      const std::string part = text(item);
+      if (!part.empty()) all += (all.empty() ? "" : "; ") + part;
+    }
+  }
+  return all;
+}
+
+std::optional<MoeSpec> moe_of(const json& moe) {
+  const std::optional<std::int64_t> experts = count(field(moe, "num_experts"));
+  if (!experts) return std::nullopt;
+  MoeSpec spec;
+  spec.num_experts = *experts;
+  spec.top_k = count(field(moe, "top_k")).value_or(1);
+  spec.expert_ffn_hidden_size = integer(field(moe, "moe_ffn_hidden_size")).value_or(0);
+  spec.shared_expert_ffn_hidden_size =
+      integer(field(moe, "shared_expert_ffn_hidden_size")).value_or(0);
+  spec.first_dense = integer(field(moe, "num_dense_layers")).value_or(0);
+  return spec;
+}
+
+std::optional<MlaSpec> mla_of(const json& mla) {
+  if (!mla.is_object()) return std::nullopt;
+  MlaSpec spec;
+  spec.q_lora_rank = integer(field(mla, "q_lora_rank")).value_or(0);
+  spec.kv_lora_rank = integer(field(mla, "kv_lora_rank")).value_or(0);
+  spec.qk_nope_head_dim = integer(field(mla, "qk_nope_head_dim")).value_or(0);
+  spec.qk_rope_head_dim = integer(field(mla, "qk_rope_head_dim")).value_or(0);
+  spec.v_head_dim = integer(field(mla, "v_head_dim")).value_or(0);
+  return spec;
+}
+
+PublishedModel model_of(const json& m) {
+  PublishedModel model;
+  model.name = text(field(m, "name"));
+  model.num_layers = count(field(m, "num_layers"));
+  model.hidden_size = count(field(m, "hidden_size"));
+  model.num_attention_heads = count(field(m, "num_attention_heads"));
+  model.num_query_groups = count(field(m, "num_query_groups"));
+  model.head_dim = count(field(m, "head_dim"));
+  model.ffn_hidden_size = count(field(m, "ffn_hidden_size"));
+  model.vocab_size = count(field(m, "vocab_size"));
+  model.seq_length = count(field(m, "seq_length"));
+  model.mtp_layers = integer(field(m, "mtp_layers"));
+  model.gated = boolean(field(m, "gated"));
+  model.tied_embeddings = boolean(field(m, "tied_embeddings"));
+  model.linear_bias = boolean(field(m, "linear_bias"));
+  model.activation = text(field(m, "activation"));
+  model.normalization = text(field(m, "normalization"));
+  model.position_embedding = text(field(m, "position_embedding"));
+  model.moe = moe_of(field(m, "moe"));
+  model.mla = mla_of(field(m, "mla"));
+  model.notes = text(field(m, "notes")) + "; " + text(field(m, "arch_from"));
+  return model;
+}
+
+PerGpu per_gpu(const json& value) {
+  PerGpu all;
+  if (const std::optional<double> n = number(value)) all[""] = *n;
+  if (value.is_object()) {
+    for (const auto& [gpu, entry] : value.items()) {
+      if (const std::optional<double> n = number(entry)) all[gpu] = *n;
+    }
+  }
+  return all;
+}
+
+std::optional<double> dropout_of(const json& value) {
+  if (const std::optional<double> rate = number(value)) return rate;
+  if (value.is_boolean()) return value.get<bool>() ? 0.1 : 0.0;
+  if (starts_with_word(text(value), "yes")) return 0.1;
+  if (starts_with_word(text(value), "no")) return 0.0;
+  return std::nullopt;
+}
+
+std::optional<Seconds> step_time_of(const json& row) {
+  for (const char* section : {"measured", "derived"}) {
+    const std::optional<double> t = number(field(field(row, section), "step_time_s"));
+    if (t && *t > 0) return Seconds{*t};
+  }
+  return std::nullopt;
+}
+
+// The largest over ranks where the source lists them.
+std::optional<double> largest(const json& value) {
+  if (!value.is_array()) return number(value);
+  std::optional<double> most;
+  for (const json& item : value) {
+    const std::optional<double> n = number(item);
+    if (n && (!most || *n > *most)) most = n;
+  }
+  return most;
+}
+
+}  // namespace
+
+std::optional<MeasuredMemory> memory_of(const json& measured) {
+  if (!measured.is_object()) return std::nullopt;
+  const std::string about =
+      text(field(measured, "memory_kind")) + " " + text(field(measured, "memory_unit"));
+  for (const auto& [key, value] : measured.items()) {
+    if (!has_word(key, "memory") || !(has_word(key, "peak") || has_word(key, "max"))) continue;
+    const std::optional<double> amount = largest(value);
+    if (!amount || *amount <= 0) continue;
+    // The tools behind every "GB" here divide by 1024^3 (nvidia-smi prints MiB, torch bytes).
+    double unit = static_cast<double>(kGiB);
+    if (has_word(key, "bytes")) unit = 1;
+    if (has_word(key, "mib") || has_word(key, "mb")) unit = static_cast<double>(kMiB);
+    MeasuredMemory memory{ceil_bytes(*amount * unit), MemoryKind::kAllocator};
+    const std::string words = key + " " + about;
+    if (has_word(words, "nvidia")) {
+      memory.kind = MemoryKind::kDevice;
+    } else if (has_word(words, "reserved") != has_word(words, "allocated")) {
+      memory.kind = has_word(words, "reserved") ? MemoryKind::kReserved : MemoryKind::kAllocated;
+    } else if (has_word(key, "gb_per_gpu") && about == " ") {
+      continue;  // neither unit nor tool is stated
+    }
+    return memory;
+  }
+  return std::nullopt;
+}
+
+Run run_of(const json& row) {
+  Run run;
+  run.id = text(field(row, "id"));
+  run.gpu = text(field(row, "gpu"));
+  run.model = model_of(field(row, "model"));
+  run.gpus = count(field(row, "gpus"));
+  run.tp = count(field(row, "tp"));
+  run.pp = count(field(row, "pp"));
+  run.vp = count(field(row, "vp"));
+  run.cp = count(field(row, "cp"));
+  run.ep = count(field(row, "ep"));
+  run.dp = count(field(row, "dp"));
+  run.zero_stage = integer(field(row, "zero_stage"));
+  run.micro_batch = count(field(row, "micro_batch"));
+  run.num_microbatches = count(field(row, "num_microbatches"));
+  run.global_batch = count(field(row, "global_batch"));
+  run.sequence_parallel = boolean(field(row, "sequence_parallel"));
+  run.distributed_optimizer = boolean(field(row, "distributed_optimizer"));
+  run.dropout = dropout_of(field(row, "dropout"));
+  run.fsdp = text(field(row, "fsdp"));
+  run.precision = text(field(row, "precision"));
+  run.recompute = text(field(row, "recompute"));
+  run.recompute_detail = text(field(row, "recompute_detail"));
+  run.schedule = text(field(row, "schedule"));
+  run.attention_impl = text(field(row, "attention_impl"));
+  run.optimizer = text(field(row, "optimizer"));
+  const json& overlap = field(row, "overlap");
+  run.overlap_tp = text(field(overlap, "tp"));
+  run.overlap_dp = text(field(overlap, "dp"));
+  run.overlap_pp = text(field(overlap, "pp_p2p"));
+  run.status = text(field(row, "status"));
+  run.notes = text(field(row, "notes"));
+  run.where = text(field(row, "where"));
+  run.step_time = step_time_of(row);
+  run.memory = memory_of(field(row, "measured"));
+  return run;
+}
+
+Source head_of(const json& file) {
+  Source source;
+  const std::string use = text(field(file, "use"));
+  if (use == "score") source.use = Use::kScore;
+  if (use == "feasibility") source.use = Use::kFeasibility;
+  if (use == "sanity") source.use = Use::kSanity;
+  const json& about = field(file, "source");
+  source.title = text(field(about, "title"));
+  source.repo = text(field(about, "repo"));
+  source.url = text(field(about, "url"));
+  source.notes = text(field(about, "notes"));
+  const json& hardware = field(file, "hardware");
+  source.gpu = text(field(hardware, "gpu"));
+  source.inter_node = text(field(hardware, "inter_node"));
+  source.gpu_memory_gb = per_gpu(field(hardware, "gpu_memory_gb"));
+  source.gpus_per_node = per_gpu(field(hardware, "gpus_per_node"));
+  const json& rows = field(file, "rows");
+  if (rows.is_array()) source.rows_without_fields = static_cast<std::int64_t>(rows.size());
+  if (rows.is_number_integer()) source.rows_without_fields = rows.get<std::int64_t>();
+  return source;
+}
+
+}  // namespace meshplan::accuracy

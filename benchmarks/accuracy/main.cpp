@@ -1,0 +1,162 @@
+// meshplan-accuracy: predicts published training runs and reports the errors.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "html.hpp"
+#include "io/load.hpp"
+#include "predict.hpp"
+#include "print.hpp"
+#include "published.hpp"
+#include "summary.hpp"
+
+namespace {
+
+using namespace meshplan;
+using namespace meshplan::accuracy;
+namespace fs = std::filesystem;
+
+constexpr int kSuccess = 0, kBadInput = 2, kBug = 70;
+
+struct Options {
+  std::vector<fs::path> inputs;
+  std::vector<std::string> sources, overrides;
+  std::string only, json, html, rows;
+  int threads = 0;
+  bool sanity = false, verbose = false;
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("DIR", o.inputs, "folders or files of published runs")->required();
+  app.add_option("--source", o.sources, "only these sources (file stems)");
+  app.add_option("--only", o.only, "only runs whose id matches this regular expression");
+  app.add_option("--set", o.overrides, "strategy key=value put over every run's own");
+  app.add_option("--json", o.json, "write the report as JSON (- for standard output)");
+  app.add_option("--html", o.html, "write a page with a scatter plot");
+  app.add_option("--rows", o.rows, "write a CSV row of inputs and predicted terms per run");
+  app.add_option("--threads", o.threads, "threads to predict with (default: one per core)");
+  app.add_flag("--sanity", o.sanity, "add runs that are not for scoring to the CSV");
+  app.add_flag("-v,--verbose", o.verbose, "list every run and every skipped row");
+  app.footer(
+      "Example:\n  meshplan-accuracy benchmarks/accuracy/published --source vtrain_multi "
+      "--rows rows.csv");
+}
+
+bool wanted(const Options& o, const Source& source) {
+  return o.sources.empty() ||
+         std::find(o.sources.begin(), o.sources.end(), source.name) != o.sources.end();
+}
+
+bool predicted(const Options& o, const Source& source, const Run& run) {
+  switch (source.use) {
+    case Use::kScore:
+      return true;
+    case Use::kFeasibility:
+      return is_out_of_memory(run.status);
+    case Use::kSanity:
+      return o.sanity;
+    case Use::kUnstated:
+      return false;
+  }
+  return false;
+}
+
+// Every run that is to be predicted, and those that cannot be, with the reason.
+void collect(const std::vector<Source>& sources, const Options& o, Machines& machines,
+             std::vector<Task>& tasks, std::vector<Skipped>& skipped) {
+  const std::regex only(o.only.empty() ? ".*" : o.only);
+  for (const Source& source : sources) {
+    for (const Run& run : source.runs) {
+      if (!predicted(o, source, run)) continue;
+      if (!o.only.empty() && !std::regex_search(run.id, only)) continue;
+      if (source.use == Use::kScore && !run.step_time) {
+        skipped.push_back({&source, &run, "no step time"});
+        continue;
+      }
+      std::variant<Task, Skipped> task = prepare(source, run, machines, o.overrides);
+      if (std::holds_alternative<Task>(task)) {
+        tasks.push_back(std::move(std::get<Task>(task)));
+      } else {
+        skipped.push_back(std::move(std::get<Skipped>(task)));
+      }
+    }
+  }
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  if (path == "-") {
+    std::cout << text;
+    return true;
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) std::cerr << "error: cannot write " << path << "\n";
+  return static_cast<bool>(file);
+}
+
+int run(const Options& o) {
+  Result<std::vector<Source>> all = read_published(o.inputs);
+  if (!all) {
+    std::cerr << to_text(all.errors());
+    return kBadInput;
+  }
+  std::vector<Source> sources;
+  for (Source& source : all.value()) {
+    if (wanted(o, source)) sources.push_back(std::move(source));
+  }
+  if (sources.empty()) {
+    std::cerr << "error: no source has one of these names\n";
+    return kBadInput;
+  }
+  Machines machines(MESHPLAN_ACCURACY_CLUSTERS, DataFolders::standard());
+  std::vector<Task> tasks;
+  std::vector<Skipped> skipped;
+  collect(sources, o, machines, tasks, skipped);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<Prediction> predictions;
+  for (auto& result : predict_all(tasks, o.threads > 0 ? o.threads : cores)) {
+    if (Prediction* p = std::get_if<Prediction>(&result)) {
+      predictions.push_back(std::move(*p));
+    } else {
+      skipped.push_back(std::move(std::get<Skipped>(result)));
+    }
+  }
+  const std::string rows = o.rows.empty() ? "" : to_csv(predictions);
+  std::erase_if(predictions, [](const Prediction& p) { return p.source->use == Use::kSanity; });
+  std::erase_if(skipped, [](const Skipped& s) { return s.source->use == Use::kSanity; });
+  const Report report = summarise(sources, predictions, std::move(skipped));
+  if (o.json != "-") std::cout << to_text(report, o.verbose);
+  const bool written = write_file(o.rows, rows) &&
+                       (o.json.empty() || write_file(o.json, to_json(report))) &&
+                       (o.html.empty() || write_file(o.html, to_html(report)));
+  return written ? kSuccess : kBadInput;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Predicts published training runs and reports how far off the predictions are",
+               "meshplan-accuracy"};
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    return run(options);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? kSuccess : kBadInput;
+  } catch (const std::regex_error& e) {
+    std::cerr << "error: --only is not a regular expression: " << e.what() << "\n";
+    return kBadInput;
+  } catch (const std::exception& e) {
+    std::cerr << "internal error: " << e.what() << "\n";
+    return kBug;
+  }
+}

@@ -1,0 +1,339 @@
+// Published run -> Strategy, and the values of what the source leaves open.
+#include "mapping.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <regex>
+#include <set>
+
+#include "words.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+// Training code by words of a file's name, title and repository; the first row that occurs wins.
+struct FrameworkRow {
+  std::string_view word;
+  Framework framework;
+  bool norm_fused_where_stated = false;  // a fused norm is a column of the table
+};
+
+constexpr std::array kFrameworks{
+    FrameworkRow{"bigscience", Framework::kMegatronDeepspeed},
+    FrameworkRow{"vtrain", Framework::kMegatronDeepspeed},
+    FrameworkRow{"sailor", Framework::kMegatronDeepspeed},
+    FrameworkRow{"neox", Framework::kMegatronDeepspeed},
+    FrameworkRow{"pythia", Framework::kMegatronDeepspeed},
+    FrameworkRow{"megatron-deepspeed", Framework::kMegatronDeepspeed},
+    // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel.
+    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true},
+    FrameworkRow{"llm-foundry", Framework::kLlmFoundry},
+    FrameworkRow{"llm_foundry", Framework::kLlmFoundry},
+    FrameworkRow{"internevo", Framework::kInternEvo},
+    FrameworkRow{"nanotron", Framework::kNanotron},
+    FrameworkRow{"torchtitan", Framework::kTorchtitan},
+    FrameworkRow{"metaseq", Framework::kFsdp},
+    FrameworkRow{"fms-fsdp", Framework::kFsdp},
+    FrameworkRow{"megatron", Framework::kMegatron},
+    FrameworkRow{"nemo", Framework::kMegatron},
+    FrameworkRow{"mlperf", Framework::kMegatron},
+    FrameworkRow{"deepspeed", Framework::kDeepspeed},
+    FrameworkRow{"fsdp", Framework::kFsdp},
+};
+
+const FrameworkRow* framework_row(const Source& source) {
+  const std::string words = source.name + " " + source.title + " " + source.repo;
+  for (const FrameworkRow& row : kFrameworks) {
+    if (has_word(words, row.word)) return &row;
+  }
+  return nullptr;
+}
+
+std::optional<std::int64_t> first_number(const std::string& text, const char* pattern) {
+  std::smatch match;
+  if (!std::regex_search(text, match, std::regex(pattern, std::regex::icase))) return std::nullopt;
+  return std::stoll(match[1].str());
+}
+
+bool is_megatron_code(Framework f) {
+  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed;
+}
+
+void apply_kernels(Strategy& s, const Source& source, const Run& run) {
+  const std::string& text = run.attention_impl;
+  s.flash_attention = flash_attention_of(text).value_or(s.flash_attention);
+  // Aleph Alpha's tables: "torch" is attention of plain operations, "fused" Megatron's softmax.
+  if (lower(text) == "torch" || has_word(text, "plain")) s.kernels.fused_softmax = false;
+  if (lower(text) == "fused") s.kernels.fused_softmax = true;
+  const FrameworkRow* row = framework_row(source);
+  if (row != nullptr && row->norm_fused_where_stated)
+    s.kernels.fused_norm = has_word(text, "RMS kernel");
+  // The compiler joins chains of element-wise operations.
+  if (has_word(text, "torch.compile"))
+    s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =
+        s.kernels.fused_dropout_add = true;
+}
+
+void apply_overlap(Strategy& s, const Run& run) {
+  if (is_megatron_code(s.framework) && flash_attention_of(run.attention_impl) == false)
+    s.overlap = {};
+  const std::string& model = run.model.name;
+  if (const auto dp = stated_overlap(run.overlap_dp, model)) {
+    s.overlap.grad_reduce = *dp;
+    // "overlap_sync_param=False" of InternEvo names the gather apart from the reduction.
+    s.overlap.param_gather =
+        *dp && !has_word(run.overlap_dp, "param=False") &&
+        (s.overlap.param_gather ||
+         has_any(run.overlap_dp, {"param", "prefetch", "distributed optimizer"}));
+  }
+  if (const auto tp = stated_overlap(run.overlap_tp, model)) s.overlap.tp = *tp;
+  if (const auto pp = stated_overlap(run.overlap_pp, model)) s.overlap.pp = *pp;
+  if (run.overlap_tp.empty() && !has_word(run.attention_impl, "TransformerEngine"))
+    s.overlap.tp = false;
+}
+
+void apply_precision(Strategy& s, const Run& run) {
+  if (s.precision == Precision::kFp16 && is_megatron_code(s.framework)) s.grad_dtype = Dtype::kFp16;
+  const std::string said = run.notes + " " + run.overlap_dp;
+  if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;
+  // Composer's FSDP: DEFAULT reduces gradients in fp32, PURE in the low precision.
+  if (has_word(run.notes, "mixed precision mode DEFAULT")) s.grad_dtype = Dtype::kFp32;
+}
+
+Schedule schedule_of(const std::string& text) {
+  if (has_word(text, "interleaved")) return Schedule::kInterleaved;
+  if (has_word(text, "dualpipe")) return Schedule::kDualPipe;
+  if (has_any(text, {"gpipe", "afab"})) return Schedule::kGpipe;
+  return Schedule::k1f1b;
+}
+
+void apply_sharding(Strategy& s, const Run& run) {
+  if (run.zero_stage && *run.zero_stage >= 0 && *run.zero_stage <= 3)
+    s.zero = static_cast<int>(*run.zero_stage);
+  const std::optional<std::int64_t> group = first_number(run.optimizer, R"(group size (\d+))");
+  const std::optional<std::int64_t> node = first_number(run.fsdp, R"(node of (\d+))");
+  if (group) s.zero_group = *group;
+  if (node) s.zero_group = *node;
+  // A group that spans all data-parallel ranks, or does not divide them, is no group of its own.
+  const std::int64_t ranks = s.dp * s.cp;
+  if (s.zero_group >= ranks || (s.zero_group > 0 && ranks % s.zero_group != 0)) s.zero_group = 0;
+}
+
+// Blocks that a row calls "a fraction of the blocks", from the ratio of hardware to model FLOPs it
+// quotes: recomputing all of them repeats the forward pass, a third of the model's.
+void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
+  if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
+  std::smatch match;
+  static const std::regex ratio(R"(fraction of the blocks.*gives (\d+\.\d+))");
+  if (!std::regex_search(run.recompute_detail, match, ratio) || s.pp != 1) return;
+  const double share = std::clamp(3 * (std::stod(match[1].str()) - 1), 0.0, 1.0);
+  s.recompute = Recompute::kNone;
+  s.recompute_layers = {std::llround(share * static_cast<double>(layers))};
+}
+
+std::string layout_problem(const Run& run) {
+  if (!run.gpus) return "gpus not stated";
+  if (!run.tp || !run.pp) return "layout not stated: tp, pp";
+  const std::int64_t model_ranks = *run.tp * *run.pp * run.cp.value_or(1);
+  if (*run.gpus % model_ranks != 0) return "gpus is not a multiple of tp x pp x cp";
+  if (run.dp && *run.dp * model_ranks != *run.gpus)
+    return "the row contradicts itself: tp x pp x cp x dp = " +
+           std::to_string(*run.dp * model_ranks) + ", gpus = " + std::to_string(*run.gpus);
+  if (!run.global_batch) return "global batch not stated";
+  return {};
+}
+
+Strategy base_strategy(const Source& source, const Run& run, Precision precision) {
+  Strategy s = framework_preset(framework_of(source, run));
+  s.precision = precision;
+  s.tp = *run.tp;
+  s.pp = *run.pp;
+  s.cp = run.cp.value_or(1);
+  s.ep = run.ep.value_or(1);
+  s.dp = *run.gpus / (s.tp * s.pp * s.cp);
+  s.vp = s.pp > 1 ? run.vp.value_or(1) : 1;
+  s.global_batch = *run.global_batch;
+  s.seq_len = *run.model.seq_length;
+  s.micro_batch = run.micro_batch.value_or(1);
+  s.sequence_parallel = s.tp > 1 && run.sequence_parallel.value_or(false);
+  s.schedule = s.pp > 1 ? schedule_of(run.schedule) : Schedule::k1f1b;
+  if (has_any(run.attention_impl + run.overlap_pp, {"all-gather based CP"}))
+    s.cp_kind = CpKind::kAllGather;
+  apply_kernels(s, source, run);
+  apply_overlap(s, run);
+  apply_precision(s, run);
+  apply_sharding(s, run);
+  apply_recompute(s, run, *run.model.num_layers);
+  return s;
+}
+
+std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t d = 1; d <= std::min(n, most); ++d) {
+    if (n % d == 0) all.push_back(d);
+  }
+  return all;
+}
+
+// Replaces every candidate by one per value.
+template <class T>
+void vary(Mapped& mapped, const char* field, const std::vector<T>& values,
+          const std::function<void(Candidate&, const T&)>& set) {
+  std::vector<Candidate> all;
+  for (const Candidate& candidate : mapped.candidates) {
+    for (const T& value : values) {
+      Candidate next = candidate;
+      set(next, value);
+      all.push_back(std::move(next));
+    }
+  }
+  if (all.empty()) return;
+  mapped.candidates = std::move(all);
+  mapped.searched.emplace_back(field);
+}
+
+// Head counts that the same file states for models of this width; else those of heads of 64 to 256
+// elements.
+std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
+  const std::int64_t width = run.model.hidden_size.value_or(0);
+  std::set<std::int64_t> stated;
+  for (const Run& other : source.runs) {
+    if (other.model.hidden_size == run.model.hidden_size && other.model.num_attention_heads)
+      stated.insert(*other.model.num_attention_heads);
+  }
+  if (stated.empty()) {
+    for (std::int64_t dim = 64; dim <= 256; dim += 8) {
+      if (width % dim == 0) stated.insert(width / dim);
+    }
+  }
+  std::vector<std::int64_t> legal;
+  for (const std::int64_t heads : stated) {
+    if (width % heads == 0 && heads % run.tp.value_or(1) == 0) legal.push_back(heads);
+  }
+  return legal;
+}
+
+void vary_schedule(Mapped& mapped, const Source&, const Run& run) {
+  if (run.vp || *run.pp == 1 || !(run.schedule.empty() || has_word(run.schedule, "interleaved")))
+    return;
+  constexpr std::int64_t kMostLayersPerRank = 64;
+  std::vector<std::int64_t> values = divisors(*run.model.num_layers / *run.pp, kMostLayersPerRank);
+  // One chunk per rank is not interleaved; a text that says so rules it out where it can.
+  if (!run.schedule.empty() && values.size() > 1) values.erase(values.begin());
+  vary<std::int64_t>(mapped, "vp", values,
+                     [](Candidate& c, const std::int64_t& v) { c.strategy.vp = v; });
+}
+
+void vary_unstated(Mapped& mapped, const Source& source, const Run& run) {
+  if (!run.micro_batch) {
+    constexpr std::int64_t kMostSequences = 64;
+    const std::int64_t per_rank =
+        std::max<std::int64_t>(*run.global_batch / mapped.candidates.front().strategy.dp, 1);
+    vary<std::int64_t>(mapped, "micro_batch", divisors(per_rank, kMostSequences),
+                       [](Candidate& c, const std::int64_t& v) { c.strategy.micro_batch = v; });
+  }
+  vary_schedule(mapped, source, run);
+  // A source may say it in words.
+  const bool without = has_word(run.notes, "without sequence parallelism");
+  if (!run.sequence_parallel && *run.tp > 1 && !without)
+    vary<bool>(mapped, "sequence_parallel", {false, true},
+               [](Candidate& c, const bool& v) { c.strategy.sequence_parallel = v; });
+  if (!run.zero_stage && mapped.candidates.front().strategy.dp > 1) {
+    std::vector<int> stages{0, 1};
+    if (run.distributed_optimizer) stages = {*run.distributed_optimizer ? 1 : 0};
+    if (!run.fsdp.empty()) stages = {3};
+    vary<int>(mapped, "zero_stage", stages,
+              [](Candidate& c, const int& v) { c.strategy.zero = v; });
+  }
+  if (run.recompute.empty())
+    vary<Recompute>(mapped, "recompute",
+                    {Recompute::kNone, Recompute::kSelective, Recompute::kFull},
+                    [](Candidate& c, const Recompute& v) { c.strategy.recompute = v; });
+}
+
+// Follows from what was chosen, so it comes after the search's values.
+void settle(Strategy& s) {
+  if (s.vp == 1 && s.schedule == Schedule::kInterleaved) s.schedule = Schedule::k1f1b;
+  if (s.vp > 1 && s.schedule == Schedule::k1f1b) s.schedule = Schedule::kInterleaved;
+  if (s.schedule == Schedule::kDualPipe) s.vp = 2;
+  if (s.vp == 1 && is_megatron_code(s.framework)) s.overlap.pp = false;
+  if (!s.sequence_parallel) s.overlap.tp = false;
+  if (s.tp == 1) s.overlap.tp = false;
+}
+
+}  // namespace
+
+Framework framework_of(const Source& source, const Run& run) {
+  if (has_word(run.fsdp, "megatron-fsdp")) return Framework::kMegatron;
+  if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) return Framework::kDeepspeed;
+  if (has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
+  const FrameworkRow* row = framework_row(source);
+  return row == nullptr ? Framework::kMegatron : row->framework;
+}
+
+std::optional<bool> flash_attention_of(const std::string& text) {
+  if (has_word(text, "unknown")) return std::nullopt;
+  if (has_any(text, {"unfused", "plain", "no flash", "pre-flash"})) return false;
+  if (lower(text) == "torch" || lower(text) == "fused") return false;
+  if (has_any(text, {"flash", "TransformerEngine", "SDPA", "xformers", "cuDNN"})) return true;
+  return std::nullopt;
+}
+
+std::optional<Precision> precision_of(const std::string& text) {
+  if (has_word(text, "fp8")) return Precision::kFp8;
+  for (const auto& row : NameTable<Precision>::rows) {
+    if (starts_with_word(text, row.name)) return row.value;
+  }
+  return std::nullopt;
+}
+
+std::optional<bool> stated_overlap(const std::string& text, const std::string& model) {
+  if (text.empty()) return std::nullopt;
+  const std::string said = lower(text);
+  if (said == "true" || starts_with_word(said, "yes")) return true;
+  if (said == "false" || starts_with_word(said, "no ")) return false;
+  const std::size_t names = said.find("true in ");
+  if (names == std::string::npos || said.find("false in ") == std::string::npos) {
+    return said.find("overlap") != std::string::npos ||
+           said.find("prefetch") != std::string::npos || said.find("async") != std::string::npos;
+  }
+  const std::size_t start = names + std::string_view("true in ").size();
+  const std::string list = said.substr(start, said.find_first_of(" ,", start) - start);
+  const std::string name = letters_and_digits(model);
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find('/', at), list.size());
+    const std::string word = letters_and_digits(list.substr(at, end - at));
+    if (!word.empty() && name.find(word) != std::string::npos) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::variant<Mapped, Skip> map_run(const Source& source, const Run& run) {
+  const std::string problem = layout_problem(run);
+  if (!problem.empty()) return Skip{problem};
+  const std::optional<Precision> precision = precision_of(run.precision);
+  if (run.precision.empty()) return Skip{"precision not stated"};
+  if (!precision) return Skip{"precision not modelled: " + run.precision};
+  Mapped mapped;
+  std::vector<std::int64_t> heads;
+  if (!run.model.num_attention_heads) heads = possible_heads(source, run);
+  std::variant<ModelSpec, Skip> model =
+      heads.empty() ? model_of(run) : model_of(run, heads.front());
+  if (Skip* skip = std::get_if<Skip>(&model)) return *skip;
+  mapped.candidates.push_back({std::get<ModelSpec>(model), base_strategy(source, run, *precision)});
+  if (!heads.empty())
+    vary<std::int64_t>(mapped, "num_attention_heads", heads,
+                       [&](Candidate& c, const std::int64_t& n) {
+                         const auto other = model_of(run, n);
+                         if (std::holds_alternative<ModelSpec>(other))
+                           c.model = std::get<ModelSpec>(other);
+                       });
+  vary_unstated(mapped, source, run);
+  for (Candidate& candidate : mapped.candidates) settle(candidate.strategy);
+  return mapped;
+}
+
+}  // namespace meshplan::accuracy

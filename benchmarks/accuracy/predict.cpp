@@ -1,0 +1,118 @@
+#include "predict.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/check.hpp"
+#include "cost/step.hpp"
+#include "io/load.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+bool fits_everywhere(const PlanCost& cost) {
+  return std::all_of(cost.stages.begin(), cost.stages.end(), [](const StageCost& stage) {
+    return stage.memory.peak <= stage.memory.capacity;
+  });
+}
+
+// Fits before does not fit, then faster.
+bool better(const Prediction& a, const Prediction& b) {
+  if (a.fits != b.fits) return a.fits;
+  return a.cost.step_time < b.cost.step_time;
+}
+
+std::string first_line(const Diagnostics& all) {
+  return all.empty() ? std::string("no reason given") : all.front().message;
+}
+
+}  // namespace
+
+std::variant<Task, Skipped> prepare(const Source& source, const Run& run, Machines& machines,
+                                    const std::vector<std::string>& overrides) {
+  const auto skip = [&](std::string reason) { return Skipped{&source, &run, std::move(reason)}; };
+  const auto choice = choose_machine(source, run);
+  if (const NoMachine* none = std::get_if<NoMachine>(&choice)) return skip(none->reason);
+  std::variant<Mapped, Skip> mapped = map_run(source, run);
+  if (const Skip* why = std::get_if<Skip>(&mapped)) return skip(why->reason);
+  Result<ClusterSpec> cluster = machines.cluster(std::get<MachineChoice>(choice), *run.gpus);
+  if (!cluster) return skip("cluster not usable: " + first_line(cluster.errors()));
+  Task task{&source, &run, std::move(cluster.value()), std::move(std::get<Mapped>(mapped))};
+  for (Candidate& candidate : task.mapped.candidates) {
+    for (const std::string& key_value : overrides) {
+      Result<Strategy> changed = load_strategy(key_value, candidate.strategy);
+      if (!changed) return skip("--set " + key_value + ": " + first_line(changed.errors()));
+      candidate.strategy = std::move(changed.value());
+    }
+  }
+  return task;
+}
+
+std::variant<Prediction, Skipped> predict(const Task& task) {
+  std::optional<Prediction> best;
+  std::string reason = "no candidate";
+  for (const Candidate& candidate : task.mapped.candidates) {
+    const Verdict verdict = evaluate(candidate.model, task.cluster, candidate.strategy,
+                                     {.ignore_memory = true, .with_remedies = false});
+    if (!verdict.feasible()) {
+      const std::vector<std::string>& messages = verdict.infeasible().messages;
+      reason = "illegal: " + (messages.empty() ? "no reason given" : messages.front());
+      continue;
+    }
+    const PlanCost& cost = verdict.cost();
+    Prediction next{task.source,
+                    task.run,
+                    candidate.model,
+                    task.cluster.name,
+                    task.cluster.device.name,
+                    cost,
+                    step_time_interval(cost),
+                    fits_everywhere(cost),
+                    task.mapped.searched};
+    if (!best || better(next, *best)) best = std::move(next);
+  }
+  if (!best) return Skipped{task.source, task.run, reason};
+  return std::move(*best);
+}
+
+Bytes comparable_memory(const MemoryBreakdown& m, MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kDevice:
+      return m.peak;
+    case MemoryKind::kAllocator:
+    case MemoryKind::kReserved:
+      return m.peak - m.context - m.communicators;
+    case MemoryKind::kAllocated:
+      return m.allocated();
+  }
+  return m.peak;
+}
+
+std::vector<std::variant<Prediction, Skipped>> predict_all(const std::vector<Task>& tasks,
+                                                           int threads) {
+  std::vector<std::variant<Prediction, Skipped>> results(tasks.size(), Skipped{});
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_lock;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < tasks.size(); i = next++) results[i] = predict(tasks[i]);
+    } catch (...) {
+      const std::scoped_lock lock(failure_lock);
+      failure = std::current_exception();
+      next = tasks.size();
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  if (failure) std::rethrow_exception(failure);
+  return results;
+}
+
+}  // namespace meshplan::accuracy

@@ -1,0 +1,78 @@
+#pragma once
+// One published training run as its source states it. An absent optional or an empty text means
+// that the source does not say.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan::accuracy {
+
+struct PublishedModel {
+  std::string name;
+  std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups;
+  std::optional<std::int64_t> head_dim, ffn_hidden_size, vocab_size, seq_length, mtp_layers;
+  std::optional<bool> gated, tied_embeddings, linear_bias;
+  std::string activation, normalization, position_embedding;
+  std::optional<MoeSpec> moe;
+  std::optional<MlaSpec> mla;
+  std::string notes;  // `notes` and `arch_from` of the model
+
+  bool operator==(const PublishedModel&) const = default;
+};
+
+// What the tool that measured counts. The allocator's peak may be of handed-out or of held bytes.
+enum class MemoryKind {
+  kDevice,     // nvidia-smi: context and communicators included
+  kAllocator,  // PyTorch's allocator, the source does not say which of the two below
+  kReserved,   // held by the allocator
+  kAllocated,  // handed out by the allocator
+};
+
+struct MeasuredMemory {
+  Bytes peak;
+  MemoryKind kind = MemoryKind::kAllocator;
+
+  bool operator==(const MeasuredMemory&) const = default;
+};
+
+struct Run {
+  std::string id;
+  std::string gpu;
+  PublishedModel model;
+  std::optional<std::int64_t> gpus, tp, pp, vp, cp, ep, dp;
+  std::optional<std::int64_t> zero_stage, micro_batch, num_microbatches, global_batch;
+  std::optional<bool> sequence_parallel, distributed_optimizer;
+  std::optional<double> dropout;  // "yes" reads as 0.1, the default of Megatron-LM
+  std::string fsdp, precision, recompute, recompute_detail, schedule, attention_impl, optimizer;
+  std::string overlap_tp, overlap_dp, overlap_pp;  // "true", "false" or the source's words
+  std::string status, notes, where;
+  std::optional<Seconds> step_time;
+  std::optional<MeasuredMemory> memory;
+
+  bool operator==(const Run&) const = default;
+};
+
+// A number stated once for all GPUs of a source (empty key), or per GPU name.
+using PerGpu = std::map<std::string, double>;
+
+enum class Use { kScore, kFeasibility, kSanity, kUnstated };
+
+// One file of runs.
+struct Source {
+  std::string name;  // file stem
+  Use use = Use::kUnstated;
+  std::string title, repo, url, notes;
+  std::string gpu, inter_node;  // of the hardware section
+  PerGpu gpu_memory_gb, gpus_per_node;
+  std::vector<Run> runs;
+  std::int64_t rows_without_fields = 0;  // listed in a form other than `runs`
+
+  bool operator==(const Source&) const = default;
+};
+
+}  // namespace meshplan::accuracy
