@@ -69,7 +69,7 @@ std::string interleaved_illegal_reason(const PipelineShape& s) {
   if (rest != 0 && rest < s.pp) {
     return "interleaved leaves a last group of " + number(rest) + " of " + number(s.microbatches) +
            " microbatches, less than pp=" + number(s.pp) + "; use " +
-           number(s.microbatches - rest) + " or " + number(s.microbatches - rest + group) +
+           number(s.microbatches - rest) + " or " + number(s.microbatches - rest + s.pp) +
            " microbatches" +
            (group == s.pp ? ", or a microbatch group that leaves 0 or at least pp" : "");
   }
