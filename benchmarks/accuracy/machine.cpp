@@ -19,11 +19,15 @@ struct GpuRow {
   double memory_gb;          // 0: whatever is stated
   std::string_view cluster;  // empty: not shipped
   double memory_gib_changed = 0, memory_gbs_changed = 0, nvlink_gbs_changed = 0;
+  double network_gbs_changed = 0;
 };
 
 constexpr std::array kGpus{
-    GpuRow{"GB300", "", 0, ""},
-    GpuRow{"B300", "", 0, ""},
+    // Blackwell Ultra computes at Blackwell's dense fp16 and fp8 rates with the same 8 TB/s; it has
+    // 288 GB (what firmware keeps off: estimate) and 800 Gbit/s per GPU (DGX B300 and GB300 NVL72
+    // datasheets). Only fp4 and the exponentials of attention are faster.
+    GpuRow{"GB300", "", 0, "gb200-nvl72", 270, 0, 0, 100},
+    GpuRow{"B300", "", 0, "dgx-b200", 268, 0, 0, 100},
     GpuRow{"GB200", "", 0, "gb200-nvl72"},
     GpuRow{"B200", "", 0, "dgx-b200"},
     // GH200: the H100 die with 96 GB of HBM3 at 4 TB/s (NVIDIA GH200 datasheet).
@@ -120,6 +124,20 @@ std::optional<LinkKind> stated_kind(const std::string& inter_node) {
   return std::nullopt;
 }
 
+// Jobs larger than one NVLink domain of many nodes are placed in equal parts of the domains
+// (Slurm's block plugin, --segment: 64 of 72 GPUs on GB200 NVL72), so that no group straddles two
+// of them.
+void place_in_equal_parts(ClusterSpec& c, std::int64_t gpus) {
+  LinkLevel& inner = c.levels.front();
+  const bool alone = c.levels.size() == 1 || c.levels[1].span == 0;
+  if (!alone || inner.span <= c.gpus_per_node || gpus <= inner.span) return;
+  for (std::int64_t part = inner.span; part > c.gpus_per_node; part -= c.gpus_per_node) {
+    if (gpus % part != 0) continue;
+    inner.span = part;
+    return;
+  }
+}
+
 }  // namespace
 
 std::optional<BytesPerSecond> stated_network(const std::string& inter_node,
@@ -160,6 +178,8 @@ std::variant<MachineChoice, NoMachine> choose_machine(const Source& source, cons
   if (choice.gpus_per_node)
     choice.network = stated_network(source.inter_node, *choice.gpus_per_node);
   if (choice.network) choice.network_kind = stated_kind(source.inter_node);
+  if (!choice.network && row->network_gbs_changed > 0)
+    choice.network = BytesPerSecond{row->network_gbs_changed * kGb};
   return choice;
 }
 
@@ -184,6 +204,7 @@ Result<ClusterSpec> Machines::cluster(const MachineChoice& choice, std::int64_t 
     if (choice.network) c.levels[i].bandwidth = *choice.network;
     if (choice.network_kind) c.levels[i].kind = *choice.network_kind;
   }
+  place_in_equal_parts(c, gpus);
   return with_gpus(std::move(c), gpus);
 }
 

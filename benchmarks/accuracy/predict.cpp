@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "cost/step.hpp"
 #include "io/load.hpp"
+#include "schedule/pipeline.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -24,6 +25,25 @@ bool fits_everywhere(const PlanCost& cost) {
 bool better(const Prediction& a, const Prediction& b) {
   if (a.fits != b.fits) return a.fits;
   return a.cost.step_time < b.cost.step_time;
+}
+
+// A layout whose chunks differ in layers. The planner's own rules want equal ones; frameworks take
+// others as an explicit layout (Megatron-LM --pipeline-model-parallel-layout), and sources use
+// them. Every other rule must hold.
+std::optional<PlanCost> uneven_chunks(const Candidate& candidate, const ClusterSpec& cluster) {
+  const Strategy& stated = candidate.strategy;
+  const ModelSpec& m = candidate.model;
+  if (stated.vp <= 1 || m.num_layers % (stated.pp * stated.vp) == 0) return std::nullopt;
+  Strategy s = stated;
+  s.vp = 1;
+  s.schedule = Schedule::k1f1b;
+  s = complete(s, m, cluster);
+  if (has_errors(validate(s, m, cluster))) return std::nullopt;
+  s.vp = stated.vp;
+  s.schedule = stated.schedule;
+  const PipelineShape shape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
+  if (!illegal_reason(shape).empty()) return std::nullopt;
+  return cost_of(m, cluster, s);
 }
 
 std::string first_line(const Diagnostics& all) {
@@ -58,12 +78,15 @@ std::variant<Prediction, Skipped> predict(const Task& task) {
   for (const Candidate& candidate : task.mapped.candidates) {
     const Verdict verdict = evaluate(candidate.model, task.cluster, candidate.strategy,
                                      {.ignore_memory = true, .with_remedies = false});
-    if (!verdict.feasible()) {
+    std::optional<PlanCost> legal;
+    if (verdict.feasible()) legal = verdict.cost();
+    if (!legal) legal = uneven_chunks(candidate, task.cluster);
+    if (!legal) {
       const std::vector<std::string>& messages = verdict.infeasible().messages;
       reason = "illegal: " + (messages.empty() ? "no reason given" : messages.front());
       continue;
     }
-    const PlanCost& cost = verdict.cost();
+    const PlanCost& cost = *legal;
     Prediction next{task.source,
                     task.run,
                     candidate.model,
