@@ -1,0 +1,147 @@
+#include "report/json.hpp"
+
+#include "report/json_value.hpp"
+#include "report/lists.hpp"
+
+namespace meshplan {
+namespace {
+
+Json document(const ToolInfo& tool) {
+  return {{"schema_version", kSchemaVersion},
+          {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}}};
+}
+
+Json workload_json(const Strategy& s, const ClusterSpec& c) {
+  return {{"global_batch", s.global_batch},
+          {"seq_len", s.seq_len},
+          {"tokens_per_step", s.global_batch * s.seq_len},
+          {"gpus", num_gpus(c)}};
+}
+
+Json search_json(const SearchRequest& request, const SearchResult& result) {
+  const SearchStatistics& s = result.statistics;
+  Json limits = Json::array();
+  for (const Limit& limit : request.limits) limits.push_back(to_text(limit));
+  Json reasons = Json::object();
+  for (const auto& [reason, count] : s.infeasible) reasons[reason] = count;
+  return {{"objective", std::string(name_of(request.objective))},
+          {"space", std::string(name_of(request.space))},
+          {"limits", std::move(limits)},
+          {"ignore_activations", request.ignore_activations},
+          {"space_size", s.space_size},
+          {"illegal", s.illegal},
+          {"evaluated", s.evaluated},
+          {"pruned", s.pruned},
+          {"feasible", s.feasible},
+          {"infeasible", std::move(reasons)},
+          {"proof", result.proof.exact ? "exact" : "bounded"},
+          {"gap", number(result.proof.gap)},
+          {"statement", result.proof.statement},
+          {"wall_s", number(s.wall.si())}};
+}
+
+std::string verdict_name(const Verdict& v) {
+  if (v.feasible()) return "feasible";
+  return v.infeasible().reason == InfeasibleReason::kIllegal ? "illegal" : "infeasible";
+}
+
+template <class T, class ToJson>
+std::string list_document(const ToolInfo& tool, const char* key, std::span<const T> all,
+                          const ToJson& to_json) {
+  Json json = document(tool);
+  json[key] = Json::array();
+  for (const T& item : all) json[key].push_back(to_json(item));
+  return document_text(json);
+}
+
+}  // namespace
+
+std::string document_text(const Json& document) {
+  // Names come from files that were checked to be UTF-8; a stray byte must still not end the run.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
+                          const SearchRequest& request, const SearchResult& result) {
+  Json json = document(tool);
+  json["model"] = model_json(m);
+  json["cluster"] = cluster_json(c);
+  json["workload"] = workload_json(request.base, c);
+  json["search"] = search_json(request, result);
+  json["plans"] = Json::array();
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    json["plans"].push_back(plan_json(result.plans[i], c, i + 1));
+  }
+  json["explanation"] = result.plans.empty() ? std::vector<std::string>{} : explain(m, c, result);
+  if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
+    json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
+  }
+  return document_text(json);
+}
+
+std::string estimate_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
+                              const Strategy& s, const Verdict& verdict) {
+  Json json = document(tool);
+  json["model"] = model_json(m);
+  json["cluster"] = cluster_json(c);
+  json["workload"] = workload_json(s, c);
+  json["verdict"] = verdict_name(verdict);
+  if (verdict.feasible()) {
+    json["plan"] = plan_json(verdict.cost(), c, 1);
+  } else {
+    json["infeasible"] = infeasible_json(verdict, s);
+  }
+  return document_text(json);
+}
+
+std::string model_document(const ToolInfo& tool, const ModelSpec& m) {
+  Json json = document(tool);
+  json["model"] = model_json(m);
+  return document_text(json);
+}
+
+std::string error_document(const ToolInfo& tool, const Diagnostics& all) {
+  Json json = document(tool);
+  json["errors"] = Json::array();
+  for (const Diagnostic& d : all) {
+    if (d.severity != Severity::kError) continue;
+    json["errors"].push_back({{"file", d.where.file},
+                              {"line", d.where.line},
+                              {"column", d.where.column},
+                              {"message", d.message},
+                              {"hint", d.hint}});
+  }
+  return document_text(json);
+}
+
+std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all) {
+  return list_document(tool, "models", all, model_json);
+}
+
+std::string device_list_document(const ToolInfo& tool, std::span<const DeviceSpec> all) {
+  return list_document(tool, "devices", all, device_json);
+}
+
+std::string cluster_list_document(const ToolInfo& tool, std::span<const ClusterSpec> all) {
+  return list_document(tool, "clusters", all, cluster_json);
+}
+
+std::string schedule_list_document(const ToolInfo& tool) {
+  return list_document(tool, "schedules", std::span<const ScheduleFact>(kScheduleFacts),
+                       [](const ScheduleFact& row) -> Json {
+                         return {{"name", std::string(name_of(row.schedule))},
+                                 {"fact", std::string(row.fact)},
+                                 {"source", std::string(row.source)}};
+                       });
+}
+
+std::string framework_list_document(const ToolInfo& tool) {
+  const auto& rows = NameTable<Framework>::rows;
+  return list_document(tool, "frameworks", std::span<const NameRow<Framework>>(rows),
+                       [](const NameRow<Framework>& row) -> Json {
+                         Json preset = strategy_json(framework_preset(row.value));
+                         return {{"name", std::string(row.name)}, {"preset", std::move(preset)}};
+                       });
+}
+
+}  // namespace meshplan

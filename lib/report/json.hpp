@@ -1,0 +1,49 @@
+#pragma once
+// Results as JSON documents, one per run of the program. lib/report/schema holds their JSON
+// Schemas. Keys name their unit, numbers are finite, and every document starts with
+// schema_version and tool.
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.hpp"
+#include "cost/plan_cost.hpp"
+#include "search/search.hpp"
+#include "spec/cluster.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan {
+
+// Raised when a key is renamed, dropped or changes its meaning; new keys leave it as it is.
+inline constexpr int kSchemaVersion = 1;
+
+struct ToolInfo {
+  std::string_view version;
+};
+
+// plan.schema.json
+[[nodiscard]] std::string plan_document(const ToolInfo& tool, const ModelSpec& m,
+                                        const ClusterSpec& c, const SearchRequest& request,
+                                        const SearchResult& result);
+
+// estimate.schema.json; `s` as the user gave it, completed where it is legal.
+[[nodiscard]] std::string estimate_document(const ToolInfo& tool, const ModelSpec& m,
+                                            const ClusterSpec& c, const Strategy& s,
+                                            const Verdict& verdict);
+
+// model.schema.json
+[[nodiscard]] std::string model_document(const ToolInfo& tool, const ModelSpec& m);
+
+// error.schema.json: what stands in place of a result when the input is wrong.
+[[nodiscard]] std::string error_document(const ToolInfo& tool, const Diagnostics& all);
+
+// list.schema.json
+[[nodiscard]] std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all);
+[[nodiscard]] std::string device_list_document(const ToolInfo& tool,
+                                               std::span<const DeviceSpec> all);
+[[nodiscard]] std::string cluster_list_document(const ToolInfo& tool,
+                                                std::span<const ClusterSpec> all);
+[[nodiscard]] std::string schedule_list_document(const ToolInfo& tool);
+[[nodiscard]] std::string framework_list_document(const ToolInfo& tool);
+
+}  // namespace meshplan

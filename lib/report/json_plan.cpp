@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "cost/uncertainty.hpp"
+#include "report/json_value.hpp"
+#include "report/rates.hpp"
+#include "report/terms.hpp"
+
+namespace meshplan {
+namespace {
+
+struct GroupName {
+  Group group;
+  const char* name;
+};
+constexpr std::array kGroups{GroupName{Group::kTp, "tp"},
+                             GroupName{Group::kCp, "cp"},
+                             GroupName{Group::kTpCp, "tp_cp"},
+                             GroupName{Group::kDp, "dp"},
+                             GroupName{Group::kDpCp, "dp_cp"},
+                             GroupName{Group::kZeroShard, "zero_shard"},
+                             GroupName{Group::kZeroReplica, "zero_replica"},
+                             GroupName{Group::kEp, "ep"},
+                             GroupName{Group::kEtp, "etp"},
+                             GroupName{Group::kExpertDp, "expert_dp"},
+                             GroupName{Group::kPp, "pp"},
+                             GroupName{Group::kPpNeighbour, "pp_neighbour"},
+                             GroupName{Group::kEmbedding, "embedding"}};
+
+// More ranks than anyone reads; the size and the stride tell the rest.
+constexpr std::size_t kShownRanks = 64;
+
+Json time_json(const PlanCost& p) {
+  Json json = Json::object();
+  for (const TimeTermRow& row : kTimeTerms)
+    json[std::string(row.key)] = number((p.time.*row.term).si());
+  return json;
+}
+
+Json memory_values(const MemoryBreakdown& m) {
+  Json json = Json::object();
+  for (const MemoryTermRow& row : kMemoryTerms) json[std::string(row.key)] = (m.*row.term).count();
+  return json;
+}
+
+Json communication_json(const PlanCost& p, const ClusterSpec& c) {
+  Json json = Json::array();
+  for (const CommEntry& e : p.communication) {
+    PLAN_CHECK(e.level < c.levels.size());
+    json.push_back({{"dimension", std::string(name_of(e.dimension))},
+                    {"operation", std::string(name_of(e.operation))},
+                    {"group_size", e.group_size},
+                    {"level", c.levels[e.level].name},
+                    {"bytes", e.bytes.count()},
+                    {"count_per_step", number(e.count_per_step)},
+                    {"time_each_s", number(e.time_each.si())},
+                    {"exposed_s", number(e.exposed.si())}});
+  }
+  return json;
+}
+
+Json stages_json(const PlanCost& p) {
+  Json json = Json::array();
+  for (const StageCost& s : p.stages) {
+    json.push_back({{"layers", s.layers},
+                    {"recomputed_layers", s.recomputed_layers},
+                    {"embedding", s.embedding},
+                    {"head", s.head},
+                    {"forward_s", number(s.forward.si())},
+                    {"backward_s", number(s.backward.si())},
+                    {"in_flight", s.in_flight},
+                    {"parameters", s.parameters},
+                    {"peak_bytes", s.memory.peak.count()}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Json memory_json(const std::vector<StageCost>& stages) {
+  Json json = Json::array();
+  for (const StageCost& s : stages) json.push_back(memory_values(s.memory));
+  return json;
+}
+
+Json placement_json(const Strategy& s, const ClusterSpec& c) {
+  Json groups = Json::array();
+  for (const GroupName& row : kGroups) {
+    const GroupShape shape = group_shape(s, c, row.group);
+    std::vector<std::int64_t> ranks = group_members(s, row.group, 0);
+    ranks.resize(std::min(ranks.size(), kShownRanks));
+    PLAN_CHECK(shape.level < c.levels.size());
+    // A group of one rank crosses no link.
+    const Json level = shape.size > 1 ? Json(c.levels[shape.level].name) : Json(nullptr);
+    groups.push_back({{"kind", row.name},
+                      {"size", shape.size},
+                      {"stride", shape.stride},
+                      {"level", level},
+                      {"first_ranks", std::move(ranks)}});
+  }
+  return {{"order", strategy_json(s).at("order")}, {"groups", std::move(groups)}};
+}
+
+Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
+  PLAN_CHECK(std::abs(total(p.time).si() - p.step_time.si()) <= 1e-9 * p.step_time.si());
+  const Rates r = rates(p, c);
+  const StepTimeInterval interval = step_time_interval(p);
+  Json json{{"rank", rank},
+            {"strategy", strategy_json(p.strategy)},
+            {"strategy_text", to_text(p.strategy)},
+            {"step_time_s", number(p.step_time.si())},
+            {"step_time_interval_s", {number(interval.low.si()), number(interval.high.si())}},
+            {"tokens_per_s", number(r.tokens_per_s)},
+            {"tokens_per_s_per_gpu", number(r.tokens_per_s_per_gpu)},
+            {"model_tflops_per_gpu", number(r.model_flops_per_gpu.si() / 1e12)},
+            {"mfu", number(p.mfu)},
+            {"hfu", number(p.hfu)},
+            {"memory", memory_json(p.stages)},
+            {"fullest_stage", p.fullest_stage},
+            {"time", time_json(p)},
+            {"bubble_fraction", number(p.bubble_fraction)},
+            {"communication", communication_json(p, c)},
+            {"stages", stages_json(p)},
+            {"placement", placement_json(p.strategy, c)}};
+  if (r.usd_per_step) json["usd_per_step"] = number(*r.usd_per_step);
+  json["warnings"] = p.warnings;
+  return json;
+}
+
+Json infeasible_json(const Verdict& verdict, const Strategy& s) {
+  const Infeasible& i = verdict.infeasible();
+  return {{"strategy", strategy_json(s)},
+          {"strategy_text", to_text(s)},
+          {"reason", std::string(name_of(i.reason))},
+          {"messages", i.messages},
+          {"shortfall_bytes", i.shortfall.count()},
+          {"remedies", i.remedies},
+          {"memory", memory_json(verdict.stages)}};
+}
+
+}  // namespace meshplan

@@ -1,0 +1,150 @@
+#include <cmath>
+
+#include "base/check.hpp"
+#include "report/json_value.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+template <class E>
+requires std::is_enum_v<E> Json value_json(E value) { return std::string(name_of(value)); }
+Json value_json(std::int64_t value) { return value; }
+Json value_json(int value) { return value; }
+Json value_json(bool value) { return value; }
+Json value_json(double value) { return number(value); }
+Json value_json(const std::vector<std::int64_t>& value) { return value; }
+Json value_json(const RankOrder& value) { return key_text(value); }
+
+void add_if(Json& json, const char* key, bool value) {
+  if (value) json[key] = true;
+}
+
+Json attention_keys(const ModelSpec& m) {
+  Json json{{"kind", std::string(name_of(m.attention))}};
+  if (m.mla) {
+    json["q_lora_rank"] = m.mla->q_lora_rank;
+    json["kv_lora_rank"] = m.mla->kv_lora_rank;
+    json["qk_nope_head_dim"] = m.mla->qk_nope_head_dim;
+    json["qk_rope_head_dim"] = m.mla->qk_rope_head_dim;
+    json["v_head_dim"] = m.mla->v_head_dim;
+  }
+  if (m.window > 0) {
+    json["window"] = m.window;
+    if (m.window_every > 1) json["window_every"] = m.window_every;
+  }
+  return json;
+}
+
+Json moe_keys(const MoeSpec& e) {
+  Json json{{"num_experts", e.num_experts},
+            {"top_k", e.top_k},
+            {"expert_ffn_hidden_size", e.expert_ffn_hidden_size},
+            {"shared_expert_ffn_hidden_size", e.shared_expert_ffn_hidden_size},
+            {"layers", {{"first_dense", e.first_dense}, {"every", e.every}}},
+            {"imbalance", number(e.imbalance)}};
+  add_if(json, "router_bias", e.router_bias);
+  return json;
+}
+
+// Parameter counts are whole numbers in files.
+Json whole(double value) { return static_cast<std::int64_t>(std::llround(value)); }
+
+}  // namespace
+
+Json number(double value) {
+  PLAN_CHECK(std::isfinite(value));
+  return value;
+}
+
+Json model_keys(const ModelSpec& m) {
+  Json json{{"name", m.name},
+            {"num_layers", m.num_layers},
+            {"hidden_size", m.hidden_size},
+            {"num_attention_heads", m.num_attention_heads}};
+  if (!m.mla) {
+    json["num_query_groups"] = m.num_query_groups;
+    json["head_dim"] = m.head_dim;
+  }
+  json["ffn_hidden_size"] = m.ffn_hidden_size;
+  json["gated_mlp"] = m.gated_mlp;
+  json["activation"] = std::string(name_of(m.activation));
+  json["norm"] = std::string(name_of(m.norm));
+  json["position_embedding"] = std::string(name_of(m.position_embedding));
+  json["vocab_size"] = m.vocab_size;
+  json["tied_embeddings"] = m.tied_embeddings;
+  json["linear_bias"] = m.linear_bias;
+  add_if(json, "qkv_bias", m.qkv_bias);
+  add_if(json, "attention_out_bias", m.attention_out_bias);
+  add_if(json, "expert_bias", m.expert_bias);
+  add_if(json, "qk_norm", m.qk_norm);
+  add_if(json, "attention_sinks", m.attention_sinks);
+  add_if(json, "parallel_block", m.parallel_block);
+  add_if(json, "parallel_shared_norm", m.parallel_shared_norm);
+  add_if(json, "embedding_norm", m.embedding_norm);
+  json["dropout"] = number(m.dropout);
+  json["max_seq_length"] = m.max_seq_length;
+  json["attention"] = attention_keys(m);
+  if (m.moe) json["moe"] = moe_keys(*m.moe);
+  json["mtp_layers"] = m.mtp_layers;
+  if (m.published_parameters > 0) json["published_parameters"] = whole(m.published_parameters);
+  if (m.published_active_parameters > 0) {
+    json["published_active_parameters"] = whole(m.published_active_parameters);
+  }
+  if (!m.source.empty()) json["source"] = m.source;
+  return json;
+}
+
+Json model_json(const ModelSpec& m) {
+  const ParameterCount count = parameter_count(m);
+  return {{"name", m.name},
+          {"parameters", count.total},
+          {"active_parameters", count.active},
+          {"spec", model_keys(m)}};
+}
+
+Json cluster_json(const ClusterSpec& c) {
+  Json levels = Json::array();
+  for (const LinkLevel& level : c.levels) {
+    levels.push_back({{"name", level.name},
+                      {"kind", std::string(name_of(level.kind))},
+                      {"span", level.span > 0 ? Json(level.span) : Json(nullptr)},
+                      {"bandwidth_bytes_per_s", number(level.bandwidth.si())},
+                      {"latency_s", number(level.latency.si())},
+                      {"oversubscription", number(level.oversubscription)}});
+  }
+  Json json{{"name", c.name},   {"device", c.device.name},          {"gpus", num_gpus(c)},
+            {"nodes", c.nodes}, {"gpus_per_node", c.gpus_per_node}, {"levels", std::move(levels)}};
+  if (c.usd_per_gpu_hour) json["usd_per_gpu_hour"] = number(*c.usd_per_gpu_hour);
+  return json;
+}
+
+Json device_json(const DeviceSpec& d) {
+  Json peak = Json::object();
+  for (const auto& row : NameTable<Precision>::rows) {
+    const FlopsPerSecond rate = d.peak[static_cast<std::size_t>(row.value)];
+    if (rate.si() > 0) peak[std::string(row.name)] = number(rate.si());
+  }
+  return {{"name", d.name},
+          {"architecture", std::string(name_of(d.architecture))},
+          {"memory_bytes", d.memory.count()},
+          {"memory_bandwidth_bytes_per_s", number(d.memory_bandwidth.si())},
+          {"peak_flops_per_s", std::move(peak)},
+          {"multiprocessors", d.multiprocessors},
+          {"tdp_watts", number(d.tdp_watts)}};
+}
+
+Json strategy_json(const Strategy& s) {
+  Json json = Json::object();
+  for_each_key(s, [&](std::string_view key, const auto& value) {
+    const std::size_t dot = key.find('.');
+    if (dot == std::string_view::npos) {
+      json[std::string(key)] = value_json(value);
+    } else {
+      json[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))] = value_json(value);
+    }
+  });
+  return json;
+}
+
+}  // namespace meshplan

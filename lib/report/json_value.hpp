@@ -1,0 +1,35 @@
+#pragma once
+// Specs, strategies and plans as JSON values; private to this library.
+#include <nlohmann/json.hpp>
+
+#include "cost/plan_cost.hpp"
+#include "spec/cluster.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan {
+
+using Json = nlohmann::ordered_json;  // keys in the order in which they are written
+
+// A finite number: anything else is a bug of ours, and JSON has no way to write it.
+[[nodiscard]] Json number(double value);
+
+// A model file's keys, without those that say what is the default anyway. Reads back (as YAML or
+// JSON) to the same model.
+[[nodiscard]] Json model_keys(const ModelSpec& m);
+[[nodiscard]] Json model_json(
+    const ModelSpec& m);  // name, parameter counts and the above as `spec`
+[[nodiscard]] Json cluster_json(const ClusterSpec& c);
+[[nodiscard]] Json device_json(const DeviceSpec& d);
+
+// The keys of a strategy, dotted ones nested.
+[[nodiscard]] Json strategy_json(const Strategy& s);
+
+[[nodiscard]] Json placement_json(const Strategy& s, const ClusterSpec& c);
+[[nodiscard]] Json memory_json(const std::vector<StageCost>& stages);
+[[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
+[[nodiscard]] Json infeasible_json(const Verdict& verdict, const Strategy& s);
+
+// Two spaces of indentation and a final newline.
+[[nodiscard]] std::string document_text(const Json& document);
+
+}  // namespace meshplan

@@ -1,0 +1,100 @@
+#include "report/lists.hpp"
+
+#include "base/text.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string count(std::int64_t n) { return human_count(static_cast<double>(n)); }
+
+std::string yes_no(bool value) { return value ? "yes" : "no"; }
+
+std::string overlaps(const Overlap& o) {
+  std::vector<std::string> names;
+  if (o.grad_reduce) names.emplace_back("grad_reduce");
+  if (o.param_gather) names.emplace_back("param_gather");
+  if (o.tp) names.emplace_back("tp");
+  if (o.pp) names.emplace_back("pp");
+  return names.empty() ? "none" : join_words(names, ", ");
+}
+
+}  // namespace
+
+std::string model_list(std::span<const ModelSpec> all, const TextOptions& options) {
+  Table table({{"model", Align::kLeft},
+               {"parameters"},
+               {"active"},
+               {"layers"},
+               {"hidden"},
+               {"attention", Align::kLeft},
+               {"experts"},
+               {"max seq"}});
+  for (const ModelSpec& m : all) {
+    const ParameterCount n = parameter_count(m);
+    table.add_row({m.name, count(n.total), count(n.active), std::to_string(m.num_layers),
+                   std::to_string(m.hidden_size), std::string(name_of(m.attention)),
+                   m.moe ? std::to_string(m.moe->num_experts) : "-",
+                   with_thousands(m.max_seq_length)});
+  }
+  return table.text(options);
+}
+
+std::string device_list(std::span<const DeviceSpec> all, const TextOptions& options) {
+  Table table({{"device", Align::kLeft},
+               {"architecture", Align::kLeft},
+               {"memory"},
+               {"bandwidth"},
+               {"16-bit peak"}});
+  for (const DeviceSpec& d : all) {
+    table.add_row({d.name, std::string(name_of(d.architecture)), human_bytes(d.memory),
+                   human_bandwidth(d.memory_bandwidth),
+                   human_rate(peak_rate(d, Precision::kBf16))});
+  }
+  return table.text(options);
+}
+
+std::string cluster_list(std::span<const ClusterSpec> all, const TextOptions& options) {
+  Table table({{"cluster", Align::kLeft},
+               {"device", Align::kLeft},
+               {"nodes"},
+               {"GPUs"},
+               {"links, innermost first; per GPU, one direction", Align::kLeft, true}});
+  for (const ClusterSpec& c : all) {
+    std::string links;
+    for (const LinkLevel& level : c.levels) {
+      links += (links.empty() ? "" : ", ") + level.name + " " + human_bandwidth(level.bandwidth);
+    }
+    table.add_row(
+        {c.name, c.device.name, with_thousands(c.nodes), with_thousands(num_gpus(c)), links});
+  }
+  return table.text(options);
+}
+
+std::string schedule_list(const TextOptions& options) {
+  Table table({{"schedule", Align::kLeft},
+               {"what it does", Align::kLeft, true},
+               {"source", Align::kLeft, true}});
+  for (const ScheduleFact& row : kScheduleFacts) {
+    table.add_row(
+        {std::string(name_of(row.schedule)), std::string(row.fact), std::string(row.source)});
+  }
+  return table.text(options);
+}
+
+std::string framework_list(const TextOptions& options) {
+  Table table({{"framework", Align::kLeft},
+               {"zero"},
+               {"gradients", Align::kLeft},
+               {"flash attn.", Align::kLeft},
+               {"overlaps", Align::kLeft, true}});
+  for (const auto& row : NameTable<Framework>::rows) {
+    const Strategy s = framework_preset(row.value);
+    table.add_row({std::string(row.name), std::to_string(s.zero),
+                   std::string(name_of(s.grad_dtype)), yes_no(s.flash_attention),
+                   overlaps(s.overlap)});
+  }
+  return table.text(options);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,28 @@
+#pragma once
+// Ranked plans and the search that found them, for people.
+#include <string>
+
+#include "report/table.hpp"
+#include "search/search.hpp"
+
+namespace meshplan {
+
+// One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.
+[[nodiscard]] std::string plan_table(const SearchResult& result, const ClusterSpec& c,
+                                     const TextOptions& options);
+
+struct SearchTextOptions {
+  bool every_reason = false;  // a line per reason instead of the total
+};
+
+// What was searched, what was ruled out, and how far the answer is proved.
+[[nodiscard]] std::string search_text(const SearchResult& result, const SearchTextOptions& what,
+                                      const TextOptions& options);
+
+// What to print for a search: table, warnings of the best plan, its command-line form, why it
+// wins, the search itself; or, where nothing fits, the closest miss and the cheapest change.
+[[nodiscard]] std::string search_report(const ModelSpec& m, const ClusterSpec& c,
+                                        const SearchRequest& request, const SearchResult& result,
+                                        const SearchTextOptions& what, const TextOptions& options);
+
+}  // namespace meshplan
