@@ -1,0 +1,93 @@
+#include <memory>
+
+#include "console.hpp"
+#include "inputs.hpp"
+#include "report/lists.hpp"
+
+namespace meshplan {
+namespace {
+
+enum class ListKind { kModels, kDevices, kClusters, kSchedules, kFrameworks };
+constexpr std::array kListKinds{std::pair{ListKind::kModels, std::string_view("models")},
+                                std::pair{ListKind::kDevices, std::string_view("devices")},
+                                std::pair{ListKind::kClusters, std::string_view("clusters")},
+                                std::pair{ListKind::kSchedules, std::string_view("schedules")},
+                                std::pair{ListKind::kFrameworks, std::string_view("frameworks")}};
+
+struct ListFlags {
+  CommonFlags common;
+  std::string kind;
+};
+
+template <class Spec>
+using Loader = Result<Spec> (*)(const std::string&, const DataFolders&);
+
+template <class Spec>
+std::vector<Spec> load_all(std::string_view folder, Loader<Spec> load, Diagnostics& problems) {
+  const DataFolders data = DataFolders::standard();
+  std::vector<Spec> all;
+  for (const std::string& name : data.names(folder)) {
+    std::optional<Spec> spec = take(load(name, data), name, problems);
+    if (spec) all.push_back(std::move(*spec));
+  }
+  if (all.empty() && problems.empty()) {
+    problems.push_back(error("no folder '" + std::string(folder) + "' with data was found",
+                             "set MESHPLAN_DATA to the folder that holds it"));
+  }
+  return all;
+}
+
+template <class Spec, class ToText, class ToJson>
+int list_files(const CommonFlags& flags, std::string_view folder, Loader<Spec> load,
+               const ToText& to_text, const ToJson& to_json) {
+  Diagnostics problems;
+  const std::vector<Spec> all = load_all(folder, load, problems);
+  if (has_errors(problems)) return report_errors(problems, flags);
+  return write_result(flags.json ? to_json(kTool, all) : to_text(all, console_options()), kExitOk);
+}
+
+int list(const ListFlags& flags) {
+  set_up_logging(flags.common);
+  Diagnostics problems;
+  if (flags.kind.empty())
+    problems.push_back(error("what to list is missing", "for example 'meshplan list models'"));
+  const auto kind = read_choice(
+                        flags.kind.empty() ? "models" : flags.kind, "list", kListKinds,
+                        [](const auto& row) { return row.second; }, problems)
+                        .first;
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+  const CommonFlags& common = flags.common;
+  switch (kind) {
+    case ListKind::kModels:
+      return list_files<ModelSpec>(common, kModelFolder, load_model, model_list,
+                                   model_list_document);
+    case ListKind::kDevices:
+      return list_files<DeviceSpec>(common, kDeviceFolder, load_device, device_list,
+                                    device_list_document);
+    case ListKind::kClusters:
+      return list_files<ClusterSpec>(common, kClusterFolder, load_cluster, cluster_list,
+                                     cluster_list_document);
+    case ListKind::kSchedules:
+      return write_result(
+          common.json ? schedule_list_document(kTool) : schedule_list(console_options()), kExitOk);
+    case ListKind::kFrameworks:
+      return write_result(
+          common.json ? framework_list_document(kTool) : framework_list(console_options()),
+          kExitOk);
+  }
+  return kExitInternal;
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app, Action& action) {
+  const auto flags = std::make_shared<ListFlags>();
+  CLI::App* command =
+      add_command(app, "list", "Show what ships with the program", "meshplan list clusters");
+  command->add_option("kind", flags->kind, "models, devices, clusters, schedules or frameworks")
+      ->type_name("");
+  add_common_flags(*command, flags->common);
+  command->callback([flags, &action] { action = [flags] { return list(*flags); }; });
+}
+
+}  // namespace meshplan

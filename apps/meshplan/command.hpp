@@ -1,0 +1,40 @@
+#pragma once
+// What every subcommand shares: flags, exit codes, and how it hands its work to main.
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace meshplan {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitNoPlan = 1,
+  kExitBadInput = 2,
+  kExitDevice = 3,
+  kExitInternal = 70,
+};
+
+struct CommonFlags {
+  bool json = false;
+  bool verbose = false;
+  bool quiet = false;
+};
+
+// Set by the subcommand that the user chose; returns the exit code.
+using Action = std::function<int()>;
+
+void add_plan_command(CLI::App& app, Action& action);
+void add_estimate_command(CLI::App& app, Action& action);
+void add_list_command(CLI::App& app, Action& action);
+void add_import_command(CLI::App& app, Action& action);
+
+// Version, help and examples of the program itself.
+void describe_program(CLI::App& app);
+
+// A subcommand whose help ends in `example`.
+CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what,
+                      const std::string& example);
+
+// --json, -v and -q, which every subcommand has.
+void add_common_flags(CLI::App& command, CommonFlags& flags);
+
+}  // namespace meshplan

@@ -1,0 +1,85 @@
+#include "console.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/text.hpp"
+
+namespace meshplan {
+namespace {
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+bool wants_colour(int descriptor) {
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal != nullptr && std::strcmp(terminal, "dumb") == 0;
+  return isatty(descriptor) == 1 && !dumb && !is_set("NO_COLOR");
+}
+
+bool shows_progress(const CommonFlags& flags) { return isatty(STDERR_FILENO) == 1 && !flags.quiet; }
+
+}  // namespace
+
+int write_result(std::string_view text, int exit_code) {
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written == text.size() && std::fflush(stdout) == 0) return exit_code;
+  if (errno == EPIPE) return exit_code;
+  spdlog::error("cannot write to standard output: {}", std::strerror(errno));
+  return kExitBadInput;
+}
+
+TextOptions console_options() {
+  constexpr std::size_t kNarrowest = 60, kWidest = 160;
+  TextOptions options;
+  options.colour = wants_colour(STDOUT_FILENO);
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+      size.ws_col > 0) {
+    options.width = std::clamp<std::size_t>(size.ws_col, kNarrowest, kWidest);
+  }
+  return options;
+}
+
+void set_up_logging(const CommonFlags& flags) {
+  const auto mode =
+      wants_colour(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
+  auto logger = spdlog::stderr_color_mt("meshplan", mode);
+  logger->set_pattern("%^%l%$: %v");
+  logger->set_level(flags.quiet     ? spdlog::level::err
+                    : flags.verbose ? spdlog::level::debug
+                                    : spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int report_errors(const Diagnostics& all, const CommonFlags& flags) {
+  const std::string text = to_text(all);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return flags.json ? write_result(error_document(kTool, all), kExitBadInput) : kExitBadInput;
+}
+
+Progress progress_bar(const CommonFlags& flags) {
+  if (!shows_progress(flags)) return {};
+  return [](double share) {
+    constexpr std::size_t kBar = 30;
+    const std::string done = bar(share, kBar);
+    const std::string text = "\rsearching [" + done + std::string(kBar - done.size(), ' ') + "] " +
+                             fixed(100 * share, 0) + " % ";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  };
+}
+
+void clear_progress_bar(const CommonFlags& flags) {
+  if (shows_progress(flags)) std::fputs("\r\x1b[K", stderr);
+}
+
+}  // namespace meshplan

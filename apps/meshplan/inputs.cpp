@@ -1,0 +1,96 @@
+#include "inputs.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "base/quantity.hpp"
+
+namespace meshplan {
+namespace {
+
+// A flag's text, or a diagnostic that it is missing.
+bool is_given(const std::string& text, std::string_view flag, const std::string& way_out,
+              Diagnostics& problems) {
+  if (!text.empty()) return true;
+  problems.push_back(error(std::string(flag) + " is missing", way_out));
+  return false;
+}
+
+void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems) {
+  const std::int64_t per_node = cluster.gpus_per_node;
+  if (gpus > per_node && gpus % per_node != 0) {
+    const std::int64_t below = gpus / per_node * per_node;
+    problems.push_back(
+        error_at({"--gpus"},
+                 std::to_string(gpus) + " GPUs are not whole nodes: " + cluster.name + " has " +
+                     std::to_string(per_node) + " GPUs per node",
+                 "use " + std::to_string(below) + " or " + std::to_string(below + per_node)));
+    return;
+  }
+  cluster = with_gpus(std::move(cluster), gpus);
+  append(problems, validate(cluster));
+}
+
+}  // namespace
+
+void append(Diagnostics& all, const Diagnostics& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void add_workload_flags(CLI::App& command, WorkloadFlags& flags) {
+  command
+      .add_option("--model", flags.model,
+                  "Model: a shipped name, a model file, or a Hugging Face config.json (required)")
+      ->type_name("NAME|FILE");
+  command
+      .add_option("--cluster", flags.cluster,
+                  "Cluster: a shipped name or a cluster file (required)")
+      ->type_name("NAME|FILE");
+  command.add_option("--global-batch", flags.global_batch, "Sequences per step")->type_name("N");
+  command.add_option("--seq-len", flags.seq_len, "Tokens per sequence")->type_name("N");
+  command.add_option("--gpus", flags.gpus, "GPUs to use instead of the whole cluster")
+      ->type_name("N");
+  command
+      .add_option("--framework", flags.framework,
+                  "Preset of overlaps, data types and kernels (default megatron): " +
+                      choices_text<Framework>())
+      ->type_name("NAME");
+}
+
+std::int64_t read_count(const std::string& text, std::string_view flag, Diagnostics& problems) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (text.empty()) return 0;
+  const std::optional<std::int64_t> value = take(parse_integer(text), flag, problems);
+  if (!value) return 0;
+  if (*value < 1 || *value > kMost) {
+    problems.push_back(error_at(
+        {std::string(flag)}, "must be between 1 and " + with_thousands(kMost) + ", got " + text));
+    return 0;
+  }
+  return *value;
+}
+
+WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) {
+  WorkloadInputs in;
+  const DataFolders data = DataFolders::standard();
+  if (is_given(flags.model, "--model", "'meshplan list models' shows the shipped models",
+               problems)) {
+    in.model = take(load_model(flags.model, data), "--model", problems);
+  }
+  if (is_given(flags.cluster, "--cluster", "'meshplan list clusters' shows the shipped clusters",
+               problems)) {
+    in.cluster = take(load_cluster(flags.cluster, data), "--cluster", problems);
+  }
+  in.global_batch = read_count(flags.global_batch, "--global-batch", problems);
+  in.seq_len = read_count(flags.seq_len, "--seq-len", problems);
+  in.gpus = read_count(flags.gpus, "--gpus", problems);
+  if (!flags.framework.empty()) {
+    in.framework = read_name<Framework>(flags.framework, "--framework", problems);
+  }
+  if (in.cluster && in.gpus > 0) resize(*in.cluster, in.gpus, problems);
+  if (in.model)
+    spdlog::debug("model {}: {} parameters", in.model->name, parameter_count(*in.model).total);
+  if (in.cluster) spdlog::debug("cluster {}: {} GPUs", in.cluster->name, num_gpus(*in.cluster));
+  return in;
+}
+
+}  // namespace meshplan

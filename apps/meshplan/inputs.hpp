@@ -1,0 +1,88 @@
+#pragma once
+// Values of flags -> what the library works with. Problems are collected, so that one run reports
+// all of them.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "base/text.hpp"
+#include "command.hpp"
+#include "io/load.hpp"
+#include "spec/cluster.hpp"
+#include "spec/kinds.hpp"
+#include "spec/model.hpp"
+
+namespace meshplan {
+
+// Flags that plan and estimate share. Numbers stay text until inputs() reads them.
+struct WorkloadFlags {
+  std::string model, cluster, global_batch, seq_len, gpus, framework;
+};
+void add_workload_flags(CLI::App& command, WorkloadFlags& flags);
+
+struct WorkloadInputs {
+  std::optional<ModelSpec> model;
+  std::optional<ClusterSpec> cluster;  // resized to --gpus
+  std::int64_t global_batch = 0;       // 0: not given
+  std::int64_t seq_len = 0;            // 0: not given
+  std::int64_t gpus = 0;               // 0: not given
+  Framework framework = Framework::kMegatron;
+};
+
+// Everything that could be read; what is wrong is added to `problems`.
+[[nodiscard]] WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems);
+
+void append(Diagnostics& all, const Diagnostics& more);
+
+// The value of a result, or its diagnostics added to `problems`, those without a file as `flag`'s.
+template <class T>
+std::optional<T> take(Result<T> result, std::string_view flag, Diagnostics& problems) {
+  if (result) return std::move(result).value();
+  for (Diagnostic d : result.errors()) {
+    if (d.where.file.empty()) d.where.file = std::string(flag);
+    problems.push_back(std::move(d));
+  }
+  return std::nullopt;
+}
+
+// A whole number of at least one; 0 where the flag was not given.
+[[nodiscard]] std::int64_t read_count(const std::string& text, std::string_view flag,
+                                      Diagnostics& problems);
+
+// One of a table's names.
+template <class Choices, class NameOf>
+auto read_choice(const std::string& text, std::string_view flag, const Choices& choices,
+                 const NameOf& name, Diagnostics& problems) {
+  std::vector<std::string_view> names;
+  for (const auto& choice : choices) {
+    if (name(choice) == text) return choice;
+    names.push_back(name(choice));
+  }
+  const std::optional<std::string> meant = nearest(text, names);
+  const std::vector<std::string> all(names.begin(), names.end());
+  problems.push_back(
+      error_at({std::string(flag)}, "there is no '" + text + "'",
+               meant ? "did you mean '" + *meant + "'?" : "one of " + join_words(all, " or ")));
+  return choices.front();
+}
+
+template <class E>
+E read_name(const std::string& text, std::string_view flag, Diagnostics& problems) {
+  const auto& rows = NameTable<E>::rows;
+  return read_choice(
+             text, flag, rows, [](const NameRow<E>& row) { return row.name; }, problems)
+      .value;
+}
+
+// The names of a table for help texts: "fp32, tf32, ...".
+template <class E>
+[[nodiscard]] std::string choices_text() {
+  std::string text;
+  for (const std::string_view name : names_of<E>())
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+}  // namespace meshplan
