@@ -112,6 +112,7 @@ Result<ClusterSpec> parse_cluster(std::string_view text, const std::string& file
   Document document(text, file);
   if (!document.ok()) return document.diagnostics();
   MapReader r(document, document.root());
+  if (!document.ok()) return document.diagnostics();
   ClusterSpec c;
   r.read("name", c.name, Need::kRequired);
   read_device_of(r, data, c.device);

@@ -60,6 +60,7 @@ Result<DeviceSpec> parse_device(std::string_view text, const std::string& file) 
   Document document(text, file);
   if (!document.ok()) return document.diagnostics();
   MapReader r(document, document.root());
+  if (!document.ok()) return document.diagnostics();
   DeviceSpec d = read_device(r);
   document.add(findings(d));
   if (!document.ok()) return document.diagnostics();

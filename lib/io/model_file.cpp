@@ -105,8 +105,10 @@ void read_experts(MapReader& r, ModelSpec& m) {
   m.moe = moe;
 }
 
-bool all_layers_have_experts(const ModelSpec& m) {
-  return m.moe && m.moe->first_dense == 0 && m.moe->every == 1;
+// The width of dense layers is needed where there are any; a malformed `moe` leaves it open.
+Need need_of_dense_width(MapReader& r, const ModelSpec& m) {
+  if (!m.moe) return r.has("moe") ? Need::kOptional : Need::kRequired;
+  return m.moe->first_dense > 0 || m.moe->every > 1 ? Need::kRequired : Need::kOptional;
 }
 
 }  // namespace
@@ -115,15 +117,15 @@ Result<ModelSpec> parse_model(std::string_view text, const std::string& file) {
   Document document(text, file);
   if (!document.ok()) return document.diagnostics();
   MapReader r(document, document.root());
+  if (!document.ok()) return document.diagnostics();
   ModelSpec m;
   read_sizes(r, m);
   read_attention(r, m);
   derive_head_dim(r, m);
   read_experts(r, m);
-  r.read("ffn_hidden_size", m.ffn_hidden_size,
-         all_layers_have_experts(m) ? Need::kOptional : Need::kRequired);
+  r.read("ffn_hidden_size", m.ffn_hidden_size, need_of_dense_width(r, m));
   r.refuse_unknown();
-  document.add(findings(m));
+  if (m.moe || !r.has("moe")) document.add(findings(m));
   if (!document.ok()) return document.diagnostics();
   return m;
 }

@@ -12,18 +12,19 @@ namespace {
 
 // "overlap: {tp: true}" -> "overlap.tp: true". A list of layers as `recompute` is short for
 // `recompute_layers`.
-void flatten(const YamlNode& map, const std::string& prefix, YamlNode& flat, Document& d) {
+void flatten(const YamlNode& map, const std::string& prefix, YamlNode& flat,
+             std::set<std::string>& seen, Document& d) {
   for (const auto& [key, value] : map.entries) {
     YamlNode name = key;
     name.text = prefix + key.text;
     if (value.kind == YamlNode::Kind::kMap) {
-      flatten(value, name.text + ".", flat, d);
+      flatten(value, name.text + ".", flat, seen, d);
       continue;
     }
     if (name.text == "recompute" && value.kind == YamlNode::Kind::kSequence) {
       name.text = "recompute_layers";
     }
-    if (flat.find(name.text) != nullptr) {
+    if (!seen.insert(name.text).second) {
       d.report(name, name.text, "key '" + name.text + "' appears twice");
     } else {
       flat.entries.emplace_back(std::move(name), value);
@@ -81,10 +82,7 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, RankO
     begin = end + 1;
   }
   if (!good || filled != order.size()) {
-    d.report(node, key,
-             "'" + key + "' must list each of tp, cp, ep, dp and pp once, got \"" +
-                 text.substr(0, 60) + "\"",
-             hint);
+    d.report(node, key, "'" + key + "' must list each of tp, cp, ep, dp and pp once", hint);
     return false;
   }
   target = order;
@@ -94,7 +92,8 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, RankO
 StrategyText read_strategy(Document& document, const Strategy& defaults) {
   YamlNode flat = document.root();
   flat.entries.clear();
-  flatten(document.root(), "", flat, document);
+  std::set<std::string> seen;
+  flatten(document.root(), "", flat, seen, document);
   StrategyText result{defaults, {}};
   MapReader r(document, flat);
   if (document.root().kind != YamlNode::Kind::kMap) return result;

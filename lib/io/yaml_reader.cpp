@@ -1,6 +1,7 @@
 #include "io/yaml_reader.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/quantity.hpp"
 #include "base/text.hpp"
@@ -106,6 +107,19 @@ const YamlNode* step_down(const YamlNode& node, std::string_view& rest) {
   return node.find(word);
 }
 
+// The nearest known key; for the name of a group ("overlap") its members; else every known key.
+std::string hint_for_unknown(std::string_view key, std::span<const std::string_view> known) {
+  if (const auto near = nearest(key, known)) return "did you mean '" + *near + "'?";
+  const std::string group = std::string(key) + ".";
+  std::vector<std::string> members;
+  for (const std::string_view k : known) {
+    if (k.starts_with(group)) members.emplace_back(k);
+  }
+  if (!members.empty()) return "its keys are " + join_words(members);
+  members.assign(known.begin(), known.end());
+  return "keys that are valid here: " + join_words(members, ", ");
+}
+
 }  // namespace
 
 Document::Document(std::string_view text, std::string file)
@@ -125,15 +139,11 @@ Document::Document(YamlNode root, std::string_view text, std::string file)
 void Document::report(const YamlNode& at, const std::string& key, std::string message,
                       std::string hint) {
   if (!key.empty()) bad_keys_.insert(key);
-  if (diagnostics_.size() > kMostDiagnostics) return;
-  if (diagnostics_.size() == kMostDiagnostics) {
-    message = "too many problems: the rest is not shown";
-    hint.clear();
-  }
+  if (full()) return;
   Diagnostic d =
       error_at({file_, at.line, at.column, at.length}, std::move(message), std::move(hint));
   d.source_line = line_of(text_, at.line);
-  diagnostics_.push_back(std::move(d));
+  keep(std::move(d));
 }
 
 void Document::add(const Diagnostics& diagnostics) {
@@ -148,14 +158,28 @@ void Document::add(const Findings& findings) {
       }
       return false;
     };
-    if (std::any_of(finding.keys.begin(), finding.keys.end(), is_bad)) continue;
-    if (diagnostics_.size() > kMostDiagnostics) return;
+    if (full() || std::any_of(finding.keys.begin(), finding.keys.end(), is_bad)) continue;
     const YamlNode& at = finding.keys.empty() ? root_ : node_of(finding.keys.front());
     Diagnostic d = finding.diagnostic;
     d.where = {file_, at.line, at.column, at.length};
     d.source_line = line_of(text_, at.line);
-    diagnostics_.push_back(std::move(d));
+    keep(std::move(d));
   }
+}
+
+bool Document::full() const { return diagnostics_.size() > kMostDiagnostics; }
+
+// In the order of the text, however the keys were asked for.
+void Document::keep(Diagnostic d) {
+  if (diagnostics_.size() == kMostDiagnostics) {
+    diagnostics_.push_back(error_at({file_}, "more problems follow that are not shown"));
+    return;
+  }
+  const auto after = std::upper_bound(
+      diagnostics_.begin(), diagnostics_.end(), d, [&](const Diagnostic& a, const Diagnostic& b) {
+        return std::tie(a.where.line, a.where.column) < std::tie(b.where.line, b.where.column);
+      });
+  diagnostics_.insert(after, std::move(d));
 }
 
 const YamlNode& Document::node_of(std::string_view key) const {
@@ -226,11 +250,10 @@ void MapReader::report(std::string_view key, std::string message, std::string hi
 void MapReader::refuse_unknown() {
   const std::vector<std::string_view> known(known_.begin(), known_.end());
   for (const auto& [key, value] : node_->entries) {
+    if (document_->full()) return;
     if (std::find(known_.begin(), known_.end(), key.text) != known_.end()) continue;
-    const std::optional<std::string> near = nearest(key.text, known);
-    const std::string hint = near ? "did you mean '" + *near + "'?"
-                                  : "keys that are valid here: " + join_words(known_, ", ");
-    document_->report(key, path_of(key.text), "unknown key '" + path_of(key.text) + "'", hint);
+    document_->report(key, path_of(key.text), "unknown key '" + path_of(key.text) + "'",
+                      hint_for_unknown(key.text, known));
   }
 }
 

@@ -41,6 +41,8 @@ class Document {
   // Adds the findings whose keys were all read well, at the position of the first key they name.
   void add(const Findings& findings);
 
+  // Enough was reported: what follows is not kept.
+  [[nodiscard]] bool full() const;
   [[nodiscard]] bool ok() const { return !has_errors(diagnostics_); }
   [[nodiscard]] const Diagnostics& diagnostics() const { return diagnostics_; }
 
@@ -54,6 +56,8 @@ class Document {
   YamlNode root_;
   Diagnostics diagnostics_;
   std::set<std::string, std::less<>> bad_keys_;
+
+  void keep(Diagnostic d);
 };
 
 // One map of a document. Keys that were asked for are the known ones.

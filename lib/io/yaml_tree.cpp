@@ -95,14 +95,18 @@ class TreeBuilder : public YAML::EventHandler {
   int written_length(const YAML::Mark& mark, const YamlNode& node) const {
     const auto at = static_cast<std::size_t>(std::max(mark.pos, 0));
     if (at >= text_.size()) return 1;
-    std::string_view rest = text_.substr(at);
-    rest = rest.substr(0, rest.find('\n'));
-    if (!node.quoted) return std::max(count_characters(rest.substr(0, node.text.size())), 1);
+    const std::string_view rest = text_.substr(at);
+    if (!node.quoted) {
+      const std::string_view written = rest.substr(0, node.text.size());
+      return std::max(count_characters(written.substr(0, written.find('\n'))), 1);
+    }
     const char quote = rest.front();
     std::size_t end = 1;
-    while (end < rest.size() && rest[end] != quote)
+    while (end < rest.size() && rest[end] != quote && rest[end] != '\n') {
       end += quote == '"' && rest[end] == '\\' ? 2 : 1;
-    return std::max(count_characters(rest.substr(0, end + 1)), 1);
+    }
+    const bool closed = end < rest.size() && rest[end] == quote;
+    return std::max(count_characters(rest.substr(0, end + (closed ? 1 : 0))), 1);
   }
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -168,29 +172,45 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode root_;
 };
 
-// Marks count bytes; people count characters.
-void count_in_characters(YamlNode& node, const std::vector<std::string_view>& lines) {
-  const auto line = static_cast<std::size_t>(std::max(node.line, 1) - 1);
-  if (line < lines.size()) {
-    const auto bytes = static_cast<std::size_t>(std::max(node.column, 1) - 1);
-    node.column = count_characters(lines[line].substr(0, bytes)) + 1;
-  }
-  for (YamlNode& item : node.items) count_in_characters(item, lines);
-  for (auto& [key, value] : node.entries) {
-    count_in_characters(key, lines);
-    count_in_characters(value, lines);
-  }
-}
+// Marks count bytes; people count characters. Nodes are visited in the order of the text, so that
+// every byte is counted once even where the whole text is one line.
+class CharacterColumns {
+ public:
+  explicit CharacterColumns(std::string_view text) : rest_(text) {}
 
-std::vector<std::string_view> split_lines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (true) {
-    const std::size_t end = text.find('\n');
-    lines.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return lines;
-    text.remove_prefix(end + 1);
+  void apply(YamlNode& node) {
+    move_to(node);
+    for (YamlNode& item : node.items) apply(item);
+    for (auto& [key, value] : node.entries) {
+      apply(key);
+      apply(value);
+    }
   }
-}
+
+ private:
+  void move_to(YamlNode& node) {
+    while (line_ < node.line) {
+      const std::size_t end = rest_.find('\n');
+      if (end == std::string_view::npos) return;
+      rest_.remove_prefix(end + 1);
+      ++line_;
+      bytes_ = characters_ = 0;
+    }
+    // The value of a key without one stands before what follows it: then nothing is to be counted.
+    const int wanted = node.column - 1;
+    if (node.line != line_ || wanted < bytes_) return;
+    const std::string_view between =
+        rest_.substr(static_cast<std::size_t>(bytes_), static_cast<std::size_t>(wanted - bytes_));
+    characters_ += count_characters(between);
+    bytes_ = wanted;
+    node.column = characters_ + 1;
+  }
+
+  std::string_view rest_;  // from the start of line `line_`
+  int line_ = 1;
+  int bytes_ = 0;
+  int characters_ = 0;
+};
 
 Diagnostic problem(const std::string& file, std::string_view text, const Refused& r) {
   Diagnostic d = error_at({file, r.line, r.column, r.length}, r.message, r.hint);
@@ -243,7 +263,7 @@ Result<YamlNode> parse_yaml(std::string_view original, const std::string& file) 
     if (parser.HandleNextDocument(second)) {
       return error_at({file}, "holds more than one document", "remove what follows the second ---");
     }
-    count_in_characters(root, split_lines(text));
+    CharacterColumns(text).apply(root);
     return root;
   } catch (const Refused& refused) {
     return problem(file, text, refused);

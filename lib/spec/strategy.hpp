@@ -104,7 +104,8 @@ struct Strategy {
 [[nodiscard]] Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
 
 // Layers per pipeline rank with `stage_layers` filled in: as even as can be, where the first and
-// last rank give way for the embedding and the output head when it does not divide.
+// last rank give way for the embedding and the output head when it does not divide. Multiples of
+// vp; a stated layout need not be (chunks of a rank then differ by one layer).
 [[nodiscard]] std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m);
 
 }  // namespace meshplan

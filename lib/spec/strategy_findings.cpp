@@ -1,0 +1,166 @@
+// The table of rules: adding one is a function and a row.
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "spec/strategy_keys.hpp"
+#include "spec/strategy_rules.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::int64_t kMostGpus = 1 << 24;
+constexpr IntegerRange kDegree{1, kMostGpus};
+constexpr IntegerRange kBatch{1, std::int64_t{1} << 31};
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+void check_degrees(const Strategy& s, Findings& f) {
+  f.check("tp", s.tp, kDegree);
+  f.check("pp", s.pp, {1, 100'000});
+  f.check("vp", s.vp, {1, 100'000});
+  f.check("cp", s.cp, kDegree);
+  f.check("ep", s.ep, kDegree);
+  f.check("etp", s.etp, kDegree);
+  f.check("dp", s.dp, kDegree);
+  f.check("zero", s.zero, IntegerRange{0, 3});
+  f.check("zero_group", s.zero_group, {0, kMostGpus});
+}
+
+void check_workload(const Strategy& s, Findings& f) {
+  f.check("micro_batch", s.micro_batch, kBatch);
+  f.check("global_batch", s.global_batch, kBatch);
+  f.check("seq_len", s.seq_len, {1, 1 << 30});
+  f.check("kernels.host_factor", s.kernels.host_factor, {0, 1000});
+}
+
+void check_lists(const Strategy& s, Findings& f) {
+  for (const std::int64_t layers : s.stage_layers) {
+    if (layers < 1 || layers > 100'000) {
+      f.error({"stage_layers"},
+              "'stage_layers' must hold 1 or more layers per pipeline rank, got " + n(layers));
+      break;
+    }
+  }
+  for (const std::int64_t layers : s.recompute_layers) {
+    if (layers < 0 || layers > 100'000) {
+      f.error({"recompute_layers"},
+              "'recompute_layers' must hold layers per pipeline rank, got " + n(layers));
+      break;
+    }
+  }
+}
+
+void check_order(const Strategy& s, Findings& f) {
+  RankOrder sorted = s.order;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return;
+  f.error({"order"},
+          "'order' must list each of tp, cp, ep, dp and pp once, got " + key_text(s.order));
+}
+
+void check_dtypes(const Strategy& s, Findings& f) {
+  if (s.grad_dtype == Dtype::kFp8) {
+    f.error({"grad_dtype"}, "'grad_dtype' must be fp32, fp16 or bf16, got fp8");
+  }
+}
+
+// A:1025, A:1028.
+void check_overlap(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.framework != Framework::kMegatron) return;
+  if (s.overlap.param_gather && s.zero > 0 && !s.overlap.grad_reduce) {
+    f.error({"overlap.param_gather", "overlap.grad_reduce"},
+            "'overlap.param_gather' needs 'overlap.grad_reduce'");
+  }
+}
+
+void check_precision(const Plan& p, Findings& f) {
+  const DeviceSpec& d = p.c.device;
+  const Precision wanted = p.s.precision;
+  if (d.peak[static_cast<std::size_t>(wanted)].si() > 0) return;
+  const std::string name{name_of(wanted)};
+  if (wanted == Precision::kTf32 && peak_rate(d, wanted).si() > 0) {
+    f.warning({"precision"}, d.name + " has no tf32: it computes in fp32");
+    return;
+  }
+  std::string hint;
+  if (wanted == Precision::kBf16 && d.architecture == Architecture::kVolta) hint = "precision=fp16";
+  if (wanted == Precision::kFp8) hint = "precision=bf16";
+  f.error({"precision"}, d.name + " does not compute in " + name, hint);
+}
+
+// A:1354 for learned positions; others extrapolate.
+void check_positions(const Plan& p, Findings& f) {
+  if (p.s.seq_len <= p.m.max_seq_length) return;
+  f.warning({"seq_len"}, "'seq_len' " + n(p.s.seq_len) +
+                             " is more than the model's 'max_seq_length' " + n(p.m.max_seq_length));
+}
+
+// Elements of the widest tensors of all layers must be countable in 64 bits, bytes included.
+void check_countable(const Plan& p, Findings& f) {
+  const double tokens = static_cast<double>(p.s.micro_batch) * static_cast<double>(p.s.seq_len);
+  const double experts = p.m.moe ? static_cast<double>(p.m.moe->top_k) *
+                                       static_cast<double>(p.m.moe->expert_ffn_hidden_size)
+                                 : 0;
+  const double heads = static_cast<double>(p.m.num_attention_heads);
+  const double width = static_cast<double>(p.m.hidden_size + p.m.ffn_hidden_size) + experts +
+                       heads * static_cast<double>(p.m.head_dim) +
+                       (p.s.flash_attention ? 0 : heads * static_cast<double>(p.s.seq_len));
+  const double elements =
+      tokens * (width * static_cast<double>(p.m.num_layers) + static_cast<double>(p.m.vocab_size));
+  constexpr double kMost = 1e16;
+  if (elements <= kMost) return;
+  f.error({"micro_batch", "seq_len"}, "a microbatch of " + n(p.s.micro_batch) + " sequences of " +
+                                          n(p.s.seq_len) + " tokens has about " +
+                                          human_count(elements) + " activations, more than the " +
+                                          human_count(kMost) + " that can be planned for");
+}
+
+using OwnRule = void (*)(const Strategy&, Findings&);
+constexpr OwnRule kOwnRules[] = {check_degrees, check_workload, check_lists, check_order,
+                                 check_dtypes};
+
+using Rule = void (*)(const Plan&, Findings&);
+constexpr Rule kRules[] = {
+    check_gpus,
+    check_heads,
+    check_query_groups,
+    check_mlp_width,
+    check_experts,
+    check_expert_ranks,
+    check_expert_sequence,
+    check_expert_bias,
+    check_stages,
+    check_batch,
+    check_schedule,
+    check_sequence_parallel,
+    check_context_parallel,
+    check_zero_group,
+    check_zero_pipeline,
+    check_overlap,
+    check_recompute,
+    check_precision,
+    check_positions,
+    check_countable,
+};
+
+}  // namespace
+
+Findings findings(const Strategy& s) {
+  Findings f;
+  for (const OwnRule rule : kOwnRules) rule(s, f);
+  return f;
+}
+
+Findings findings(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  Findings f = findings(s);
+  if (f.has_errors()) return f;  // the rules below divide by what is out of range here
+  for (const Rule rule : kRules) rule({s, m, c}, f);
+  return f;
+}
+
+Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  return findings(s, m, c).diagnostics();
+}
+
+}  // namespace meshplan

@@ -1,0 +1,48 @@
+#pragma once
+// The rules that make a strategy illegal, one small function each; strategy_findings.cpp lists
+// them. Sources are the frameworks' own checks (A: megatron/training/arguments.py, T:
+// core/transformer/ transformer_config.py, P: core/parallel_state.py of Megatron-LM) and the
+// arithmetic itself.
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "spec/findings.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+struct Plan {
+  const Strategy& s;
+  const ModelSpec& m;
+  const ClusterSpec& c;
+};
+
+// The product of some degrees, without overflow: at most 1e15, more than any cluster has.
+[[nodiscard]] std::int64_t product(std::initializer_list<std::int64_t> degrees);
+
+// Reports "'tp' must divide the 30 attention heads, got 8"; the first key is the divisor.
+void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
+                 std::int64_t value, const std::string& what);
+
+// Who holds what: devices, heads, widths, experts, sequence, sharded states.
+void check_gpus(const Plan& p, Findings& f);
+void check_heads(const Plan& p, Findings& f);
+void check_query_groups(const Plan& p, Findings& f);
+void check_mlp_width(const Plan& p, Findings& f);
+void check_experts(const Plan& p, Findings& f);
+void check_expert_ranks(const Plan& p, Findings& f);
+void check_expert_sequence(const Plan& p, Findings& f);
+void check_expert_bias(const Plan& p, Findings& f);
+void check_sequence_parallel(const Plan& p, Findings& f);
+void check_context_parallel(const Plan& p, Findings& f);
+void check_zero_group(const Plan& p, Findings& f);
+
+// What happens when: layers per stage, microbatches, schedule, recomputation.
+void check_stages(const Plan& p, Findings& f);
+void check_batch(const Plan& p, Findings& f);
+void check_schedule(const Plan& p, Findings& f);
+void check_zero_pipeline(const Plan& p, Findings& f);
+void check_recompute(const Plan& p, Findings& f);
+
+}  // namespace meshplan

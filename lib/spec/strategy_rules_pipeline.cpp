@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <numeric>
+
+#include "spec/strategy_keys.hpp"
+#include "spec/strategy_rules.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+bool has_whole_microbatches(const Strategy& s) {
+  return s.global_batch % product({s.micro_batch, s.dp}) == 0;
+}
+
+// "state the layout: stage_layers=[...]" with parts as even as can be.
+std::string layout_hint(const Plan& p) {
+  constexpr std::int64_t kMostShown = 32;
+  if (p.s.pp > kMostShown || p.m.num_layers < product({p.s.pp, p.s.vp}) - 2) return {};
+  Strategy whole = p.s;
+  whole.vp = 1;
+  return "state the layout: stage_layers=" + key_text(stage_layers(whole, p.m));
+}
+
+// Without a stated layout every rank holds vp chunks of whole layers
+// (core/transformer/transformer_block.py), in parts as even as can be.
+void check_equal_chunks(const Plan& p, Findings& f) {
+  const std::int64_t chunks = product({p.s.pp, p.s.vp});
+  if (p.m.num_layers < chunks) {
+    f.error({"pp", "vp"},
+            "pp * vp = " + n(chunks) + " chunks need as many layers, but the model has " +
+                n(p.m.num_layers),
+            layout_hint(p));
+  } else if (p.m.num_layers % p.s.vp != 0) {
+    f.error({"vp"}, "'vp' must divide the " + n(p.m.num_layers) + " layers, got " + n(p.s.vp),
+            layout_hint(p));
+  }
+}
+
+// Megatron-LM takes chunks of unequal size as an explicit layout (A:945); the embedding and the
+// output head may be alone in a chunk.
+void check_stated_layers(const Plan& p, Findings& f) {
+  const std::vector<std::int64_t>& layers = p.s.stage_layers;
+  const std::int64_t sum = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
+  if (sum != p.m.num_layers) {
+    f.error({"stage_layers"}, "'stage_layers' adds up to " + n(sum) +
+                                  " layers, but the model has " + n(p.m.num_layers));
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool end = i == 0 || i + 1 == layers.size();
+    const std::int64_t fewest = std::max<std::int64_t>(p.s.vp - (end ? 1 : 0), 1);
+    if (layers[i] >= fewest) continue;
+    f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " + n(fewest) +
+                                        " or more layers for vp=" + n(p.s.vp) + ", got " +
+                                        n(layers[i]));
+    return;
+  }
+}
+
+}  // namespace
+
+void check_stages(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const auto ranks = static_cast<std::int64_t>(s.stage_layers.size());
+  if (s.stage_layers.empty()) {
+    check_equal_chunks(p, f);
+  } else if (ranks != s.pp) {
+    f.error({"stage_layers", "pp"},
+            "'stage_layers' lists " + n(ranks) + " pipeline ranks, but 'pp' is " + n(s.pp));
+  } else {
+    check_stated_layers(p, f);
+  }
+}
+
+// A:715.
+void check_batch(const Plan& p, Findings& f) {
+  const std::int64_t once = product({p.s.micro_batch, p.s.dp});
+  if (p.s.global_batch % once == 0) return;
+  f.error({"global_batch", "micro_batch", "dp"},
+          "'global_batch' must be a multiple of micro_batch * dp = " + n(p.s.micro_batch) + " * " +
+              n(p.s.dp) + " = " + n(once) + ", got " + n(p.s.global_batch));
+}
+
+// A:1002; schedules.py:1168, 1180 with groups of pp microbatches. Zero bubble: Qi et al. 2023
+// (2401.10241), V-shaped schedules: 2405.15362, DualPipe: DeepSeek-V3 sec. 3.2.1.
+void check_schedule(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const std::string name{name_of(s.schedule)};
+  const bool two_chunks = s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe;
+  const bool interleaved = s.schedule == Schedule::kInterleaved;
+  const bool simple = s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b;
+  if (!simple && s.pp == 1) {
+    f.error({"schedule", "pp"}, "schedule " + name + " needs 'pp' over 1", "schedule=1f1b");
+    return;
+  }
+  if (two_chunks && s.vp != 2) {
+    f.error({"vp", "schedule"},
+            "schedule " + name + " has two chunks per rank, but 'vp' is " + n(s.vp), "vp=2");
+  }
+  if (interleaved && s.vp == 1) {
+    f.error({"vp", "schedule"}, "schedule interleaved needs 'vp' over 1", "schedule=1f1b");
+  }
+  if (!two_chunks && !interleaved && s.vp > 1) {
+    f.error({"vp", "schedule"},
+            "schedule " + name + " has one chunk per rank, but 'vp' is " + n(s.vp),
+            "schedule=interleaved, or vp=1");
+  }
+  if (!has_whole_microbatches(s)) return;
+  const std::int64_t microbatches = num_microbatches(s);
+  if (interleaved && microbatches % s.pp != 0) {
+    f.error({"global_batch", "pp", "schedule"}, "schedule interleaved needs a multiple of 'pp' " +
+                                                    n(s.pp) + " microbatches, got " +
+                                                    n(microbatches));
+  }
+  if (s.schedule == Schedule::kDualPipe &&
+      (s.pp % 2 != 0 || microbatches % 2 != 0 || microbatches < 2 * s.pp)) {
+    f.error({"global_batch", "pp", "schedule"},
+            "schedule dualpipe needs an even 'pp' and an even number of microbatches, 2 * pp or "
+            "more; got pp " +
+                n(s.pp) + " and " + n(microbatches) + " microbatches");
+  }
+}
+
+// Stages 2 and 3 free gradients or weights between microbatches, which a pipeline needs again.
+// DeepSpeed refuses it (runtime/pipe/engine.py:76), and so does Megatron with PyTorch's FSDP2
+// (A:1034) and Composer, which has no pipeline; Megatron-FSDP
+// (core/pipeline_parallel/schedules.py:880) and torchtitan gather again.
+void check_zero_pipeline(const Plan& p, Findings& f) {
+  if (p.s.zero < 2 || p.s.pp == 1) return;
+  switch (p.s.framework) {
+    case Framework::kMegatron:
+    case Framework::kTorchtitan:
+      return;
+    case Framework::kMegatronDeepspeed:
+    case Framework::kDeepspeed:
+    case Framework::kFsdp:
+    case Framework::kNanotron:
+    case Framework::kLlmFoundry:
+    case Framework::kInternEvo:
+      break;
+  }
+  f.error({"zero", "pp", "framework"},
+          std::string(name_of(p.s.framework)) + " cannot combine zero=" + n(p.s.zero) +
+              " with pp=" + n(p.s.pp),
+          "zero=1, or pp=1");
+}
+
+void check_recompute(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.recompute_layers.empty()) return;
+  if (static_cast<std::int64_t>(s.recompute_layers.size()) != s.pp) {
+    f.error({"recompute_layers", "pp"},
+            "'recompute_layers' lists " + n(static_cast<std::int64_t>(s.recompute_layers.size())) +
+                " pipeline ranks, but 'pp' is " + n(s.pp));
+    return;
+  }
+  if (!s.stage_layers.empty() && static_cast<std::int64_t>(s.stage_layers.size()) != s.pp) return;
+  const std::vector<std::int64_t> layers = stage_layers(s, p.m);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (s.recompute_layers[i] <= layers[i]) continue;
+    f.error({"recompute_layers"}, "'recompute_layers' asks for " + n(s.recompute_layers[i]) +
+                                      " layers of pipeline rank " + std::to_string(i) +
+                                      ", which has " + n(layers[i]));
+    return;
+  }
+}
+
+}  // namespace meshplan

@@ -1,0 +1,162 @@
+#include "base/text.hpp"
+#include "spec/strategy_rules.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+}  // namespace
+
+std::int64_t product(std::initializer_list<std::int64_t> degrees) {
+  constexpr double kMost = 1e15;
+  double total = 1;
+  for (const std::int64_t degree : degrees) total *= static_cast<double>(degree);
+  return static_cast<std::int64_t>(total > kMost ? kMost : total);
+}
+
+void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
+                 std::int64_t value, const std::string& what) {
+  if (value % divisor == 0) return;
+  const std::string text =
+      "'" + keys.front() + "' must divide the " + n(value) + " " + what + ", got " + n(divisor);
+  f.error(std::move(keys), text);
+}
+
+void check_gpus(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const std::int64_t gpus = product({s.tp, s.pp, s.cp, s.dp});
+  const std::int64_t available = num_gpus(p.c);
+  if (gpus == available) return;
+  const std::int64_t others = product({s.tp, s.pp, s.cp});
+  std::string hint;
+  if (others <= available && available % others == 0) {
+    hint = "dp=" + n(available / others) + " would use all of them";
+  } else if (others > available) {
+    hint = "tp * pp * cp alone is " + with_thousands(others);
+  } else {
+    hint = "tp * pp * cp = " + with_thousands(others) + " does not divide the cluster";
+  }
+  f.error({"dp", "tp", "pp", "cp"},
+          "tp * pp * cp * dp = " + n(s.tp) + " * " + n(s.pp) + " * " + n(s.cp) + " * " + n(s.dp) +
+              " = " + with_thousands(gpus) + " devices, but the cluster has " +
+              with_thousands(available),
+          hint);
+}
+
+// T:1447; the same for latent attention, whose heads are split the same way.
+void check_heads(const Plan& p, Findings& f) {
+  must_divide(f, {"tp"}, p.s.tp, p.m.num_attention_heads, "attention heads");
+}
+
+// T:1465: groups are split, or copied where there are fewer of them than tensor ranks.
+void check_query_groups(const Plan& p, Findings& f) {
+  if (p.m.attention == AttentionKind::kMla) return;
+  const std::int64_t groups = p.m.num_query_groups;
+  if (groups % p.s.tp == 0 || p.s.tp % groups == 0) return;
+  f.error({"tp"}, "'tp' must divide the " + n(groups) +
+                      " query groups or be a multiple of them, got " + n(p.s.tp));
+}
+
+// core/utils.py divide(), called when the layers are built.
+void check_mlp_width(const Plan& p, Findings& f) {
+  if (num_moe_layers(p.m) < p.m.num_layers) {
+    must_divide(f, {"tp"}, p.s.tp, p.m.ffn_hidden_size, "columns of 'ffn_hidden_size'");
+  }
+  if (!p.m.moe) return;
+  must_divide(f, {"tp"}, p.s.tp, p.m.moe->shared_expert_ffn_hidden_size,
+              "columns of 'moe.shared_expert_ffn_hidden_size'");
+  must_divide(f, {"etp"}, p.s.etp, p.m.moe->expert_ffn_hidden_size,
+              "columns of 'moe.expert_ffn_hidden_size'");
+}
+
+// A:1656, A:1657.
+void check_experts(const Plan& p, Findings& f) {
+  if (p.m.moe) {
+    must_divide(f, {"ep"}, p.s.ep, p.m.moe->num_experts, "experts");
+    return;
+  }
+  if (p.s.ep > 1)
+    f.error({"ep"}, "'ep' is " + n(p.s.ep) + ", but the model has no experts", "ep=1");
+  if (p.s.etp > 1) {
+    f.error({"etp"}, "'etp' is " + n(p.s.etp) + ", but the model has no experts", "etp=1");
+  }
+}
+
+// P:881: expert ranks are the same ranks, grouped differently.
+void check_expert_ranks(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (!p.m.moe) return;
+  if (s.etp > s.tp) {
+    f.error({"etp", "tp"}, "'etp' is more than 'tp': " + n(s.etp) + " > " + n(s.tp));
+  }
+  const std::int64_t ranks = product({s.tp, s.cp, s.dp});
+  const std::int64_t expert_ranks = product({s.etp, s.ep});
+  if (ranks % expert_ranks == 0) return;
+  f.error({"ep", "etp", "tp", "cp", "dp"},
+          "etp * ep = " + n(expert_ranks) + " must divide tp * cp * dp = " + n(ranks));
+}
+
+// core/transformer/moe/moe_layer.py: raised at the first forward pass.
+void check_expert_sequence(const Plan& p, Findings& f) {
+  if (p.s.ep == 1 || p.s.tp == 1 || p.s.sequence_parallel) return;
+  f.error({"sequence_parallel", "ep", "tp"}, "'ep' with 'tp' over 1 needs 'sequence_parallel'",
+          "sequence_parallel=true");
+}
+
+// T:2614.
+void check_expert_bias(const Plan& p, Findings& f) {
+  const bool biased = p.m.moe && (p.m.linear_bias || p.m.expert_bias);
+  if (!biased || p.s.etp == 1) return;
+  f.error({"etp"}, "'etp' must be 1: the experts have biases, got " + n(p.s.etp), "etp=1");
+}
+
+// A:1430 drops the flag without tensor parallelism; the run-time check of an uneven split is in
+// tensor_parallel/mappings.py.
+void check_sequence_parallel(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (!s.sequence_parallel) return;
+  if (s.tp == 1) {
+    f.error({"sequence_parallel", "tp"}, "'sequence_parallel' needs 'tp' over 1",
+            "sequence_parallel=false");
+  } else if (s.seq_len % product({s.tp, s.cp}) != 0) {
+    f.error({"seq_len", "tp", "cp"},
+            "'seq_len' must be a multiple of tp * cp = " + n(product({s.tp, s.cp})) +
+                " with 'sequence_parallel', got " + n(s.seq_len));
+  }
+}
+
+// A:1336: two chunks per rank balance the causal mask. Ulysses has no such need outside of
+// Megatron, but splits heads (DeepSpeed sequence/layer.py; Transformer Engine context_parallel).
+void check_context_parallel(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.cp == 1) return;
+  const bool ulysses = s.cp_kind == CpKind::kUlysses;
+  const std::int64_t parts =
+      product({ulysses && s.framework != Framework::kMegatron ? 1 : 2, s.cp});
+  if (s.seq_len % parts != 0) {
+    f.error({"seq_len", "cp"}, "'seq_len' must be a multiple of " + n(parts) +
+                                   " for cp=" + n(s.cp) + ", got " + n(s.seq_len));
+  }
+  if (!ulysses) return;
+  const bool mla = p.m.attention == AttentionKind::kMla;
+  const std::int64_t groups = mla ? p.m.num_attention_heads : p.m.num_query_groups;
+  const std::int64_t ranks = product({s.tp, s.cp});
+  if (p.m.num_attention_heads % ranks != 0 || groups % ranks != 0) {
+    f.error({"cp", "tp"},
+            "cp_kind ulysses needs tp * cp = " + n(ranks) + " to divide the " +
+                n(p.m.num_attention_heads) + " attention heads and the " + n(groups) +
+                " query groups",
+            "cp_kind=ring");
+  }
+}
+
+void check_zero_group(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.zero_group == 0) return;
+  must_divide(f, {"zero_group", "dp", "cp"}, s.zero_group, product({s.dp, s.cp}),
+              "ranks of dp * cp");
+  if (s.zero == 0) f.error({"zero_group", "zero"}, "'zero_group' needs 'zero' of 1 or more");
+}
+
+}  // namespace meshplan
