@@ -36,12 +36,15 @@ struct PipelineRunner::State {
   std::vector<double> free;                   // by rank: when its compute is free
   std::vector<double> link;                   // by link: when it is free
   std::vector<double> arrival;                // by lane and slot
-  std::vector<double> before, now;            // state after the last two rounds
+  std::vector<std::size_t> round_links;       // links that the repeated round uses
+  std::vector<char> link_used;
+  std::vector<double> before, now;  // state after the last two rounds
   PipelineResult result;
 
   void choose_program(const PipelineShape& s);
   void load(const PipelineShape& s, std::span<const ChunkTime> chunks,
             std::span<const SendTime> forward_send, std::span<const SendTime> backward_send);
+  void find_round_links(const Segment& g);
   void run_segment(const Segment& g, bool with_timeline);
   template <bool kTimeline>
   void run_round(const Segment& g, std::int64_t shift);
@@ -126,12 +129,10 @@ void PipelineRunner::State::run_round(const Segment& g, std::int64_t shift) {
   }
 }
 
-// All that later steps can see: ranks, links in use, and messages on their way.
+// All that later rounds can see: ranks, the round's links, and messages on their way.
 void PipelineRunner::State::snapshot(std::int64_t shift) {
   now.assign(free.begin(), free.end());
-  for (const double t : link) {
-    if (t > 0) now.push_back(t);
-  }
+  for (const std::size_t l : round_links) now.push_back(link[l]);
   for (const auto& m : program->live) now.push_back(arrival[slot(m.lane, m.microbatch + shift)]);
 }
 
@@ -152,9 +153,7 @@ std::int64_t PipelineRunner::State::leap(std::int64_t rounds_left, std::int64_t 
   if (most - least > 8 * std::numeric_limits<double>::epsilon() * latest) return 0;
   const double jump = most * static_cast<double>(rounds_left);
   for (double& t : free) t += jump;
-  for (double& t : link) {
-    if (t > 0) t += jump;
-  }
+  for (const std::size_t l : round_links) link[l] += jump;
   const std::int64_t later = shift + rounds_left * program->round;
   const std::size_t first_live = now.size() - program->live.size();
   for (std::size_t i = 0; i < program->live.size(); ++i) {
@@ -164,10 +163,22 @@ std::int64_t PipelineRunner::State::leap(std::int64_t rounds_left, std::int64_t 
   return rounds_left;
 }
 
+void PipelineRunner::State::find_round_links(const Segment& g) {
+  link_used.assign(link.size(), 0);
+  for (std::size_t i = g.begin; i < g.end; ++i) {
+    if (program->steps[i].link != kNone) link_used[index(program->steps[i].link)] = 1;
+  }
+  round_links.clear();
+  for (std::size_t l = 0; l < link.size(); ++l) {
+    if (link_used[l] != 0) round_links.push_back(l);
+  }
+}
+
 void PipelineRunner::State::run_segment(const Segment& g, bool with_timeline) {
   before.clear();
   now.clear();
   if (g.begin == g.end) return;
+  if (g.repeats > 1) find_round_links(g);
   for (std::int64_t k = 0; k < g.repeats; ++k) {
     const std::int64_t shift = g.first_shift + k * program->round;
     if (with_timeline) {
