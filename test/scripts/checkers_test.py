@@ -71,8 +71,8 @@ class CheckFormulas(Tree):
         self.write("test/cost/a_test.cpp", test)
         return formulas.check(self.root)[0]
 
-    CODE = "// [F-PP-1] Bubble.\n"
-    ROW = "| [F-PP-1] | (p-1) t | p stages | bubble | a paper | a case |\n"
+    CODE = "// [F-PP-1] Bubble.\ndouble bubble(int p);\n"
+    ROW = "| [F-PP-1] | (p-1) t | p stages | bubble, cost/a.hpp | a paper | cost/a_test.cpp |\n"
     TEST = 'TEST_CASE("[F-PP-1] the "\n          "bubble grows") {}\n'
 
     def test_agreement_passes(self):
@@ -91,6 +91,12 @@ class CheckFormulas(Tree):
             self.CODE, self.ROW.replace("a paper", ""), self.TEST)))
         self.assertIn("has a row already", " ".join(self.problems(
             self.CODE, self.ROW + self.ROW, self.TEST)))
+
+    def test_a_row_names_a_function_and_a_test_file_that_exist(self):
+        self.assertIn("has no bubbles", " ".join(self.problems(
+            self.CODE, self.ROW.replace("bubble,", "bubbles,"), self.TEST)))
+        self.assertIn("no test of [F-PP-1]", " ".join(self.problems(
+            self.CODE, self.ROW.replace("a_test", "b_test"), self.TEST)))
 
     def test_a_bar_inside_a_cell_is_escaped(self):
         self.assertEqual(self.problems(self.CODE, self.ROW.replace("(p-1) t", r"\|x\|"), self.TEST), [])
