@@ -1,5 +1,6 @@
 // meshplan-accuracy: predicts published training runs and reports the errors.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>

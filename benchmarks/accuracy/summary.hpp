@@ -64,9 +64,11 @@ inline constexpr std::size_t kSmallestGroup = 5;
 
 [[nodiscard]] bool is_out_of_memory(const std::string& status);
 
-// `results` in the order of the sources' runs.
+// `predictions` in the order of the sources' runs; the report points into them.
 [[nodiscard]] Report summarise(const std::vector<Source>& sources,
                                const std::vector<Prediction>& predictions,
                                std::vector<Skipped> skipped);
+Report summarise(const std::vector<Source>&, std::vector<Prediction>&&,
+                 std::vector<Skipped>) = delete;
 
 }  // namespace meshplan::accuracy

@@ -1,0 +1,343 @@
+#include "mapping.hpp"
+
+#include "machine.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+Source source_called(const std::string& title) {
+  Source source;
+  source.name = "made-up";
+  source.title = title;
+  source.gpu = "NVIDIA A100 80GB";
+  source.gpus_per_node = {{"", 8}};
+  return source;
+}
+
+Run complete_run() {
+  Run run;
+  run.id = "one";
+  run.model.name = "tiny";
+  run.model.num_layers = 8;
+  run.model.hidden_size = 1024;
+  run.model.num_attention_heads = 8;
+  run.model.ffn_hidden_size = 4096;
+  run.model.vocab_size = 32000;
+  run.model.seq_length = 2048;
+  run.gpus = 16;
+  run.tp = 2;
+  run.pp = 2;
+  run.vp = 1;
+  run.dp = 4;
+  run.micro_batch = 1;
+  run.global_batch = 64;
+  run.sequence_parallel = true;
+  run.zero_stage = 1;
+  run.precision = "bf16";
+  run.recompute = "none";
+  run.schedule = "1f1b";
+  run.attention_impl = "FlashAttention-2";
+  return run;
+}
+
+Mapped mapped(const Source& source, const Run& run) {
+  auto result = map_run(source, run);
+  REQUIRE(std::holds_alternative<Mapped>(result));
+  return std::get<Mapped>(result);
+}
+
+Strategy strategy(const Source& source, const Run& run) {
+  const Mapped all = mapped(source, run);
+  REQUIRE(all.candidates.size() == 1);
+  return all.candidates.front().strategy;
+}
+
+std::string skip_reason(const Source& source, const Run& run) {
+  const auto result = map_run(source, run);
+  REQUIRE(std::holds_alternative<Skip>(result));
+  return std::get<Skip>(result).reason;
+}
+
+TEST_CASE("the training code follows from the words of the file") {
+  const auto row = GENERATE(table<const char*, Framework>({
+      {"BigScience BLOOM", Framework::kMegatronDeepspeed},
+      {"vTrain ground truth: Megatron-DeepSpeed", Framework::kMegatronDeepspeed},
+      {"benchmark of nanotron configurations", Framework::kNanotron},
+      {"fms-fsdp (PyTorch FSDP)", Framework::kFsdp},
+      {"MPT training benchmarks (llm-foundry)", Framework::kLlmFoundry},
+      {"InternEvo training performance", Framework::kInternEvo},
+      {"torchtitan benchmarks", Framework::kTorchtitan},
+      {"Large-Scale Training Using Megatron-LM", Framework::kMegatron},
+      {"A paper about nothing known", Framework::kMegatron},
+  }));
+  CHECK(framework_of(source_called(std::get<0>(row)), {}) == std::get<1>(row));
+}
+
+TEST_CASE("a row may name another code than its file") {
+  Run run;
+  run.zero_stage = 3;
+  run.notes = "ZeRO-3 without model parallelism; DeepSpeed";
+  CHECK(framework_of(source_called("Megatron-LM"), run) == Framework::kDeepspeed);
+  run.fsdp = "Megatron-FSDP";
+  CHECK(framework_of(source_called("Bridge"), run) == Framework::kMegatron);
+}
+
+TEST_CASE("attention texts tell whether a flash kernel runs") {
+  const auto row = GENERATE(table<const char*, std::optional<bool>>({
+      {"flash_attention2 + RMS kernel", true},
+      {"SDPA flash attention v2 + torch.compile", true},
+      {"TransformerEngine fused attention", true},
+      {"fused", false},
+      {"torch", false},
+      {"plain attention", false},
+      {"no flash attention", false},
+      {"unfused (pre-FlashAttention)", false},
+      {"unknown (TransformerEngine or Megatron core attention)", std::nullopt},
+      {"", std::nullopt},
+  }));
+  CHECK(flash_attention_of(std::get<0>(row)) == std::get<1>(row));
+}
+
+TEST_CASE("every 8-bit recipe is fp8, 4-bit ones are not modelled") {
+  CHECK(precision_of("mxfp8") == Precision::kFp8);
+  CHECK(precision_of("fp8 (fine-grained 1x128)") == Precision::kFp8);
+  CHECK(precision_of("fp32 (TF32?)") == Precision::kFp32);
+  CHECK(precision_of("bf16") == Precision::kBf16);
+  CHECK_FALSE(precision_of("nvfp4").has_value());
+}
+
+TEST_CASE("an overlap that depends on the model is looked up by its name") {
+  const std::string text = "ub_tp_comm_overlap true in llama2_70b/nemotron confs, false in gpt3";
+  CHECK(stated_overlap(text, "LLAMA2-70B") == true);
+  CHECK(stated_overlap(text, "Nemotron-8B") == true);
+  CHECK(stated_overlap(text, "GPT3-5B") == false);
+  CHECK(stated_overlap("true", "x") == true);
+  CHECK(stated_overlap("false", "x") == false);
+  CHECK(stated_overlap("FSDP prefetch", "x") == true);
+  CHECK_FALSE(stated_overlap("", "x").has_value());
+}
+
+TEST_CASE("a complete row maps to one strategy") {
+  const Strategy s = strategy(source_called("nanotron"), complete_run());
+  CHECK(s.tp == 2);
+  CHECK(s.pp == 2);
+  CHECK(s.dp == 4);
+  CHECK(s.zero == 1);
+  CHECK(s.sequence_parallel);
+  CHECK(s.global_batch == 64);
+  CHECK(s.seq_len == 2048);
+  CHECK(s.schedule == Schedule::k1f1b);
+  CHECK(s.flash_attention);
+  CHECK(s.framework == Framework::kNanotron);
+}
+
+TEST_CASE("the data-parallel size follows where it is not stated") {
+  Run run = complete_run();
+  run.dp.reset();
+  CHECK(strategy(source_called("nanotron"), run).dp == 4);
+}
+
+TEST_CASE("an interleaved schedule needs more than one chunk per rank") {
+  Run run = complete_run();
+  run.schedule = "1f1b-interleaved";
+  run.vp = 2;
+  CHECK(strategy(source_called("Megatron-LM"), run).schedule == Schedule::kInterleaved);
+  run.vp = 1;
+  CHECK(strategy(source_called("Megatron-LM"), run).schedule == Schedule::k1f1b);
+}
+
+TEST_CASE("Megatron code without flash attention overlaps nothing and keeps fp16 gradients") {
+  Run run = complete_run();
+  run.precision = "fp16";
+  run.attention_impl = "unfused (pre-FlashAttention)";
+  const Strategy s = strategy(source_called("Megatron-LM"), run);
+  CHECK(s.overlap == Overlap{});
+  CHECK(s.grad_dtype == Dtype::kFp16);
+  CHECK_FALSE(s.flash_attention);
+}
+
+TEST_CASE("tensor-parallel overlap needs Transformer Engine and sequence parallelism") {
+  Run run = complete_run();
+  run.attention_impl = "TransformerEngine";
+  CHECK(strategy(source_called("Megatron-LM"), run).overlap.tp);
+  run.sequence_parallel = false;
+  CHECK_FALSE(strategy(source_called("Megatron-LM"), run).overlap.tp);
+}
+
+TEST_CASE("stated shard groups are taken, whole ones are the default") {
+  Run run = complete_run();
+  run.optimizer = "Adam, ZeRO-1 group size 2";
+  CHECK(strategy(source_called("InternEvo"), run).zero_group == 2);
+  run.optimizer = "Adam, ZeRO-1 group size 4";  // all of dp
+  CHECK(strategy(source_called("InternEvo"), run).zero_group == 0);
+  run.optimizer.clear();
+  run.gpus = 64;
+  run.dp = 16;
+  run.fsdp = "HSDP (hybrid: shard inside the node of 8, replicate across)";
+  CHECK(strategy(source_called("fms-fsdp"), run).zero_group == 8);
+}
+
+TEST_CASE("a share of recomputed blocks follows from the quoted ratio of FLOPs") {
+  Run run = complete_run();
+  run.gpus = 8;
+  run.pp = 1;
+  run.dp = 4;
+  run.recompute = "selective";
+  run.recompute_detail = "a fraction of the blocks is checkpointed (HFU/MFU gives 1.25)";
+  const Strategy s = strategy(source_called("fms-fsdp"), run);
+  CHECK(s.recompute_layers == std::vector<std::int64_t>{6});  // 3 * 0.25 of 8 layers
+}
+
+TEST_CASE("fields that the source leaves open are searched over their legal values") {
+  Run run = complete_run();
+  run.micro_batch.reset();
+  const Mapped batches = mapped(source_called("nanotron"), run);
+  CHECK(batches.candidates.size() == 5);  // 1, 2, 4, 8, 16 of 64 / 4 sequences
+  CHECK(batches.searched == std::vector<std::string>{"micro_batch"});
+
+  run = complete_run();
+  run.sequence_parallel.reset();
+  run.recompute.clear();
+  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 6);
+  run.notes = "the main sweep is without sequence parallelism";
+  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 3);
+
+  run = complete_run();
+  run.vp.reset();
+  run.schedule = "1f1b-interleaved";
+  CHECK(mapped(source_called("Megatron"), run).candidates.size() == 2);  // 2, 4 of 8 / 2 layers
+  run.schedule = "1f1b";
+  CHECK(mapped(source_called("Megatron"), run).candidates.size() == 1);
+
+  run = complete_run();
+  run.zero_stage.reset();
+  CHECK(mapped(source_called("Megatron"), run).candidates.size() == 2);
+}
+
+TEST_CASE("open attention heads are those that the file states for the same width") {
+  Source source = source_called("BigScience");
+  Run run = complete_run();
+  source.runs.push_back(run);  // 8 heads at width 1024
+  run.model.num_attention_heads = 16;
+  source.runs.push_back(run);
+  run.model.num_attention_heads.reset();
+  source.runs.push_back(run);
+  const Mapped all = mapped(source, run);
+  REQUIRE(all.candidates.size() == 2);
+  CHECK(all.candidates[0].model.num_attention_heads == 8);
+  CHECK(all.candidates[1].model.num_attention_heads == 16);
+  CHECK(all.candidates[1].model.head_dim == 64);
+}
+
+TEST_CASE("a run is skipped for what it lacks, in words") {
+  const Source source = source_called("Megatron");
+  Run run = complete_run();
+  run.precision = "nvfp4";
+  CHECK(skip_reason(source, run) == "precision not modelled: nvfp4");
+  run = complete_run();
+  run.dp = 8;
+  CHECK(skip_reason(source, run) ==
+        "the row contradicts itself: tp x pp x cp x dp = 32, gpus = 16");
+  run = complete_run();
+  run.global_batch.reset();
+  CHECK(skip_reason(source, run) == "global batch not stated");
+  run = complete_run();
+  run.model.vocab_size.reset();
+  CHECK(skip_reason(source, run) == "model not stated: vocab_size");
+  run = complete_run();
+  run.tp.reset();
+  CHECK(skip_reason(source, run) == "layout not stated: tp, pp");
+}
+
+TEST_CASE("families carry what the format has no key for") {
+  Run run = complete_run();
+  const auto model = [&](const char* name) {
+    run.model.name = name;
+    return std::get<ModelSpec>(model_of(run));
+  };
+  CHECK(model("bloom-proto-181B").embedding_norm);
+  CHECK(model("GPT-NeoX-20B").parallel_block);
+  CHECK(model("Qwen3_30B").qk_norm);
+  CHECK(model("DeepSeekV3").mtp_layers == 1);
+  run.notes = "w/o MTP";
+  CHECK(model("DeepSeekV3").mtp_layers == 0);
+  CHECK_FALSE(model("llama").qk_norm);
+}
+
+TEST_CASE("a GPU's name and memory choose the cluster") {
+  const auto row = GENERATE(table<const char*, const char*>({
+      {"NVIDIA A100-SXM4-40GB", "dgx-a100-40gb"},
+      {"NVIDIA A100-SXM4-80GB", "dgx-a100-80gb"},
+      {"NVIDIA H100 80GB 700W", "dgx-h100"},
+      {"NVIDIA B200", "dgx-b200"},
+      {"NVIDIA GB200", "gb200-nvl72"},
+      {"V100-32GB (DGX-2)", "dgx-2-v100"},
+  }));
+  Run run;
+  run.gpu = std::get<0>(row);
+  const auto choice = choose_machine(source_called("Megatron"), run);
+  REQUIRE(std::holds_alternative<MachineChoice>(choice));
+  CHECK(std::get<MachineChoice>(choice).cluster == std::get<1>(row));
+}
+
+TEST_CASE("a GPU that does not ship is named") {
+  Run run;
+  run.gpu = "Gaudi 3";
+  const auto choice = choose_machine(source_called("Megatron"), run);
+  REQUIRE(std::holds_alternative<NoMachine>(choice));
+  CHECK(std::get<NoMachine>(choice).reason == "device not shipped: Gaudi 3");
+}
+
+TEST_CASE("variants of a GPU change its numbers only") {
+  Run run;
+  run.gpu = "NVIDIA H800";
+  const auto h800 = std::get<MachineChoice>(choose_machine(source_called("x"), run));
+  CHECK(h800.cluster == "dgx-h100");
+  CHECK(h800.nvlink == BytesPerSecond{200e9});
+  run.gpu = "NVIDIA H100 96GB";
+  const auto hbm2e = std::get<MachineChoice>(choose_machine(source_called("x"), run));
+  CHECK(hbm2e.memory_bandwidth == BytesPerSecond{2.4e12});
+}
+
+TEST_CASE("a named system has a network of its own") {
+  const auto bloom = choose_machine(source_called("BigScience BLOOM"), {});
+  CHECK(std::get<MachineChoice>(bloom).cluster == "jean-zay-a100");
+  Machines machines(MESHPLAN_ACCURACY_CLUSTERS, DataFolders::standard());
+  const auto cluster = machines.cluster(std::get<MachineChoice>(bloom), 384);
+  REQUIRE(cluster.ok());
+  CHECK(num_gpus(*cluster) == 384);
+  CHECK(cluster->levels.back().bandwidth == BytesPerSecond{6.25e9});  // 4 x 100 Gbit/s over 8
+}
+
+TEST_CASE("networks are read from the words of the hardware section") {
+  CHECK(stated_network("8x 200 Gb/s HDR InfiniBand per node", 8) == BytesPerSecond{25e9});
+  CHECK(stated_network("4 x 100 Gb RoCE per node", 8) == BytesPerSecond{6.25e9});
+  CHECK(stated_network("InfiniBand 8 x 50 GB/s per node", 8) == BytesPerSecond{50e9});
+  CHECK(stated_network("RoCE 400 Gb/s per GPU, three layers", 8) == BytesPerSecond{50e9});
+  CHECK(stated_network("1600 Gbps node-node RoCE", 8) == BytesPerSecond{25e9});
+  CHECK_FALSE(stated_network("not stated", 8).has_value());
+}
+
+TEST_CASE("jobs beyond one NVLink domain take equal parts of the domains") {
+  Machines machines(MESHPLAN_ACCURACY_CLUSTERS, DataFolders::standard());
+  MachineChoice nvl72;
+  nvl72.cluster = "gb200-nvl72";
+  CHECK(machines.cluster(nvl72, 256)->levels.front().span == 64);
+  CHECK(machines.cluster(nvl72, 144)->levels.front().span == 72);
+  CHECK(machines.cluster(nvl72, 64)->levels.front().span == 72);
+}
+
+TEST_CASE("every shipped cluster of the benchmark is valid") {
+  const auto name = GENERATE("dgx-2-v100", "fms-a100", "fms-h100", "hf-h100-efa", "internevo-a100",
+                             "jean-zay-a100", "oci-a100-40gb-roce", "oci-a100-roce", "vtrain-a100");
+  Machines machines(MESHPLAN_ACCURACY_CLUSTERS, DataFolders::standard());
+  MachineChoice choice;
+  choice.cluster = name;
+  const auto cluster = machines.cluster(choice, 8);
+  REQUIRE(cluster.ok());
+  CHECK(validate(*cluster).empty());
+}
+
+}  // namespace
+}  // namespace meshplan::accuracy
