@@ -126,8 +126,14 @@ Result<StrategyText> read_strategy(const std::string& text_or_path, const Strate
     refuse_limits(*items, document);
     return finish(document, defaults);
   }
+  const std::string hint = "write key=value,key=value,... or the path of a file";
+  if (text_or_path.empty()) return error_at({flag}, "the strategy is empty", hint);
   const Result<std::string> text = read_text_file(text_or_path);
-  if (!text) return text.errors();
+  if (!text) {
+    Diagnostic d = text.errors().front();
+    d.hint = hint;
+    return d;
+  }
   Document document(*text, text_or_path);
   if (!document.ok()) return document.diagnostics();
   return finish(document, defaults);

@@ -16,7 +16,8 @@ bool has_whole_microbatches(const Strategy& s) {
 // "state the layout: stage_layers=[...]" with parts as even as can be.
 std::string layout_hint(const Plan& p) {
   constexpr std::int64_t kMostShown = 32;
-  if (p.s.pp > kMostShown || p.m.num_layers < product({p.s.pp, p.s.vp}) - 2) return {};
+  const std::int64_t spare = p.s.vp > 1 ? 2 : 0;  // the ends may hold a chunk without layers
+  if (p.s.pp > kMostShown || p.m.num_layers < product({p.s.pp, p.s.vp}) - spare) return {};
   Strategy whole = p.s;
   whole.vp = 1;
   return "state the layout: stage_layers=" + key_text(stage_layers(whole, p.m));

@@ -1,0 +1,329 @@
+// What makes a strategy illegal: one row per rule, spoiling a legal strategy.
+#include <algorithm>
+
+#include "spec/strategy.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+ModelSpec model() {
+  ModelSpec m;
+  m.name = "m";
+  m.num_layers = 24;
+  m.hidden_size = 4096;
+  m.num_attention_heads = 32;
+  m.num_query_groups = 8;
+  m.head_dim = 128;
+  m.ffn_hidden_size = 16384;
+  m.attention = AttentionKind::kGqa;
+  m.vocab_size = 32000;
+  m.max_seq_length = 4096;
+  return m;
+}
+
+ModelSpec experts() {
+  ModelSpec m = model();
+  m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
+  return m;
+}
+
+ClusterSpec cluster(std::int64_t gpus) {
+  ClusterSpec c;
+  c.name = "c";
+  c.nodes = gpus / 8;
+  c.gpus_per_node = 8;
+  c.device.name = "a100";
+  c.device.architecture = Architecture::kAmpere;
+  c.device.peak[static_cast<std::size_t>(Precision::kBf16)] = FlopsPerSecond{312e12};
+  c.device.peak[static_cast<std::size_t>(Precision::kFp32)] = FlopsPerSecond{19.5e12};
+  return c;
+}
+
+// 4 * 2 * 1 * 8 = 64 devices, 8 microbatches.
+Strategy legal() {
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.tp = 4, s.pp = 2, s.dp = 8;
+  s.sequence_parallel = true;
+  s.micro_batch = 1, s.global_batch = 64, s.seq_len = 4096;
+  return s;
+}
+
+using Spoil = void (*)(Strategy&, ModelSpec&, ClusterSpec&);
+struct Row {
+  const char* why;
+  Spoil spoil;
+  const char* message;
+};
+
+std::string text_after(const Row& row) {
+  Strategy s = legal();
+  ModelSpec m = model();
+  ClusterSpec c = cluster(64);
+  row.spoil(s, m, c);
+  return to_text(validate(s, m, c));
+}
+
+}  // namespace
+
+TEST_CASE("A legal strategy breaks no rule") {
+  CHECK(to_text(validate(legal(), model(), cluster(64))).empty());
+  Strategy s = legal();
+  s.ep = 4;
+  CHECK(to_text(validate(s, experts(), cluster(64))).empty());
+  s.etp = 2;
+  CHECK(to_text(validate(s, experts(), cluster(64))).empty());
+}
+
+TEST_CASE("Rules of devices, heads and widths") {
+  const auto row = GENERATE(values<Row>({
+      {"product", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.dp = 4; },
+       "error: tp * pp * cp * dp = 4 * 2 * 1 * 4 = 32 devices, but the cluster has 64\n"
+       "  hint: dp=8 would use all of them\n"},
+      {"too many",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         s.global_batch = 8;
+         c = cluster(8);
+       },
+       "error: tp * pp * cp * dp = 4 * 2 * 1 * 8 = 64 devices, but the cluster has 8\n"
+       "  hint: dp=1 would use all of them\n"},
+      {"heads",
+       [](Strategy&, ModelSpec& m, ClusterSpec&) {
+         m.num_attention_heads = m.num_query_groups = 30;
+       },
+       "error: 'tp' must divide the 30 attention heads, got 4\n"
+       "error: 'tp' must divide the 30 query groups or be a multiple of them, got 4\n"},
+      {"groups",
+       [](Strategy&, ModelSpec& m, ClusterSpec&) {
+         m.num_attention_heads = 36, m.num_query_groups = 6;
+       },
+       "error: 'tp' must divide the 6 query groups or be a multiple of them, got 4\n"},
+      {"ffn", [](Strategy&, ModelSpec& m, ClusterSpec&) { m.ffn_hidden_size = 10'002; },
+       "error: 'tp' must divide the 10002 columns of 'ffn_hidden_size', got 4\n"},
+      {"experts of a dense model", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.ep = 2; },
+       "error: 'ep' is 2, but the model has no experts\n  hint: ep=1\n"},
+      {"etp of a dense model", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.etp = 2; },
+       "error: 'etp' is 2, but the model has no experts\n  hint: etp=1\n"},
+  }));
+  INFO(row.why);
+  CHECK(text_after(row) == row.message);
+}
+
+TEST_CASE("Fewer query groups than tensor ranks are copied, in whole copies") {
+  Strategy s = legal();
+  ModelSpec m = model();
+  m.num_query_groups = 2;
+  CHECK(validate(s, m, cluster(64)).empty());
+  m.num_query_groups = 1;
+  CHECK(validate(s, m, cluster(64)).empty());
+}
+
+TEST_CASE("Rules of experts") {
+  const auto row = GENERATE(values<Row>({
+      {"ep", [](Strategy& s, ModelSpec& m, ClusterSpec&) { m = experts(), s.ep = 16; },
+       "error: 'ep' must divide the 8 experts, got 16\n"},
+      {"etp width",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.moe->expert_ffn_hidden_size = 1023, s.etp = 2;
+       },
+       "error: 'etp' must divide the 1023 columns of 'moe.expert_ffn_hidden_size', got 2\n"},
+      {"shared width",
+       [](Strategy&, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.moe->shared_expert_ffn_hidden_size = 1022;
+       },
+       "error: 'tp' must divide the 1022 columns of 'moe.shared_expert_ffn_hidden_size', got 4\n"},
+      {"etp over tp", [](Strategy& s, ModelSpec& m, ClusterSpec&) { m = experts(), s.etp = 8; },
+       "error: 'etp' is more than 'tp': 8 > 4\n"},
+      {"ranks",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.moe->num_experts = 6, s.ep = 6;
+       },
+       "error: etp * ep = 6 must divide tp * cp * dp = 32\n"},
+      {"sequence",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 2, s.sequence_parallel = false;
+       },
+       "error: 'ep' with 'tp' over 1 needs 'sequence_parallel'\n  hint: sequence_parallel=true\n"},
+      {"bias",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.expert_bias = true, s.etp = 2;
+       },
+       "error: 'etp' must be 1: the experts have biases, got 2\n  hint: etp=1\n"},
+  }));
+  INFO(row.why);
+  CHECK(text_after(row) == row.message);
+}
+
+TEST_CASE("Rules of stages and microbatches") {
+  const auto row = GENERATE(values<Row>({
+      {"batch", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.global_batch = 60; },
+       "error: 'global_batch' must be a multiple of micro_batch * dp = 1 * 8 = 8, got 60\n"},
+      {"layers", [](Strategy&, ModelSpec& m, ClusterSpec&) { m.num_layers = 1; },
+       "error: pp * vp = 2 chunks need as many layers, but the model has 1\n"},
+      {"stage count",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.stage_layers = {8, 8, 8};
+       },
+       "error: 'stage_layers' lists 3 pipeline ranks, but 'pp' is 2\n"},
+      {"stage sum",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.stage_layers = {12, 11};
+       },
+       "error: 'stage_layers' adds up to 23 layers, but the model has 24\n"},
+      {"empty stage",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.stage_layers = {24, 0};
+       },
+       "error: 'stage_layers' must hold 1 or more layers per pipeline rank, got 0\n"},
+      {"chunks of a schedule without", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.vp = 2; },
+       "error: schedule 1f1b has one chunk per rank, but 'vp' is 2\n"
+       "  hint: schedule=interleaved, or vp=1\n"},
+      {"interleaved without chunks",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.schedule = Schedule::kInterleaved; },
+       "error: schedule interleaved needs 'vp' over 1\n  hint: schedule=1f1b\n"},
+      {"interleaved microbatches",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.schedule = Schedule::kInterleaved, s.vp = 2, s.global_batch = 72;
+       },
+       "error: schedule interleaved needs a multiple of 'pp' 2 microbatches, got 9\n"},
+      {"interleaved without pipeline",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.schedule = Schedule::kInterleaved, s.pp = 1, s.dp = 16;
+       },
+       "error: schedule interleaved needs 'pp' over 1\n  hint: schedule=1f1b\n"},
+      {"zb-v", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.schedule = Schedule::kZbV; },
+       "error: schedule zb-v has two chunks per rank, but 'vp' is 1\n  hint: vp=2\n"},
+      {"dualpipe",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.schedule = Schedule::kDualPipe, s.vp = 2, s.global_batch = 16;
+       },
+       "error: schedule dualpipe needs an even 'pp' and an even number of microbatches, 2 * pp or "
+       "more; got pp 2 and 2 microbatches\n"},
+      {"uneven chunks",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.schedule = Schedule::kInterleaved, s.vp = 5; },
+       "error: 'vp' must divide the 24 layers, got 5\n"
+       "  hint: state the layout: stage_layers=[12,12]\n"},
+      {"recompute count", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.recompute_layers = {1}; },
+       "error: 'recompute_layers' lists 1 pipeline ranks, but 'pp' is 2\n"},
+      {"recompute more than there is",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.recompute_layers = {12, 13};
+       },
+       "error: 'recompute_layers' asks for 13 layers of pipeline rank 1, which has 12\n"},
+  }));
+  INFO(row.why);
+  CHECK(text_after(row) == row.message);
+}
+
+TEST_CASE("A stated layout may have unequal chunks, but none without work") {
+  Strategy s = legal();
+  ModelSpec m = model();
+  m.num_layers = 22;
+  s.schedule = Schedule::kInterleaved;
+  s.vp = 12;
+  s.stage_layers = {11, 11};  // the embedding and the head each fill a chunk
+  CHECK(to_text(validate(s, m, cluster(64))).empty());
+  s.stage_layers = {10, 12};
+  CHECK(to_text(validate(s, m, cluster(64))) ==
+        "error: pipeline rank 0 needs 11 or more layers for vp=12, got 10\n");
+}
+
+TEST_CASE("Rules of the sequence") {
+  const auto row = GENERATE(values<Row>({
+      {"nothing to split over", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.tp = 1, s.dp = 32; },
+       "error: 'sequence_parallel' needs 'tp' over 1\n  hint: sequence_parallel=false\n"},
+      {"tokens over tensor ranks", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.seq_len = 4094; },
+       "error: 'seq_len' must be a multiple of tp * cp = 4 with 'sequence_parallel', got 4094\n"},
+      {"halves of the ring",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.cp = 8, s.dp = 1, s.seq_len = 8 * 4 * 3 + 8, s.sequence_parallel = false;
+       },
+       "error: 'seq_len' must be a multiple of 16 for cp=8, got 104\n"},
+      {"ulysses heads",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.cp = 4, s.dp = 2, s.cp_kind = CpKind::kUlysses;
+       },
+       "error: cp_kind ulysses needs tp * cp = 16 to divide the 32 attention heads and the 8 query "
+       "groups\n  hint: cp_kind=ring\n"},
+      {"positions", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.seq_len = 8192; },
+       "warning: 'seq_len' 8192 is more than the model's 'max_seq_length' 4096\n"},
+  }));
+  INFO(row.why);
+  CHECK(text_after(row) == row.message);
+}
+
+TEST_CASE("Rules of sharded states, overlap and precision") {
+  const auto row = GENERATE(values<Row>({
+      {"stage", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.zero = 4; },
+       "error: 'zero' must be from 0 to 3, got 4\n"},
+      {"group", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.zero_group = 3; },
+       "error: 'zero_group' must divide the 8 ranks of dp * cp, got 3\n"},
+      {"group of nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.zero = 0, s.zero_group = 4; },
+       "error: 'zero_group' needs 'zero' of 1 or more\n"},
+      {"pipeline of DeepSpeed",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.framework = Framework::kDeepspeed, s.zero = 2;
+       },
+       "error: deepspeed cannot combine zero=2 with pp=2\n  hint: zero=1, or pp=1\n"},
+      {"overlap", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.overlap.grad_reduce = false; },
+       "error: 'overlap.param_gather' needs 'overlap.grad_reduce'\n"},
+      {"fp8", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.precision = Precision::kFp8; },
+       "error: a100 does not compute in fp8\n  hint: precision=bf16\n"},
+      {"tf32", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.precision = Precision::kTf32; },
+       "warning: a100 has no tf32: it computes in fp32\n"},
+      {"bf16 of Volta",
+       [](Strategy&, ModelSpec&, ClusterSpec& c) {
+         c.device.name = "v100";
+         c.device.architecture = Architecture::kVolta;
+         c.device.peak[static_cast<std::size_t>(Precision::kBf16)] = FlopsPerSecond{0};
+       },
+       "error: v100 does not compute in bf16\n  hint: precision=fp16\n"},
+      {"fp8 gradients", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.grad_dtype = Dtype::kFp8; },
+       "error: 'grad_dtype' must be fp32, fp16 or bf16, got fp8\n"},
+      {"order", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.order[1] = Axis::kTp; },
+       "error: 'order' must list each of tp, cp, ep, dp and pp once, got tp-tp-ep-dp-pp\n"},
+      {"dp not stated", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.dp = 0; },
+       "error: 'dp' must be from 1 to 16,777,216, got 0\n"},
+  }));
+  INFO(row.why);
+  CHECK(text_after(row) == row.message);
+}
+
+TEST_CASE("Megatron-FSDP and torchtitan combine sharded weights with pipelines") {
+  Strategy s = legal();
+  s.zero = 3;
+  CHECK(validate(s, model(), cluster(64)).empty());
+  s.framework = Framework::kTorchtitan;
+  CHECK(validate(s, model(), cluster(64)).empty());
+}
+
+TEST_CASE("Sizes whose activations cannot be counted in 64 bits are refused, not wrapped") {
+  Strategy s = legal();
+  ModelSpec m = model();
+  s.micro_batch = std::int64_t{1} << 28;
+  s.global_batch = std::int64_t{1} << 31;
+  m.max_seq_length = s.seq_len = 1 << 30;
+  const Diagnostics all = validate(s, m, cluster(64));
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().message.find("more than the 10000.0 T that can be planned for") !=
+        std::string::npos);
+}
+
+TEST_CASE("Degrees at their limits multiply without overflow") {
+  Strategy s = legal();
+  s.tp = s.cp = s.dp = 1 << 24;
+  s.pp = 100'000;
+  const Diagnostics all = validate(s, model(), cluster(64));
+  CHECK(has_errors(all));
+}
+
+TEST_CASE("Every broken rule is reported, not only the first") {
+  Strategy s = legal();
+  s.dp = 4;
+  s.global_batch = 61;
+  s.precision = Precision::kFp8;
+  CHECK(validate(s, model(), cluster(64)).size() == 3);
+}
+
+}  // namespace meshplan
