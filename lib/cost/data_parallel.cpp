@@ -85,6 +85,12 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   return memory_time(d, update + zeroing, kKernels);
 }
 
+Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forward,
+                                Seconds backward) {
+  const Seconds copy = saved / d.host_link;
+  return std::max(copy - forward, Seconds{}) + std::max(copy - backward, Seconds{});
+}
+
 StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                  const BlockParameters& p, Seconds forward, Seconds backward) {
   StepEnd end;

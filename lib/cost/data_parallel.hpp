@@ -19,6 +19,13 @@ struct StepEnd {
 [[nodiscard]] StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                const BlockParameters& p, Seconds forward, Seconds backward);
 
+// [F-OFF-2] Offloaded activations leave for the host behind the forward pass of their microbatch
+// and come back behind its backward pass; what the host link cannot move in that time is exposed:
+// max(0, bytes / link - forward) + max(0, bytes / link - backward) per microbatch.
+// (Transformer Engine cpu_offload.py copies on streams of their own, one layer ahead.)
+[[nodiscard]] Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forward,
+                                              Seconds backward);
+
 // [F-OPT-1] Adam on n parameters of a device: bytes read and written, over the memory bandwidth.
 [[nodiscard]] Seconds optimizer_time(const DeviceSpec& d, const Strategy& s,
                                      const BlockParameters& p);

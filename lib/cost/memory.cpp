@@ -16,69 +16,83 @@ constexpr double kFragmentation = 0.06;
 
 std::int64_t shards_of(std::int64_t n, std::int64_t shards) { return ceil_div(n, shards); }
 
-bool holds(std::span<const Chunk> chunks, std::span<const std::size_t> mine, BlockKind kind) {
-  return std::any_of(mine.begin(), mine.end(), [&](std::size_t c) {
-    return chunks[c].blocks[static_cast<std::size_t>(kind)] > 0;
-  });
+bool holds(std::span<const Chunk> mine, BlockKind kind) {
+  return std::any_of(mine.begin(), mine.end(),
+                     [&](const Chunk& c) { return c.blocks[static_cast<std::size_t>(kind)] > 0; });
 }
 
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
 // head or of multi-token prediction, when that is not the embedding's own rank.
-std::int64_t copied_table(const ModelSpec& m, const Strategy& s, std::span<const Chunk> chunks,
-                          std::span<const std::size_t> mine) {
-  if (holds(chunks, mine, BlockKind::kEmbedding) || !holds(chunks, mine, BlockKind::kHead))
-    return 0;
+std::int64_t copied_table(const ModelSpec& m, const Strategy& s, std::span<const Chunk> mine) {
+  if (holds(mine, BlockKind::kEmbedding) || !holds(mine, BlockKind::kHead)) return 0;
   if (!m.tied_embeddings && m.mtp_layers == 0) return 0;
   return padded_vocab(m, s) / s.tp * m.hidden_size;
 }
 
-Bytes saved_per_microbatch(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+std::vector<Chunk> held_chunks(const Strategy& s, std::span<const Chunk> chunks,
+                               std::int64_t rank) {
+  std::vector<Chunk> mine;
+  for (const std::size_t c : chunks_of_rank(s, rank)) mine.push_back(chunks[c]);
+  return mine;
+}
+
+Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
+                       std::int64_t rank) {
+  if (s.offload.activations) {
+    return resident_activations(s, blocks, held_chunks(s, chunks, rank));
+  }
+  std::vector<Bytes> saved, kept;
+  for (const Chunk& chunk : chunks) {
+    saved.push_back(saved_bytes(chunk, blocks, s.recompute));
+    kept.push_back(kept_bytes(chunk, blocks, s.recompute));
+  }
+  return peak_activation(pipeline_shape(s), rank, saved, kept);
+}
+
+}  // namespace
+
+Bytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+  const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   Bytes bytes;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
     bytes += blocks[k].saved.full * chunk.recomputed[k];
     bytes += blocks[k].saved.of(rest) * (chunk.blocks[k] - chunk.recomputed[k]);
   }
   return bytes;
 }
 
-Bytes kept_for_weight(const Chunk& chunk, const BlockCosts& blocks) {
+Bytes kept_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   Bytes bytes;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     bytes += blocks[k].kept_for_weight * (chunk.blocks[k] - chunk.recomputed[k]);
   }
-  return bytes;
+  return std::min(bytes, saved_bytes(chunk, blocks, mode));
 }
 
-Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
-                       std::int64_t rank) {
-  std::vector<Bytes> saved, kept;
-  for (const Chunk& chunk : chunks) {
-    saved.push_back(saved_per_microbatch(chunk, blocks, s.recompute));
-    kept.push_back(std::min(kept_for_weight(chunk, blocks), saved.back()));
-  }
-  const PipelineShape shape = pipeline_shape(s);
-  if (s.offload.activations) {
-    // Two layers' worth stay on the device: one in use, one on its way.
-    Bytes most;
+Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
+                           std::span<const Chunk> mine) {
+  // Two layers' worth stay on the device: one in use, one on its way.
+  const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  Bytes most;
+  for (const Chunk& chunk : mine) {
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      most = std::max(most, blocks[k].saved.of(s.recompute));
+      if (chunk.recomputed[k] > 0) most = std::max(most, blocks[k].saved.full);
+      if (chunk.blocks[k] > chunk.recomputed[k]) most = std::max(most, blocks[k].saved.of(rest));
     }
-    return most * 2;
   }
-  return peak_activation(shape, rank, saved, kept);
+  return most * 2;
 }
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
 // layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
 Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                   std::span<const Chunk> chunks, std::span<const std::size_t> mine) {
+                   std::span<const Chunk> mine) {
   Bytes widest, gathered;
-  for (const std::size_t c : mine) {
+  for (const Chunk& chunk : mine) {
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      if (chunks[c].blocks[k] == 0) continue;
+      if (chunk.blocks[k] == 0) continue;
       Bytes set = blocks[k].working_set;
-      if (chunks[c].recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
+      if (chunk.recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
       widest = std::max(widest, set);
       const BlockParameters& p = blocks[k].parameters;
       gathered = std::max(gathered, Bytes{p.dense + p.experts});
@@ -96,20 +110,22 @@ Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& bloc
   return bytes;
 }
 
-}  // namespace
+BlockParameters held_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+                                std::span<const Chunk> mine) {
+  BlockParameters sum;
+  for (const Chunk& chunk : mine) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      sum.dense += blocks[k].parameters.dense * chunk.blocks[k];
+      sum.experts += blocks[k].parameters.experts * chunk.blocks[k];
+    }
+  }
+  sum.dense += copied_table(m, s, mine);
+  return sum;
+}
 
 BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                                 std::span<const Chunk> chunks, std::int64_t rank) {
-  const std::vector<std::size_t> mine = chunks_of_rank(s, rank);
-  BlockParameters sum;
-  for (const std::size_t c : mine) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      sum.dense += blocks[k].parameters.dense * chunks[c].blocks[k];
-      sum.experts += blocks[k].parameters.experts * chunks[c].blocks[k];
-    }
-  }
-  sum.dense += copied_table(m, s, chunks, mine);
-  return sum;
+  return held_parameters(m, s, blocks, held_chunks(s, chunks, rank));
 }
 
 StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
@@ -172,26 +188,31 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
   return bytes;
 }
 
-MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                            const BlockCosts& blocks, std::span<const Chunk> chunks,
-                            std::int64_t rank) {
-  const std::vector<std::size_t> mine = chunks_of_rank(s, rank);
-  const StateBytes states = state_bytes(s, rank_parameters(m, s, blocks, chunks, rank));
+MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states, Bytes activations,
+                                 Bytes buffers, Bytes communicators) {
   MemoryBreakdown memory;
   memory.weights = states.weights;
   memory.gradients = states.gradients;
   memory.optimizer = states.optimizer;
-  memory.activations = activation_bytes(s, blocks, chunks, rank);
-  memory.buffers = buffer_bytes(m, s, blocks, chunks, mine);
-  memory.communicators = communicator_bytes(m, c, s);
+  memory.activations = activations;
+  memory.buffers = buffers;
+  memory.communicators = communicators;
   memory.context = c.device.context;
-  memory.fragmentation =
-      ceil_bytes(kFragmentation * (memory.activations.si() + memory.buffers.si()));
+  memory.fragmentation = ceil_bytes(kFragmentation * (activations.si() + buffers.si()));
   memory.reserved = memory.communicators + memory.context + memory.fragmentation;
   memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                 memory.buffers + memory.reserved;
   memory.capacity = c.device.memory;
   return memory;
+}
+
+MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                            const BlockCosts& blocks, std::span<const Chunk> chunks,
+                            std::int64_t rank) {
+  const std::vector<Chunk> mine = held_chunks(s, chunks, rank);
+  return memory_breakdown(c, state_bytes(s, held_parameters(m, s, blocks, mine)),
+                          activation_bytes(s, blocks, chunks, rank),
+                          buffer_bytes(m, s, blocks, mine), communicator_bytes(m, c, s));
 }
 
 }  // namespace meshplan

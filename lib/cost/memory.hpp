@@ -31,6 +31,22 @@ struct StateBytes {
                                           const Strategy& s, const BlockCosts& blocks,
                                           std::span<const Chunk> chunks, std::int64_t rank);
 
+// The pieces of rank_memory, for a search that varies one rank's layers and recomputation. `mine`:
+// the chunks that the rank holds.
+[[nodiscard]] Bytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
+[[nodiscard]] Bytes kept_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
+// Activations that stay on the device when the rest is offloaded.
+[[nodiscard]] Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
+                                         std::span<const Chunk> mine);
+[[nodiscard]] Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+                                 std::span<const Chunk> mine);
+[[nodiscard]] BlockParameters held_parameters(const ModelSpec& m, const Strategy& s,
+                                              const BlockCosts& blocks,
+                                              std::span<const Chunk> mine);
+[[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
+                                               Bytes activations, Bytes buffers,
+                                               Bytes communicators);
+
 // Optimizer and offloaded states that each device keeps in host memory.
 [[nodiscard]] Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p);
 

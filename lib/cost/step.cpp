@@ -177,6 +177,18 @@ StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   return stage;
 }
 
+Seconds activation_offload(const ClusterSpec& c, const Strategy& s, const BlockCosts& blocks,
+                           const Assembly& a, std::size_t rank) {
+  if (!s.offload.activations) return {};
+  Bytes saved;
+  for (const std::size_t i : chunks_of_rank(s, static_cast<std::int64_t>(rank))) {
+    saved += ceil_bytes(saved_bytes(a.chunks[i], blocks, s.recompute).si() * a.share);
+  }
+  const RankCost& cost = a.ranks[rank];
+  const Seconds backward = cost.backward.total() + cost.recompute.total();
+  return activation_offload_time(c.device, saved, cost.forward.total(), backward) * a.microbatches;
+}
+
 // The rank that ends last, and what its step consists of.
 void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                const BlockCosts& blocks, const Assembly& a, PlanCost& plan) {
@@ -194,7 +206,7 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
     const Seconds end = pipeline.finish[r] + ends[r].exposed;
     if (end > latest) latest = end, last = r;
     optimizer = std::max(optimizer, ends[r].optimizer);
-    offload = std::max(offload, ends[r].offload);
+    offload = std::max(offload, ends[r].offload + activation_offload(c, s, blocks, a, r));
   }
   const RankCost& rank = a.ranks[last];
   PassTime sum = (rank.forward + rank.backward) * a.microbatches;
