@@ -6,7 +6,7 @@
 
 #include "fields.hpp"
 #include "io/load.hpp"
-#include "yaml_tree.hpp"
+#include "yaml_json.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -79,7 +79,7 @@ Result<std::vector<fs::path>> files_of(std::span<const fs::path> inputs) {
 }  // namespace
 
 Result<Source> parse_published_yaml(const std::string& text, const std::string& file) {
-  Result<json> tree = yaml_tree(text, file);
+  Result<json> tree = yaml_as_json(text, file);
   if (!tree) return tree.errors();
   return source_of(*tree, file);
 }
