@@ -53,8 +53,10 @@ class NestingScan {
       skip_quoted(c);
       word_ = true;
     } else if (c == '[' || c == '{') {
-      if (!word_ || brackets_ > 0) ++brackets_;
-      word_ = false;
+      // Inside of a plain word a bracket is part of it, except between brackets.
+      const bool opens = !word_ || brackets_ > 0;
+      if (opens) ++brackets_;
+      word_ = !opens;
     } else if (c == ']' || c == '}') {
       if (brackets_ > 0) --brackets_;
       word_ = false;

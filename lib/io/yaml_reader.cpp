@@ -152,12 +152,7 @@ void Document::add(const Diagnostics& diagnostics) {
 
 void Document::add(const Findings& findings) {
   for (const Finding& finding : findings.all()) {
-    const auto is_bad = [&](const std::string& key) {
-      for (std::string_view k = key; !k.empty(); k = parent_of(k)) {
-        if (bad_keys_.contains(k)) return true;
-      }
-      return false;
-    };
+    const auto is_bad = [&](const std::string& key) { return is_bad_key(key); };
     if (full() || std::any_of(finding.keys.begin(), finding.keys.end(), is_bad)) continue;
     const YamlNode& at = finding.keys.empty() ? root_ : node_of(finding.keys.front());
     Diagnostic d = finding.diagnostic;
@@ -165,6 +160,18 @@ void Document::add(const Findings& findings) {
     d.source_line = line_of(text_, at.line);
     keep(std::move(d));
   }
+}
+
+bool Document::is_bad_key(std::string_view key) const {
+  for (std::string_view k = key; !k.empty(); k = parent_of(k)) {
+    if (bad_keys_.contains(k)) return true;
+  }
+  for (const char separator : {'.', '['}) {
+    const std::string below = std::string(key) + separator;
+    const auto part = bad_keys_.lower_bound(below);
+    if (part != bad_keys_.end() && part->starts_with(below)) return true;
+  }
+  return false;
 }
 
 bool Document::full() const { return diagnostics_.size() > kMostDiagnostics; }
@@ -215,7 +222,10 @@ const YamlNode* MapReader::present(std::string_view key, Need need) {
     return nullptr;
   }
   if (value->kind == YamlNode::Kind::kNull) {
-    report(key, "'" + path_of(key) + "' has no value");
+    // Nothing is there to point at but the key itself.
+    const auto entry = std::find_if(node_->entries.begin(), node_->entries.end(),
+                                    [&](const auto& e) { return e.first.text == key; });
+    document_->report(entry->first, path_of(key), "'" + path_of(key) + "' has no value");
     return nullptr;
   }
   return value;

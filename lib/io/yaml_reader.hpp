@@ -58,6 +58,8 @@ class Document {
   std::set<std::string, std::less<>> bad_keys_;
 
   void keep(Diagnostic d);
+  // Something was reported at the key, around it or inside of it.
+  [[nodiscard]] bool is_bad_key(std::string_view key) const;
 };
 
 // One map of a document. Keys that were asked for are the known ones.

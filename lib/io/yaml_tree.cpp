@@ -100,13 +100,27 @@ class TreeBuilder : public YAML::EventHandler {
       const std::string_view written = rest.substr(0, node.text.size());
       return std::max(count_characters(written.substr(0, written.find('\n'))), 1);
     }
-    const char quote = rest.front();
-    std::size_t end = 1;
-    while (end < rest.size() && rest[end] != quote && rest[end] != '\n') {
-      end += quote == '"' && rest[end] == '\\' ? 2 : 1;
+    if (rest.front() != '"' && rest.front() != '\'') return 1;  // a block: | or >
+    const std::size_t end = end_of_quoted(rest);
+    if (end == std::string_view::npos) {
+      throw Refused{mark.line + 1, mark.column + 1, 1, "this quote is not closed", {}};
     }
-    const bool closed = end < rest.size() && rest[end] == quote;
-    return std::max(count_characters(rest.substr(0, end + (closed ? 1 : 0))), 1);
+    return count_characters(rest.substr(0, std::min(rest.find('\n'), end)));
+  }
+
+  // Behind the closing quote of a quoted scalar; the parser accepts the end of the text as one.
+  static std::size_t end_of_quoted(std::string_view text) {
+    const char quote = text.front();
+    for (std::size_t i = 1; i < text.size(); ++i) {
+      if (quote == '"' && text[i] == '\\') {
+        ++i;
+      } else if (text[i] == quote) {
+        const bool doubled = quote == '\'' && i + 1 < text.size() && text[i + 1] == quote;
+        if (!doubled) return i + 1;
+        ++i;
+      }
+    }
+    return std::string_view::npos;
   }
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -224,6 +238,14 @@ Refused refused_at(std::string_view text, std::size_t offset, std::string messag
   return {line, column, 1, std::move(message), std::move(hint)};
 }
 
+Refused refused_by_parser(std::string_view text, const YAML::Exception& failure) {
+  const std::string line = line_of(text, failure.mark.line + 1);
+  const std::size_t word = line.find_first_not_of(" \t");
+  const bool tab = line.substr(0, word).find('\t') != std::string::npos;
+  return {failure.mark.line + 1, failure.mark.column + 1, 1, "not valid YAML: " + failure.msg,
+          tab ? "indent with spaces, not tabs" : ""};
+}
+
 // What must not even reach the parser.
 std::optional<Refused> unreadable(std::string_view text) {
   if (text.size() > kMaxFileBytes) return Refused{0, 0, 1, "larger than 16 MiB", {}};
@@ -235,7 +257,8 @@ std::optional<Refused> unreadable(std::string_view text) {
     return refused_at(text, static_cast<std::size_t>(control - text.begin()),
                       *control == '\0' ? "a NUL byte: not a text file" : "a control character");
   }
-  if (const auto at = too_deep(text, kMaxDepth)) {
+  // The builder is exact; this only stops what the parser should not see.
+  if (const auto at = too_deep(text, 2 * kMaxDepth)) {
     return refused_at(text, *at, "nested deeper than " + std::to_string(kMaxDepth) + " levels");
   }
   return std::nullopt;
@@ -257,8 +280,9 @@ Result<YamlNode> parse_yaml(std::string_view original, const std::string& file) 
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(builder)) return error_at({file}, "is empty");
+    const bool found = parser.HandleNextDocument(builder);
     YamlNode root = builder.take_root();
+    if (!found || root.kind == YamlNode::Kind::kNull) return error_at({file}, "is empty");
     TreeBuilder second(text);
     if (parser.HandleNextDocument(second)) {
       return error_at({file}, "holds more than one document", "remove what follows the second ---");
@@ -268,9 +292,7 @@ Result<YamlNode> parse_yaml(std::string_view original, const std::string& file) 
   } catch (const Refused& refused) {
     return problem(file, text, refused);
   } catch (const YAML::Exception& failure) {
-    return problem(
-        file, text,
-        {failure.mark.line + 1, failure.mark.column + 1, 1, "not valid YAML: " + failure.msg, {}});
+    return problem(file, text, refused_by_parser(text, failure));
   }
 }
 

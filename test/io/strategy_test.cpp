@@ -178,9 +178,9 @@ TEST_CASE("Problems of key=value text point into it") {
        "  =8\n"
        "  ^\n"},
       {"tp=",
-       "--strategy:1:4: error: 'tp' has no value\n"
+       "--strategy:1:1: error: 'tp' has no value\n"
        "  tp=\n"
-       "     ^\n"},
+       "  ^~\n"},
       {"tp<=8,pp=1",
        "--strategy:1:1: error: 'tp' needs exactly one value\n"
        "  tp<=8,pp=1\n"

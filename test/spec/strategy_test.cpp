@@ -107,8 +107,11 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(framework_preset(Framework::kFsdp).pp == 1);
   CHECK(framework_preset(Framework::kTorchtitan).grad_dtype == Dtype::kFp32);
   CHECK(framework_preset(Framework::kNanotron).zero == 0);
-  CHECK(framework_preset(Framework::kNanotron).overlap == Overlap{});
-  CHECK(framework_preset(Framework::kMegatronDeepspeed).overlap == Overlap{});
+  for (const Framework f : {Framework::kNanotron, Framework::kMegatronDeepspeed}) {
+    CHECK_FALSE(framework_preset(f).overlap.grad_reduce);
+    CHECK_FALSE(framework_preset(f).overlap.param_gather);
+    CHECK_FALSE(framework_preset(f).overlap.tp);
+  }
   for (const auto& row : NameTable<Framework>::rows)
     CHECK(framework_preset(row.value).framework == row.value);
 }
