@@ -46,7 +46,9 @@ Result<ClusterSpec> parse_cluster(std::string_view text, const std::string& file
                                   const DataFolders& data);
 
 // "key=value,..." or a path to a YAML/JSON file of the same keys. The framework preset is applied
-// first, then `defaults` (what other flags said), then the explicit keys.
+// over `defaults` (what other flags said) if the text names a framework, then the explicit keys.
+// dp is 0 where it is not stated: with_derived_dp() fills it in. Which keys were stated is known to
+// read_strategy (io/strategy_file.hpp).
 Result<Strategy> load_strategy(const std::string& text_or_path, const Strategy& defaults);
 
 // Whole file, or a diagnostic: missing, a folder, empty, too large, not UTF-8.

@@ -105,7 +105,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (end == std::string_view::npos) {
       throw Refused{mark.line + 1, mark.column + 1, 1, "this quote is not closed", {}};
     }
-    return count_characters(rest.substr(0, std::min(rest.find('\n'), end)));
+    const std::string_view written = rest.substr(0, end);
+    return count_characters(written.substr(0, written.find('\n')));
   }
 
   // Behind the closing quote of a quoted scalar; the parser accepts the end of the text as one.
