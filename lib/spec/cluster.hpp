@@ -15,7 +15,7 @@ namespace meshplan {
 
 struct LinkLevel {
   std::string name;
-  std::int64_t span = 0;  // devices that one block of this level connects; 0: all of them
+  std::int64_t span = 0;     // devices that one block of this level connects; 0: all of them
   BytesPerSecond bandwidth;  // per device, one direction
   Seconds latency;
   LinkKind kind = LinkKind::kInfiniband;
@@ -27,7 +27,7 @@ struct LinkLevel {
 // A measured curve: time of one operation against message size.
 struct CollectiveFit {
   Collective operation = Collective::kAllReduce;
-  std::string level;      // outermost level that the group crosses
+  std::string level;  // outermost level that the group crosses
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
   std::vector<std::pair<Bytes, Seconds>> points;  // increasing sizes, buffer bytes per rank
@@ -42,7 +42,7 @@ struct ClusterSpec {
   std::int64_t gpus_per_node = 0;
   std::vector<LinkLevel> levels;  // innermost first
   std::vector<CollectiveFit> collectives;
-  Bytes host_memory;              // per node, for offload; 0: unknown
+  Bytes host_memory;  // per node, for offload; 0: unknown
   std::optional<double> usd_per_gpu_hour;
   std::string source;
 

@@ -48,23 +48,24 @@ struct ModelSpec {
   PositionEmbedding position_embedding = PositionEmbedding::kRope;
   std::int64_t vocab_size = 0;
   bool tied_embeddings = false;
-  bool linear_bias = false;        // every linear layer has a bias
-  bool qkv_bias = false;           // the query/key/value projection has one (implied by linear_bias)
-  bool attention_out_bias = false; // the output projection has one (implied by linear_bias)
-  bool expert_bias = false;        // the experts' linear layers have one (gpt-oss)
-  bool qk_norm = false;            // queries and keys are normalised per head
-  bool attention_sinks = false;    // one learned logit per head (gpt-oss)
-  bool parallel_block = false;     // attention and MLP read the same normalised input (PaLM, NeoX)
-  bool parallel_shared_norm = false;  // with parallel_block: one norm for both (PaLM), else two (NeoX)
-  bool embedding_norm = false;     // a norm after the embedding (BLOOM)
-  double dropout = 0.0;            // hidden and attention dropout of the training run
+  bool linear_bias = false;  // every linear layer has a bias
+  bool qkv_bias = false;     // the query/key/value projection has one (implied by linear_bias)
+  bool attention_out_bias = false;  // the output projection has one (implied by linear_bias)
+  bool expert_bias = false;         // the experts' linear layers have one (gpt-oss)
+  bool qk_norm = false;             // queries and keys are normalised per head
+  bool attention_sinks = false;     // one learned logit per head (gpt-oss)
+  bool parallel_block = false;      // attention and MLP read the same normalised input (PaLM, NeoX)
+  bool parallel_shared_norm =
+      false;                    // with parallel_block: one norm for both (PaLM), else two (NeoX)
+  bool embedding_norm = false;  // a norm after the embedding (BLOOM)
+  double dropout = 0.0;         // hidden and attention dropout of the training run
   std::int64_t max_seq_length = 0;
   AttentionKind attention = AttentionKind::kMha;
-  std::optional<MlaSpec> mla;         // present exactly for kMla
-  std::int64_t window = 0;            // sliding attention window in tokens; 0: full attention
-  std::int64_t window_every = 1;      // every n-th layer is windowed (gpt-oss: 2)
-  std::optional<MoeSpec> moe;         // present exactly for mixture-of-experts models
-  std::int64_t mtp_layers = 0;        // multi-token-prediction layers
+  std::optional<MlaSpec> mla;     // present exactly for kMla
+  std::int64_t window = 0;        // sliding attention window in tokens; 0: full attention
+  std::int64_t window_every = 1;  // every n-th layer is windowed (gpt-oss: 2)
+  std::optional<MoeSpec> moe;     // present exactly for mixture-of-experts models
+  std::int64_t mtp_layers = 0;    // multi-token-prediction layers
   std::string source;
   double published_parameters = 0;         // what the source states, 0 if nothing
   double published_active_parameters = 0;  // per token, for mixtures of experts
@@ -84,21 +85,21 @@ struct LayerParameters {
   std::int64_t attention_linear = 0;  // matrices and biases that tensor parallelism splits
   // Norms, latent projections, output bias: copied on every tensor rank.
   std::int64_t attention_other = 0;
-  std::int64_t mlp_linear = 0;        // dense MLP or shared experts, split by tensor parallelism
-  std::int64_t router = 0;            // copied on every tensor rank
-  std::int64_t experts = 0;           // routed experts, all of them; split by ep and etp
-  std::int64_t experts_active = 0;    // the top_k of them that a token passes
+  std::int64_t mlp_linear = 0;      // dense MLP or shared experts, split by tensor parallelism
+  std::int64_t router = 0;          // copied on every tensor rank
+  std::int64_t experts = 0;         // routed experts, all of them; split by ep and etp
+  std::int64_t experts_active = 0;  // the top_k of them that a token passes
   std::int64_t norms = 0;  // norms, and biases behind a reduction: copied on every tensor rank
 };
 
 [[nodiscard]] LayerParameters layer_parameters(const ModelSpec& m, LayerKind kind);
 
 struct ParameterCount {
-  std::int64_t total = 0;   // as published counts do: without multi-token-prediction layers
-  std::int64_t active = 0;  // passed by one token: equals `total` for dense models
-  std::int64_t embedding = 0;         // token embedding, and position table where learned
-  std::int64_t output_head = 0;       // 0 when tied
-  std::int64_t mtp = 0;               // multi-token-prediction layers
+  std::int64_t total = 0;        // as published counts do: without multi-token-prediction layers
+  std::int64_t active = 0;       // passed by one token: equals `total` for dense models
+  std::int64_t embedding = 0;    // token embedding, and position table where learned
+  std::int64_t output_head = 0;  // 0 when tied
+  std::int64_t mtp = 0;          // multi-token-prediction layers
 };
 
 [[nodiscard]] ParameterCount parameter_count(const ModelSpec& m);
