@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 
 #include "console.hpp"
@@ -33,6 +34,14 @@ std::optional<Strategy> read_strategy(const EstimateFlags& flags, const Workload
     problems.push_back(
         error("--strategy is missing",
               "for example --strategy tp=2,pp=2,micro_batch=1, or the path of a file"));
+    return std::nullopt;
+  }
+  std::error_code failure;
+  if (flags.strategy.find('=') == std::string::npos &&
+      !std::filesystem::exists(flags.strategy, failure)) {
+    problems.push_back(error_at({"--strategy"},
+                                "'" + flags.strategy + "' is neither a file nor keys",
+                                "write key=value,..., for example tp=2,pp=2,micro_batch=1"));
     return std::nullopt;
   }
   Strategy defaults = framework_preset(in.framework);

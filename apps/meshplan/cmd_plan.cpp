@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kObjectives{Objective::kStepTime, Objective::kCost, Objective::kMemory};
 constexpr std::array kSpaces{Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp};
-constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
 
 struct PlanFlags {
   CommonFlags common;
@@ -61,13 +61,9 @@ SearchRequest read_request(const PlanFlags& flags, const WorkloadInputs& in,
       problems);
   request.space = read_choice(
       flags.space, "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
-  request.top = static_cast<std::size_t>(read_count(flags.top, "--top", problems));
-  const std::int64_t threads = read_count(flags.threads, "--threads", problems);
-  if (threads > kMostThreads) {
-    problems.push_back(
-        error_at({"--threads"}, "at most " + std::to_string(kMostThreads) + " threads"));
-  }
-  request.threads = static_cast<int>(std::min(threads, kMostThreads));
+  request.top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
+  request.threads =
+      static_cast<int>(read_count(flags.threads, "--threads", kMostThreads, problems));
   if (!flags.time_limit.empty()) {
     request.time_limit = take(parse_time(flags.time_limit), "--time-limit", problems);
   }

@@ -29,6 +29,13 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 }
 
 void add_common_flags(CLI::App& command, CommonFlags& flags) {
+  // An empty value is a variable that was not set in a script, never a wish.
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
+    option->check([](const std::string& value) {
+      return std::string(value.empty() ? "the value is empty" : "");
+    });
+  }
   command.add_flag("--json", flags.json, "Print the result as JSON, and nothing else");
   command.add_flag("-v,--verbose", flags.verbose, "Say more on standard error");
   command.add_flag("-q,--quiet", flags.quiet, "Say nothing but errors on standard error");

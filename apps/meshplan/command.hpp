@@ -34,7 +34,7 @@ void describe_program(CLI::App& app);
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what,
                       const std::string& example);
 
-// --json, -v and -q, which every subcommand has.
+// --json, -v and -q, which every subcommand has; call it after the command's own flags are added.
 void add_common_flags(CLI::App& command, CommonFlags& flags);
 
 }  // namespace meshplan

@@ -7,6 +7,10 @@
 namespace meshplan {
 namespace {
 
+// Far beyond any training run; products of them still fit 64 bits.
+constexpr std::int64_t kMostSequences = 1'000'000'000, kMostTokens = 1'000'000'000;
+constexpr std::int64_t kMostGpus = 16'777'216;
+
 // A flag's text, or a diagnostic that it is missing.
 bool is_given(const std::string& text, std::string_view flag, const std::string& way_out,
               Diagnostics& problems) {
@@ -56,17 +60,15 @@ void add_workload_flags(CLI::App& command, WorkloadFlags& flags) {
       ->type_name("NAME");
 }
 
-std::int64_t read_count(const std::string& text, std::string_view flag, Diagnostics& problems) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+std::int64_t read_count(const std::string& text, std::string_view flag, std::int64_t most,
+                        Diagnostics& problems) {
   if (text.empty()) return 0;
   const std::optional<std::int64_t> value = take(parse_integer(text), flag, problems);
   if (!value) return 0;
-  if (*value < 1 || *value > kMost) {
-    problems.push_back(error_at(
-        {std::string(flag)}, "must be between 1 and " + with_thousands(kMost) + ", got " + text));
-    return 0;
-  }
-  return *value;
+  if (*value >= 1 && *value <= most) return *value;
+  problems.push_back(
+      error_at({std::string(flag)}, "must be from 1 to " + with_thousands(most) + ", got " + text));
+  return 0;
 }
 
 WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) {
@@ -80,16 +82,18 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
                problems)) {
     in.cluster = take(load_cluster(flags.cluster, data), "--cluster", problems);
   }
-  in.global_batch = read_count(flags.global_batch, "--global-batch", problems);
-  in.seq_len = read_count(flags.seq_len, "--seq-len", problems);
-  in.gpus = read_count(flags.gpus, "--gpus", problems);
+  in.global_batch = read_count(flags.global_batch, "--global-batch", kMostSequences, problems);
+  in.seq_len = read_count(flags.seq_len, "--seq-len", kMostTokens, problems);
+  in.gpus = read_count(flags.gpus, "--gpus", kMostGpus, problems);
   if (!flags.framework.empty()) {
     in.framework = read_name<Framework>(flags.framework, "--framework", problems);
   }
   if (in.cluster && in.gpus > 0) resize(*in.cluster, in.gpus, problems);
   if (in.model)
-    spdlog::debug("model {}: {} parameters", in.model->name, parameter_count(*in.model).total);
-  if (in.cluster) spdlog::debug("cluster {}: {} GPUs", in.cluster->name, num_gpus(*in.cluster));
+    spdlog::debug("model {}: {} parameters", in.model->name,
+                  with_thousands(parameter_count(*in.model).total));
+  if (in.cluster)
+    spdlog::debug("cluster {}: {} GPUs", in.cluster->name, with_thousands(num_gpus(*in.cluster)));
   return in;
 }
 

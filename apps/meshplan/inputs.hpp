@@ -47,9 +47,9 @@ std::optional<T> take(Result<T> result, std::string_view flag, Diagnostics& prob
   return std::nullopt;
 }
 
-// A whole number of at least one; 0 where the flag was not given.
+// A whole number from one to `most`; 0 where the flag was not given.
 [[nodiscard]] std::int64_t read_count(const std::string& text, std::string_view flag,
-                                      Diagnostics& problems);
+                                      std::int64_t most, Diagnostics& problems);
 
 // One of a table's names.
 template <class Choices, class NameOf>

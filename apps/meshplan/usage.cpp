@@ -42,25 +42,40 @@ std::string hint_for(const std::string& word, const std::vector<std::string>& kn
   return meant ? "did you mean '" + *meant + "'?" : help;
 }
 
+bool is_flag(const std::string& word) { return word.starts_with("-"); }
+
+std::string without_value(const std::string& flag) { return flag.substr(0, flag.find('=')); }
+
+// Flags between the program and its command.
+Diagnostic misplaced(const CLI::App& app, const CLI::App& command, const std::string& word) {
+  const std::vector<std::string> known = flag_names(command);
+  const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+  return error("'" + app.get_name() + "' has no flag '" + printable(word) + "'",
+               is_known ? "it belongs behind the command: " + full_name(app, command) + " " + word
+                        : "'" + app.get_name() + " --help' lists what there is");
+}
+
 Diagnostic unexpected(const CLI::App& app) {
   const CLI::App& command = chosen(app);
   const std::string help = "'" + full_name(app, command) + " --help' lists what there is";
   const std::vector<std::string> rest = app.remaining(true);
-  const auto flag = std::find_if(rest.begin(), rest.end(),
-                                 [](const std::string& word) { return word.starts_with("-"); });
-  if (flag != rest.end()) {
-    const std::string name = flag->substr(0, flag->find('='));
-    return error("'" + full_name(app, command) + "' has no flag '" + printable(name) + "'",
-                 hint_for(name, flag_names(command), help));
+  const std::string first = rest.empty() ? "" : rest.front();
+  if (&command == &app && !is_flag(first)) {
+    return error("there is no command '" + printable(first) + "'",
+                 hint_for(first, command_names(app), help));
   }
-  const std::string word = rest.empty() ? "" : rest.front();
-  if (&command == &app) {
-    return error("there is no command '" + printable(word) + "'",
-                 hint_for(word, command_names(app), help));
+  if (&command != &app && app.remaining_size() > 0 && is_flag(app.remaining().front())) {
+    return misplaced(app, command, without_value(app.remaining().front()));
   }
-  return error(
-      "'" + full_name(app, command) + "' does not take the argument '" + printable(word) + "'",
-      help);
+  const auto flag = std::find_if(rest.begin(), rest.end(), is_flag);
+  if (flag == rest.end()) {
+    return error(
+        "'" + full_name(app, command) + "' does not take the argument '" + printable(first) + "'",
+        help);
+  }
+  const std::string name = without_value(*flag);
+  return error("'" + full_name(app, command) + "' has no flag '" + printable(name) + "'",
+               hint_for(name, flag_names(command), help));
 }
 
 }  // namespace
@@ -78,9 +93,18 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
 }
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& failure) {
-  if (failure.get_name() == "ExtrasError") return to_text(unexpected(app));
-  return to_text(error(printable(failure.what()),
-                       "'" + full_name(app, chosen(app)) + " --help' lists what there is"));
+  const std::string help = "'" + full_name(app, chosen(app)) + " --help' lists what there is";
+  const auto is = [&](CLI::ExitCodes code) {
+    return failure.get_exit_code() == static_cast<int>(code);
+  };
+  const std::string text = printable(failure.what());
+  if (is(CLI::ExitCodes::ExtrasError)) return to_text(unexpected(app));
+  if (is(CLI::ExitCodes::ArgumentMismatch)) {
+    const std::string flag = text.substr(0, text.find(':'));
+    if (text.ends_with("missing")) return to_text(error(flag + " needs a value", help));
+    if (text.find("At Most") != std::string::npos) return to_text(error(flag + " is given twice"));
+  }
+  return to_text(error(text, help));
 }
 
 }  // namespace meshplan

@@ -103,7 +103,8 @@ std::string subject_text(const ModelSpec& m, const ClusterSpec& c, const Strateg
                        (num_gpus(c) == 1 ? " GPU (" : " GPUs (") + c.device.name + ")",
                    options) +
          paragraph("",
-                   "one step: " + with_thousands(s.global_batch) + " sequences of " +
+                   "one step: " + with_thousands(s.global_batch) +
+                       (s.global_batch == 1 ? " sequence of " : " sequences of ") +
                        with_thousands(s.seq_len) + " tokens, " + human_count(tokens) + " tokens",
                    options);
 }

@@ -2,6 +2,7 @@
 
 #include "base/text.hpp"
 #include "spec/strategy.hpp"
+#include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
@@ -10,13 +11,15 @@ std::string count(std::int64_t n) { return human_count(static_cast<double>(n)); 
 
 std::string yes_no(bool value) { return value ? "yes" : "no"; }
 
-std::string overlaps(const Overlap& o) {
-  std::vector<std::string> names;
-  if (o.grad_reduce) names.emplace_back("grad_reduce");
-  if (o.param_gather) names.emplace_back("param_gather");
-  if (o.tp) names.emplace_back("tp");
-  if (o.pp) names.emplace_back("pp");
-  return names.empty() ? "none" : join_words(names, ", ");
+// The overlaps that a preset switches on, by their keys.
+std::string overlaps(const Strategy& s) {
+  constexpr std::string_view kPrefix = "overlap.";
+  std::string names;
+  for (const std::string_view key : strategy_keys()) {
+    if (!key.starts_with(kPrefix) || value_text(s, key) != key_text(true)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(key.substr(kPrefix.size()));
+  }
+  return names.empty() ? "none" : names;
 }
 
 }  // namespace
@@ -91,8 +94,7 @@ std::string framework_list(const TextOptions& options) {
   for (const auto& row : NameTable<Framework>::rows) {
     const Strategy s = framework_preset(row.value);
     table.add_row({std::string(row.name), std::to_string(s.zero),
-                   std::string(name_of(s.grad_dtype)), yes_no(s.flash_attention),
-                   overlaps(s.overlap)});
+                   std::string(name_of(s.grad_dtype)), yes_no(s.flash_attention), overlaps(s)});
   }
   return table.text(options);
 }
