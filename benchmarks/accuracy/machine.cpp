@@ -63,6 +63,7 @@ struct SystemRow {
 constexpr std::array kSystems{
     SystemRow{"bigscience", "dgx-a100-80gb", "jean-zay-a100"},
     SystemRow{"internevo", "dgx-a100-80gb", "internevo-a100"},
+    SystemRow{"aleph", "dgx-a100-80gb", "aleph-alpha-a100"},
     SystemRow{"llm-foundry", "dgx-a100-80gb", "oci-a100-roce"},
     SystemRow{"llm-foundry", "dgx-a100-40gb", "oci-a100-40gb-roce"},
     SystemRow{"nanotron", "dgx-h100", "hf-h100-efa"},

@@ -58,7 +58,8 @@ std::optional<std::int64_t> first_number(const std::string& text, const char* pa
 }
 
 bool is_megatron_code(Framework f) {
-  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed;
+  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed ||
+         f == Framework::kMegatronV2;
 }
 
 void apply_kernels(Strategy& s, const Source& source, const Run& run) {
@@ -67,6 +68,13 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   // Aleph Alpha's tables: "torch" is attention of plain operations, "fused" Megatron's softmax.
   if (lower(text) == "torch" || has_word(text, "plain")) s.kernels.fused_softmax = false;
   if (lower(text) == "fused") s.kernels.fused_softmax = true;
+  if (has_any(text, {"flash_attentionv1", "FlashAttention-1"})) {
+    s.kernels.attention = AttentionKernel::kFlash1;
+  } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2"})) {
+    s.kernels.attention = AttentionKernel::kFlash2;
+  } else if (has_word(text, "Triton")) {
+    s.kernels.attention = AttentionKernel::kTriton;
+  }
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
     s.kernels.fused_norm = has_word(text, "RMS kernel");
@@ -78,7 +86,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
 
 void apply_overlap(Strategy& s, const Run& run) {
   if (is_megatron_code(s.framework) && flash_attention_of(run.attention_impl) == false)
-    s.overlap = {};
+    s.overlap = {.tp_backward = s.overlap.tp_backward};
   const std::string& model = run.model.name;
   if (const auto dp = stated_overlap(run.overlap_dp, model)) {
     s.overlap.grad_reduce = *dp;
@@ -270,7 +278,11 @@ Framework framework_of(const Source& source, const Run& run) {
   if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) return Framework::kDeepspeed;
   if (has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
   const FrameworkRow* row = framework_row(source);
-  return row == nullptr ? Framework::kMegatron : row->framework;
+  const Framework framework = row == nullptr ? Framework::kMegatron : row->framework;
+  // Megatron-LM without flash attention is of release 2 or before, but for the paper of release 3.
+  const bool old = flash_attention_of(run.attention_impl) == false &&
+                   !has_word(source.title, "Reducing Activation Recomputation");
+  return framework == Framework::kMegatron && old ? Framework::kMegatronV2 : framework;
 }
 
 std::optional<bool> flash_attention_of(const std::string& text) {

@@ -28,14 +28,14 @@ void push_attention(const BlockContext& x, const AttentionShape& a, double calls
   KernelOp op;
   op.name = "attention";
   op.core_attention = true;
-  forward = fused_attention_time(x.cluster.device, a, false);
+  forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
   op.time = forward * calls;
   op.flops = attention_flops(a).si() * calls;
   op.launches = calls;
   ops.kernels.push_back(op);
   op.pass = Pass::kBackwardInput;
   op.core_attention = false;
-  backward = fused_attention_time(x.cluster.device, a, true);
+  backward = fused_attention_time(x.cluster.device, a, true, x.strategy.kernels.attention);
   op.time = backward * calls;
   op.flops *= 2;  // the fifth product repeats the scores: not counted as the model's work
   op.launches = 3 * calls;

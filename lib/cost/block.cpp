@@ -47,10 +47,6 @@ BlockKind block_kind(const ModelSpec& m, std::int64_t layer) {
 
 namespace {
 
-// Host work of one collective call over that of one kernel (process-group bookkeeping, events and
-// stream waits of torch.distributed around the launch).
-constexpr double kLaunchesPerCollective = 4;
-
 Seconds& exposed_field(PassTime& t, CommDimension d) {
   switch (d) {
     case CommDimension::kCp:
@@ -87,7 +83,8 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
     if ((op.pass == Pass::kForward) == forward) launches += op.launches;
   }
   for (const CommOp& op : ops.comm) {
-    if ((op.pass == Pass::kForward) == forward) launches += op.count * kLaunchesPerCollective;
+    if ((op.pass == Pass::kForward) == forward)
+      launches += op.count * x.strategy.kernels.collective_launches;
   }
   return x.cluster.device.launch_gap * (launches * x.strategy.kernels.host_factor);
 }
@@ -104,7 +101,9 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     }
   }
   for (const CommOp& op : ops.comm) {
-    const Seconds exposed = (op.time_each - op.hidden + op.slowdown) * op.count;
+    const bool waits = op.hidden < op.time_each;
+    const Seconds gap = waits ? x.cluster.device.collective_gap : Seconds{};
+    const Seconds exposed = (op.time_each - op.hidden + op.slowdown + gap) * op.count;
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     CommEntry entry{op.dimension, op.operation, op.group.size, op.group.level,
                     op.bytes,     op.count,     op.time_each,  exposed};

@@ -54,15 +54,36 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   return Seconds{std::max(best, traffic)} + d.kernel_overhead;
 }
 
+// Rate of an attention kernel over the best one of the architecture: FlashAttention-2 on Hopper
+// reaches 350 of FlashAttention-3's 640 TFLOP/s forward and 340 of 550 backward (2407.08608 figs. 5
+// and 6; Blackwell taken alike), FlashAttention-1 half of FlashAttention-2 (2307.08691 fig. 4), the
+// Triton kernel of 2023 what FlashAttention-1 does (same figure).
+static double kernel_share(AttentionKernel kernel, Architecture architecture, bool backward) {
+  const bool old = architecture == Architecture::kVolta || architecture == Architecture::kAmpere;
+  const double flash2 = old ? 1.0 : (backward ? 0.62 : 0.55);
+  switch (kernel) {
+    case AttentionKernel::kBest:
+      return 1.0;
+    case AttentionKernel::kFlash2:
+      return flash2;
+    case AttentionKernel::kFlash1:
+    case AttentionKernel::kTriton:
+      return 0.5 * flash2;
+  }
+  return 1.0;
+}
+
 Flops attention_flops(const AttentionShape& a) {
   return Flops{2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries) *
                static_cast<double>(a.keys) * static_cast<double>(a.qk_dim + a.v_dim) *
                a.pair_fraction};
 }
 
-Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward) {
+Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward,
+                             AttentionKernel kernel) {
   if (a.heads <= 0 || a.queries <= 0 || a.keys <= 0) return Seconds{};
-  const double share = backward ? d.attention.backward : d.attention.forward;
+  const double share = (backward ? d.attention.backward : d.attention.forward) *
+                       kernel_share(kernel, d.architecture, backward);
   // Exponentials and rescaling cost per score what some 32 elements of head size cost.
   constexpr double kSoftmaxAsDims = 32, kReferenceDim = 128;
   const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;

@@ -42,7 +42,8 @@ struct AttentionShape {
 // heads x blocks leave multiprocessors idle. The backward pass does 2.5 times the products
 // (Dao, FlashAttention-2, 2307.08691, sec. 3.1).
 [[nodiscard]] Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a,
-                                           bool backward);
+                                           bool backward,
+                                           AttentionKernel kernel = AttentionKernel::kBest);
 
 // [F-MEM-1] Memory-bound kernels: bytes over the sustained bandwidth plus one overhead per kernel.
 [[nodiscard]] Seconds memory_time(const DeviceSpec& d, double bytes, double kernels);

@@ -105,8 +105,14 @@ PipelineTimes run_schedule(const ClusterSpec& c, const ModelSpec& m, const Strat
     return t;
   }
   const LocalShape l = local_shape(m, s);
-  t.message = Bytes{l.norm_tokens * l.hidden * l.bytes};
-  const SendTime send = boundary_send(c, s, t.message);
+  const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
+  const bool split = s.kernels.scatter_gather && s.tp > 1 && !s.sequence_parallel;
+  t.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
+  SendTime send = boundary_send(c, s, t.message);
+  if (split) {
+    const GroupShape tensor = group_shape(s, c, Group::kTp);
+    send.transfer += collective_time(c, Collective::kAllGather, whole, tensor).total;
+  }
   t.send_each = send.transfer;
   const PipelineShape shape = pipeline_shape(s);
   std::vector<ChunkTime> times;

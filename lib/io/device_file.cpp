@@ -49,6 +49,7 @@ DeviceSpec read_device(MapReader& r) {
   r.read("kernel_overhead", d.kernel_overhead, Need::kRequired);
   r.read("launch_gap", d.launch_gap, Need::kRequired);
   r.read("host_link", d.host_link, Need::kRequired);
+  r.read("collective_gap", d.collective_gap);
   r.read("tdp_watts", d.tdp_watts);
   r.read("overlap_slowdown", d.overlap_slowdown);
   read_sources(r, d.sources);

@@ -56,6 +56,7 @@ Findings findings(const DeviceSpec& d) {
       {"memory_efficiency", d.memory_efficiency, {kEpsilon, 1}},
       {"kernel_overhead", d.kernel_overhead.si(), {0, 1}},
       {"launch_gap", d.launch_gap.si(), {0, 1}},
+      {"collective_gap", d.collective_gap.si(), {0, 1}},
       {"host_link", d.host_link.si(), {0, 1e18}},
       {"tdp_watts", d.tdp_watts, {0, 1e6}},
       {"overlap_slowdown", d.overlap_slowdown, {1, 10}},

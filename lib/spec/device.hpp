@@ -20,7 +20,7 @@ using PerPrecision = std::array<T, kNumPrecisions>;
 // Tiles and waves follow from the number of multiprocessors (lib/cost/gemm.hpp).
 struct GemmEfficiency {
   PerPrecision<double> sustained{};  // of the peak rate, at large shapes, power limit included
-  double k_half = 0;                 // inner dimension at which a tile's main loop is half efficient
+  double k_half = 0;  // inner dimension at which a tile's main loop is half efficient
   bool operator==(const GemmEfficiency&) const = default;
 };
 
@@ -36,8 +36,8 @@ struct AttentionEfficiency {
 struct DeviceSpec {
   std::string name;
   Architecture architecture = Architecture::kHopper;
-  Bytes memory;                // what the driver reports as total
-  Bytes context;               // driver context, library workspaces: not usable by tensors
+  Bytes memory;   // what the driver reports as total
+  Bytes context;  // driver context, library workspaces: not usable by tensors
   BytesPerSecond memory_bandwidth;
   Bytes l2_cache;
   std::int64_t multiprocessors = 0;
@@ -47,9 +47,12 @@ struct DeviceSpec {
   double memory_efficiency = 0;  // of memory_bandwidth, large element-wise kernels
   Seconds kernel_overhead;       // start and drain of one kernel on the device
   Seconds launch_gap;            // host time to issue one kernel from a training framework
-  BytesPerSecond host_link;      // to host memory, one direction
+  // Device idle around a collective that the next kernel waits for: hand-over between the compute
+  // and the communication stream both ways, and ranks that arrive apart.
+  Seconds collective_gap;
+  BytesPerSecond host_link;  // to host memory, one direction
   double tdp_watts = 0;
-  double overlap_slowdown = 1.0; // compute time multiplier while a collective runs beside it
+  double overlap_slowdown = 1.0;  // compute time multiplier while a collective runs beside it
   std::map<std::string, std::string> sources;  // key -> where its number comes from
 
   bool operator==(const DeviceSpec&) const = default;

@@ -29,7 +29,8 @@ constexpr Kernels kPlainPytorch{.fused_softmax = false,
                                 .fused_dropout_add = false,
                                 .fused_cross_entropy = false,
                                 .fused_grad_accumulation = false,
-                                .fused_optimizer = true};
+                                .fused_optimizer = true,
+                                .attention = AttentionKernel::kFlash2};
 
 constexpr std::array kPresets{
     // Megatron-LM megatron/training/arguments.py: distributed optimizer, --overlap-grad-reduce,
@@ -40,9 +41,12 @@ constexpr std::array kPresets{
     // (DeepSpeed runtime/bf16_optimizer.py), nothing overlapped, fused softmax, norm and bias
     // kernels but element-wise rotary embedding.
     Preset{.framework = Framework::kMegatronDeepspeed,
+           .overlap = {.tp_backward = false},
            .kernels = {.fused_rope = false,
                        .fused_cross_entropy = false,
-                       .fused_grad_accumulation = false}},
+                       .fused_grad_accumulation = false,
+                       .attention = AttentionKernel::kFlash2,
+                       .host_factor = 8}},
     // DeepSpeed runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are
     // kept and reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
     Preset{.framework = Framework::kDeepspeed,
@@ -70,24 +74,32 @@ constexpr std::array kPresets{
     // attention's fused rotary embedding and norm.
     Preset{.framework = Framework::kNanotron,
            .zero = 0,
-           .kernels = {.fused_cross_entropy = false, .fused_grad_accumulation = false}},
-    // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced.
+           .kernels = {.fused_activation = false,
+                       .fused_cross_entropy = false,
+                       .fused_grad_accumulation = false,
+                       .attention = AttentionKernel::kFlash2}},
+    // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced. MPT's
+    // loss_fn fused_crossentropy and low-precision LayerNorm are single kernels.
     Preset{.framework = Framework::kLlmFoundry,
            .zero = 3,
            .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
-           .kernels = {.fused_softmax = false,
-                       .fused_rope = false,
-                       .fused_activation = false,
-                       .fused_dropout_add = false,
-                       .fused_cross_entropy = false,
-                       .fused_grad_accumulation = false}},
+           .kernels = {.fused_rope = false,
+                       .fused_grad_accumulation = false,
+                       .attention = AttentionKernel::kTriton}},
     // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in
     // the training dtype; flash attention's fused kernels.
     Preset{.framework = Framework::kInternEvo,
            .grad_dtype = Dtype::kBf16,
            .overlap = {.grad_reduce = true},
-           .kernels = {.fused_grad_accumulation = false}},
+           .kernels = {.fused_grad_accumulation = false, .attention = AttentionKernel::kFlash2}},
+    // Megatron-LM up to release 2.x (2020 and 2021; 1909.08053, 2104.04473): the overlap of the
+    // backward all-reduce with the weight gradient came with 3.0 (tensor_parallel/layers.py), the
+    // distributed optimizer too; no flash attention.
+    Preset{.framework = Framework::kMegatronV2,
+           .zero = 0,
+           .overlap = {.tp_backward = false},
+           .kernels = {.fused_cross_entropy = false, .fused_grad_accumulation = false}},
 };
 
 constexpr bool presets_in_order() {

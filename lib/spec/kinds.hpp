@@ -24,7 +24,20 @@ enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
 enum class Schedule { kGpipe, k1f1b, kInterleaved, kZbH1, kZbV, kDualPipe };
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
-enum class Framework { kMegatron, kMegatronDeepspeed, kDeepspeed, kFsdp, kTorchtitan, kNanotron, kLlmFoundry, kInternEvo };
+enum class Framework {
+  kMegatron,
+  kMegatronDeepspeed,
+  kDeepspeed,
+  kFsdp,
+  kTorchtitan,
+  kNanotron,
+  kLlmFoundry,
+  kInternEvo,
+  kMegatronV2
+};
+// Which fused attention the training code calls; kBest is the fastest that the device has
+// (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
+enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
 
 // The parallel dimensions a rank order lists.
@@ -39,11 +52,11 @@ struct NameRow {
   std::string_view name;
 };
 
-#define MESHPLAN_NAMES(Enum, ...)                                   \
-  template <>                                                       \
-  struct NameTable<Enum> {                                          \
+#define MESHPLAN_NAMES(Enum, ...)                                           \
+  template <>                                                               \
+  struct NameTable<Enum> {                                                  \
     static constexpr auto rows = std::to_array<NameRow<Enum>>(__VA_ARGS__); \
-  };                                                                \
+  };                                                                        \
   static_assert(rows_in_order<Enum>())
 
 template <class E>
@@ -106,7 +119,12 @@ MESHPLAN_NAMES(Framework, {{Framework::kMegatron, "megatron"},
                            {Framework::kTorchtitan, "torchtitan"},
                            {Framework::kNanotron, "nanotron"},
                            {Framework::kLlmFoundry, "llm-foundry"},
-                           {Framework::kInternEvo, "internevo"}});
+                           {Framework::kInternEvo, "internevo"},
+                           {Framework::kMegatronV2, "megatron-v2"}});
+MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
+                                 {AttentionKernel::kFlash2, "flash2"},
+                                 {AttentionKernel::kFlash1, "flash1"},
+                                 {AttentionKernel::kTriton, "triton"}});
 MESHPLAN_NAMES(Collective, {{Collective::kAllReduce, "all-reduce"},
                             {Collective::kAllGather, "all-gather"},
                             {Collective::kReduceScatter, "reduce-scatter"},
@@ -143,10 +161,13 @@ template <class E>
 
 [[nodiscard]] constexpr int size_of(Dtype d) {
   switch (d) {
-    case Dtype::kFp32: return 4;
+    case Dtype::kFp32:
+      return 4;
     case Dtype::kFp16:
-    case Dtype::kBf16: return 2;
-    case Dtype::kFp8: return 1;
+    case Dtype::kBf16:
+      return 2;
+    case Dtype::kFp8:
+      return 1;
   }
   return 4;
 }

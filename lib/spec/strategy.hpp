@@ -33,15 +33,20 @@ struct Offload {
 // Which parts run as one kernel, and what the training code costs on the host. Not a choice of the
 // search: part of the `framework` preset, each settable by key (kernels.<name>).
 struct Kernels {
-  bool fused_softmax = true;        // scale + mask + softmax in one kernel (without flash attention)
-  bool fused_norm = true;           // one kernel per norm instead of a chain of element-wise ones
-  bool fused_rope = true;           // rotary embedding in one kernel
-  bool fused_activation = true;     // bias + activation (+ gate) in one kernel
-  bool fused_dropout_add = true;    // bias + dropout + residual in one kernel
+  bool fused_softmax = true;      // scale + mask + softmax in one kernel (without flash attention)
+  bool fused_norm = true;         // one kernel per norm instead of a chain of element-wise ones
+  bool fused_rope = true;         // rotary embedding in one kernel
+  bool fused_activation = true;   // bias + activation (+ gate) in one kernel
+  bool fused_dropout_add = true;  // bias + dropout + residual in one kernel
   bool fused_cross_entropy = true;  // vocabulary-parallel loss without extra copies of the logits
   bool fused_grad_accumulation = true;  // weight-gradient product adds into the main gradient
-  bool fused_optimizer = true;      // multi-tensor Adam
-  double host_factor = 1.0;         // host time per kernel over the device profile's launch_gap
+  bool fused_optimizer = true;          // multi-tensor Adam
+  AttentionKernel attention = AttentionKernel::kBest;  // with flash_attention
+  // Pipeline messages are split over tensor ranks and gathered on the receiver even without
+  // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
+  bool scatter_gather = true;
+  double host_factor = 1.0;        // host time per kernel over the device profile's launch_gap
+  double collective_launches = 4;  // host time of a collective call, in kernels
 
   bool operator==(const Kernels&) const = default;
 };
@@ -53,8 +58,9 @@ struct Strategy {
   // dp 0: not stated, to be derived from the cluster (with_derived_dp) before anything else.
   std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, etp = 1, dp = 1;
   CpKind cp_kind = CpKind::kRing;
-  int zero = 1;                 // 0..3; 1 is Megatron's distributed optimizer, 3 shards everything
-  std::int64_t zero_group = 0;  // ranks that share one copy of the sharded states; 0: all of dp * cp
+  int zero = 1;  // 0..3; 1 is Megatron's distributed optimizer, 3 shards everything
+  std::int64_t zero_group =
+      0;  // ranks that share one copy of the sharded states; 0: all of dp * cp
   bool sequence_parallel = false;
   std::int64_t micro_batch = 1;   // sequences
   std::int64_t global_batch = 1;  // sequences
@@ -66,7 +72,7 @@ struct Strategy {
   // The other layers of a rank follow `recompute` if it is none or selective.
   std::vector<std::int64_t> recompute_layers;
   Precision precision = Precision::kBf16;
-  bool master_weights = true;   // fp32 copy of the weights in the optimizer
+  bool master_weights = true;  // fp32 copy of the weights in the optimizer
   Dtype grad_dtype = Dtype::kFp32;
   Dtype optimizer_dtype = Dtype::kFp32;  // Adam moments
   bool flash_attention = true;

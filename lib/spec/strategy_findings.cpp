@@ -31,6 +31,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("global_batch", s.global_batch, kBatch);
   f.check("seq_len", s.seq_len, {1, 1 << 30});
   f.check("kernels.host_factor", s.kernels.host_factor, {0, 1000});
+  f.check("kernels.collective_launches", s.kernels.collective_launches, {0, 1000});
 }
 
 void check_lists(const Strategy& s, Findings& f) {

@@ -44,6 +44,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.grad_reduce", s.overlap.grad_reduce);
   visit("overlap.param_gather", s.overlap.param_gather);
   visit("overlap.tp", s.overlap.tp);
+  visit("overlap.tp_backward", s.overlap.tp_backward);
   visit("overlap.pp", s.overlap.pp);
   visit("offload.optimizer", s.offload.optimizer);
   visit("offload.activations", s.offload.activations);
@@ -55,7 +56,10 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_cross_entropy", s.kernels.fused_cross_entropy);
   visit("kernels.fused_grad_accumulation", s.kernels.fused_grad_accumulation);
   visit("kernels.fused_optimizer", s.kernels.fused_optimizer);
+  visit("kernels.attention", s.kernels.attention);
+  visit("kernels.scatter_gather", s.kernels.scatter_gather);
   visit("kernels.host_factor", s.kernels.host_factor);
+  visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("order", s.order);
 }
 

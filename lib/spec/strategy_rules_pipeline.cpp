@@ -138,6 +138,7 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
     case Framework::kNanotron:
     case Framework::kLlmFoundry:
     case Framework::kInternEvo:
+    case Framework::kMegatronV2:
       break;
   }
   f.error({"zero", "pp", "framework"},
