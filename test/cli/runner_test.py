@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The transcript runner notices what it is for."""
 import pathlib
+import sys
 import tempfile
 import unittest
 
-import run_transcripts as runner
+sys.dont_write_bytecode = True  # leave no folder behind in the source tree
+import run_transcripts as runner  # noqa: E402
 
 SHELL = pathlib.Path("/bin/sh")
 
