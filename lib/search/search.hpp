@@ -28,24 +28,24 @@ struct SearchRequest {
   Space space = Space::kFull;
   Objective objective = Objective::kStepTime;
   std::size_t top = 5;
-  int threads = 0;                   // 0: one per core; the result does not depend on it
+  int threads = 0;                    // 0: one per core; the result does not depend on it
   std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
-  bool ignore_activations = false;   // count model states only, as rules of thumb do
+  bool ignore_activations = false;    // count model states only, as rules of thumb do
 };
 
 struct SearchStatistics {
-  std::int64_t space_size = 0;  // strategies of the space before any rule
-  std::int64_t illegal = 0;     // ruled out by a rule, by name in `infeasible`
-  std::int64_t evaluated = 0;   // costed completely
-  std::int64_t pruned = 0;      // ruled out by a bound without being costed
-  std::int64_t feasible = 0;    // of the evaluated
+  std::int64_t space_size = 0;                     // strategies of the space before any rule
+  std::int64_t illegal = 0;                        // ruled out by a rule, by name in `infeasible`
+  std::int64_t evaluated = 0;                      // costed completely
+  std::int64_t pruned = 0;                         // ruled out by a bound without being costed
+  std::int64_t feasible = 0;                       // of the evaluated
   std::map<std::string, std::int64_t> infeasible;  // by reason
   Seconds wall;
 };
 
 struct Proof {
   bool exact = true;
-  double gap = 0;      // (best - proved lower bound) / best when not exact
+  double gap = 0;         // (best - proved lower bound) / best when not exact
   std::string statement;  // for people: what was proved over which space
 };
 

@@ -1,0 +1,241 @@
+#include "search/best_first.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+
+#include "cost/memory.hpp"
+#include "search/bounds.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr double kNothingFound = std::numeric_limits<double>::infinity();
+
+// Levels of the tree, each deciding more keys than the one before.
+enum class Level : std::uint8_t { kMesh, kSplit, kSchedule, kSharding };
+
+// Indices into the lists of the space; 0 where not decided yet.
+struct Node {
+  double bound = 0;
+  std::uint64_t number = 0;  // in order of creation: breaks ties
+  std::uint32_t mesh = 0;
+  std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
+  Level level = Level::kMesh;
+};
+
+struct Later {
+  bool operator()(const Node& a, const Node& b) const {
+    return a.bound != b.bound ? a.bound > b.bound : a.number > b.number;
+  }
+};
+
+// What opening one node gave.
+struct Opened {
+  std::vector<Node> children;
+  Examined examined;
+};
+
+class BestFirst {
+ public:
+  BestFirst(SearchContext& x, std::size_t wanted, WorkerPool& pool)
+      : x_(x), wanted_(std::max<std::size_t>(1, wanted)), pool_(pool) {}
+
+  Outcome run(const std::function<bool()>& stop, const Progress& progress) {
+    add_roots();
+    const double first = queue_.empty() ? 0 : queue_.top().bound;
+    double share = 0;
+    while (!queue_.empty() && queue_.top().bound <= cutoff()) {
+      if (stop()) {
+        outcome_.exact = false;
+        outcome_.least_bound = queue_.top().bound;
+        break;
+      }
+      open_batch();
+      if (progress && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
+        share = std::max(share, (queue_.top().bound - first) / (cutoff() - first));
+        progress(std::min(1.0, share));
+      }
+    }
+    if (progress) progress(1.0);
+    return std::move(outcome_);
+  }
+
+ private:
+  // No plan that scores worse than this is wanted any more.
+  [[nodiscard]] double cutoff() const {
+    return outcome_.best.size() < wanted_ ? kNothingFound
+                                          : outcome_.best.back().score(x_.objective);
+  }
+
+  void push(Node node) {
+    node.number = created_++;
+    queue_.push(node);
+  }
+
+  // The nodes of the least bounds, together. Their number does not depend on the threads, so that
+  // the same nodes are opened whatever their number.
+  void open_batch() {
+    constexpr std::size_t kBatch = 64;
+    batch_.clear();
+    const double limit = cutoff();
+    while (!queue_.empty() && batch_.size() < kBatch && queue_.top().bound <= limit) {
+      batch_.push_back(queue_.top());
+      queue_.pop();
+    }
+    opened_.assign(batch_.size(), {});
+    pool_.run(batch_.size(), [&](std::size_t i) { opened_[i] = open(batch_[i], limit); });
+    for (Opened& opened : opened_) {
+      for (const Node& child : opened.children) push(child);
+      take(std::move(opened.examined));
+    }
+  }
+
+  void take(Examined examined) {
+    outcome_.evaluated += examined.evaluated;
+    outcome_.feasible += examined.feasible;
+    for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
+    if (!examined.best) return;
+    std::vector<Found>& best = outcome_.best;
+    const auto before = [&](const Found& a, const Found& b) {
+      return ranks_before(a, b, x_.objective);
+    };
+    best.insert(std::upper_bound(best.begin(), best.end(), *examined.best, before), *examined.best);
+    if (best.size() > wanted_) best.pop_back();
+  }
+
+  void add_roots() {
+    const auto& meshes = x_.space.meshes();
+    for (std::uint32_t i = 0; i < meshes.size(); ++i) {
+      const auto n = static_cast<std::uint32_t>(x_.space.micro_batches(meshes[i]).size());
+      for (std::uint32_t b = 0; b < n; ++b) {
+        Node node;
+        node.mesh = i, node.micro_batch = b;
+        const Strategy s = strategy(node);
+        node.bound = by_time() ? flops_bound(x_, s) : 0;
+        push(node);
+      }
+    }
+  }
+
+  [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
+
+  [[nodiscard]] Choice choice(const Node& node) const {
+    const Mesh& mesh = x_.space.meshes()[node.mesh];
+    Choice c;
+    c.base = mesh.base;
+    c.tp = mesh.tp, c.pp = mesh.pp, c.cp = mesh.cp, c.dp = mesh.dp;
+    c.micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
+    if (node.level >= Level::kSplit) {
+      c.cp_kind = x_.space.cp_kinds(mesh)[node.cp_kind];
+      const Split& split = x_.space.splits(mesh)[node.split];
+      c.sequence_parallel = split.sequence_parallel, c.ep = split.ep, c.etp = split.etp;
+    }
+    if (node.level >= Level::kSchedule) {
+      const ScheduleChoice& s = x_.space.schedules(mesh, c.micro_batch)[node.schedule];
+      c.schedule = s.schedule, c.vp = s.vp;
+    }
+    if (node.level >= Level::kSharding) {
+      const Sharding& s = x_.space.shardings(mesh)[node.sharding];
+      c.zero = s.zero, c.zero_group = s.zero_group, c.order = s.order;
+    }
+    return c;
+  }
+
+  [[nodiscard]] Strategy strategy(const Node& node) const {
+    const Choice c = choice(node);
+    return with_choice(x_.space.bases()[c.base], c);
+  }
+
+  // Works on its own node only; everything shared is constant or locks itself.
+  [[nodiscard]] Opened open(const Node& node, double limit) const {
+    Opened opened;
+    switch (node.level) {
+      case Level::kMesh:
+        open_mesh(node, opened);
+        break;
+      case Level::kSplit:
+        open_split(node, limit, opened);
+        break;
+      case Level::kSchedule:
+        open_schedule(node, limit, opened);
+        break;
+      case Level::kSharding:
+        opened.examined = examine(x_, choice(node), limit);
+        break;
+    }
+    return opened;
+  }
+
+  void open_mesh(const Node& node, Opened& opened) const {
+    const Mesh& mesh = x_.space.meshes()[node.mesh];
+    for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
+      for (std::uint32_t i = 0; i < x_.space.splits(mesh).size(); ++i) {
+        Node child = node;
+        child.level = Level::kSplit;
+        child.cp_kind = k, child.split = i;
+        opened.children.push_back(child);
+      }
+    }
+  }
+
+  void open_split(const Node& node, double limit, Opened& opened) const {
+    const Mesh& mesh = x_.space.meshes()[node.mesh];
+    const BlockCosts& blocks = x_.blocks.costs(strategy(node), mesh.base);
+    const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
+    for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
+      Node child = node;
+      child.level = Level::kSchedule;
+      child.schedule = i;
+      if (by_time()) {
+        child.bound = std::max(node.bound, pipeline_bound(x_, strategy(child), blocks));
+      }
+      if (child.bound <= limit) opened.children.push_back(child);
+    }
+  }
+
+  void open_schedule(const Node& node, double limit, Opened& opened) const {
+    const Mesh& mesh = x_.space.meshes()[node.mesh];
+    for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
+      Node child = node;
+      child.level = Level::kSharding;
+      child.sharding = i;
+      Strategy s = strategy(child);
+      const BlockCosts& blocks = x_.blocks.costs(s, mesh.base);
+      const Bytes communicators = communicator_bytes(x_.model, x_.cluster, s);
+      const auto least = [&](bool offload) {
+        s.offload.optimizer = offload;
+        return std::pair(time_bound(x_, s, blocks), states_bound(x_, s, blocks, communicators));
+      };
+      const auto [plain_time, plain_bytes] = least(false);
+      const auto [offload_time, offload_bytes] = least(true);
+      if (std::min(plain_bytes, offload_bytes) > x_.capacity()) {
+        const auto n = static_cast<std::int64_t>(x_.space.options().size());
+        opened.examined.evaluated += n;
+        opened.examined.infeasible[std::string(name_of(InfeasibleReason::kModelStates))] += n;
+        continue;
+      }
+      child.bound = by_time() ? std::max(node.bound, std::min(plain_time, offload_time))
+                              : std::min(plain_bytes, offload_bytes).si();
+      if (child.bound <= limit) opened.children.push_back(child);
+    }
+  }
+
+  SearchContext& x_;
+  std::size_t wanted_;
+  WorkerPool& pool_;
+  Outcome outcome_;
+  std::priority_queue<Node, std::vector<Node>, Later> queue_;
+  std::uint64_t created_ = 0;
+  std::vector<Node> batch_;
+  std::vector<Opened> opened_;
+};
+
+}  // namespace
+
+Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
+                   const std::function<bool()>& stop, const Progress& progress) {
+  return BestFirst(x, wanted, pool).run(stop, progress);
+}
+
+}  // namespace meshplan

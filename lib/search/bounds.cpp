@@ -1,0 +1,91 @@
+#include "search/bounds.hpp"
+
+#include <algorithm>
+
+#include "cost/data_parallel.hpp"
+#include "cost/memory.hpp"
+#include "cost/step.hpp"
+
+namespace meshplan {
+namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+// Sums in another order than the cost model's differ in the last digits.
+constexpr double kRounding = 1 - 1e-10;
+
+// Parameters of the whole model on the ranks of one pipeline.
+BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& blocks) {
+  BlockCounts all = x.prefix.back();
+  all[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
+  all[static_cast<std::size_t>(BlockKind::kHead)] = 1;
+  all[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
+  BlockParameters sum;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    sum.dense += blocks[k].parameters.dense * all[k];
+    sum.experts += blocks[k].parameters.experts * all[k];
+  }
+  return sum;
+}
+
+// A rank that holds no more than the average one, shards rounded down.
+BlockParameters average_rank(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  BlockParameters p = pipeline_parameters(x, blocks);
+  p.dense = std::max<std::int64_t>(0, p.dense * copies / s.pp - shard_group(s));
+  p.experts = std::max<std::int64_t>(0, p.experts * copies / s.pp - expert_dp(s));
+  return p;
+}
+
+}  // namespace
+
+double flops_bound(const SearchContext& x, const Strategy& s) {
+  const ModelSpec& m = x.model;
+  const LayerPrefix& prefix = x.prefix;
+  double matrices = real(m.vocab_size) * real(m.hidden_size);
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    if (prefix.back()[k] == 0) continue;
+    const auto kind = static_cast<BlockKind>(k);
+    const bool moe = kind == BlockKind::kMoe || kind == BlockKind::kMoeWindowed;
+    const LayerParameters p = layer_parameters(m, moe ? LayerKind::kMoe : LayerKind::kDense);
+    // Tokens per expert are rounded down to a whole number, at worst to a half.
+    matrices += real(prefix.back()[k]) *
+                (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));
+  }
+  const DeviceSpec& d = x.cluster.device;
+  double rate = 0;
+  for (const Precision p : {s.precision, Precision::kBf16, Precision::kFp16}) {
+    rate = std::max(rate, peak_rate(d, p).si() * d.gemm.sustained[static_cast<std::size_t>(p)]);
+  }
+  if (rate <= 0) return 0;
+  const double tokens = real(s.global_batch) * real(s.seq_len);
+  const double biases = 0.99;  // parameters that no product multiplies
+  const double all = 6 * matrices * biases * tokens / (real(num_gpus(s)) * rate);
+  // One microbatch passes forward and input-gradient products of all layers one after the other.
+  const double one = all * real(s.pp) / real(num_microbatches(s)) * (2.0 / 3);
+  return std::max(all, one) * kRounding;
+}
+
+double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  return step_lower_bound(x.model, x.cluster, s, blocks).si() * kRounding;
+}
+
+double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  const BlockParameters p = average_rank(x, s, blocks);
+  const Strategy& with = s;
+  if (!with.offload.optimizer) return optimizer_time(x.cluster.device, with, p).si() * kRounding;
+  return step_end(x.model, x.cluster, with, p, Seconds{}, Seconds{}).offload.si() * kRounding;
+}
+
+double time_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  return pipeline_bound(x, s, blocks) + end_bound(x, s, blocks);
+}
+
+Bytes states_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                   Bytes communicators) {
+  const StateBytes states = state_bytes(s, average_rank(x, s, blocks));
+  const Bytes sum = states.weights + states.gradients + states.optimizer;
+  return x.request.ignore_activations ? sum : sum + communicators + x.cluster.device.context;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,64 @@
+#pragma once
+// One candidate examined completely: for each way of trading time for memory the best division of
+// layers, whether it fits, and how long a step takes.
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "search/block_cache.hpp"
+#include "search/choice.hpp"
+#include "search/in_flight.hpp"
+#include "search/search.hpp"
+#include "search/space.hpp"
+#include "search/stages.hpp"
+
+namespace meshplan {
+
+// What all candidates of a search share.
+struct SearchContext {
+  const ModelSpec& model;
+  const ClusterSpec& cluster;
+  const SearchRequest& request;
+  const SearchSpace& space;
+  Objective objective;
+  bool unlimited_memory;  // looks for the strategy that misses memory by least
+  LayerPrefix prefix;
+  BlockCache blocks;
+  InFlightCache in_flight;
+
+  SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
+                const SearchSpace& s);
+  [[nodiscard]] Bytes capacity() const;
+};
+
+struct Found {
+  Strategy strategy;  // complete
+  Seconds step_time;
+  Bytes peak;
+
+  // What the objective minimises first: seconds, or bytes.
+  [[nodiscard]] double score(Objective o) const {
+    return o == Objective::kMemory ? peak.si() : step_time.si();
+  }
+};
+
+// Total order of plans: objective, step time or memory, fewer unusual features, smaller
+// tp * pp * cp * ep, then the text of the strategy.
+[[nodiscard]] bool ranks_before(const Found& a, const Found& b, Objective o);
+
+struct Examined {
+  std::optional<Found> best;
+  std::int64_t evaluated = 0;
+  std::int64_t feasible = 0;
+  std::map<std::string, std::int64_t> infeasible;
+};
+
+// Options that cannot score below `cutoff` may be left out.
+[[nodiscard]] Examined examine(SearchContext& x, const Choice& choice, double cutoff);
+
+// The division of layers that the space's rule picks; nothing if none fits.
+[[nodiscard]] std::optional<Stages::Lists> divide(StageContext context, const SearchSpace& space);
+
+}  // namespace meshplan

@@ -1,0 +1,49 @@
+#pragma once
+// What one candidate of the search has decided, in a form small enough to keep many of them.
+#include <cstdint>
+
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+struct Choice {
+  std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, etp = 1, dp = 1;
+  std::int64_t micro_batch = 1;
+  std::int64_t zero_group = 0;
+  CpKind cp_kind = CpKind::kRing;
+  Schedule schedule = Schedule::k1f1b;
+  int zero = 0;
+  bool sequence_parallel = false;
+  RankOrder order = kDefaultOrder;
+  std::size_t base = 0;  // which of SearchSpace::bases()
+
+  bool operator==(const Choice&) const = default;
+};
+
+// `base` with everything that `choice` decides, and no partition, recomputation or offloading.
+[[nodiscard]] Strategy with_choice(Strategy base, const Choice& choice);
+
+// How many layers each pipeline rank recomputes.
+enum class CountRule {
+  kNone,     // none, whatever `recompute` says of the rest
+  kFewest,   // the fewest that fit, rank by rank, and at least one somewhere
+  kUniform,  // the same number on every rank, the fewest that fit, at least one
+  kAll,      // every layer
+  kGiven,    // a list that the request fixes
+};
+
+// What trades time for memory. Choices that differ in nothing else share a rank in the result.
+struct MemoryOption {
+  Recompute recompute = Recompute::kNone;
+  CountRule counts = CountRule::kNone;
+  bool offload_optimizer = false;
+  bool offload_activations = false;
+  std::vector<std::int64_t> given;  // kGiven
+
+  [[nodiscard]] bool is_plain() const {
+    return recompute == Recompute::kNone && counts == CountRule::kNone && !offload_optimizer &&
+           !offload_activations;
+  }
+};
+
+}  // namespace meshplan

@@ -1,0 +1,100 @@
+#include "search/in_flight.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/check.hpp"
+#include "schedule/orders.hpp"
+
+namespace meshplan {
+namespace {
+
+using Moment = std::vector<Held>;
+
+// Kept bytes never exceed saved ones, so a whole microbatch outweighs a kept one.
+bool covers(const Moment& a, const Moment& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].whole < b[i].whole || a[i].whole + a[i].kept < b[i].whole + b[i].kept) return false;
+  }
+  return true;
+}
+
+void add_moment(std::vector<Moment>& moments, const Moment& now) {
+  for (const Moment& m : moments) {
+    if (covers(m, now)) return;
+  }
+  std::erase_if(moments, [&](const Moment& m) { return covers(now, m); });
+  moments.push_back(now);
+}
+
+void apply(Held& held, TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kForward:
+      ++held.whole;
+      return;
+    case TaskKind::kBackward:
+      --held.whole;
+      return;
+    case TaskKind::kBackwardInput:
+      --held.whole, ++held.kept;
+      return;
+    case TaskKind::kBackwardWeight:
+      --held.kept;
+      return;
+  }
+}
+
+}  // namespace
+
+Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const {
+  Bytes most;
+  const std::size_t width = chunks.size();
+  for (std::size_t i = 0; i < held.size(); i += width) {
+    Bytes now;
+    for (std::size_t c = 0; c < width; ++c) {
+      now += saved[c] * held[i + c].whole + kept[c] * held[i + c].kept;
+    }
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
+  InFlight result;
+  if (s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b) {
+    result.chunks = {static_cast<std::size_t>(rank)};
+    result.held = {{static_cast<std::int32_t>(peak_in_flight(s, rank)), 0}};
+    return result;
+  }
+  const std::vector<Task> order = task_order(steady_template(s), rank);
+  for (const Task& t : order) result.chunks.push_back(static_cast<std::size_t>(t.chunk));
+  std::sort(result.chunks.begin(), result.chunks.end());
+  result.chunks.erase(std::unique(result.chunks.begin(), result.chunks.end()), result.chunks.end());
+  std::vector<Moment> moments;
+  Moment now(result.chunks.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto at = std::lower_bound(result.chunks.begin(), result.chunks.end(),
+                                     static_cast<std::size_t>(order[i].chunk));
+    apply(now[static_cast<std::size_t>(at - result.chunks.begin())], order[i].kind);
+    const bool grows_on = i + 1 < order.size() && order[i + 1].kind == TaskKind::kForward;
+    if (order[i].kind == TaskKind::kForward && !grows_on) add_moment(moments, now);
+  }
+  for (const Moment& m : moments) result.held.insert(result.held.end(), m.begin(), m.end());
+  return result;
+}
+
+const std::vector<InFlight>& InFlightCache::of(const PipelineShape& s) {
+  const PipelineShape shape = steady_template(s);
+  const Key key{s.schedule, s.pp, s.vp,
+                s.schedule == Schedule::kGpipe ? s.microbatches : shape.microbatches};
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto it = known_.find(key); it != known_.end()) return *it->second;
+  }
+  auto made = std::make_unique<std::vector<InFlight>>();
+  for (std::int64_t r = 0; r < s.pp; ++r) made->push_back(in_flight(s, r));
+  const std::unique_lock lock(mutex_);
+  return *known_.try_emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,187 @@
+#pragma once
+// The best division of layers over pipeline stages: dynamic programming over stages and positions.
+//
+// [F-SEARCH-1] Minimises (x, then the largest stage, then the sum of squared sizes, then the list
+// of sizes in lexicographic order), where x = sum of stage times + weight * largest stage time.
+// With weight = m v - 1 (m microbatches, v chunks per rank) x / v is the time of a pipeline whose
+// ranks only wait for the slowest one. For each bound on the largest stage time the best sum is a
+// shortest path; bounds are tried in increasing order from the least feasible one until no larger
+// one can win, so the result is the optimum over all divisions.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace meshplan {
+
+// One stage's step from a state to the next: the stage takes `time` and holds `sizes`.
+struct StageMove {
+  std::int32_t to = 0;
+  std::int64_t time = 0;
+  std::int32_t first = 0;   // units of layers; DualPipe: of the rank nearer to the front
+  std::int32_t second = 0;  // DualPipe: of the rank nearer to the back
+};
+
+struct Division {
+  std::vector<StageMove> stages;
+  std::int64_t largest = 0;
+  std::int64_t sum = 0;
+};
+
+inline constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+
+// Table: num_stages(), num_states(), start(), is_goal(state), and
+// moves(stage, state, limit, visit) -> the smallest time over `limit` of a move that was left out
+// (kUnbounded: none); it calls visit(StageMove) for every feasible move of at most `limit`, sizes
+// in lexicographic order. A goal is looked for after the last stage only.
+template <class Table>
+class Partitioner {
+ public:
+  explicit Partitioner(const Table& table)
+      : table_(table),
+        stages_(table.num_stages()),
+        states_(table.num_states()),
+        reached_(static_cast<std::size_t>((stages_ + 1) * states_)),
+        rest_(static_cast<std::size_t>((stages_ + 1) * states_)) {}
+
+  // `least_sum`: a sum of stage times that no division undercuts; `least`: the same of the largest.
+  std::optional<Division> best(std::int64_t weight, std::int64_t least_sum, std::int64_t least) {
+    std::optional<std::int64_t> limit = least_limit(least);
+    std::optional<Division> best;
+    while (limit) {
+      if (best && least_sum + weight * *limit >= cost(*best, weight)) break;
+      const std::int64_t next = reach(*limit);
+      Division division = shortest(*limit);
+      if (!best || cost(division, weight) < cost(*best, weight)) best = std::move(division);
+      if (best->sum <= least_sum && weight > 0) break;
+      limit = next == kUnbounded ? std::nullopt : std::optional(next);
+    }
+    return best;
+  }
+
+  // The division whose largest stage is least, then the sum and the rest as above.
+  std::optional<Division> least_largest(std::int64_t least) {
+    const std::optional<std::int64_t> limit = least_limit(least);
+    if (!limit) return std::nullopt;
+    reach(*limit);
+    return shortest(*limit);
+  }
+
+ private:
+  struct Rest {
+    std::int64_t sum = kUnbounded;
+    std::int64_t squares = 0;
+    friend bool operator<(const Rest& a, const Rest& b) {
+      return a.sum != b.sum ? a.sum < b.sum : a.squares < b.squares;
+    }
+    bool operator==(const Rest&) const = default;
+  };
+
+  static std::int64_t cost(const Division& d, std::int64_t weight) {
+    return d.sum + weight * d.largest;
+  }
+  static std::int64_t square(std::int32_t n) { return static_cast<std::int64_t>(n) * n; }
+  [[nodiscard]] std::size_t at(int stage, int state) const {
+    return static_cast<std::size_t>(stage * states_ + state);
+  }
+
+  // Marks what can be reached with stages of at most `limit`; the smallest time over it.
+  std::int64_t reach(std::int64_t limit) {
+    std::fill(reached_.begin(), reached_.end(), char{0});
+    reached_[at(0, table_.start())] = 1;
+    std::int64_t over = kUnbounded;
+    for (int r = 0; r < stages_; ++r) {
+      for (int i = 0; i < states_; ++i) {
+        if (!reached_[at(r, i)]) continue;
+        over = std::min(over, table_.moves(r, i, limit, [&](const StageMove& move) {
+          reached_[at(r + 1, move.to)] = 1;
+        }));
+      }
+    }
+    return over;
+  }
+
+  [[nodiscard]] bool at_goal() const {
+    for (int i = 0; i < states_; ++i) {
+      if (reached_[at(stages_, i)] && table_.is_goal(i)) return true;
+    }
+    return false;
+  }
+
+  // The smallest bound on the largest stage time that leaves a way; nothing if there is none.
+  std::optional<std::int64_t> least_limit(std::int64_t least) {
+    std::int64_t low = least;  // everything below is infeasible
+    std::int64_t over = reach(low);
+    if (at_goal()) return low;
+    std::int64_t step = std::max<std::int64_t>(1, least / 8);
+    std::int64_t high = low;
+    do {
+      if (over == kUnbounded) return std::nullopt;
+      low = over;
+      high = low > kUnbounded / 4 ? kUnbounded - 1 : low + step;
+      step *= 2;
+      over = reach(high);
+    } while (!at_goal());
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      over = reach(middle);
+      if (at_goal()) {
+        high = middle;
+      } else {
+        low = std::min(over, high);
+      }
+    }
+    return high;
+  }
+
+  // The division of the least sum, then squares, then sizes; reach(limit) has run.
+  Division shortest(std::int64_t limit) {
+    std::fill(rest_.begin(), rest_.end(), Rest{});
+    for (int i = 0; i < states_; ++i) {
+      if (reached_[at(stages_, i)] && table_.is_goal(i)) rest_[at(stages_, i)] = {0, 0};
+    }
+    for (int r = stages_; r-- > 0;) {
+      for (int i = 0; i < states_; ++i) {
+        if (reached_[at(r, i)]) rest_[at(r, i)] = through(r, i, limit);
+      }
+    }
+    Division division;
+    int state = table_.start();
+    for (int r = 0; r < stages_; ++r) {
+      const Rest wanted = rest_[at(r, state)];
+      std::optional<StageMove> chosen;
+      table_.moves(r, state, limit, [&](const StageMove& move) {
+        if (!chosen && rest_[at(r + 1, move.to)].sum != kUnbounded && after(r, move) == wanted) {
+          chosen = move;
+        }
+      });
+      division.sum += chosen->time;
+      division.largest = std::max(division.largest, chosen->time);
+      state = chosen->to;
+      division.stages.push_back(*chosen);
+    }
+    return division;
+  }
+
+  [[nodiscard]] Rest after(int stage, const StageMove& move) const {
+    const Rest& rest = rest_[at(stage + 1, move.to)];
+    return {rest.sum + move.time, rest.squares + square(move.first) + square(move.second)};
+  }
+
+  [[nodiscard]] Rest through(int stage, int state, std::int64_t limit) const {
+    Rest least;
+    table_.moves(stage, state, limit, [&](const StageMove& move) {
+      if (rest_[at(stage + 1, move.to)].sum == kUnbounded) return;
+      least = std::min(least, after(stage, move));
+    });
+    return least;
+  }
+
+  const Table& table_;
+  int stages_, states_;
+  std::vector<char> reached_;
+  std::vector<Rest> rest_;
+};
+
+}  // namespace meshplan

@@ -1,0 +1,103 @@
+#include "search/search.hpp"
+
+#include <array>
+#include <chrono>
+
+#include "base/text.hpp"
+#include "search/best_first.hpp"
+
+namespace meshplan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Seconds since(Clock::time_point start) {
+  return Seconds{std::chrono::duration<double>(Clock::now() - start).count()};
+}
+
+void fill_statistics(const SearchSpace& space, const Outcome& outcome, SearchStatistics& s) {
+  s.space_size = space.size();
+  s.infeasible = outcome.infeasible;
+  for (const auto& [reason, n] : space.illegal()) {
+    s.illegal += n;
+    s.infeasible[reason] += n;
+  }
+  s.evaluated = outcome.evaluated;
+  s.feasible = outcome.feasible;
+  s.pruned = s.space_size - s.illegal - s.evaluated;
+}
+
+// What the number of plans, their order and the bound prove.
+Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& outcome) {
+  Proof proof;
+  proof.exact = outcome.exact;
+  const std::string where = "the " + std::string(name_of(x.request.space)) + " space of " +
+                            with_thousands(space.size()) + " strategies (" + space.description() +
+                            ")";
+  if (outcome.best.empty()) {
+    proof.statement = outcome.exact ? "no strategy of " + where + " fits"
+                                    : "stopped before any strategy of " + where + " was found";
+    proof.gap = outcome.exact ? 0 : 1;
+    return proof;
+  }
+  const double best = outcome.best.front().score(x.objective);
+  const std::string what = x.objective == Objective::kMemory ? "needs less memory" : "is faster";
+  if (outcome.exact) {
+    proof.statement = "exact: no strategy of " + where + " " + what;
+    return proof;
+  }
+  proof.gap = std::max(0.0, 1 - outcome.least_bound / best);
+  proof.statement = "stopped early: no strategy of " + where + " " + what + " by more than " +
+                    human_percent(proof.gap);
+  return proof;
+}
+
+PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  EvaluateOptions options;
+  options.ignore_memory = true;  // with ignore_activations the search itself has judged memory
+  Verdict verdict = evaluate(m, c, s, options);
+  PLAN_CHECK(verdict.feasible());
+  return std::get<PlanCost>(std::move(verdict.state));
+}
+
+// The strategy that misses the memory by least, with what would help.
+void add_closest_miss(SearchContext& x, WorkerPool& pool, SearchResult& result) {
+  x.unlimited_memory = true;
+  x.objective = Objective::kMemory;
+  const Outcome outcome = best_first(x, 1, pool, [] { return false; }, {});
+  if (outcome.best.empty()) return;
+  result.closest_strategy = outcome.best.front().strategy;
+  result.closest_miss = evaluate(x.model, x.cluster, *result.closest_strategy);
+}
+
+}  // namespace
+
+Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
+                            const Progress& progress) {
+  const Clock::time_point start = Clock::now();
+  const Result<SearchSpace> space = SearchSpace::make(m, c, request);
+  if (!space) return space.errors();
+  SearchContext context(m, c, request, *space);
+  WorkerPool pool(request.threads);
+  const auto stop = [&] { return request.time_limit && since(start) >= *request.time_limit; };
+  const Outcome outcome = best_first(context, request.top, pool, stop, progress);
+  SearchResult result;
+  fill_statistics(*space, outcome, result.statistics);
+  result.proof = proof_of(context, *space, outcome);
+  for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));
+  if (result.plans.empty() && outcome.exact) add_closest_miss(context, pool, result);
+  result.statistics.wall = since(start);
+  return result;
+}
+
+std::string_view name_of(Objective o) {
+  constexpr std::array<std::string_view, 3> kNames{"step-time", "cost", "memory"};
+  return kNames[static_cast<std::size_t>(o)];
+}
+
+std::string_view name_of(Space s) {
+  constexpr std::array<std::string_view, 4> kNames{"full", "megatron", "deepspeed", "fsdp"};
+  return kNames[static_cast<std::size_t>(s)];
+}
+
+}  // namespace meshplan

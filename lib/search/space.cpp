@@ -1,0 +1,286 @@
+#include "search/space.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/text.hpp"
+#include "search/fixed_keys.hpp"
+#include "search/space_lists.hpp"
+#include "spec/findings.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string reason_of(const Finding& finding) {
+  return "illegal (" + join_words(finding.keys, ", ") + ")";
+}
+
+template <class T, class Key>
+std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>>& lists,
+                     const Key& key, auto make) {
+  const auto [it, is_new] = known.try_emplace(key, lists.size());
+  if (is_new) lists.push_back(make());
+  return it->second;
+}
+
+}  // namespace
+
+// Asks lib/spec's rules about one group of keys at a time; what is asked twice is remembered.
+class SpaceBuilder {
+ public:
+  SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
+      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {}
+
+  Result<SearchSpace> build() {
+    Diagnostics problems = validate(model_);
+    for (Diagnostic& d : validate(cluster_)) problems.push_back(std::move(d));
+    std::erase_if(problems, [](const Diagnostic& d) { return d.severity != Severity::kError; });
+    if (!problems.empty()) return problems;
+    Result<std::vector<Strategy>> bases = fixed_bases(request_.base, request_.limits);
+    if (!bases) return bases.errors();
+    for (Strategy& base : bases.value()) {
+      Diagnostics broken = hopeless(base);
+      if (broken.empty()) {
+        space_.bases_.push_back(std::move(base));
+      } else if (problems.empty()) {
+        problems = std::move(broken);
+      }
+    }
+    if (space_.bases_.empty()) return problems;
+    space_.space_ = request_.space;
+    space_.options_ = lists_.options();
+    space_.partition_rule_ = lists_.partition_rule();
+    space_.given_partitions_ = lists_.given_partitions();
+    for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
+    return std::move(space_);
+  }
+
+ private:
+  // A legal strategy on that mesh as far as the mesh goes: everything else breaks no rule.
+  Strategy neutral(std::size_t base, std::int64_t tp, std::int64_t pp, std::int64_t cp) const {
+    Strategy s = with_choice(space_.bases_[base], Choice{});
+    s.tp = tp, s.pp = pp, s.cp = cp;
+    s.dp = num_gpus(cluster_) / (tp * pp * cp);
+    s.global_batch = s.dp;
+    return s;
+  }
+
+  // The first broken rule, or nothing.
+  std::string broken_rule(const Strategy& s) const {
+    for (const Finding& finding : findings(s, model_, cluster_).all()) {
+      if (finding.diagnostic.severity == Severity::kError) return reason_of(finding);
+    }
+    return {};
+  }
+
+  // What is wrong with the keys that the search does not vary.
+  Diagnostics hopeless(const Strategy& base) const {
+    Strategy s = with_choice(base, Choice{});
+    s.dp = num_gpus(cluster_);
+    Findings found = findings(s);
+    if (!found.has_errors()) {
+      s.global_batch = s.dp;
+      found = findings(s, model_, cluster_);
+    }
+    Diagnostics problems;
+    for (const Finding& finding : found.all()) {
+      if (finding.diagnostic.severity != Severity::kError) continue;
+      if (std::none_of(finding.keys.begin(), finding.keys.end(), is_searched)) {
+        problems.push_back(finding.diagnostic);
+      }
+    }
+    return problems;
+  }
+
+  template <class T>
+  LegalList<T> judge(const std::vector<T>& all, auto strategy_with) const {
+    LegalList<T> list;
+    for (const T& value : all) {
+      std::string reason = broken_rule(strategy_with(value));
+      if (reason.empty()) {
+        list.legal.push_back(value);
+      } else {
+        ++list.illegal[std::move(reason)];
+      }
+    }
+    return list;
+  }
+
+  void add_meshes(std::size_t base) {
+    for (const MeshSizes& sizes : lists_.meshes()) {
+      const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
+      Counts n;
+      n.micro_batches = count(lists_.micro_batches(space_.bases_[base], s.dp));
+      n.cp_kinds = count(lists_.cp_kinds(s.cp));
+      n.splits = count(lists_.splits(s.tp, s.cp, s.dp));
+      n.shardings = count(lists_.shardings(s));
+      n.schedules = count(lists_.schedules(s.pp));
+      space_.size_ += n.product() * options();
+      if (std::string reason = broken_rule(s); !reason.empty()) {
+        space_.illegal_[reason] += n.product() * options();
+        continue;
+      }
+      if (n.product() > 0) add_legal_mesh(base, s, n);
+    }
+  }
+
+  struct Counts {
+    std::int64_t micro_batches = 0, cp_kinds = 0, splits = 0, shardings = 0, schedules = 0;
+    [[nodiscard]] std::int64_t product() const {
+      return micro_batches * cp_kinds * splits * shardings * schedules;
+    }
+  };
+
+  template <class T>
+  static std::int64_t count(const std::vector<T>& list) {
+    return static_cast<std::int64_t>(list.size());
+  }
+  [[nodiscard]] std::int64_t options() const { return count(space_.options_); }
+
+  void add_illegal(const std::map<std::string, std::int64_t>& reasons, std::int64_t each) {
+    for (const auto& [reason, n] : reasons) space_.illegal_[reason] += n * each * options();
+  }
+
+  void add_legal_mesh(std::size_t base, const Strategy& s, Counts n) {
+    Mesh mesh{base, s.tp, s.pp, s.cp, s.dp, 0, 0, 0, 0};
+    mesh.micro_batches = micro_batches(base, s);
+    mesh.cp_kinds = cp_kinds(base, s);
+    mesh.splits = splits(base, s);
+    mesh.shardings = shardings(base, s);
+    // Each illegal combination is counted once, under the first group of keys that breaks a rule.
+    const auto rule_out = [&](const auto& list, std::int64_t& remaining) {
+      const std::int64_t others = remaining == 0 ? 0 : n.product() / remaining;
+      add_illegal(list.illegal, others);
+      remaining = count(list.legal);
+    };
+    rule_out(space_.micro_batches_[mesh.micro_batches], n.micro_batches);
+    rule_out(space_.cp_kinds_[mesh.cp_kinds], n.cp_kinds);
+    rule_out(space_.splits_[mesh.splits], n.splits);
+    rule_out(space_.shardings_[mesh.shardings], n.shardings);
+    for (const std::int64_t micro_batch : space_.micro_batches(mesh)) {
+      const std::size_t list = schedules(base, s, micro_batch);
+      add_illegal(space_.schedules_[list].illegal, n.cp_kinds * n.splits * n.shardings);
+    }
+    space_.meshes_.push_back(mesh);
+  }
+
+  std::size_t micro_batches(std::size_t base, const Strategy& mesh) {
+    return remember(known_micro_batches_, space_.micro_batches_, {base, mesh.dp}, [&] {
+      return judge(lists_.micro_batches(space_.bases_[base], mesh.dp), [&](std::int64_t n) {
+        Strategy s = mesh;
+        s.global_batch = space_.bases_[base].global_batch;
+        s.micro_batch = n;
+        return s;
+      });
+    });
+  }
+
+  std::size_t cp_kinds(std::size_t base, const Strategy& mesh) {
+    return remember(known_cp_kinds_, space_.cp_kinds_, {base, mesh.tp, mesh.cp}, [&] {
+      return judge(lists_.cp_kinds(mesh.cp), [&](CpKind kind) {
+        Strategy s = mesh;
+        s.cp_kind = kind;
+        return s;
+      });
+    });
+  }
+
+  std::size_t splits(std::size_t base, const Strategy& mesh) {
+    return remember(known_splits_, space_.splits_, {base, mesh.tp, mesh.cp, mesh.dp}, [&] {
+      return judge(lists_.splits(mesh.tp, mesh.cp, mesh.dp), [&](const Split& split) {
+        Strategy s = mesh;
+        s.sequence_parallel = split.sequence_parallel;
+        s.ep = split.ep, s.etp = split.etp;
+        return s;
+      });
+    });
+  }
+
+  std::size_t shardings(std::size_t base, const Strategy& mesh) {
+    return remember(known_shardings_, space_.shardings_, {base, mesh.tp, mesh.pp, mesh.cp}, [&] {
+      return judge(lists_.shardings(mesh), [&](const Sharding& sharding) {
+        Strategy s = mesh;
+        s.zero = sharding.zero, s.zero_group = sharding.zero_group, s.order = sharding.order;
+        return s;
+      });
+    });
+  }
+
+  std::size_t schedules(std::size_t base, const Strategy& mesh, std::int64_t micro_batch) {
+    const std::int64_t microbatches = space_.bases_[base].global_batch / (micro_batch * mesh.dp);
+    return remember(space_.schedule_index_, space_.schedules_, {base, mesh.pp, microbatches}, [&] {
+      return judge(lists_.schedules(mesh.pp), [&](const ScheduleChoice& choice) {
+        Strategy s = mesh;
+        s.global_batch = s.dp * microbatches;
+        s.schedule = choice.schedule, s.vp = choice.vp;
+        return s;
+      });
+    });
+  }
+
+  const ModelSpec& model_;
+  const ClusterSpec& cluster_;
+  const SearchRequest& request_;
+  SpaceLists lists_;
+  SearchSpace space_;
+  std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_cp_kinds_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t>
+      known_splits_, known_shardings_;
+};
+
+Strategy with_choice(Strategy base, const Choice& choice) {
+  base.tp = choice.tp, base.pp = choice.pp, base.vp = choice.vp, base.cp = choice.cp;
+  base.ep = choice.ep, base.etp = choice.etp, base.dp = choice.dp;
+  base.cp_kind = choice.cp_kind;
+  base.zero = choice.zero, base.zero_group = choice.zero_group;
+  base.sequence_parallel = choice.sequence_parallel;
+  base.micro_batch = choice.micro_batch;
+  base.schedule = choice.schedule;
+  base.order = choice.order;
+  base.stage_layers.clear();
+  base.recompute_layers.clear();
+  base.recompute = Recompute::kNone;
+  base.offload = {};
+  return base;
+}
+
+Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
+                                      const SearchRequest& request) {
+  return SpaceBuilder(m, c, request).build();
+}
+
+std::string SearchSpace::description() const {
+  std::string text = "degrees that divide the GPUs, every micro-batch, ";
+  switch (partition_rule_) {
+    case PartitionRule::kAny:
+      return text + "layers divided by dynamic programming";
+    case PartitionRule::kEnds:
+      return text + "first and last stage of their own size";
+    case PartitionRule::kEven:
+      return text + "even stages";
+    case PartitionRule::kGiven:
+      return text + "stages as given";
+  }
+  return text;
+}
+
+const std::vector<std::int64_t>& SearchSpace::micro_batches(const Mesh& mesh) const {
+  return micro_batches_[mesh.micro_batches].legal;
+}
+const std::vector<CpKind>& SearchSpace::cp_kinds(const Mesh& mesh) const {
+  return cp_kinds_[mesh.cp_kinds].legal;
+}
+const std::vector<Split>& SearchSpace::splits(const Mesh& mesh) const {
+  return splits_[mesh.splits].legal;
+}
+const std::vector<Sharding>& SearchSpace::shardings(const Mesh& mesh) const {
+  return shardings_[mesh.shardings].legal;
+}
+const std::vector<ScheduleChoice>& SearchSpace::schedules(const Mesh& mesh,
+                                                          std::int64_t micro_batch) const {
+  const std::int64_t microbatches = bases_[mesh.base].global_batch / (micro_batch * mesh.dp);
+  return schedules_[schedule_index_.at({mesh.base, mesh.pp, microbatches})].legal;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,111 @@
+#pragma once
+// The strategies that a search looks at: every combination of the keys that the request leaves
+// open, and which of them break a rule. The rules themselves are lib/spec's; the space only asks
+// them, one group of keys at a time with everything else at a value that breaks none.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "search/choice.hpp"
+#include "search/search.hpp"
+
+namespace meshplan {
+
+// Which layers the pipeline ranks may hold.
+enum class PartitionRule {
+  kAny,    // any division
+  kEnds,   // the first and the last rank may differ from the others, which are alike
+  kEven,   // as even as can be
+  kGiven,  // lists that the request fixes
+};
+
+// Keys of the mesh; the lists below hold what is legal beside them.
+struct Mesh {
+  std::size_t base = 0;
+  std::int64_t tp = 1, pp = 1, cp = 1, dp = 1;
+  std::size_t micro_batches = 0;  // indices into the lists of SearchSpace
+  std::size_t cp_kinds = 0;
+  std::size_t splits = 0;
+  std::size_t shardings = 0;
+};
+
+struct Split {
+  bool sequence_parallel = false;
+  std::int64_t ep = 1, etp = 1;
+  bool operator==(const Split&) const = default;
+};
+
+struct Sharding {
+  int zero = 0;
+  std::int64_t zero_group = 0;
+  RankOrder order = kDefaultOrder;
+  bool operator==(const Sharding&) const = default;
+};
+
+struct ScheduleChoice {
+  Schedule schedule = Schedule::k1f1b;
+  std::int64_t vp = 1;
+  bool operator==(const ScheduleChoice&) const = default;
+};
+
+// Legal values, and how many were ruled out by which rule.
+template <class T>
+struct LegalList {
+  std::vector<T> legal;
+  std::map<std::string, std::int64_t> illegal;
+  [[nodiscard]] std::int64_t all() const {
+    auto n = static_cast<std::int64_t>(legal.size());
+    for (const auto& [reason, count] : illegal) n += count;
+    return n;
+  }
+};
+
+class SearchSpace {
+ public:
+  // Fails if the model, the cluster, or a key that no choice of the space can mend is invalid.
+  static Result<SearchSpace> make(const ModelSpec& m, const ClusterSpec& c,
+                                  const SearchRequest& request);
+
+  [[nodiscard]] const std::vector<Strategy>& bases() const { return bases_; }
+  [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }  // legal ones
+  [[nodiscard]] const std::vector<std::int64_t>& micro_batches(const Mesh& mesh) const;
+  [[nodiscard]] const std::vector<CpKind>& cp_kinds(const Mesh& mesh) const;
+  [[nodiscard]] const std::vector<Split>& splits(const Mesh& mesh) const;
+  [[nodiscard]] const std::vector<Sharding>& shardings(const Mesh& mesh) const;
+  [[nodiscard]] const std::vector<ScheduleChoice>& schedules(const Mesh& mesh,
+                                                             std::int64_t micro_batch) const;
+  [[nodiscard]] const std::vector<MemoryOption>& options() const { return options_; }
+  [[nodiscard]] PartitionRule partition_rule() const { return partition_rule_; }
+  [[nodiscard]] const std::vector<std::vector<std::int64_t>>& given_partitions() const {
+    return given_partitions_;
+  }
+
+  [[nodiscard]] std::int64_t size() const { return size_; }  // partitions not counted
+  [[nodiscard]] const std::map<std::string, std::int64_t>& illegal() const { return illegal_; }
+  [[nodiscard]] std::string description() const;
+
+ private:
+  SearchSpace() = default;
+  friend class SpaceBuilder;
+
+  std::vector<Strategy> bases_;
+  std::vector<Mesh> meshes_;
+  std::vector<LegalList<std::int64_t>> micro_batches_;
+  std::vector<LegalList<CpKind>> cp_kinds_;
+  std::vector<LegalList<Split>> splits_;
+  std::vector<LegalList<Sharding>> shardings_;
+  std::vector<LegalList<ScheduleChoice>> schedules_;
+  // Per base, pp and number of microbatches.
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> schedule_index_;
+  std::vector<MemoryOption> options_;
+  PartitionRule partition_rule_ = PartitionRule::kAny;
+  std::vector<std::vector<std::int64_t>> given_partitions_;
+  std::int64_t size_ = 0;
+  std::map<std::string, std::int64_t> illegal_;
+  Space space_ = Space::kFull;
+};
+
+}  // namespace meshplan

@@ -1,0 +1,319 @@
+#include "search/space_lists.hpp"
+
+#include <algorithm>
+
+#include "search/fixed_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
+
+// Members of a dp * cp group that sit in one node.
+std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) {
+  std::int64_t outside = 1;  // distance of neighbouring replicas so far
+  std::int64_t inside = 1;
+  for (const Axis axis : mesh.order) {
+    const bool member = axis == Axis::kCp || axis == Axis::kDp;
+    std::int64_t size = 1;
+    if (axis == Axis::kTp) size = mesh.tp;
+    if (axis == Axis::kCp) size = mesh.cp;
+    if (axis == Axis::kDp) size = mesh.dp;
+    if (axis == Axis::kPp) size = mesh.pp;
+    if (member) inside *= std::clamp<std::int64_t>(gpus_per_node / outside, 1, size);
+    outside *= size;
+  }
+  return inside;
+}
+
+bool is_zero_bubble(Schedule s) {
+  return s == Schedule::kZbH1 || s == Schedule::kZbV || s == Schedule::kDualPipe;
+}
+
+// What the frameworks of a space run (Megatron-LM and DeepSpeed: pipeline engines; 1F1B only in
+// DeepSpeed's runtime/pipe/schedule.py; FSDP has no pipeline).
+bool runs_schedule(Space space, Schedule s) {
+  switch (space) {
+    case Space::kFull:
+      return true;
+    case Space::kMegatron:
+      return !is_zero_bubble(s) && s != Schedule::kGpipe;
+    case Space::kDeepspeed:
+    case Space::kFsdp:
+      return s == Schedule::k1f1b;
+  }
+  return true;
+}
+
+bool runs_zero(Space space, int zero, std::int64_t pp) {
+  switch (space) {
+    case Space::kFull:
+      return true;
+    case Space::kMegatron:
+    case Space::kDeepspeed:
+      return zero <= 1 || pp == 1;
+    case Space::kFsdp:
+      return zero == 3;
+  }
+  return true;
+}
+
+// Ulysses is DeepSpeed's own sequence parallelism; ring and all-gather are Megatron-LM's and
+// torchtitan's.
+bool runs_cp_kind(Space space, CpKind kind) {
+  switch (space) {
+    case Space::kFull:
+    case Space::kMegatron:
+      return true;
+    case Space::kDeepspeed:
+      return kind == CpKind::kUlysses;
+    case Space::kFsdp:
+      return kind != CpKind::kUlysses;
+  }
+  return true;
+}
+
+// torchtitan always shards the sequence with its tensor parallelism; DeepSpeed never does.
+bool runs_sequence_parallel(Space space, bool sequence_parallel, std::int64_t tp) {
+  switch (space) {
+    case Space::kFull:
+    case Space::kMegatron:
+      return true;
+    case Space::kDeepspeed:
+      return !sequence_parallel;
+    case Space::kFsdp:
+      return sequence_parallel == (tp > 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(d);
+    if (d != n / d) high.push_back(n / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
+    : model_(m), cluster_(c), request_(request) {}
+
+bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_view> keys) const {
+  return std::all_of(request_.limits.begin(), request_.limits.end(), [&](const Limit& limit) {
+    const bool concerned = std::find(keys.begin(), keys.end(), limit.key) != keys.end();
+    return !concerned || satisfies(s, limit);
+  });
+}
+
+std::vector<std::string> SpaceLists::stated(std::string_view key) const {
+  for (const Limit& limit : request_.limits) {
+    if (limit.key == key && limit.op == LimitOp::kEqual) return limit.values;
+  }
+  return {};
+}
+
+std::vector<MeshSizes> SpaceLists::meshes() const {
+  std::vector<MeshSizes> all;
+  const std::int64_t gpus = num_gpus(cluster_);
+  for (const std::int64_t tp : divisors(gpus)) {
+    for (const std::int64_t pp : divisors(gpus / tp)) {
+      if (request_.space == Space::kFsdp && pp > 1) break;
+      for (const std::int64_t cp : divisors(gpus / (tp * pp))) {
+        Strategy s = request_.base;
+        s.tp = tp, s.pp = pp, s.cp = cp, s.dp = gpus / (tp * pp * cp);
+        if (admits(s, {"tp", "pp", "cp", "dp"})) all.push_back({tp, pp, cp});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<std::int64_t> SpaceLists::micro_batches(const Strategy& base, std::int64_t dp) const {
+  const bool whole = base.global_batch % dp == 0;
+  std::vector<std::int64_t> all =
+      whole ? divisors(base.global_batch / dp) : std::vector<std::int64_t>{1};
+  std::erase_if(all, [&](std::int64_t n) {
+    Strategy s = base;
+    s.micro_batch = n;
+    return !admits(s, {"micro_batch"});
+  });
+  return all;
+}
+
+std::vector<CpKind> SpaceLists::cp_kinds(std::int64_t cp) const {
+  std::vector<CpKind> all;
+  for (const auto& row : NameTable<CpKind>::rows) {
+    Strategy s = request_.base;
+    s.cp_kind = row.value;
+    if (cp > 1 && !runs_cp_kind(request_.space, row.value)) continue;
+    if (!admits(s, {"cp_kind"})) continue;
+    all.push_back(row.value);
+    if (cp == 1) break;  // no kind differs from another
+  }
+  return all;
+}
+
+std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
+  std::vector<Split> all;
+  const bool moe = model_.moe.has_value();
+  for (const bool sequence_parallel : {false, true}) {
+    if (sequence_parallel && tp == 1) continue;
+    if (!runs_sequence_parallel(request_.space, sequence_parallel, tp)) continue;
+    for (const std::int64_t etp : moe ? divisors(tp) : divisors(1)) {
+      for (const std::int64_t ep : moe ? divisors(tp * cp * dp / etp) : divisors(1)) {
+        Strategy s = request_.base;
+        s.sequence_parallel = sequence_parallel;
+        s.ep = ep, s.etp = etp;
+        if (request_.space == Space::kDeepspeed && etp != 1 && etp != tp) continue;
+        if (!admits(s, {"sequence_parallel", "ep", "etp"})) continue;
+        all.push_back({sequence_parallel, ep, etp});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
+  std::vector<RankOrder> all{kDefaultOrder, kPipelineInside};
+  if (const std::vector<std::string> texts = stated("order"); !texts.empty()) {
+    all.clear();
+    for (const std::string& text : texts) {
+      Strategy s = mesh;
+      if (assign(s, "order", text)) all.push_back(s.order);
+    }
+  } else if (request_.space == Space::kDeepspeed) {
+    all = {kDefaultOrder};  // runtime/pipe/topology.py: tensor, data, pipeline from the inside
+  }
+  const bool same = mesh.pp == 1 || mesh.dp == 1;
+  if (same && all.size() > 1 && all[0] == kDefaultOrder) all.resize(1);
+  return all;
+}
+
+std::vector<std::int64_t> SpaceLists::zero_groups(const Strategy& mesh) const {
+  std::vector<std::int64_t> all{0};
+  if (const std::vector<std::string> texts = stated("zero_group"); !texts.empty()) {
+    all.clear();
+    for (const std::string& text : texts) {
+      Strategy s = mesh;
+      if (assign(s, "zero_group", text)) all.push_back(s.zero_group);
+    }
+    return all;
+  }
+  const std::int64_t node = replicas_in_node(mesh, cluster_.gpus_per_node);
+  const std::int64_t replicas = mesh.dp * mesh.cp;
+  if (node > 1 && node < replicas && replicas % node == 0) all.push_back(node);
+  return all;
+}
+
+std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
+  std::vector<Sharding> all;
+  // Expert ranks may be replicated over tensor ranks as well.
+  const bool one_replica = mesh.dp * mesh.cp == 1 && (!model_.moe || mesh.tp == 1);
+  for (const RankOrder& order : orders(mesh)) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      if (!runs_zero(request_.space, zero, mesh.pp)) continue;
+      Strategy s = mesh;
+      s.order = order, s.zero = zero;
+      for (const std::int64_t group : zero_groups(s)) {
+        s.zero_group = group;
+        if (zero == 0 && group > 0) continue;
+        if (request_.space == Space::kDeepspeed && zero < 3 && group > 0) continue;
+        if (!admits(s, {"zero", "zero_group", "order"})) continue;
+        if (one_replica && !all.empty()) continue;
+        all.push_back({zero, group, order});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
+  std::vector<ScheduleChoice> candidates{{Schedule::k1f1b, 1}, {Schedule::kGpipe, 1}};
+  if (pp > 1) {
+    for (const std::int64_t vp : divisors(model_.num_layers)) {
+      if (vp > 1 && pp * vp <= model_.num_layers)
+        candidates.push_back({Schedule::kInterleaved, vp});
+    }
+    candidates.push_back({Schedule::kZbH1, 1});
+    candidates.push_back({Schedule::kZbV, 2});
+    candidates.push_back({Schedule::kDualPipe, 2});
+  }
+  std::vector<ScheduleChoice> all;
+  for (const ScheduleChoice& choice : candidates) {
+    Strategy s = request_.base;
+    s.schedule = choice.schedule, s.vp = choice.vp;
+    if (!runs_schedule(request_.space, choice.schedule)) continue;
+    if (!admits(s, {"schedule", "vp"})) continue;
+    if (pp == 1 && !all.empty()) continue;  // without a pipeline no schedule differs
+    all.push_back(choice);
+  }
+  return all;
+}
+
+PartitionRule SpaceLists::partition_rule() const {
+  if (!stated("stage_layers").empty()) return PartitionRule::kGiven;
+  switch (request_.space) {
+    case Space::kFull:
+      return PartitionRule::kAny;
+    case Space::kMegatron:
+      return PartitionRule::kEnds;
+    case Space::kDeepspeed:
+    case Space::kFsdp:
+      return PartitionRule::kEven;
+  }
+  return PartitionRule::kAny;
+}
+
+std::vector<std::vector<std::int64_t>> SpaceLists::given_partitions() const {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const std::string& text : stated("stage_layers")) all.push_back(read_list(text));
+  return all;
+}
+
+void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
+                             bool optimizer) const {
+  Strategy s = request_.base;
+  s.offload.activations = activations, s.offload.optimizer = optimizer;
+  if (!admits(s, {"offload.activations", "offload.optimizer"})) return;
+  const auto add = [&](Recompute recompute, CountRule counts, std::vector<std::int64_t> given) {
+    Strategy with = s;
+    with.recompute = recompute;
+    if (!admits(with, {"recompute"})) return;
+    all.push_back({recompute, counts, optimizer, activations, std::move(given)});
+  };
+  std::vector<std::string> lists = stated("recompute_layers");
+  std::erase(lists, "[]");
+  for (const std::string& text : lists) {
+    std::vector<std::int64_t> given = read_list(text);
+    const bool some = std::any_of(given.begin(), given.end(), [](std::int64_t n) { return n > 0; });
+    add(some ? Recompute::kFull : Recompute::kNone, CountRule::kGiven, given);
+    add(Recompute::kSelective, CountRule::kGiven, given);
+  }
+  if (!lists.empty()) return;
+  Strategy plain = s;
+  plain.recompute = Recompute::kNone;
+  const bool none = admits(plain, {"recompute"});
+  add(Recompute::kNone, CountRule::kNone, {});
+  if (request_.ignore_activations && none) return;
+  add(Recompute::kSelective, CountRule::kNone, {});
+  const bool fewest = request_.objective != Objective::kMemory;
+  const bool uniform = request_.space == Space::kMegatron;
+  if (fewest) add(Recompute::kFull, uniform ? CountRule::kUniform : CountRule::kFewest, {});
+  if (!fewest || !none) add(Recompute::kFull, CountRule::kAll, {});
+}
+
+std::vector<MemoryOption> SpaceLists::options() const {
+  std::vector<MemoryOption> all;
+  for (const bool optimizer : {false, true}) {
+    add_options(all, false, optimizer);
+    if (!request_.ignore_activations || all.empty()) add_options(all, true, optimizer);
+  }
+  return all;
+}
+
+}  // namespace meshplan

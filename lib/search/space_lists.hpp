@@ -1,0 +1,51 @@
+#pragma once
+// The values of each group of keys before any rule: what divides what, what the space allows, and
+// what the request's limits leave.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "search/space.hpp"
+
+namespace meshplan {
+
+struct MeshSizes {
+  std::int64_t tp = 1, pp = 1, cp = 1;
+};
+
+class SpaceLists {
+ public:
+  SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request);
+
+  // tp * pp * cp that divide the devices.
+  [[nodiscard]] std::vector<MeshSizes> meshes() const;
+  // Divisors of global_batch / dp; 1 where dp does not divide it.
+  [[nodiscard]] std::vector<std::int64_t> micro_batches(const Strategy& base,
+                                                        std::int64_t dp) const;
+  [[nodiscard]] std::vector<CpKind> cp_kinds(std::int64_t cp) const;
+  [[nodiscard]] std::vector<Split> splits(std::int64_t tp, std::int64_t cp, std::int64_t dp) const;
+  // zero, shard group (all ranks, or those in one node) and rank order; where there is nothing to
+  // shard or the orders are the same, one of them.
+  [[nodiscard]] std::vector<Sharding> shardings(const Strategy& mesh) const;
+  [[nodiscard]] std::vector<ScheduleChoice> schedules(std::int64_t pp) const;
+  [[nodiscard]] std::vector<MemoryOption> options() const;
+  [[nodiscard]] PartitionRule partition_rule() const;
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> given_partitions() const;
+
+ private:
+  // Whether `s` keeps every limit on these keys.
+  [[nodiscard]] bool admits(const Strategy& s, std::initializer_list<std::string_view> keys) const;
+  // The values that the request states for a key; empty if it leaves the key open.
+  [[nodiscard]] std::vector<std::string> stated(std::string_view key) const;
+  [[nodiscard]] std::vector<RankOrder> orders(const Strategy& mesh) const;
+  [[nodiscard]] std::vector<std::int64_t> zero_groups(const Strategy& mesh) const;
+  void add_options(std::vector<MemoryOption>& all, bool activations, bool optimizer) const;
+
+  const ModelSpec& model_;
+  const ClusterSpec& cluster_;
+  const SearchRequest& request_;
+};
+
+[[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t n);  // increasing
+
+}  // namespace meshplan
