@@ -113,7 +113,7 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
   const double e = l.bytes;
   const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
   const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
-    const GemmShape g{m, n, k, count, e, 0};
+    const GemmShape g{m, n, k, count, e, 0, dim % 8 == 0 && v_dim % 8 == 0};
     KernelOp op;
     op.name = "attention product";
     op.pass = pass;

@@ -98,7 +98,7 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   LinearTimes times;
   const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk, double out,
                         double accumulate) {
-    GemmShape g{gm, gn, gk, count, out, accumulate};
+    GemmShape g{gm, gn, gk, count, out, accumulate, n % 8 == 0 && k % 8 == 0};
     ops.kernels.push_back(gemm_op(x, name, pass, g, s.precision));
     return ops.kernels.back().time;
   };

@@ -102,6 +102,11 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
     append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), gradients,
                       weights);
   }
+  if (s.vp > 1 && s.schedule == Schedule::kInterleaved) {
+    const double others = real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp);
+    backward *= std::max(1.0, others);
+    forward *= std::max(1.0, others);
+  }
   end.exposed =
       exposed_time(c, s, gradients, s.overlap.grad_reduce, backward, size_of(s.grad_dtype), end);
   end.exposed +=

@@ -15,7 +15,9 @@ struct StepEnd {
 };
 
 // `p`: parameters of the rank's device; backward and forward: one microbatch over all its chunks,
-// behind which overlapped reductions and gathers hide.
+// behind which overlapped reductions and gathers hide. Interleaved schedules finish (and start)
+// their chunks apart, so that the last (first) pp microbatches of the other chunks hide them too:
+// pp (v - 1) / v microbatches instead of one.
 [[nodiscard]] StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                const BlockParameters& p, Seconds forward, Seconds backward);
 

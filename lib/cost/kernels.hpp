@@ -14,6 +14,7 @@ struct GemmShape {
   std::int64_t count = 1;
   double output_bytes = 2;      // per element written
   double accumulate_bytes = 0;  // per element read besides (C += ...)
+  bool aligned = true;          // feature dimensions are multiples of 16 bytes
 };
 
 [[nodiscard]] Flops gemm_flops(const GemmShape& g);

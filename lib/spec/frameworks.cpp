@@ -92,7 +92,9 @@ constexpr std::array kPresets{
     Preset{.framework = Framework::kInternEvo,
            .grad_dtype = Dtype::kBf16,
            .overlap = {.grad_reduce = true},
-           .kernels = {.fused_grad_accumulation = false, .attention = AttentionKernel::kFlash2}},
+           .kernels = {.fused_activation = false,
+                       .fused_grad_accumulation = false,
+                       .attention = AttentionKernel::kFlash2}},
     // Megatron-LM up to release 2.x (2020 and 2021; 1909.08053, 2104.04473): the overlap of the
     // backward all-reduce with the weight gradient came with 3.0 (tensor_parallel/layers.py), the
     // distributed optimizer too; no flash attention.
