@@ -11,8 +11,8 @@ class InternalError : public std::logic_error {
 };
 
 [[noreturn]] inline void fail_check(const char* condition, const char* file, int line) {
-  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": check failed: " +
-                      condition);
+  throw InternalError(std::string(file) + ":" + std::to_string(line) +
+                      ": check failed: " + condition);
 }
 
 }  // namespace meshplan

@@ -17,16 +17,15 @@ struct Unit {
 
 constexpr double kKi = 1024.0, kMi = kKi * 1024, kGi = kMi * 1024, kTi = kGi * 1024;
 
-constexpr std::array kByteUnits{Unit{"B", 1},     Unit{"kB", 1e3},  Unit{"KB", 1e3},
-                                Unit{"MB", 1e6},  Unit{"GB", 1e9},  Unit{"TB", 1e12},
-                                Unit{"KiB", kKi}, Unit{"MiB", kMi}, Unit{"GiB", kGi},
-                                Unit{"TiB", kTi}};
+constexpr std::array kByteUnits{
+    Unit{"B", 1},     Unit{"kB", 1e3},  Unit{"KB", 1e3},  Unit{"MB", 1e6},  Unit{"GB", 1e9},
+    Unit{"TB", 1e12}, Unit{"KiB", kKi}, Unit{"MiB", kMi}, Unit{"GiB", kGi}, Unit{"TiB", kTi}};
 constexpr std::array kBandwidthUnits{
-    Unit{"B/s", 1},         Unit{"kB/s", 1e3},        Unit{"MB/s", 1e6},
-    Unit{"GB/s", 1e9},      Unit{"TB/s", 1e12},       Unit{"KiB/s", kKi},
-    Unit{"MiB/s", kMi},     Unit{"GiB/s", kGi},       Unit{"TiB/s", kTi},
+    Unit{"B/s", 1},          Unit{"kB/s", 1e3},       Unit{"MB/s", 1e6},
+    Unit{"GB/s", 1e9},       Unit{"TB/s", 1e12},      Unit{"KiB/s", kKi},
+    Unit{"MiB/s", kMi},      Unit{"GiB/s", kGi},      Unit{"TiB/s", kTi},
     Unit{"Mbit/s", 1e6 / 8}, Unit{"Gbit/s", 1e9 / 8}, Unit{"Tbit/s", 1e12 / 8},
-    Unit{"Mbps", 1e6 / 8},  Unit{"Gbps", 1e9 / 8},    Unit{"Tbps", 1e12 / 8}};
+    Unit{"Mbps", 1e6 / 8},   Unit{"Gbps", 1e9 / 8},   Unit{"Tbps", 1e12 / 8}};
 constexpr std::array kFlopUnits{Unit{"FLOP/s", 1},     Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12},
                                 Unit{"PFLOP/s", 1e15}, Unit{"GFLOPS", 1e9},  Unit{"TFLOPS", 1e12},
                                 Unit{"PFLOPS", 1e15}};
@@ -58,18 +57,23 @@ Result<double> parse_with_unit(std::string_view text, std::span<const Unit> unit
                                std::string_view example) {
   const std::string_view whole = trim(text);
   std::string_view rest = whole;
-  const std::string hint = "write a number and its unit, for example \"" + std::string(example) + "\"";
+  const std::string hint =
+      "write a number and its unit, for example \"" + std::string(example) + "\"";
   const std::optional<double> number = take_number(rest);
   if (!number) return error(quoted(whole) + " is not a number with a unit", hint);
   if (*number < 0) return error(quoted(whole) + " is negative", hint);
   rest = trim(rest);
   if (rest.empty()) return error(quoted(whole) + " has no unit", hint);
   for (const Unit& unit : units) {
-    if (unit.name == rest) return *number * unit.factor;
+    if (unit.name != rest) continue;
+    const double value = *number * unit.factor;
+    if (!std::isfinite(value)) return error(quoted(whole) + " is too large");
+    return value;
   }
   std::string known;
   for (const Unit& unit : units) known += (known.empty() ? "" : ", ") + std::string(unit.name);
-  return error("unknown unit " + quoted(rest) + " in " + quoted(whole), "units that fit here: " + known);
+  return error("unknown unit " + quoted(rest) + " in " + quoted(whole),
+               "units that fit here: " + known);
 }
 
 template <class Quantity>

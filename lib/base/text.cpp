@@ -46,14 +46,16 @@ std::string fixed(double value, int decimals) {
 
 std::string human_bytes(Bytes n) {
   constexpr double kKi = 1024;
-  static constexpr std::array steps{Step{kKi * kKi * kKi * kKi, "TiB"}, Step{kKi * kKi * kKi, "GiB"},
-                                    Step{kKi * kKi, "MiB"}, Step{kKi, "KiB"}, Step{1, "B"}};
+  static constexpr std::array steps{Step{kKi * kKi * kKi * kKi, "TiB"},
+                                    Step{kKi * kKi * kKi, "GiB"}, Step{kKi * kKi, "MiB"},
+                                    Step{kKi, "KiB"}, Step{1, "B"}};
   return scaled(n.si(), steps);
 }
 
 std::string human_time(Seconds t) {
-  static constexpr std::array steps{Step{86400, "d"}, Step{3600, "h"}, Step{60, "min"}, Step{1, "s"},
-                                    Step{1e-3, "ms"}, Step{1e-6, "us"}, Step{1e-9, "ns"}};
+  static constexpr std::array steps{Step{86400, "d"}, Step{3600, "h"},  Step{60, "min"},
+                                    Step{1, "s"},     Step{1e-3, "ms"}, Step{1e-6, "us"},
+                                    Step{1e-9, "ns"}};
   if (t == Seconds{}) return "0 s";
   // Step times of one to ten minutes stay in seconds: that is how logs print them.
   if (t.si() >= 1 && t.si() < 600) return three_digits(t.si()) + " s";
@@ -61,7 +63,8 @@ std::string human_time(Seconds t) {
 }
 
 std::string human_count(double n) {
-  static constexpr std::array steps{Step{1e12, "T"}, Step{1e9, "B"}, Step{1e6, "M"}, Step{1e3, "k"}};
+  static constexpr std::array steps{Step{1e12, "T"}, Step{1e9, "B"}, Step{1e6, "M"},
+                                    Step{1e3, "k"}};
   if (std::abs(n) < 1000) return fixed(n, n == std::floor(n) ? 0 : 2);
   for (const Step& step : steps) {
     if (std::abs(n) >= step.size) {
@@ -75,7 +78,8 @@ std::string human_count(double n) {
 std::string human_percent(double ratio) { return fixed(100 * ratio, 1) + " %"; }
 
 std::string human_rate(FlopsPerSecond r) {
-  static constexpr std::array steps{Step{1e15, "PFLOP/s"}, Step{1e12, "TFLOP/s"}, Step{1e9, "GFLOP/s"}};
+  static constexpr std::array steps{Step{1e15, "PFLOP/s"}, Step{1e12, "TFLOP/s"},
+                                    Step{1e9, "GFLOP/s"}};
   if (r.si() < 1e16) return three_digits(r.si() / 1e12) + " TFLOP/s";
   return scaled(r.si(), steps);
 }
