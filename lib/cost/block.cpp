@@ -37,6 +37,12 @@ Bytes SavedActivations::of(Recompute r) const {
   return none;
 }
 
+bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
+  if (s.kernels.contended_launches == 0 || s.pp == 1) return false;
+  const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
+  return c.levels[g.level].span == 0 || c.levels[g.level].span > c.gpus_per_node;
+}
+
 BlockKind block_kind(const ModelSpec& m, std::int64_t layer) {
   const bool windowed = layer_is_windowed(m, layer);
   if (layer_kind(m, layer) == LayerKind::kMoe) {
@@ -78,15 +84,19 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
 
 // [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
 Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
+  const Strategy& s = x.strategy;
+  double collective = s.kernels.collective_launches;
+  if (pipeline_crosses_nodes(s, x.cluster)) {
+    collective += s.kernels.contended_launches * static_cast<double>(s.tp);
+  }
   double launches = 0;
   for (const KernelOp& op : ops.kernels) {
     if ((op.pass == Pass::kForward) == forward) launches += op.launches;
   }
   for (const CommOp& op : ops.comm) {
-    if ((op.pass == Pass::kForward) == forward)
-      launches += op.count * x.strategy.kernels.collective_launches;
+    if ((op.pass == Pass::kForward) == forward) launches += op.count * collective;
   }
-  return x.cluster.device.launch_gap * (launches * x.strategy.kernels.host_factor);
+  return x.cluster.device.launch_gap * (launches * s.kernels.host_factor);
 }
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }

@@ -64,6 +64,9 @@ using BlockCosts = std::array<BlockCost, kNumBlockKinds>;
 // Kind of decoder layer `index`; the multi-token-prediction layers are kMtp.
 [[nodiscard]] BlockKind block_kind(const ModelSpec& m, std::int64_t layer);
 
+// Whether the strategy's contended_launches apply: the one way in which block costs depend on pp.
+[[nodiscard]] bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c);
+
 // Costs of every block kind that the model has. Keys that matter: tp, cp, cp_kind, ep, etp,
 // sequence_parallel, micro_batch, seq_len, precision, grad_dtype, flash_attention, overlap.tp,
 // kernels, order, and dp, zero, zero_group where zero == 3. Independent of pp, vp, schedule,

@@ -112,6 +112,13 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   end.exposed +=
       exposed_time(c, s, weights, s.overlap.param_gather, forward, storage_size(s.precision), end);
   end.optimizer = optimizer_time(c.device, s, p);
+  // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
+  // decoder layer (projections and norms).
+  constexpr double kTensorsPerLayer = 8;
+  const double layers = real(ceil_div(m.num_layers, s.pp));
+  const double launches = layers * kTensorsPerLayer * s.kernels.optimizer_launches *
+                          (s.zero >= 1 ? 2 : 1) * s.kernels.host_factor;
+  end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   if (s.offload.optimizer) {
     // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's
     // Adam passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as

@@ -87,6 +87,9 @@ SendTime boundary_send(const ClusterSpec& c, const Strategy& s, Bytes message) {
   const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
   send.transfer = collective_time(c, Collective::kSendRecv, message, g).total;
   if (!s.overlap.pp) send.sender_busy = send.transfer;
+  const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
+  send.sender_busy += host;
+  send.receiver_busy += host;
   return send;
 }
 

@@ -38,8 +38,42 @@ std::int64_t expert_dp(const Strategy& s) {
   return s.tp * s.cp * s.dp / (s.etp * s.ep);
 }
 
+namespace {
+
+// [F-STAGE-1] nanotron fills pipeline ranks in order until a rank's share of the matrix elements,
+// output head included, is exceeded (src/nanotron/models/base.py build_model and
+// models/llama.py get_block_compute_costs). The head is kept on the last rank here.
+std::vector<std::int64_t> nanotron_layers(const Strategy& s, const ModelSpec& m) {
+  const auto h = static_cast<double>(m.hidden_size);
+  const double layer = 4.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * h +
+                       3.0 * static_cast<double>(m.ffn_hidden_size) * h;
+  const double head = static_cast<double>(m.vocab_size) * h;
+  const double share =
+      (layer * static_cast<double>(m.num_layers) + head) / static_cast<double>(s.pp);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp), 0);
+  std::size_t rank = 0;
+  double sum = 0;
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    ++layers[rank];
+    sum += layer;
+    if (sum > share * static_cast<double>(rank + 1) && rank + 1 < layers.size()) ++rank;
+  }
+  return layers;
+}
+
+// Every rank between the ends has work; the first and the last may hold only embedding or head.
+bool runnable(const std::vector<std::int64_t>& layers) {
+  return std::all_of(layers.begin() + 1, layers.end() - 1, [](std::int64_t n) { return n > 0; });
+}
+
+}  // namespace
+
 std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
   if (!s.stage_layers.empty()) return s.stage_layers;
+  if (s.framework == Framework::kNanotron && s.vp == 1 && s.pp > 1) {
+    const std::vector<std::int64_t> layers = nanotron_layers(s, m);
+    if (runnable(layers)) return layers;
+  }
   PLAN_CHECK(s.pp > 0 && s.vp > 0);
   std::vector<std::int64_t> layers = even_parts(m.num_layers / s.vp, s.pp);
   for (std::int64_t& n : layers) n *= s.vp;

@@ -45,7 +45,15 @@ struct Kernels {
   // Pipeline messages are split over tensor ranks and gathered on the receiver even without
   // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
   bool scatter_gather = true;
-  double host_factor = 1.0;        // host time per kernel over the device profile's launch_gap
+  double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
+  // Host time of the optimizer step per parameter tensor of a rank, in kernels; twice that with
+  // sharded states, which are cut out of and gathered into every tensor.
+  double optimizer_launches = 0;
+  // Host time of one pipeline message beyond its transfer, in kernels.
+  double message_launches = 0;
+  // Added to collective_launches, per tensor rank, while pipeline messages cross nodes: the hosts'
+  // cores are shared with the network's progress threads.
+  double contended_launches = 0;
   double collective_launches = 4;  // host time of a collective call, in kernels
 
   bool operator==(const Kernels&) const = default;

@@ -32,13 +32,21 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("seq_len", s.seq_len, {1, 1 << 30});
   f.check("kernels.host_factor", s.kernels.host_factor, {0, 1000});
   f.check("kernels.collective_launches", s.kernels.collective_launches, {0, 1000});
+  f.check("kernels.contended_launches", s.kernels.contended_launches, {0, 1000});
+  f.check("kernels.message_launches", s.kernels.message_launches, {0, 1000});
+  f.check("kernels.optimizer_launches", s.kernels.optimizer_launches, {0, 1000});
 }
 
 void check_lists(const Strategy& s, Findings& f) {
-  for (const std::int64_t layers : s.stage_layers) {
-    if (layers < 1 || layers > 100'000) {
+  for (std::size_t i = 0; i < s.stage_layers.size(); ++i) {
+    // The first and the last rank may hold only the embedding or the output head.
+    const bool end = s.pp > 1 && (i == 0 || i + 1 == s.stage_layers.size());
+    const std::int64_t layers = s.stage_layers[i];
+    if (layers < (end ? 0 : 1) || layers > 100'000) {
       f.error({"stage_layers"},
-              "'stage_layers' must hold 1 or more layers per pipeline rank, got " + n(layers));
+              "'stage_layers' must hold 1 or more layers per pipeline rank (0 or more on the first "
+              "and the last), got " +
+                  n(layers));
       break;
     }
   }

@@ -60,6 +60,9 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.scatter_gather", s.kernels.scatter_gather);
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
+  visit("kernels.contended_launches", s.kernels.contended_launches);
+  visit("kernels.message_launches", s.kernels.message_launches);
+  visit("kernels.optimizer_launches", s.kernels.optimizer_launches);
   visit("order", s.order);
 }
 

@@ -49,7 +49,7 @@ void check_stated_layers(const Plan& p, Findings& f) {
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool end = i == 0 || i + 1 == layers.size();
-    const std::int64_t fewest = std::max<std::int64_t>(p.s.vp - (end ? 1 : 0), 1);
+    const std::int64_t fewest = p.s.vp - (end ? 1 : 0);
     if (layers[i] >= fewest) continue;
     f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " + n(fewest) +
                                         " or more layers for vp=" + n(p.s.vp) + ", got " +
