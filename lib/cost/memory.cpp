@@ -36,17 +36,20 @@ std::vector<Chunk> held_chunks(const Strategy& s, std::span<const Chunk> chunks,
   return mine;
 }
 
-Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
-                       std::int64_t rank) {
-  if (s.offload.activations) {
-    return resident_activations(s, blocks, held_chunks(s, chunks, rank));
-  }
+Bytes peak_saved(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
+                 std::int64_t rank) {
   std::vector<Bytes> saved, kept;
   for (const Chunk& chunk : chunks) {
     saved.push_back(saved_bytes(chunk, blocks, s.recompute));
     kept.push_back(kept_bytes(chunk, blocks, s.recompute));
   }
   return peak_activation(pipeline_shape(s), rank, saved, kept);
+}
+
+Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
+                       std::int64_t rank) {
+  if (!s.offload.activations) return peak_saved(s, blocks, chunks, rank);
+  return resident_activations(s, blocks, held_chunks(s, chunks, rank));
 }
 
 }  // namespace
@@ -154,6 +157,19 @@ Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p) {
   Strategy on_device = s;
   on_device.offload.optimizer = false;
   return state_bytes(on_device, p).optimizer;
+}
+
+Bytes host_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                 const BlockCosts& blocks) {
+  if (!s.offload.optimizer && !s.offload.activations) return {};
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  Bytes most;
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    Bytes bytes = offloaded_bytes(s, rank_parameters(m, s, blocks, chunks, r));
+    if (s.offload.activations) bytes += peak_saved(s, blocks, chunks, r);
+    most = std::max(most, bytes);
+  }
+  return most * c.gpus_per_node;
 }
 
 // Per channel and peer NCCL holds 8 x 512 x 8 x 16 bytes (LL), 120 x 640 x 8 x 8 (LL128) and 4 MiB

@@ -47,7 +47,12 @@ struct StateBytes {
                                                Bytes activations, Bytes buffers,
                                                Bytes communicators);
 
-// Optimizer and offloaded states that each device keeps in host memory.
+// Optimizer states that each device keeps in host memory.
 [[nodiscard]] Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p);
+
+// [F-OFF-3] Host memory of a node: the fullest rank's offloaded optimizer states and activations
+// (of all microbatches in flight), times the devices of a node.
+[[nodiscard]] Bytes host_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                               const BlockCosts& blocks);
 
 }  // namespace meshplan

@@ -337,22 +337,23 @@ Infeasible not_fitting(const PlanCost& plan, const ClusterSpec& c, const ModelSp
 // Host memory that offloading needs per node, against what a node has.
 std::optional<Infeasible> host_overflow(const PlanCost& plan, const ModelSpec& m,
                                         const ClusterSpec& c, const BlockCosts& blocks) {
-  if (c.host_memory == Bytes{} || !plan.strategy.offload.optimizer) return std::nullopt;
-  const std::vector<Chunk> chunks = chunk_plan(m, plan.strategy);
-  Bytes most;
-  for (std::int64_t r = 0; r < plan.strategy.pp; ++r) {
-    most = std::max(
-        most, offloaded_bytes(plan.strategy, rank_parameters(m, plan.strategy, blocks, chunks, r)));
-  }
-  const Bytes node = most * c.gpus_per_node;
+  if (c.host_memory == Bytes{}) return std::nullopt;
+  const Offload& offload = plan.strategy.offload;
+  const Bytes node = host_bytes(m, c, plan.strategy, blocks);
   if (node <= c.host_memory) return std::nullopt;
   Infeasible result;
   result.reason = InfeasibleReason::kHostMemory;
   result.shortfall = node - c.host_memory;
-  result.messages.push_back("offloaded states need " + human_bytes(node) +
+  result.messages.push_back("offloading needs " + human_bytes(node) +
                             " of host memory per node, it has " + human_bytes(c.host_memory));
-  result.remedies.push_back(
-      "keep the optimizer on the device (offload.optimizer=false) or use more nodes");
+  if (offload.activations) {
+    result.remedies.push_back(
+        "recompute activations instead (offload.activations=false,recompute=full)");
+  }
+  if (offload.optimizer) {
+    result.remedies.push_back(
+        "keep the optimizer on the device (offload.optimizer=false) or use more nodes");
+  }
   return result;
 }
 
