@@ -71,15 +71,19 @@ SearchRequest read_request(const PlanFlags& flags, const WorkloadInputs& in,
   return request;
 }
 
+// Made before the search, so that nobody waits for a result that has no place.
+void make_folder(const std::string& folder, Diagnostics& problems) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) problems.push_back(error_at({"--out"}, folder + ": " + failure.message()));
+}
+
 // plans.json for other programs and plans.txt for people.
 int write_outputs(const PlanFlags& flags, const std::string& json, const std::string& text) {
   const std::filesystem::path folder = flags.out;
   Diagnostics problems;
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) problems.push_back(error_at({"--out"}, flags.out + ": " + failure.message()));
-  if (!failure) take(write_file_atomically(folder / "plans.json", json), "--out", problems);
-  if (!failure) take(write_file_atomically(folder / "plans.txt", text), "--out", problems);
+  take(write_file_atomically(folder / "plans.json", json), "--out", problems);
+  take(write_file_atomically(folder / "plans.txt", text), "--out", problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
   spdlog::info("wrote {} and {}", (folder / "plans.json").string(),
                (folder / "plans.txt").string());
@@ -91,6 +95,7 @@ int plan(const PlanFlags& flags) {
   Diagnostics problems;
   const WorkloadInputs in = read_workload(flags.workload, problems);
   const SearchRequest request = read_request(flags, in, problems);
+  if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
   const Result<SearchResult> found =

@@ -83,8 +83,10 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
             '\n';
   }
   if (result.plans.empty()) {
-    text +=
-        emphasised("No plan fits.", Emphasis::kBad, options) + '\n' + miss_text(result, options);
+    // A search that was stopped has not seen everything.
+    const std::string_view found =
+        result.proof.exact ? "No plan fits." : "No plan was found in time.";
+    text += emphasised(found, Emphasis::kBad, options) + '\n' + miss_text(result, options);
     return text + '\n' + search_text(result, what, options);
   }
   text += plan_table(result, c, options) + '\n';

@@ -114,6 +114,9 @@ TEST_CASE("when nothing fits the closest miss and its remedies take the place of
   const std::string text = search_report(sample_model(), sample_cluster(), request, r, {}, {});
   CHECK(has(text, "No plan fits.\nThe closest miss:\n--strategy 'framework=megatron,tp=2,"));
   CHECK(has(text, "1. recompute=full: fits"));
+  r.proof.exact = false;
+  CHECK(has(search_report(sample_model(), sample_cluster(), request, r, {}, {}),
+            "No plan was found in time.\n"));
 }
 
 TEST_CASE("no line of a report is wider than 80 columns, except the strategy to copy") {
