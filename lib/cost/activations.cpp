@@ -97,11 +97,29 @@ double moe_bytes(const BlockContext& x) {
   return bytes + activation_function_bytes(x, real(l.tokens) * real(shared));
 }
 
-// Core attention under selective recomputation keeps queries, keys and values and drops scores and
-// dropout (2205.05198 sec. 5); with fused attention only the log-sum-exp goes.
-double recomputed_core(const BlockContext& x) {
+// What selective recomputation drops. Materialised attention: scores and dropout (2205.05198
+// sec. 5). Fused attention has none; there Megatron-Core's modules layernorm, mlp or moe_act and
+// mla_up_proj are meant: outputs of norms and activation function, and of the up-projections of
+// latent attention.
+double recomputed(const BlockContext& x, bool moe) {
+  const LocalShape& l = x.shape;
   if (!x.strategy.flash_attention) return score_bytes(x);
-  return 4 * real(x.shape.tokens) * real(x.shape.heads);
+  const double norms = x.model.parallel_block && x.model.parallel_shared_norm ? 1 : 2;
+  double bytes = norms * kept(x) * real(l.norm_tokens) * real(l.hidden);
+  double features = real(l.tokens) * real(l.ffn);
+  if (moe) {
+    const MoeSpec& e = *x.model.moe;
+    const Strategy& s = x.strategy;
+    const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
+    features = real(l.norm_tokens) * real(e.top_k) * e.imbalance * gathered *
+                   real(ceil_div(e.expert_ffn_hidden_size, s.etp)) +
+               real(l.tokens) * real(ceil_div(e.shared_expert_ffn_hidden_size, s.tp));
+  }
+  bytes += kept(x) * features;
+  if (x.model.mla) {
+    bytes += real(l.tokens) * l.bytes * real(l.query_size + l.kv_size + l.value_size);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -111,7 +129,7 @@ SavedActivations layer_activations(const BlockContext& x, bool moe) {
   const double input = x.shape.bytes * real(x.shape.norm_tokens) * real(x.shape.hidden);
   SavedActivations saved;
   saved.none = ceil_bytes(all);
-  saved.selective = ceil_bytes(all - recomputed_core(x));
+  saved.selective = ceil_bytes(all - recomputed(x, moe));
   saved.full = ceil_bytes(input);
   return saved;
 }

@@ -27,14 +27,12 @@ void push_attention(const BlockContext& x, const AttentionShape& a, double calls
                     Seconds& forward, Seconds& backward) {
   KernelOp op;
   op.name = "attention";
-  op.core_attention = true;
   forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
   op.time = forward * calls;
   op.flops = attention_flops(a).si() * calls;
   op.launches = calls;
   ops.kernels.push_back(op);
   op.pass = Pass::kBackwardInput;
-  op.core_attention = false;
   backward = fused_attention_time(x.cluster.device, a, true, x.strategy.kernels.attention);
   op.time = backward * calls;
   op.flops *= 2;  // the fifth product repeats the scores: not counted as the model's work
@@ -119,7 +117,7 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
     op.pass = pass;
     op.time = gemm_time(x.cluster.device, p, g);
     op.flops = gemm_flops(g).si();
-    op.core_attention = pass == Pass::kForward;
+    op.selective = pass == Pass::kForward;
     op.gemm = g;
     ops.kernels.push_back(op);
   };
@@ -165,6 +163,7 @@ LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
   append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
                 false, ops);
   append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
+  const std::size_t first_up = ops.kernels.size();
   const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk,
                                       mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
   const LinearTimes kv =
@@ -174,6 +173,10 @@ LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
   // Concatenation of the rotary and the other part of queries and keys.
   append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
   append_rotary(x, real(l.tokens) * real((l.heads + 1) * mla.qk_rope_head_dim), ops);
+  // Selective recomputation repeats the up-projections (Megatron-Core's mla_up_proj module).
+  for (std::size_t i = first_up; i < ops.kernels.size(); ++i) {
+    ops.kernels[i].selective = x.strategy.flash_attention && ops.kernels[i].pass == Pass::kForward;
+  }
   return LinearTimes{q.forward + kv.forward, q.backward_input + kv.backward_input,
                      q.backward_weight + kv.backward_weight};
 }
@@ -210,7 +213,7 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
 
 void append_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
   const LocalShape& l = x.shape;
-  append_norm(x, "input norm", l.norm_tokens * l.hidden, ops);
+  append_norm(x, "input norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
   const LinearTimes column = x.model.mla ? append_mla_projections(x, ops) : append_qkv(x, ops);
   if (x.strategy.flash_attention) {
     append_fused_attention(x, windowed, ops);

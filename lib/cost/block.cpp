@@ -105,7 +105,7 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   for (const KernelOp& op : ops.kernels) {
     pass_of(cost, op.pass).compute += op.time;
     if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
-    if (op.core_attention) {
+    if (op.selective) {
       cost.recompute_selective.compute += op.time;
       cost.recompute_selective_flops += Flops{op.flops};
     }

@@ -39,13 +39,13 @@ LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
 namespace {
 
 KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, double bytes,
-                   double kernels, bool core_attention = false) {
+                   double kernels, bool selective = false) {
   KernelOp op;
   op.name = name;
   op.pass = pass;
   op.time = memory_time(x.cluster.device, bytes, kernels);
   op.launches = kernels;
-  op.core_attention = core_attention;
+  op.selective = selective;
   return op;
 }
 
@@ -64,9 +64,9 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
 
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
-                        BlockOps& ops, bool core_attention) {
+                        BlockOps& ops, bool selective) {
   ops.kernels.push_back(
-      memory_op(x, name, Pass::kForward, forward_bytes, forward_kernels, core_attention));
+      memory_op(x, name, Pass::kForward, forward_bytes, forward_kernels, selective));
   ops.kernels.push_back(memory_op(x, name, Pass::kBackwardInput, backward_bytes, backward_kernels));
 }
 
@@ -74,14 +74,14 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
 // backward reads the input and the output gradient, writes the input gradient, and adds the
 // residual's gradient (4e n). Without a fused kernel the chain of casts, squares and products
 // passes the tensor in fp32 about seven times each way (eager RMSNorm of Hugging Face models).
-void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements,
-                 BlockOps& ops) {
+void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
+                 bool selective) {
   const double n = static_cast<double>(elements);
   const double e = x.shape.bytes;
   if (x.strategy.kernels.fused_norm) {
-    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops);
+    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective);
   } else {
-    append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops);
+    append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops, selective);
   }
 }
 

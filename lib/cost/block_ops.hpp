@@ -22,7 +22,7 @@ struct KernelOp {
   Seconds time;                   // on the device
   double flops = 0;               // matrix products and attention only
   double launches = 1;            // kernels that the host issues
-  bool core_attention = false;    // repeated by selective recomputation
+  bool selective = false;         // repeated by selective recomputation
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
 };
 
@@ -80,8 +80,8 @@ void append_head(const BlockContext& x, BlockOps& ops);
 void append_mtp_projection(const BlockContext& x, BlockOps& ops);
 
 // Building stones of the appenders.
-void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements,
-                 BlockOps& ops);
+void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
+                 bool selective = false);
 // y[tokens, n] = x[tokens, k] W; `stored` parameters for weight-gradient accumulation.
 // Returns the times of the input- and weight-gradient products, behind which collectives may hide.
 struct LinearTimes {
@@ -92,7 +92,7 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
                           std::int64_t count = 1);
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
-                        BlockOps& ops, bool core_attention = false);
+                        BlockOps& ops, bool selective = false);
 void append_residual(const BlockContext& x, BlockOps& ops);
 void append_activation(const BlockContext& x, double features, BlockOps& ops);
 // Collective of tensor parallelism around a column- or row-parallel linear layer.

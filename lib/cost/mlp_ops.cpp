@@ -16,12 +16,13 @@ double real(std::int64_t n) { return static_cast<double>(n); }
 void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   const double e = x.shape.bytes;
   const bool fused = x.strategy.kernels.fused_activation;
+  const bool selective = x.strategy.flash_attention;
   if (x.model.gated_mlp) {
     append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
-                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops);
+                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective);
   } else {
     append_elementwise(x, "activation", (fused ? 2 : 4) * e * features, fused ? 1 : 2,
-                       (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops);
+                       (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops, selective);
   }
 }
 
@@ -29,7 +30,7 @@ void append_dense_mlp(const BlockContext& x, std::int64_t ffn, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
   if (!(m.parallel_block && m.parallel_shared_norm)) {
-    append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops);
+    append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
   }
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
                                        m.linear_bias, ops);
@@ -79,7 +80,7 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const MoeSpec& moe = *m.moe;
   const Strategy& s = x.strategy;
   const double e = l.bytes, h = real(l.hidden);
-  append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops);
+  append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
 
   const double tokens = real(l.norm_tokens);
   // Router: fp32 scores, softmax or sigmoid, top-k, auxiliary loss, and the maps for permutation.

@@ -10,6 +10,8 @@
 namespace meshplan {
 namespace {
 
+constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};
+
 // Features that a plan should have a reason for: of two equal plans the plainer one goes first.
 int unusual_features(const Strategy& s) {
   int n = 0;
@@ -71,6 +73,7 @@ std::optional<Division> best_division(const Stages& stages, const StageContext& 
                                       const SearchSpace& space) {
   switch (space.partition_rule()) {
     case PartitionRule::kAny: {
+      if (!stages.may_fit()) return std::nullopt;
       Partitioner<Stages> partitioner(stages);
       if (stages.measures_memory()) return partitioner.least_largest(stages.least_largest());
       return partitioner.best(stages.weight(), stages.least_sum(), stages.least_largest());
@@ -91,15 +94,17 @@ std::optional<Division> best_division(const Stages& stages, const StageContext& 
   return best;
 }
 
-// Host memory that offloaded optimizer states need, against what a node has.
-bool overflows_host(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  if (x.cluster.host_memory == Bytes{} || !s.offload.optimizer) return false;
-  const std::vector<Chunk> chunks = chunk_plan(x.model, s);
-  Bytes most;
-  for (std::int64_t r = 0; r < s.pp; ++r) {
-    most = std::max(most, offloaded_bytes(s, rank_parameters(x.model, s, blocks, chunks, r)));
+// Why no division of layers fits.
+InfeasibleReason reason_of(const SearchContext& x, StageContext context) {
+  const Strategy& s = context.strategy;
+  if (states_bound(x, s, context.blocks, context.communicators) > x.capacity()) {
+    return InfeasibleReason::kModelStates;
   }
-  return most * x.cluster.gpus_per_node > x.cluster.host_memory;
+  if (s.offload.optimizer || s.offload.activations) {
+    context.host_capacity = kNoLimit;
+    if (Stages(context).may_fit()) return InfeasibleReason::kHostMemory;
+  }
+  return InfeasibleReason::kActivations;
 }
 
 }  // namespace
@@ -116,7 +121,12 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       blocks(m, c) {}
 
 Bytes SearchContext::capacity() const {
-  return unlimited_memory ? Bytes{std::numeric_limits<std::int64_t>::max()} : cluster.device.memory;
+  return unlimited_memory ? kNoLimit : cluster.device.memory;
+}
+
+Bytes SearchContext::host_capacity() const {
+  if (unlimited_memory || cluster.host_memory == Bytes{}) return kNoLimit;
+  return Bytes{cluster.host_memory.count() / cluster.gpus_per_node};
 }
 
 bool ranks_before(const Found& a, const Found& b, Objective o) {
@@ -173,9 +183,7 @@ Examined examine(SearchContext& x, const Choice& choice, double cutoff) {
     const auto lists = wrong_length ? std::nullopt : divide(context, x.space);
     if (!lists) {
       ++result.evaluated;
-      const bool states = states_bound(x, s, blocks, communicators) > x.capacity();
-      ++result.infeasible[std::string(
-          name_of(states ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations))];
+      ++result.infeasible[std::string(name_of(reason_of(x, context)))];
       continue;
     }
     s.stage_layers = lists->layers, s.recompute_layers = lists->recomputed;
@@ -183,10 +191,6 @@ Examined examine(SearchContext& x, const Choice& choice, double cutoff) {
                                   [](std::int64_t n) { return n > 0; });
     if (s.recompute == Recompute::kFull && !some) continue;  // the same as without recomputation
     ++result.evaluated;
-    if (!x.unlimited_memory && overflows_host(x, s, blocks)) {
-      ++result.infeasible[std::string(name_of(InfeasibleReason::kHostMemory))];
-      continue;
-    }
     ++result.feasible;
     const PlanCost plan = cost_of(x.model, x.cluster, s, blocks);
     Found found{std::move(s), plan.step_time, plan.memory().peak};

@@ -31,6 +31,7 @@ struct SearchContext {
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);
   [[nodiscard]] Bytes capacity() const;
+  [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 };
 
 struct Found {

@@ -4,13 +4,15 @@
 // [F-SEARCH-1] Minimises (x, then the largest stage, then the sum of squared sizes, then the list
 // of sizes in lexicographic order), where x = sum of stage times + weight * largest stage time.
 // With weight = m v - 1 (m microbatches, v chunks per rank) x / v is the time of a pipeline whose
-// ranks only wait for the slowest one. For each bound on the largest stage time the best sum is a
-// shortest path; bounds are tried in increasing order from the least feasible one until no larger
-// one can win, so the result is the optimum over all divisions.
+// ranks only wait for the slowest one. Under a bound b on the largest stage the least sum S(b) is a
+// shortest path, and S falls as b grows: from the least feasible bound on, larger ones are tried
+// from above, each time only up to where S(b) + weight * b could still win, until none can. The
+// result is the optimum over all divisions.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace meshplan {
@@ -47,15 +49,22 @@ class Partitioner {
 
   // `least_sum`: a sum of stage times that no division undercuts; `least`: the same of the largest.
   std::optional<Division> best(std::int64_t weight, std::int64_t least_sum, std::int64_t least) {
-    std::optional<std::int64_t> limit = least_limit(least);
-    std::optional<Division> best;
-    while (limit) {
-      if (best && least_sum + weight * *limit >= cost(*best, weight)) break;
-      const std::int64_t next = reach(*limit);
-      Division division = shortest(*limit);
-      if (!best || cost(division, weight) < cost(*best, weight)) best = std::move(division);
-      if (best->sum <= least_sum && weight > 0) break;
-      limit = next == kUnbounded ? std::nullopt : std::optional(next);
+    const std::optional<std::int64_t> lowest = least_limit(least);
+    if (!lowest) return std::nullopt;
+    std::int64_t over = reach(*lowest);
+    Division best = shortest(*lowest);
+    const std::int64_t first_sum = best.sum;
+    std::int64_t limit = highest_useful(best, weight, least_sum);
+    while (limit >= over && first_sum > least_sum) {
+      reach(limit);
+      Division division = shortest(limit);
+      if (division.sum >= first_sum) break;
+      const std::int64_t sum = division.sum;
+      if (std::pair(cost(division, weight), division.largest) <
+          std::pair(cost(best, weight), best.largest)) {
+        best = std::move(division);
+      }
+      limit = std::min(limit - 1, highest_useful(best, weight, sum));
     }
     return best;
   }
@@ -80,6 +89,14 @@ class Partitioner {
 
   static std::int64_t cost(const Division& d, std::int64_t weight) {
     return d.sum + weight * d.largest;
+  }
+  // The largest bound under which a division with this sum could rank before `best`.
+  static std::int64_t highest_useful(const Division& best, std::int64_t weight, std::int64_t sum) {
+    if (weight == 0) return sum < best.sum ? kUnbounded - 1 : best.largest - 1;
+    const std::int64_t all = cost(best, weight);
+    const std::int64_t same = (all - sum) / weight;
+    if (same < best.largest) return same;
+    return std::max(best.largest - 1, all - 1 < sum ? 0 : (all - 1 - sum) / weight);
   }
   static std::int64_t square(std::int32_t n) { return static_cast<std::int64_t>(n) * n; }
   [[nodiscard]] std::size_t at(int stage, int state) const {

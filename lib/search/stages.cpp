@@ -72,12 +72,8 @@ Stages::Stages(const StageContext& context)
     }
     const SavedActivations& saved = x_.blocks[k].saved;
     most_saved_ = std::max(most_saved_, (saved.none - saved.full).si());
-    least_sum_ += least_[k] * all[k];
   }
-  for (const BlockKind kind : {BlockKind::kEmbedding, BlockKind::kHead}) {
-    least_sum_ += quanta_.pass[index(kind)];
-  }
-  least_sum_ += quanta_.pass[index(BlockKind::kMtp)] * x_.model.mtp_layers;
+  add_up_least_times();
   const auto n = static_cast<std::size_t>(units_ + 1);
   std::size_t slots = static_cast<std::size_t>(stages_) * n;
   if (!alike_) slots *= n;
@@ -95,6 +91,24 @@ std::int64_t Stages::weight() const {
   return std::min(kMostWeight, m * x_.strategy.vp - 1);
 }
 
+// A rank that fits also fits with any unit less at either end. So the stages together reach farthest
+// if each of them takes as much as fits.
+bool Stages::may_fit() const {
+  const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
+  if (mirrored_ || known_counts) return true;
+  int position = 0;
+  for (int r = 0; r < stages_; ++r) {
+    int fits = 0, too_many = units_ - position - (stages_ - r - 1) + 1;
+    for (int n = std::min(too_many - 1, 2 * units_ / stages_ + 1); fits + 1 < too_many;) {
+      (value(r, {position, n, 0, 0}).time >= 0 ? fits : too_many) = n;
+      n = fits + (too_many - fits) / 2;
+    }
+    if (fits == 0) return false;
+    position += fits;
+  }
+  return position == units_;
+}
+
 std::int64_t Stages::least_largest() const {
   return measures_memory() ? 0 : ceil_div(least_sum_, stages_);
 }
@@ -109,14 +123,35 @@ std::size_t Stages::slot(int stage, const Holding& h) const {
   return at * 5 + static_cast<std::size_t>(h.second - h.first + 2);
 }
 
-// Time of the stage if nothing more than it must be is recomputed.
-std::int64_t Stages::base_time(int stage, const Holding& h) const {
-  if (measures_memory()) return 0;
-  std::int64_t time = 0;
-  for (const Chunk& chunk : fill(stage, h, 0, 0)) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) time += least_[k] * chunk.blocks[k];
+void Stages::add_up_least_times() {
+  const auto of_layer = [&](std::int64_t layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    std::int64_t time = 0;
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      time += least_[k] * (x_.prefix[i + 1][k] - x_.prefix[i][k]);
+    }
+    return time;
+  };
+  const std::int64_t all = x_.model.num_layers;
+  least_until_.assign(1, 0);
+  for (std::int64_t u = 0; u < units_; ++u) {
+    std::int64_t time = 0;
+    for (std::int64_t c = 0; c < unit_layers_; ++c) {
+      std::int64_t layer = c * units_ + u;
+      if (mirrored_) layer = unit_layers_ * u + c;
+      if (x_.strategy.schedule == Schedule::kZbV && c == 1) layer = all - 1 - u;
+      time += of_layer(layer);
+    }
+    least_until_.push_back(least_until_.back() + time);
   }
-  return time;
+  ends_.assign(static_cast<std::size_t>(stages_), 0);
+  const bool folded = mirrored_ || x_.strategy.schedule == Schedule::kZbV;
+  ends_.front() += least_[index(BlockKind::kEmbedding)];
+  (folded ? ends_.front() : ends_.back()) +=
+      least_[index(BlockKind::kHead)] + least_[index(BlockKind::kMtp)] * x_.model.mtp_layers;
+  ends_after_.assign(static_cast<std::size_t>(stages_), 0);
+  for (std::size_t r = ends_.size() - 1; r-- > 0;) ends_after_[r] = ends_after_[r + 1] + ends_[r + 1];
+  least_sum_ = least_until_.back() + ends_after_.front() + ends_.front();
 }
 
 void Stages::add_chunk(std::int64_t begin, std::int64_t end, std::int64_t recomputed) const {
@@ -181,31 +216,36 @@ std::int64_t Stages::time_of(const std::vector<Chunk>& mine) const {
   return time;
 }
 
-Bytes Stages::rank_peak(std::size_t rank, const std::vector<Chunk>& mine) const {
+Bytes Stages::rank_need(std::size_t rank, const std::vector<Chunk>& mine) const {
   const Strategy& s = x_.strategy;
-  const StateBytes states = state_bytes(s, held_parameters(x_.model, s, x_.blocks, mine));
-  if (x_.states_only) return states.weights + states.gradients + states.optimizer;
-  Bytes activations;
-  if (s.offload.activations) {
-    activations = resident_activations(s, x_.blocks, mine);
-  } else {
+  const BlockParameters parameters = held_parameters(x_.model, s, x_.blocks, mine);
+  const StateBytes states = state_bytes(s, parameters);
+  Bytes host = offloaded_bytes(s, parameters);
+  Bytes needed = states.weights + states.gradients + states.optimizer;
+  if (!x_.states_only) {
     saved_.clear(), kept_.clear();
     for (const Chunk& chunk : mine) {
       saved_.push_back(saved_bytes(chunk, x_.blocks, s.recompute));
       kept_.push_back(kept_bytes(chunk, x_.blocks, s.recompute));
     }
-    activations = x_.in_flight[rank].peak(saved_, kept_);
+    Bytes activations = x_.in_flight[rank].peak(saved_, kept_);
+    if (s.offload.activations) {
+      host += activations;
+      activations = resident_activations(s, x_.blocks, mine);
+    }
+    const Bytes buffers = buffer_bytes(x_.model, s, x_.blocks, mine);
+    needed = memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
   }
-  const Bytes buffers = buffer_bytes(x_.model, s, x_.blocks, mine);
-  return memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
+  if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));
+  return needed;
 }
 
-Bytes Stages::peak(int stage, const Holding& h, std::int64_t first, std::int64_t second) const {
+Bytes Stages::need(int stage, const Holding& h, std::int64_t first, std::int64_t second) const {
   const std::vector<Chunk>& mine = fill(stage, h, first, second);
   const auto rank = static_cast<std::size_t>(stage);
-  const Bytes near = rank_peak(rank, mine);
+  const Bytes near = rank_need(rank, mine);
   if (!mirrored_) return near;
-  return std::max(near, rank_peak(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine));
+  return std::max(near, rank_need(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine));
 }
 
 const Stages::Value& Stages::value(int stage, const Holding& holding) const {
@@ -234,7 +274,7 @@ Stages::Value Stages::compute(int stage, const Holding& h) const {
       if (first > most_first || second > most_second) return {kTooMuch, 0, 0};
       break;
   }
-  const Bytes needed = peak(stage, h, first, second);
+  const Bytes needed = need(stage, h, first, second);
   if (needed > x_.capacity) return {kTooMuch, 0, 0};
   const std::int64_t cost =
       measures_memory() ? needed.count() : time_of(fill(stage, h, first, second));
@@ -257,7 +297,7 @@ std::int64_t Stages::fewest_first(int stage, const Holding& h, std::int64_t seco
   }
   const double most_freed = most_saved_ * static_cast<double>(held) * kFragmentationCeiling + 1;
   for (std::int64_t n = 0; n <= layers(h.first);) {
-    const Bytes needed = peak(stage, h, n, second);
+    const Bytes needed = need(stage, h, n, second);
     if (needed <= x_.capacity) return n;
     n += std::max<std::int64_t>(
         1, static_cast<std::int64_t>((needed - x_.capacity).si() / most_freed));

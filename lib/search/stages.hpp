@@ -60,6 +60,9 @@ class Stages {
   template <class Visit>
   std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) const;
 
+  // Whether some division fits. May say yes where none does.
+  [[nodiscard]] bool may_fit() const;
+
   // x = sum + weight * largest of partition.hpp.
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }
@@ -87,20 +90,39 @@ class Stages {
     std::int32_t recomputed_first = 0, recomputed_second = 0;
   };
   [[nodiscard]] const Value& value(int stage, const Holding& holding) const;
-  // Memory of a rank that recomputes so many layers (DualPipe: of each of its chunks).
-  [[nodiscard]] Bytes peak(int stage, const Holding& holding, std::int64_t recomputed_first,
+  // Memory of a rank that recomputes so many layers (DualPipe: of each of its chunks); more than
+  // there is by what the host lacks, where offloading needs more than the host has.
+  [[nodiscard]] Bytes need(int stage, const Holding& holding, std::int64_t recomputed_first,
                            std::int64_t recomputed_second) const;
 
   [[nodiscard]] int units() const { return units_; }
 
  private:
-  [[nodiscard]] std::int64_t base_time(int stage, const Holding& holding) const;
+  // Least time of units [begin, end) of every chunk row, of a stage, of all units not yet taken,
+  // and of embedding and head where they are on a later stage.
+  [[nodiscard]] std::int64_t base_time(int stage, const Holding& h) const {
+    if (measures_memory()) return 0;
+    const std::int64_t middle =
+        least_until_[index_of(h.position + h.first)] - least_until_[index_of(h.position)];
+    if (!mirrored_) return middle + ends_[index_of(stage)];
+    return middle + ends_[index_of(stage)] + least_until_[index_of(units_ - h.back)] -
+           least_until_[index_of(units_ - h.back - h.second)];
+  }
+  [[nodiscard]] std::int64_t rest_time(int front, int back) const {
+    if (measures_memory()) return 0;
+    return least_until_[index_of(units_ - back)] - least_until_[index_of(front)];
+  }
+  [[nodiscard]] std::int64_t rest_ends(int stage) const {
+    return measures_memory() ? 0 : ends_after_[index_of(stage)];
+  }
+  static std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
+  void add_up_least_times();
   // Chunks of the stage's rank or ranks, with the first layers of each recomputed.
   const std::vector<Chunk>& fill(int stage, const Holding& holding, std::int64_t first,
                                  std::int64_t second) const;
   void add_chunk(std::int64_t begin, std::int64_t end, std::int64_t recomputed) const;
   void add_ends(int stage, std::int64_t first, std::int64_t second) const;
-  [[nodiscard]] Bytes rank_peak(std::size_t rank, const std::vector<Chunk>& mine) const;
+  [[nodiscard]] Bytes rank_need(std::size_t rank, const std::vector<Chunk>& mine) const;
   [[nodiscard]] std::int64_t time_of(const std::vector<Chunk>& mine) const;
   [[nodiscard]] Value compute(int stage, const Holding& holding) const;
   [[nodiscard]] Value fewest(int stage, const Holding& holding) const;
@@ -119,6 +141,8 @@ class Stages {
   std::int64_t least_sum_ = 0;
   double most_saved_ = 0;  // bytes that recomputing one more layer may free, per microbatch held
   std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta of one block
+  std::vector<std::int64_t> least_until_;             // of the units before
+  std::vector<std::int64_t> ends_, ends_after_;       // embedding and head, by stage
   mutable std::vector<Value> values_;
   mutable std::vector<Chunk> chunks_;
   mutable std::vector<Bytes> saved_, kept_;
@@ -127,38 +151,46 @@ class Stages {
 template <class Visit>
 std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit) const {
   std::int64_t over = kUnbounded;
-  const int left = stages_ - stage - 1;
+  const std::int64_t left = stages_ - stage - 1;
+  // False if the stage is too slow already without what may have to be recomputed.
   const auto try_move = [&](const Holding& h, int to) {
+    const std::int64_t least = base_time(stage, h);
+    if (least > limit) {
+      over = std::min(over, least);
+      return false;
+    }
+    // The later stages must be able to take what is left.
+    if (left > 0 && limit < kUnbounded / (left + 1)) {
+      const std::int64_t rest =
+          rest_time(h.position + h.first, h.back + h.second) + rest_ends(stage);
+      if (rest > left * limit) {
+        over = std::min(over, (rest + left - 1) / left);
+        return true;
+      }
+    }
     const Value& v = value(stage, h);
-    if (v.time < 0) return;
+    if (v.time < 0) return true;
     if (v.time > limit) {
       over = std::min(over, v.time);
-      return;
+    } else {
+      visit(StageMove{to, v.time, h.first, h.second});
     }
-    visit(StageMove{to, v.time, h.first, h.second});
+    return true;
   };
+  const int later = static_cast<int>(left);
   if (!mirrored_) {
-    const int most = units_ - state - left;
-    for (int n = left == 0 ? most : 1; n <= most; ++n) {
-      const Holding h{state, n, 0, 0};
-      if (const std::int64_t least = base_time(stage, h); least > limit) {
-        over = std::min(over, least);
-        break;
-      }
-      try_move(h, state + n);
+    const int most = units_ - state - later;
+    for (int n = later == 0 ? most : 1; n <= most; ++n) {
+      if (!try_move({state, n, 0, 0}, state + n)) break;
     }
     return over;
   }
   const int a = state / 3, b = a + state % 3 - 1;
-  for (int first = 1; a + b + first + 1 + 2 * left <= units_; ++first) {
+  for (int first = 1; a + b + first + 1 + 2 * later <= units_; ++first) {
     for (int second = std::max(1, a + first - b - 1); second <= a + first - b + 1; ++second) {
-      if (a + b + first + second + 2 * left > units_) break;
-      const Holding h{a, first, b, second};
-      if (const std::int64_t least = base_time(stage, h); least > limit) {
-        over = std::min(over, least);
-        break;
-      }
-      try_move(h, 3 * (a + first) + (b + second) - (a + first) + 1);
+      if (a + b + first + second + 2 * later > units_) break;
+      const int to = 3 * (a + first) + (b + second) - (a + first) + 1;
+      if (!try_move({a, first, b, second}, to)) break;
     }
   }
   return over;
