@@ -31,7 +31,10 @@ void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems) {
     return;
   }
   cluster = with_gpus(std::move(cluster), gpus);
-  append(problems, validate(cluster));
+  for (Diagnostic d : validate(cluster)) {
+    d.where.file = "--gpus";
+    problems.push_back(std::move(d));
+  }
 }
 
 }  // namespace
