@@ -18,6 +18,7 @@ struct FrameworkRow {
   std::string_view word;
   Framework framework;
   bool norm_fused_where_stated = false;  // a fused norm is a column of the table
+  bool low_precision_gradients = false;  // reduced and kept in the training dtype
 };
 
 constexpr std::array kFrameworks{
@@ -27,8 +28,9 @@ constexpr std::array kFrameworks{
     FrameworkRow{"neox", Framework::kMegatronDeepspeed},
     FrameworkRow{"pythia", Framework::kMegatronDeepspeed},
     FrameworkRow{"megatron-deepspeed", Framework::kMegatronDeepspeed},
-    // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel.
-    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true},
+    // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
+    // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for.
+    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true, true},
     FrameworkRow{"llm-foundry", Framework::kLlmFoundry},
     FrameworkRow{"llm_foundry", Framework::kLlmFoundry},
     FrameworkRow{"internevo", Framework::kInternEvo},
@@ -102,7 +104,9 @@ void apply_overlap(Strategy& s, const Run& run) {
     s.overlap.tp = false;
 }
 
-void apply_precision(Strategy& s, const Run& run) {
+void apply_precision(Strategy& s, const Source& source, const Run& run) {
+  const FrameworkRow* row = framework_row(source);
+  if (row != nullptr && row->low_precision_gradients) s.grad_dtype = Dtype::kBf16;
   if (s.precision == Precision::kFp16 && is_megatron_code(s.framework)) s.grad_dtype = Dtype::kFp16;
   const std::string said = run.notes + " " + run.overlap_dp;
   if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;
@@ -171,7 +175,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
     s.cp_kind = CpKind::kAllGather;
   apply_kernels(s, source, run);
   apply_overlap(s, run);
-  apply_precision(s, run);
+  apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_recompute(s, run, *run.model.num_layers);
   return s;
