@@ -160,8 +160,13 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   const GroupShape g = group_shape(s, x.cluster, Group::kTp);
   const Bytes bytes{x.shape.tokens * x.shape.hidden * x.shape.bytes};
   const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
+  // User buffers write to peers' memory directly: inside one NVLink domain only (Transformer
+  // Engine, comm_gemm_overlap).
+  const LinkKind link = x.cluster.levels[g.level].kind;
+  const bool direct =
+      link == LinkKind::kNvswitch || link == LinkKind::kNvlink || link == LinkKind::kXgmi;
   const auto pipelined = [&](Seconds product) {
-    return s.overlap.tp ? product * chunks : Seconds{};
+    return s.overlap.tp && direct ? product * chunks : Seconds{};
   };
   const auto chunk_of = [&](Collective op) {  // what stays exposed when pipelined
     return collective_time(x.cluster, op, bytes, g).total / static_cast<double>(s.tp);

@@ -148,6 +148,7 @@ constexpr Rule kRules[] = {
     check_zero_pipeline,
     check_overlap,
     check_recompute,
+    check_offload,
     check_precision,
     check_positions,
     check_countable,

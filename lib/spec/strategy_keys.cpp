@@ -1,7 +1,9 @@
 #include "spec/strategy_keys.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 
 #include "base/check.hpp"
 
@@ -13,6 +15,23 @@ constexpr std::array kShortNames{
     std::pair{"cp", &Strategy::cp},   std::pair{"ep", &Strategy::ep},
     std::pair{"etp", &Strategy::etp},
 };
+
+bool all_equal(const std::vector<std::int64_t>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+}
+
+// "7,8x14,7": runs of equal values.
+std::string runs(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size();) {
+    std::size_t end = i;
+    while (end < values.size() && values[end] == values[i]) ++end;
+    text += (i > 0 ? "," : "") + std::to_string(values[i]);
+    if (end - i > 1) text += "x" + std::to_string(end - i);
+    i = end;
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -94,11 +113,12 @@ std::string short_text(const Strategy& s) {
   if (s.zero_group > 0) text += "/" + std::to_string(s.zero_group);
   if (s.sequence_parallel) text += " sp";
   if (s.pp > 1) text += " " + std::string(name_of(s.schedule));
-  if (!s.stage_layers.empty()) text += " layers" + key_text(s.stage_layers);
-  if (!s.recompute_layers.empty()) {
-    text += " recompute" + key_text(s.recompute_layers);
-  } else if (s.recompute != Recompute::kNone) {
-    text += " recompute-" + std::string(name_of(s.recompute));
+  if (!all_equal(s.stage_layers)) text += " layers[" + runs(s.stage_layers) + "]";
+  const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
+                                [](std::int64_t n) { return n > 0; });
+  if (s.recompute != Recompute::kNone) text += " recompute-" + std::string(name_of(s.recompute));
+  if (some && s.recompute_layers != s.stage_layers) {
+    text += " recompute[" + runs(s.recompute_layers) + "]";
   }
   if (s.offload.optimizer) text += " offload-optimizer";
   if (s.offload.activations) text += " offload-activations";

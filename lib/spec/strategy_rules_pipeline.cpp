@@ -147,6 +147,19 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
           "zero=1, or pp=1");
 }
 
+// Saved activations are copied out while the next layer runs: no framework does it under a
+// pipeline or together with recomputation (Megatron-Core transformer_config.py:1893, 1898).
+void check_offload(const Plan& p, Findings& f) {
+  if (!p.s.offload.activations) return;
+  if (p.s.pp > 1) {
+    f.error({"offload.activations", "pp"}, "'offload.activations' needs pp=1, got " + n(p.s.pp));
+  }
+  if (p.s.recompute != Recompute::kNone) {
+    f.error({"offload.activations", "recompute"},
+            "'offload.activations' cannot be combined with recomputation", "recompute=none");
+  }
+}
+
 void check_recompute(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   if (s.recompute_layers.empty()) return;
