@@ -36,10 +36,19 @@ struct Opened {
   Examined examined;
 };
 
+// A first pass over usual strategies alone finds good plans soon, so that the second one never
+// keeps nodes that cannot compete.
+enum class Breadth { kUsual, kAll };
+
 class BestFirst {
  public:
-  BestFirst(SearchContext& x, std::size_t wanted, WorkerPool& pool)
-      : x_(x), wanted_(std::max<std::size_t>(1, wanted)), pool_(pool) {}
+  BestFirst(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
+            double cutoff = kNothingFound)
+      : x_(x),
+        wanted_(std::max<std::size_t>(1, wanted)),
+        pool_(pool),
+        breadth_(breadth),
+        given_cutoff_(cutoff) {}
 
   Outcome run(const std::function<bool()>& stop, const Progress& progress) {
     add_roots();
@@ -57,17 +66,17 @@ class BestFirst {
         progress(std::min(1.0, share));
       }
     }
-    if (progress) progress(1.0);
     return std::move(outcome_);
   }
 
- private:
   // No plan that scores worse than this is wanted any more.
   [[nodiscard]] double cutoff() const {
-    return outcome_.best.size() < wanted_ ? kNothingFound
-                                          : outcome_.best.back().score(x_.objective);
+    return outcome_.best.size() < wanted_
+               ? given_cutoff_
+               : std::min(given_cutoff_, outcome_.best.back().score(x_.objective));
   }
 
+ private:
   void push(Node node) {
     node.number = created_++;
     queue_.push(node);
@@ -152,7 +161,7 @@ class BestFirst {
     Opened opened;
     switch (node.level) {
       case Level::kMesh:
-        open_mesh(node, opened);
+        open_mesh(node, limit, opened);
         break;
       case Level::kSplit:
         open_split(node, limit, opened);
@@ -161,20 +170,39 @@ class BestFirst {
         open_schedule(node, limit, opened);
         break;
       case Level::kSharding:
-        opened.examined = examine(x_, choice(node), limit);
+        opened.examined =
+            examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]), limit);
         break;
     }
     return opened;
   }
 
-  void open_mesh(const Node& node, Opened& opened) const {
+  // Fewer choices where nearly all good plans make the same one. True where there is no choice.
+  [[nodiscard]] bool is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const {
+    return breadth_ == Breadth::kAll ||
+           (cp_kind == 0 && split.etp == 1 && split.sequence_parallel == (mesh.tp > 1));
+  }
+  [[nodiscard]] bool is_usual(const ScheduleChoice& s) const {
+    return breadth_ == Breadth::kAll || s.schedule == Schedule::k1f1b ||
+           s.schedule == Schedule::kInterleaved;
+  }
+  [[nodiscard]] bool is_usual(const Sharding& s) const {
+    return breadth_ == Breadth::kAll ||
+           ((s.zero == 1 || s.zero == 3) && s.zero_group == 0 && s.order == kDefaultOrder);
+  }
+
+  void open_mesh(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
     for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
       for (std::uint32_t i = 0; i < x_.space.splits(mesh).size(); ++i) {
+        if (!is_usual(mesh, k, x_.space.splits(mesh)[i])) continue;
         Node child = node;
         child.level = Level::kSplit;
         child.cp_kind = k, child.split = i;
-        opened.children.push_back(child);
+        if (by_time()) {
+          child.bound = std::max(node.bound, parts_bound(x_, strategy(child), mesh.base));
+        }
+        if (child.bound <= limit) opened.children.push_back(child);
       }
     }
   }
@@ -184,6 +212,7 @@ class BestFirst {
     const BlockCosts& blocks = x_.blocks.costs(strategy(node), mesh.base);
     const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
     for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
+      if (!is_usual(x_.space.schedules(mesh, micro_batch)[i])) continue;
       Node child = node;
       child.level = Level::kSchedule;
       child.schedule = i;
@@ -197,6 +226,7 @@ class BestFirst {
   void open_schedule(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
     for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
+      if (!is_usual(x_.space.shardings(mesh)[i])) continue;
       Node child = node;
       child.level = Level::kSharding;
       child.sharding = i;
@@ -210,7 +240,7 @@ class BestFirst {
       const auto [plain_time, plain_bytes] = least(false);
       const auto [offload_time, offload_bytes] = least(true);
       if (std::min(plain_bytes, offload_bytes) > x_.capacity()) {
-        const auto n = static_cast<std::int64_t>(x_.space.options().size());
+        const auto n = static_cast<std::int64_t>(x_.space.options(mesh).size());
         opened.examined.evaluated += n;
         opened.examined.infeasible[std::string(name_of(InfeasibleReason::kModelStates))] += n;
         continue;
@@ -224,6 +254,8 @@ class BestFirst {
   SearchContext& x_;
   std::size_t wanted_;
   WorkerPool& pool_;
+  Breadth breadth_;
+  double given_cutoff_;
   Outcome outcome_;
   std::priority_queue<Node, std::vector<Node>, Later> queue_;
   std::uint64_t created_ = 0;
@@ -235,7 +267,24 @@ class BestFirst {
 
 Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
                    const std::function<bool()>& stop, const Progress& progress) {
-  return BestFirst(x, wanted, pool).run(stop, progress);
+  BestFirst usual(x, wanted, pool, Breadth::kUsual);
+  Outcome first = usual.run(stop, {});
+  const double cutoff =
+      first.best.size() < wanted ? kNothingFound : first.best.back().score(x.objective);
+  Outcome all = BestFirst(x, wanted, pool, Breadth::kAll, cutoff).run(stop, progress);
+  if (!all.exact) {  // stopped: what the first pass found may not have been found again
+    for (Found& found : first.best) {
+      const bool again = std::any_of(all.best.begin(), all.best.end(), [&](const Found& other) {
+        return other.strategy == found.strategy;
+      });
+      if (!again) all.best.push_back(std::move(found));
+    }
+    std::sort(all.best.begin(), all.best.end(),
+              [&](const Found& a, const Found& b) { return ranks_before(a, b, x.objective); });
+    if (all.best.size() > wanted) all.best.resize(wanted);
+  }
+  if (progress) progress(1.0);
+  return all;
 }
 
 }  // namespace meshplan

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "search/division_bound.hpp"
 
 namespace meshplan {
 namespace {
@@ -66,8 +68,25 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   return std::max(all, one) * kRounding;
 }
 
+double parts_bound(SearchContext& x, const Strategy& s, std::size_t base) {
+  const PartTime parts = x.parts.without_experts(s, base) + x.parts.experts(s, base);
+  return std::max(parts.all * real(num_microbatches(s)) / real(s.pp), parts.chain) * kRounding;
+}
+
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return step_lower_bound(x.model, x.cluster, s, blocks).si() * kRounding;
+  return division_bound(x.model, s, blocks, x.prefix) * kRounding;
+}
+
+double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  Seconds again;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    const Seconds full = blocks[k].recompute_full.total();
+    const Seconds selective = blocks[k].recompute_selective.total();
+    again += (s.recompute == Recompute::kFull ? full : std::min(full, selective)) *
+             real(x.prefix.back()[k]);
+  }
+  const double work = step_lower_bound(x.model, x.cluster, s, blocks).si();
+  return (work + again.si() * real(num_microbatches(s)) / real(s.pp)) * kRounding;
 }
 
 double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
@@ -79,6 +98,44 @@ double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& bl
 
 double time_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   return pipeline_bound(x, s, blocks) + end_bound(x, s, blocks);
+}
+
+double complete_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                      double cutoff) {
+  const std::vector<Chunk> chunks = chunk_plan(x.model, s);
+  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  std::vector<ChunkCost> costs;
+  std::vector<ChunkTime> times;
+  for (const Chunk& chunk : chunks) {
+    costs.push_back(chunk_cost(chunk, blocks, mode));
+    times.push_back(costs.back().time);
+  }
+  Seconds bound =
+      s.pp > 1
+          ? makespan_lower_bound(pipeline_shape(s), times)
+          : (costs[0].time.forward + costs[0].time.backward_input + costs[0].time.backward_weight) *
+                real(num_microbatches(s));
+  Seconds optimizer, exposed{cutoff};
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    const BlockParameters p = rank_parameters(x.model, s, blocks, chunks, r);
+    optimizer = std::max(optimizer, optimizer_time(x.cluster.device, s, p));
+  }
+  if (!s.offload.optimizer) bound += optimizer;
+  if (bound.si() * kRounding > cutoff) return bound.si() * kRounding;
+  const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  Seconds offload;
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    Seconds forward, backward;
+    for (const std::size_t c : chunks_of_rank(s, r)) {
+      forward += times[c].forward * share;
+      backward += (times[c].backward_input + times[c].backward_weight) * share;
+    }
+    const BlockParameters p = rank_parameters(x.model, s, blocks, chunks, r);
+    const StepEnd end = step_end(x.model, x.cluster, s, p, forward, backward);
+    exposed = std::min(exposed, end.exposed);
+    offload = std::max(offload, end.offload);
+  }
+  return (bound + exposed + offload).si() * kRounding;
 }
 
 Bytes states_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,

@@ -10,9 +10,17 @@ namespace meshplan {
 // and the fastest sustained rate, as many microbatches as there are over as many pipeline ranks.
 [[nodiscard]] double flops_bound(const SearchContext& x, const Strategy& s);
 
-// [F-SEARCH-4] Step time of a pipeline however its layers are divided; see bounds.cpp.
+// Step time from the kernels and collectives of the layers, evenly on all pipeline ranks, and of
+// one microbatch's forward and input-gradient passes.
+[[nodiscard]] double parts_bound(SearchContext& x, const Strategy& s, std::size_t base);
+
+// Step time of a pipeline however its layers are divided (division_bound.hpp).
 [[nodiscard]] double pipeline_bound(const SearchContext& x, const Strategy& s,
                                     const BlockCosts& blocks);
+
+// All work, and every layer recomputed as `s` says, evenly on all ranks.
+[[nodiscard]] double recompute_bound(const SearchContext& x, const Strategy& s,
+                                     const BlockCosts& blocks);
 
 // The optimizer or its offloaded step on the average rank: the slowest one takes no less.
 [[nodiscard]] double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks);
@@ -20,6 +28,12 @@ namespace meshplan {
 // Their sum.
 [[nodiscard]] double time_bound(const SearchContext& x, const Strategy& s,
                                 const BlockCosts& blocks);
+
+// [F-SEARCH-6] Of a complete strategy: the schedule's lower bound with its layers and
+// recomputation, its slowest optimizer step, and the least data-parallel communication that a rank
+// leaves exposed. Gives up adding terms once the sum exceeds `cutoff`.
+[[nodiscard]] double complete_bound(const SearchContext& x, const Strategy& s,
+                                    const BlockCosts& blocks, double cutoff);
 
 // [F-SEARCH-5] Model states, context and communicators of the average rank.
 [[nodiscard]] Bytes states_bound(const SearchContext& x, const Strategy& s,

@@ -69,29 +69,46 @@ std::optional<Division> best_with_equal_middle(const Stages& stages, const Stage
   return best;
 }
 
-std::optional<Division> best_division(const Stages& stages, const StageContext& x,
-                                      const SearchSpace& space) {
-  switch (space.partition_rule()) {
-    case PartitionRule::kAny: {
-      if (!stages.may_fit()) return std::nullopt;
-      Partitioner<Stages> partitioner(stages);
-      if (stages.measures_memory()) return partitioner.least_largest(stages.least_largest());
-      return partitioner.best(stages.weight(), stages.least_sum(), stages.least_largest());
-    }
-    case PartitionRule::kEnds:
-      return best_with_equal_middle(stages, x);
-    case PartitionRule::kEven:
-      return stages.with_layers(stage_layers(x.strategy, x.model));
-    case PartitionRule::kGiven:
-      break;
-  }
+std::optional<Division> best_of(const Stages& stages, const StageContext& x,
+                                const std::vector<std::vector<std::int64_t>>& partitions) {
   std::optional<Division> best;
-  for (const std::vector<std::int64_t>& given : space.given_partitions()) {
+  for (const std::vector<std::int64_t>& given : partitions) {
     const std::optional<Division> d =
         stages.with_layers(given.empty() ? stage_layers(x.strategy, x.model) : given);
     if (d && (!best || better(*d, *best, stages.weight()))) best = d;
   }
   return best;
+}
+
+Divided divide(const Stages& stages, const StageContext& x, const SearchSpace& space, double most) {
+  std::optional<Division> best;
+  Divided result;
+  switch (space.partition_rule()) {
+    case PartitionRule::kAny: {
+      result.fits = stages.may_fit();
+      if (!result.fits) return result;
+      Partitioner<Stages> partitioner(stages);
+      const std::int64_t least = stages.least_largest(), limit = stages.most_largest(most);
+      best = stages.measures_memory()
+                 ? partitioner.least_largest(least, limit)
+                 : partitioner.best(stages.weight(), stages.least_sum(), least, limit);
+      break;
+    }
+    case PartitionRule::kEnds:
+      best = best_with_equal_middle(stages, x);
+      result.fits = best.has_value();
+      break;
+    case PartitionRule::kEven:
+      best = best_of(stages, x, {{}});
+      result.fits = best.has_value();
+      break;
+    case PartitionRule::kGiven:
+      best = best_of(stages, x, space.given_partitions());
+      result.fits = best.has_value();
+      break;
+  }
+  if (best) result.lists = stages.lists(*best);
+  return result;
 }
 
 // Why no division of layers fits.
@@ -118,7 +135,9 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       objective(r.objective),
       unlimited_memory(false),
       prefix(layer_prefix(m)),
-      blocks(m, c) {}
+      shapes(c),
+      parts(m, c, prefix, shapes),
+      blocks(m, c, shapes) {}
 
 Bytes SearchContext::capacity() const {
   return unlimited_memory ? kNoLimit : cluster.device.memory;
@@ -139,67 +158,106 @@ bool ranks_before(const Found& a, const Found& b, Objective o) {
   return to_text(a.strategy) < to_text(b.strategy);
 }
 
-std::optional<Stages::Lists> divide(StageContext context, const SearchSpace& space) {
-  if (context.counts != CountRule::kUniform) {
-    const Stages stages(context);
-    const std::optional<Division> d = best_division(stages, context, space);
-    if (!d) return std::nullopt;
-    return stages.lists(*d);
-  }
+Divided divide(StageContext context, const SearchSpace& space, double most) {
+  if (context.counts != CountRule::kUniform) return divide(Stages(context), context, space, most);
   for (context.uniform = 1; context.uniform <= context.model.num_layers; ++context.uniform) {
-    const Stages stages(context);
-    if (const auto d = best_division(stages, context, space)) return stages.lists(*d);
+    const Divided divided = divide(Stages(context), context, space, most);
+    if (divided.fits) return divided;
   }
-  return std::nullopt;
+  return {};
 }
 
-Examined examine(SearchContext& x, const Choice& choice, double cutoff) {
-  Examined result;
-  const Strategy plain = with_choice(x.space.bases()[choice.base], choice);
-  const BlockCosts& blocks = x.blocks.costs(plain, choice.base);
-  const std::vector<InFlight>& held = x.in_flight.of(pipeline_shape(plain));
-  const Bytes communicators = communicator_bytes(x.model, x.cluster, plain);
-  const bool by_time = x.objective != Objective::kMemory;
-  for (const MemoryOption& option : x.space.options()) {
-    Strategy s = plain;
+namespace {
+
+// One candidate's options, one after the other.
+class Examiner {
+ public:
+  Examiner(SearchContext& x, const Choice& choice, double cutoff)
+      : x_(x),
+        cutoff_(cutoff),
+        plain_(with_choice(x.space.bases()[choice.base], choice)),
+        blocks_(x.blocks.costs(plain_, choice.base)),
+        held_(x.in_flight.of(pipeline_shape(plain_))),
+        communicators_(communicator_bytes(x.model, x.cluster, plain_)),
+        by_time_(x.objective != Objective::kMemory) {}
+
+  Examined run(const std::vector<MemoryOption>& options) {
+    const double pipeline = by_time_ ? pipeline_bound(x_, plain_, blocks_) : 0;
+    for (const MemoryOption& option : options) try_option(option, pipeline);
+    return std::move(result_);
+  }
+
+ private:
+  void try_option(const MemoryOption& option, double pipeline) {
+    Strategy s = plain_;
     s.recompute = option.recompute;
     s.offload = {option.offload_optimizer, option.offload_activations};
-    if (by_time && time_bound(x, s, blocks) > cutoff) continue;
-    const StageContext context{x.model,
-                               x.cluster,
-                               s,
-                               blocks,
-                               x.prefix,
-                               held,
-                               communicators,
-                               x.capacity(),
-                               x.request.ignore_activations,
-                               by_time ? Measure::kTime : Measure::kMemory,
-                               option.counts,
-                               0,
-                               &option.given};
+    if (by_time_) {
+      const double again =
+          option.recompute == Recompute::kSelective || option.counts == CountRule::kAll
+              ? recompute_bound(x_, s, blocks_)
+              : 0;
+      if (std::max(pipeline, again) + end_bound(x_, s, blocks_) > cutoff_) return;
+    }
+    const StageContext context = context_of(s, option);
     const bool wrong_length = option.counts == CountRule::kGiven &&
                               static_cast<std::int64_t>(option.given.size()) != s.pp;
-    const auto lists = wrong_length ? std::nullopt : divide(context, x.space);
-    if (!lists) {
-      ++result.evaluated;
-      ++result.infeasible[std::string(name_of(reason_of(x, context)))];
-      continue;
+    const Divided divided = wrong_length ? Divided{} : divide(context, x_.space, cutoff_);
+    if (!divided.fits) {
+      ++result_.evaluated;
+      ++result_.infeasible[std::string(name_of(reason_of(x_, context)))];
     }
-    s.stage_layers = lists->layers, s.recompute_layers = lists->recomputed;
+    if (!divided.lists) return;
+    s.stage_layers = divided.lists->layers, s.recompute_layers = divided.lists->recomputed;
     const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
                                   [](std::int64_t n) { return n > 0; });
-    if (s.recompute == Recompute::kFull && !some) continue;  // the same as without recomputation
-    ++result.evaluated;
-    ++result.feasible;
-    const PlanCost plan = cost_of(x.model, x.cluster, s, blocks);
-    Found found{std::move(s), plan.step_time, plan.memory().peak};
-    if (!result.best || ranks_before(found, *result.best, x.objective)) {
-      result.best = std::move(found);
-    }
-    if (by_time && option.is_plain()) break;  // the others only add time to it
+    if (s.recompute == Recompute::kFull && !some) return;  // the same as without recomputation
+    cost(std::move(s));
   }
-  return result;
+
+  void cost(Strategy s) {
+    if (by_time_ && complete_bound(x_, s, blocks_, cutoff_) > cutoff_) return;
+    ++result_.evaluated;
+    ++result_.feasible;
+    const PlanCost plan = cost_of(x_.model, x_.cluster, s, blocks_);
+    Found found{std::move(s), plan.step_time, plan.memory().peak};
+    if (result_.best && !ranks_before(found, *result_.best, x_.objective)) return;
+    cutoff_ = std::min(cutoff_, found.score(x_.objective));
+    result_.best = std::move(found);
+  }
+
+  [[nodiscard]] StageContext context_of(const Strategy& s, const MemoryOption& option) const {
+    return {x_.model,
+            x_.cluster,
+            s,
+            blocks_,
+            x_.prefix,
+            held_,
+            communicators_,
+            x_.capacity(),
+            x_.host_capacity(),
+            x_.request.ignore_activations,
+            by_time_ ? Measure::kTime : Measure::kMemory,
+            option.counts,
+            0,
+            &option.given};
+  }
+
+  SearchContext& x_;
+  double cutoff_;  // nothing worse is wanted
+  Strategy plain_;
+  const BlockCosts& blocks_;
+  const std::vector<InFlight>& held_;
+  Bytes communicators_;
+  bool by_time_;
+  Examined result_;
+};
+
+}  // namespace
+
+Examined examine(SearchContext& x, const Choice& choice, const std::vector<MemoryOption>& options,
+                 double cutoff) {
+  return Examiner(x, choice, cutoff).run(options);
 }
 
 }  // namespace meshplan

@@ -10,6 +10,7 @@
 #include "search/block_cache.hpp"
 #include "search/choice.hpp"
 #include "search/in_flight.hpp"
+#include "search/part_times.hpp"
 #include "search/search.hpp"
 #include "search/space.hpp"
 #include "search/stages.hpp"
@@ -25,6 +26,8 @@ struct SearchContext {
   Objective objective;
   bool unlimited_memory;  // looks for the strategy that misses memory by least
   LayerPrefix prefix;
+  ShapeIds shapes;
+  PartTimes parts;
   BlockCache blocks;
   InFlightCache in_flight;
 
@@ -57,9 +60,15 @@ struct Examined {
 };
 
 // Options that cannot score below `cutoff` may be left out.
-[[nodiscard]] Examined examine(SearchContext& x, const Choice& choice, double cutoff);
+[[nodiscard]] Examined examine(SearchContext& x, const Choice& choice,
+                               const std::vector<MemoryOption>& options, double cutoff);
 
-// The division of layers that the space's rule picks; nothing if none fits.
-[[nodiscard]] std::optional<Stages::Lists> divide(StageContext context, const SearchSpace& space);
+// The division of layers that the space's rule picks. Nothing if none fits, or none of those that
+// do lets a step take `most` seconds or less.
+struct Divided {
+  std::optional<Stages::Lists> lists;
+  bool fits = false;  // whether some division does, as far as that was looked at
+};
+[[nodiscard]] Divided divide(StageContext context, const SearchSpace& space, double most);
 
 }  // namespace meshplan

@@ -48,8 +48,10 @@ class Partitioner {
         rest_(static_cast<std::size_t>((stages_ + 1) * states_)) {}
 
   // `least_sum`: a sum of stage times that no division undercuts; `least`: the same of the largest.
-  std::optional<Division> best(std::int64_t weight, std::int64_t least_sum, std::int64_t least) {
-    const std::optional<std::int64_t> lowest = least_limit(least);
+  // Nothing if every division that is left over by the table has a stage of more than `most`.
+  std::optional<Division> best(std::int64_t weight, std::int64_t least_sum, std::int64_t least,
+                               std::int64_t most) {
+    const std::optional<std::int64_t> lowest = least_limit(least, most);
     if (!lowest) return std::nullopt;
     std::int64_t over = reach(*lowest);
     Division best = shortest(*lowest);
@@ -70,8 +72,8 @@ class Partitioner {
   }
 
   // The division whose largest stage is least, then the sum and the rest as above.
-  std::optional<Division> least_largest(std::int64_t least) {
-    const std::optional<std::int64_t> limit = least_limit(least);
+  std::optional<Division> least_largest(std::int64_t least, std::int64_t most) {
+    const std::optional<std::int64_t> limit = least_limit(least, most);
     if (!limit) return std::nullopt;
     reach(*limit);
     return shortest(*limit);
@@ -126,23 +128,27 @@ class Partitioner {
     return false;
   }
 
-  // The smallest bound on the largest stage time that leaves a way; nothing if there is none.
-  std::optional<std::int64_t> least_limit(std::int64_t least) {
-    std::int64_t low = least;  // everything below is infeasible
-    std::int64_t over = reach(low);
-    if (at_goal()) return low;
-    std::int64_t step = std::max<std::int64_t>(1, least / 8);
-    std::int64_t high = low;
-    do {
-      if (over == kUnbounded) return std::nullopt;
-      low = over;
-      high = low > kUnbounded / 4 ? kUnbounded - 1 : low + step;
-      step *= 2;
-      over = reach(high);
-    } while (!at_goal());
+  // The smallest bound on the largest stage time that leaves a way, at most `most`.
+  std::optional<std::int64_t> least_limit(std::int64_t least, std::int64_t most) {
+    if (least > most) return std::nullopt;
+    reach(most);
+    if (!at_goal()) return std::nullopt;
+    std::int64_t low = least, high = most;  // below low there is no way, at high there is one
+    // Mostly the answer is near the low end: doubling steps, then halving what is left.
+    for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
+      const std::int64_t next = low + std::min(step, (high - low) / 2);
+      const std::int64_t over = reach(next);
+      if (at_goal()) {
+        high = next;
+        step = 0;
+      } else {
+        low = std::min(over, high);
+      }
+      if (step == 0) break;
+    }
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
-      over = reach(middle);
+      const std::int64_t over = reach(middle);
       if (at_goal()) {
         high = middle;
       } else {

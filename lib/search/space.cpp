@@ -48,7 +48,7 @@ class SpaceBuilder {
     }
     if (space_.bases_.empty()) return problems;
     space_.space_ = request_.space;
-    space_.options_ = lists_.options();
+    options_ = lists_.options();
     space_.partition_rule_ = lists_.partition_rule();
     space_.given_partitions_ = lists_.given_partitions();
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
@@ -115,9 +115,10 @@ class SpaceBuilder {
       n.splits = count(lists_.splits(s.tp, s.cp, s.dp));
       n.shardings = count(lists_.shardings(s));
       n.schedules = count(lists_.schedules(s.pp));
-      space_.size_ += n.product() * options();
+      n.options = count(options_);
+      space_.size_ += n.product();
       if (std::string reason = broken_rule(s); !reason.empty()) {
-        space_.illegal_[reason] += n.product() * options();
+        space_.illegal_[reason] += n.product();
         continue;
       }
       if (n.product() > 0) add_legal_mesh(base, s, n);
@@ -126,8 +127,9 @@ class SpaceBuilder {
 
   struct Counts {
     std::int64_t micro_batches = 0, cp_kinds = 0, splits = 0, shardings = 0, schedules = 0;
+    std::int64_t options = 0;
     [[nodiscard]] std::int64_t product() const {
-      return micro_batches * cp_kinds * splits * shardings * schedules;
+      return micro_batches * cp_kinds * splits * shardings * schedules * options;
     }
   };
 
@@ -135,18 +137,18 @@ class SpaceBuilder {
   static std::int64_t count(const std::vector<T>& list) {
     return static_cast<std::int64_t>(list.size());
   }
-  [[nodiscard]] std::int64_t options() const { return count(space_.options_); }
 
   void add_illegal(const std::map<std::string, std::int64_t>& reasons, std::int64_t each) {
-    for (const auto& [reason, n] : reasons) space_.illegal_[reason] += n * each * options();
+    for (const auto& [reason, n] : reasons) space_.illegal_[reason] += n * each;
   }
 
   void add_legal_mesh(std::size_t base, const Strategy& s, Counts n) {
-    Mesh mesh{base, s.tp, s.pp, s.cp, s.dp, 0, 0, 0, 0};
+    Mesh mesh{base, s.tp, s.pp, s.cp, s.dp, 0, 0, 0, 0, 0};
     mesh.micro_batches = micro_batches(base, s);
     mesh.cp_kinds = cp_kinds(base, s);
     mesh.splits = splits(base, s);
     mesh.shardings = shardings(base, s);
+    mesh.options = options(base, s);
     // Each illegal combination is counted once, under the first group of keys that breaks a rule.
     const auto rule_out = [&](const auto& list, std::int64_t& remaining) {
       const std::int64_t others = remaining == 0 ? 0 : n.product() / remaining;
@@ -157,9 +159,10 @@ class SpaceBuilder {
     rule_out(space_.cp_kinds_[mesh.cp_kinds], n.cp_kinds);
     rule_out(space_.splits_[mesh.splits], n.splits);
     rule_out(space_.shardings_[mesh.shardings], n.shardings);
+    rule_out(space_.options_[mesh.options], n.options);
     for (const std::int64_t micro_batch : space_.micro_batches(mesh)) {
       const std::size_t list = schedules(base, s, micro_batch);
-      add_illegal(space_.schedules_[list].illegal, n.cp_kinds * n.splits * n.shardings);
+      add_illegal(space_.schedules_[list].illegal, n.cp_kinds * n.splits * n.shardings * n.options);
     }
     space_.meshes_.push_back(mesh);
   }
@@ -206,6 +209,17 @@ class SpaceBuilder {
     });
   }
 
+  std::size_t options(std::size_t base, const Strategy& mesh) {
+    return remember(known_options_, space_.options_, {base, mesh.pp}, [&] {
+      return judge(options_, [&](const MemoryOption& option) {
+        Strategy s = mesh;
+        s.recompute = option.recompute;
+        s.offload = {option.offload_optimizer, option.offload_activations};
+        return s;
+      });
+    });
+  }
+
   std::size_t schedules(std::size_t base, const Strategy& mesh, std::int64_t micro_batch) {
     const std::int64_t microbatches = space_.bases_[base].global_batch / (micro_batch * mesh.dp);
     return remember(space_.schedule_index_, space_.schedules_, {base, mesh.pp, microbatches}, [&] {
@@ -223,7 +237,8 @@ class SpaceBuilder {
   const SearchRequest& request_;
   SpaceLists lists_;
   SearchSpace space_;
-  std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
+  std::vector<MemoryOption> options_;
+  std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_, known_options_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_cp_kinds_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t>
       known_splits_, known_shardings_;
@@ -276,6 +291,9 @@ const std::vector<Split>& SearchSpace::splits(const Mesh& mesh) const {
 }
 const std::vector<Sharding>& SearchSpace::shardings(const Mesh& mesh) const {
   return shardings_[mesh.shardings].legal;
+}
+const std::vector<MemoryOption>& SearchSpace::options(const Mesh& mesh) const {
+  return options_[mesh.options].legal;
 }
 const std::vector<ScheduleChoice>& SearchSpace::schedules(const Mesh& mesh,
                                                           std::int64_t micro_batch) const {

@@ -30,6 +30,7 @@ struct Mesh {
   std::size_t cp_kinds = 0;
   std::size_t splits = 0;
   std::size_t shardings = 0;
+  std::size_t options = 0;
 };
 
 struct Split {
@@ -77,7 +78,7 @@ class SearchSpace {
   [[nodiscard]] const std::vector<Sharding>& shardings(const Mesh& mesh) const;
   [[nodiscard]] const std::vector<ScheduleChoice>& schedules(const Mesh& mesh,
                                                              std::int64_t micro_batch) const;
-  [[nodiscard]] const std::vector<MemoryOption>& options() const { return options_; }
+  [[nodiscard]] const std::vector<MemoryOption>& options(const Mesh& mesh) const;
   [[nodiscard]] PartitionRule partition_rule() const { return partition_rule_; }
   [[nodiscard]] const std::vector<std::vector<std::int64_t>>& given_partitions() const {
     return given_partitions_;
@@ -100,7 +101,7 @@ class SearchSpace {
   std::vector<LegalList<ScheduleChoice>> schedules_;
   // Per base, pp and number of microbatches.
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> schedule_index_;
-  std::vector<MemoryOption> options_;
+  std::vector<LegalList<MemoryOption>> options_;
   PartitionRule partition_rule_ = PartitionRule::kAny;
   std::vector<std::vector<std::int64_t>> given_partitions_;
   std::int64_t size_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.hpp"
 #include "cost/memory.hpp"
@@ -43,6 +44,7 @@ BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, co
   }
   const double quantum = model > 0 ? model / kQuanta : 1;
   BlockQuanta quanta;
+  quanta.seconds = quantum;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     if (all[k] == 0) continue;
     const auto [pass, full, selective] = seconds_of(blocks[k]);
@@ -91,8 +93,18 @@ std::int64_t Stages::weight() const {
   return std::min(kMostWeight, m * x_.strategy.vp - 1);
 }
 
-// A rank that fits also fits with any unit less at either end. So the stages together reach farthest
-// if each of them takes as much as fits.
+// The slowest rank works that long on every microbatch. Rounding to quanta moves each block's time
+// by half a quantum at most.
+std::int64_t Stages::most_largest(double step) const {
+  if (measures_memory() || step >= std::numeric_limits<double>::max()) return kUnbounded / 4;
+  const double each = step / static_cast<double>(num_microbatches(x_.strategy));
+  const double of_pair = mirrored_ ? 2 * each : each;
+  const double quanta = of_pair / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
+  return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
+}
+
+// A rank that fits also fits with any unit less at either end. So the stages together reach
+// farthest if each of them takes as much as fits.
 bool Stages::may_fit() const {
   const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
   if (mirrored_ || known_counts) return true;
@@ -150,7 +162,8 @@ void Stages::add_up_least_times() {
   (folded ? ends_.front() : ends_.back()) +=
       least_[index(BlockKind::kHead)] + least_[index(BlockKind::kMtp)] * x_.model.mtp_layers;
   ends_after_.assign(static_cast<std::size_t>(stages_), 0);
-  for (std::size_t r = ends_.size() - 1; r-- > 0;) ends_after_[r] = ends_after_[r + 1] + ends_[r + 1];
+  for (std::size_t r = ends_.size() - 1; r-- > 0;)
+    ends_after_[r] = ends_after_[r + 1] + ends_[r + 1];
   least_sum_ = least_until_.back() + ends_after_.front() + ends_.front();
 }
 

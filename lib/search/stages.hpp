@@ -24,6 +24,7 @@ struct BlockQuanta {
   std::array<std::int64_t, kNumBlockKinds> pass{};       // forward and backward
   std::array<std::int64_t, kNumBlockKinds> full{};       // full recomputation on top
   std::array<std::int64_t, kNumBlockKinds> selective{};  // selective recomputation on top
+  double seconds = 1;                                    // of one quantum
 };
 [[nodiscard]] BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix,
                                        const ModelSpec& m);
@@ -40,6 +41,7 @@ struct StageContext {
   const std::vector<InFlight>& in_flight;
   Bytes communicators;
   Bytes capacity;        // per device
+  Bytes host_capacity;   // of host memory, per device
   bool states_only;      // activations do not count
   Measure measure;       // what a stage's "time" in the table is: quanta, or bytes of peak memory
   CountRule counts;      // layers that each rank recomputes
@@ -67,6 +69,8 @@ class Stages {
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }
   [[nodiscard]] std::int64_t least_largest() const;
+  // The largest stage of a division with which a step takes no more than `step` seconds.
+  [[nodiscard]] std::int64_t most_largest(double step) const;
 
   // Layers and recomputed layers per pipeline rank.
   struct Lists {

@@ -1,0 +1,100 @@
+#include "search/part_times.hpp"
+
+#include <mutex>
+
+namespace meshplan {
+namespace {
+
+PartTime time_of(const BlockOps& ops) {
+  PartTime t;
+  const auto add = [&](Pass pass, double seconds) {
+    t.all += seconds;
+    if (pass != Pass::kBackwardWeight) t.chain += seconds;
+  };
+  for (const KernelOp& op : ops.kernels) add(op.pass, op.time.si());
+  for (const CommOp& op : ops.comm) {
+    add(op.pass, (op.time_each - op.hidden + op.slowdown).si() * op.count);
+  }
+  return t;
+}
+
+PartTime times(const PartTime& t, std::int64_t n) {
+  return {t.chain * static_cast<double>(n), t.all * static_cast<double>(n)};
+}
+
+std::int64_t count(const LayerPrefix& prefix, BlockKind kind) {
+  return prefix.back()[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+PartTime PartTimes::recall(Known& known, const Key& key, auto compute) {
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto it = known.find(key); it != known.end()) return it->second;
+  }
+  const PartTime made = compute();
+  const std::unique_lock lock(mutex_);
+  return known.try_emplace(key, made).first->second;
+}
+
+PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
+  const Key key{static_cast<std::int64_t>(base),
+                s.tp,
+                s.cp,
+                static_cast<std::int64_t>(s.cp_kind),
+                s.sequence_parallel ? 1 : 0,
+                s.micro_batch,
+                shapes_.id(s, Group::kTp),
+                shapes_.id(s, Group::kCp)};
+  return recall(without_experts_, key, [&] {
+    const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
+    const std::int64_t windowed =
+        count(prefix_, BlockKind::kDenseWindowed) + count(prefix_, BlockKind::kMoeWindowed);
+    PartTime sum;
+    for (const bool window : {false, true}) {
+      const std::int64_t layers = window ? windowed : model_.num_layers - windowed;
+      if (layers == 0) continue;
+      BlockOps ops;
+      append_attention(x, window, ops);
+      sum = sum + times(time_of(ops), layers);
+    }
+    const std::int64_t dense =
+        count(prefix_, BlockKind::kDense) + count(prefix_, BlockKind::kDenseWindowed);
+    if (dense > 0) {
+      BlockOps ops;
+      append_dense_mlp(x, x.shape.ffn, ops);
+      sum = sum + times(time_of(ops), dense);
+    }
+    BlockOps ends;
+    append_embedding(x, ends);
+    append_head(x, ends);
+    return sum + time_of(ends);
+  });
+}
+
+PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
+  const std::int64_t layers =
+      count(prefix_, BlockKind::kMoe) + count(prefix_, BlockKind::kMoeWindowed);
+  if (layers == 0) return {};
+  const LocalShape shape = local_shape(model_, s);
+  // The layers see tokens; how sequences and microbatches make them up does not matter.
+  const Key key{static_cast<std::int64_t>(base),
+                s.tp,
+                shape.tokens,
+                shape.norm_tokens,
+                s.sequence_parallel ? 1 : 0,
+                s.ep,
+                s.etp,
+                shapes_.id(s, Group::kTp),
+                shapes_.id(s, Group::kEp),
+                shapes_.id(s, Group::kEtp)};
+  return recall(experts_, key, [&] {
+    const BlockContext x{model_, cluster_, s, shape};
+    BlockOps ops;
+    append_moe_mlp(x, ops);
+    return times(time_of(ops), layers);
+  });
+}
+
+}  // namespace meshplan

@@ -1,0 +1,48 @@
+#pragma once
+// Times of the parts of a layer, before block costs are made of them: experts vary with far more
+// keys than everything else, so each part is computed once for the keys that it depends on.
+#include <array>
+#include <cstdint>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "cost/block_ops.hpp"
+#include "search/key_hash.hpp"
+#include "search/shape_ids.hpp"
+#include "search/stages.hpp"
+
+namespace meshplan {
+
+// Seconds of one microbatch over some blocks; never more than their block costs.
+struct PartTime {
+  double chain = 0;  // forward and input gradients, which follow each other layer by layer
+  double all = 0;    // with weight gradients
+  friend PartTime operator+(const PartTime& a, const PartTime& b) {
+    return {a.chain + b.chain, a.all + b.all};
+  }
+};
+
+class PartTimes {
+ public:
+  PartTimes(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix, ShapeIds& shapes)
+      : model_(m), cluster_(c), prefix_(prefix), shapes_(shapes) {}
+
+  // Everything but routed experts' layers: attention of all layers, dense MLPs, embedding and head.
+  [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base);
+  // Routing, experts and shared experts of all layers that have them.
+  [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base);
+
+ private:
+  using Key = std::array<std::int64_t, 12>;
+  using Known = std::unordered_map<Key, PartTime, KeyHash<12>>;
+  PartTime recall(Known& known, const Key& key, auto compute);
+
+  const ModelSpec& model_;
+  const ClusterSpec& cluster_;
+  const LayerPrefix& prefix_;
+  ShapeIds& shapes_;
+  std::shared_mutex mutex_;
+  Known without_experts_, experts_;
+};
+
+}  // namespace meshplan
