@@ -40,7 +40,9 @@ Bytes SavedActivations::of(Recompute r) const {
 bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
   if (s.kernels.contended_launches == 0 || s.pp == 1) return false;
   const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
-  return c.levels[g.level].span == 0 || c.levels[g.level].span > c.gpus_per_node;
+  std::size_t node = 0;  // the innermost level that connects a whole node
+  while (c.levels[node].span != 0 && c.levels[node].span < c.gpus_per_node) ++node;
+  return g.level > node;
 }
 
 BlockKind block_kind(const ModelSpec& m, std::int64_t layer) {

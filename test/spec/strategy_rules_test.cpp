@@ -172,10 +172,10 @@ TEST_CASE("Rules of stages and microbatches") {
        "error: 'stage_layers' adds up to 23 layers, but the model has 24\n"},
       {"empty stage",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
-         s.stage_layers = {24, 0};
+         s.stage_layers = {25, -1};
        },
        "error: 'stage_layers' must hold 1 or more layers per pipeline rank (0 or more on the first "
-       "and the last), got 0\n"},
+       "and the last), got -1\n"},
       {"chunks of a schedule without", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.vp = 2; },
        "error: schedule 1f1b has one chunk per rank, but 'vp' is 2\n"
        "  hint: schedule=interleaved, or vp=1\n"},

@@ -1,0 +1,41 @@
+// How layers are divided over pipeline ranks when a strategy does not say.
+#include <numeric>
+
+#include "spec/strategy.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix elements, head included") {
+  // The 1B model of its sweep: a layer counts 4 h^2 + 3 h f = 67.1 M elements, the head 268.4 M,
+  // four layers' worth; over 8 ranks a share is 2.5 layers.
+  ModelSpec m;
+  m.num_layers = 16;
+  m.hidden_size = 2048;
+  m.num_attention_heads = m.num_query_groups = 32;
+  m.head_dim = 64;
+  m.ffn_hidden_size = 8192;
+  m.vocab_size = 131072;
+  Strategy s = framework_preset(Framework::kNanotron);
+  s.pp = 4;
+  // Share 5 layers: a rank is left when its sum exceeds it, so the first takes 6 (6 > 5), the
+  // second goes to 11 (> 10), the third to 16 (> 15), the last has the head alone.
+  CHECK(stage_layers(s, m) == std::vector<std::int64_t>{6, 5, 5, 0});
+  s.framework = Framework::kMegatron;
+  CHECK(stage_layers(s, m) == std::vector<std::int64_t>{4, 4, 4, 4});
+}
+
+TEST_CASE("nanotron's division holds every layer once") {
+  ModelSpec m;
+  m.hidden_size = 4096;
+  m.num_attention_heads = m.num_query_groups = 32;
+  m.head_dim = 128;
+  m.ffn_hidden_size = 14336;
+  Strategy s = framework_preset(Framework::kNanotron);
+  m.num_layers = GENERATE(16, 32, 61);
+  m.vocab_size = GENERATE(32000, 131072, 1000000);
+  s.pp = GENERATE(2, 4, 8, 16);
+  const std::vector<std::int64_t> layers = stage_layers(s, m);
+  CHECK(layers.size() == static_cast<std::size_t>(s.pp));
+  CHECK(std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) == m.num_layers);
+}
