@@ -74,7 +74,7 @@ class LimitReader {
   void refuse_unknown(const KeyItem& item) {
     YamlNode map;
     map.kind = YamlNode::Kind::kMap;
-    map.entries.emplace_back(item.key, item.values.front());
+    map.entries.push_back({item.key, item.values.front()});
     MapReader r(d_, map);
     for (const std::string_view key : strategy_keys()) (void)r.has(key);
     r.refuse_unknown();

@@ -27,7 +27,7 @@ void flatten(const YamlNode& map, const std::string& prefix, YamlNode& flat,
     if (!seen.insert(name.text).second) {
       d.report(name, name.text, "key '" + name.text + "' appears twice");
     } else {
-      flat.entries.emplace_back(std::move(name), value);
+      flat.entries.push_back({std::move(name), value});
     }
   }
 }
@@ -36,7 +36,7 @@ YamlNode map_of(const std::vector<KeyItem>& items) {
   YamlNode map;
   map.kind = YamlNode::Kind::kMap;
   map.line = map.column = 1;
-  for (const KeyItem& item : items) map.entries.emplace_back(item.key, item.values.front());
+  for (const KeyItem& item : items) map.entries.push_back({item.key, item.values.front()});
   return map;
 }
 

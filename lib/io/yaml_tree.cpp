@@ -162,7 +162,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (parent.node.kind == YamlNode::Kind::kSequence) {
       parent.node.items.push_back(std::move(node));
     } else if (parent.key) {
-      parent.node.entries.emplace_back(std::move(*parent.key), std::move(node));
+      parent.node.entries.push_back({std::move(*parent.key), std::move(node)});
       parent.key.reset();
     } else {
       if (node.kind != YamlNode::Kind::kScalar) refuse_key(node.line, node.column, node.length);

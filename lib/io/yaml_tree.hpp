@@ -16,20 +16,27 @@ namespace meshplan {
 inline constexpr std::size_t kMaxDepth = 64;
 inline constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
 
   Kind kind = Kind::kNull;
-  std::string text;             // of a scalar
-  bool quoted = false;          // a scalar in quotes is text, never a number or a flag
-  int line = 0;                 // from 1
-  int column = 0;               // from 1, in characters
-  int length = 1;               // characters that a caret underlines
-  std::vector<YamlNode> items;  // of a sequence
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // of a map, in the order of the text
+  std::string text;                // of a scalar
+  bool quoted = false;             // a scalar in quotes is text, never a number or a flag
+  int line = 0;                    // from 1
+  int column = 0;                  // from 1, in characters
+  int length = 1;                  // characters that a caret underlines
+  std::vector<YamlNode> items;     // of a sequence
+  std::vector<YamlEntry> entries;  // of a map, in the order of the text
 
   // The value of a key of a map; null if there is none.
   [[nodiscard]] const YamlNode* find(std::string_view key) const;
+};
+
+// A key of a map and its value: a type of its own, since a pair of nodes needs the node complete.
+struct YamlEntry {
+  YamlNode first, second;
 };
 
 // The root of the only document. `file` is how diagnostics call the text.
