@@ -122,6 +122,7 @@ std::string short_text(const Strategy& s) {
   }
   if (s.offload.optimizer) text += " offload-optimizer";
   if (s.offload.activations) text += " offload-activations";
+  if (s.order != kDefaultOrder) text += " " + key_text(s.order);
   return text;
 }
 
