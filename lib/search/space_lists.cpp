@@ -9,21 +9,22 @@ namespace {
 
 constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
 
-// Members of a dp * cp group that sit in one node.
+// Of the ranks that hold the same parameters as rank 0, those in its node.
 std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) {
-  std::int64_t outside = 1;  // distance of neighbouring replicas so far
-  std::int64_t inside = 1;
+  std::int64_t cp_stride = 1, dp_stride = 1, stride = 1;
   for (const Axis axis : mesh.order) {
-    const bool member = axis == Axis::kCp || axis == Axis::kDp;
-    std::int64_t size = 1;
-    if (axis == Axis::kTp) size = mesh.tp;
-    if (axis == Axis::kCp) size = mesh.cp;
-    if (axis == Axis::kDp) size = mesh.dp;
-    if (axis == Axis::kPp) size = mesh.pp;
-    if (member) inside *= std::clamp<std::int64_t>(gpus_per_node / outside, 1, size);
-    outside *= size;
+    if (axis == Axis::kCp) cp_stride = stride;
+    if (axis == Axis::kDp) dp_stride = stride;
+    if (axis == Axis::kTp) stride *= mesh.tp;
+    if (axis == Axis::kCp) stride *= mesh.cp;
+    if (axis == Axis::kDp) stride *= mesh.dp;
+    if (axis == Axis::kPp) stride *= mesh.pp;
   }
-  return inside;
+  std::int64_t n = 0;
+  for (std::int64_t c = 0; c < mesh.cp && c * cp_stride < gpus_per_node; ++c) {
+    n += std::min(mesh.dp, ceil_div(gpus_per_node - c * cp_stride, dp_stride));
+  }
+  return n;
 }
 
 bool is_zero_bubble(Schedule s) {
@@ -189,7 +190,8 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
   } else if (request_.space == Space::kDeepspeed) {
     all = {kDefaultOrder};  // runtime/pipe/topology.py: tensor, data, pipeline from the inside
   }
-  const bool same = mesh.pp == 1 || mesh.dp == 1;
+  const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;
+  const bool same = mesh.pp == 1 || mesh.dp == 1 || one_node;
   if (same && all.size() > 1 && all[0] == kDefaultOrder) all.resize(1);
   return all;
 }

@@ -1,0 +1,346 @@
+#pragma once
+// Every strategy of a request, one after the other, with lib/spec's rules and lib/cost alone: what
+// the search must agree with.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "cost/chunks.hpp"
+#include "cost/memory.hpp"
+#include "cost/step.hpp"
+#include "search/candidate.hpp"
+#include "search/cases.hpp"
+
+namespace meshplan::search_test {
+
+struct Tried {
+  std::vector<Found> plans;  // best of each choice of keys, ranked
+  std::int64_t legal = 0;    // strategies that no rule forbids, partitions not counted
+  Bytes least_peak;          // of all legal strategies and partitions, whether they fit or not
+  Seconds least_time;        // of all that fit, over all partitions and recomputed layers
+};
+
+using List = std::vector<std::int64_t>;
+
+inline constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
+
+// All ways to write `total` as `parts` positive multiples of `unit`, in lexicographic order.
+inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t unit, List& begun,
+                         std::vector<List>& all) {
+  if (parts == 0) {
+    if (total == 0) all.push_back(begun);
+    return;
+  }
+  for (std::int64_t n = unit; n <= total; n += unit) {
+    begun.push_back(n);
+    compositions(total - n, parts - 1, unit, begun, all);
+    begun.pop_back();
+  }
+}
+
+// The two chunks of a DualPipe rank, and all outer ranks' layers from both ends, differ by one unit
+// at most: that is the space.
+inline bool is_mirrored_enough(const Strategy& s, const List& layers) {
+  if (s.schedule != Schedule::kDualPipe) return true;
+  std::int64_t lead = 0;
+  for (std::size_t r = 0; r < layers.size() / 2; ++r) {
+    lead += layers[layers.size() - 1 - r] - layers[r];
+    if (std::abs(lead) > s.vp) return false;
+  }
+  return true;
+}
+
+class Brute {
+ public:
+  Brute(const Case& c, bool all_partitions) : c_(c), all_partitions_(all_partitions) {}
+
+  Tried run() {
+    tried_.least_peak = Bytes{std::int64_t{1} << 60};
+    tried_.least_time = Seconds{1e300};
+    const std::int64_t gpus = num_gpus(c_.cluster);
+    for (std::int64_t tp = 1; tp <= gpus; ++tp) {
+      for (std::int64_t pp = 1; tp * pp <= gpus; ++pp) {
+        for (std::int64_t cp = 1; tp * pp * cp <= gpus; ++cp) {
+          if (gpus % (tp * pp * cp) != 0) continue;
+          Strategy s = c_.request.base;
+          s.tp = tp, s.pp = pp, s.cp = cp, s.dp = gpus / (tp * pp * cp);
+          try_batches(s);
+        }
+      }
+    }
+    std::sort(tried_.plans.begin(), tried_.plans.end(), [&](const Found& a, const Found& b) {
+      return ranks_before(a, b, c_.request.objective);
+    });
+    return std::move(tried_);
+  }
+
+ private:
+  void try_batches(Strategy s) {
+    for (s.micro_batch = 1; s.micro_batch <= s.global_batch; ++s.micro_batch) {
+      if (s.global_batch % (s.dp * s.micro_batch) != 0) continue;
+      for (const CpKind kind : {CpKind::kRing, CpKind::kAllGather, CpKind::kUlysses}) {
+        if (s.cp == 1 && kind != CpKind::kRing) continue;
+        s.cp_kind = kind;
+        try_splits(s);
+      }
+    }
+  }
+
+  void try_splits(Strategy s) {
+    const std::int64_t most = c_.model.moe ? num_gpus(c_.cluster) : 1;
+    for (const bool sequence_parallel : {false, true}) {
+      if (sequence_parallel && s.tp == 1) continue;
+      s.sequence_parallel = sequence_parallel;
+      for (s.etp = 1; s.etp <= (c_.model.moe ? s.tp : 1); ++s.etp) {
+        if (s.tp % s.etp != 0) continue;
+        for (s.ep = 1; s.ep <= most; ++s.ep) {
+          if (s.tp * s.cp * s.dp % (s.ep * s.etp) == 0) try_orders(s);
+        }
+      }
+    }
+  }
+
+  // The layouts of devices are the same without a pipeline, without replicas, and in one node.
+  void try_orders(Strategy s) {
+    const bool same = s.pp == 1 || s.dp == 1 || c_.cluster.nodes == 1;
+    for (const RankOrder& order : {kDefaultOrder, kPipelineInside}) {
+      if (same && order != kDefaultOrder) continue;
+      s.order = order;
+      try_shardings(s);
+    }
+  }
+
+  void try_shardings(Strategy s) {
+    const std::int64_t replicas = s.dp * s.cp;
+    const bool nothing_to_shard = replicas == 1 && (!c_.model.moe || s.tp == 1);
+    bool first = true;
+    for (s.zero = 0; s.zero <= 3; ++s.zero) {
+      std::vector<std::int64_t> groups{0};
+      s.zero_group = 0;
+      if (const std::int64_t node = in_first_node(s); s.zero > 0 && node > 1 && node < replicas) {
+        if (replicas % node == 0) groups.push_back(node);
+      }
+      for (const std::int64_t group : groups) {
+        s.zero_group = group;
+        if (!keeps(s, {"zero", "zero_group", "order"})) continue;
+        if (nothing_to_shard && !first) continue;
+        first = false;
+        try_schedules(s);
+      }
+    }
+  }
+
+  // Of the ranks that hold the same parameters as rank 0, those in its node.
+  std::int64_t in_first_node(const Strategy& s) const {
+    std::int64_t n = 0;
+    for (const std::int64_t rank : group_members(s, Group::kDpCp, 0)) {
+      n += rank < c_.cluster.gpus_per_node ? 1 : 0;
+    }
+    return n;
+  }
+
+  void try_schedules(Strategy s) {
+    if (s.pp == 1) {
+      for (const Schedule schedule : {Schedule::k1f1b, Schedule::kGpipe}) {
+        s.schedule = schedule;
+        s.vp = 1;
+        if (!keeps(s, {"schedule", "vp"})) continue;
+        try_options(s);
+        return;
+      }
+      return;
+    }
+    for (const auto& row : NameTable<Schedule>::rows) {
+      for (s.vp = 1; s.vp <= c_.model.num_layers; ++s.vp) {
+        s.schedule = row.value;
+        try_options(s);
+      }
+    }
+  }
+
+  void try_options(Strategy s) {
+    std::optional<Found> best;
+    for (const bool optimizer : {false, true}) {
+      for (const bool activations : {false, true}) {
+        for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+          s.offload = {optimizer, activations};
+          s.recompute = mode;
+          s.recompute_layers.clear(), s.stage_layers.clear();
+          if (!satisfies(s, c_.request.limits)) continue;
+          if (has_errors(validate(s, c_.model, c_.cluster))) continue;
+          ++tried_.legal;
+          try_divisions(s, best);
+        }
+      }
+    }
+    if (best) tried_.plans.push_back(*best);
+  }
+
+  // Layers that each rank recomputes: none, or the fewest with which it fits.
+  std::optional<List> counts(const Strategy& s, const BlockCosts& blocks) const {
+    Strategy with = s;
+    with.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
+    if (s.recompute != Recompute::kFull) {
+      return fits(with, blocks) ? std::optional(with.recompute_layers) : std::nullopt;
+    }
+    if (s.schedule == Schedule::kDualPipe) return counts_of_pairs(with, blocks);
+    for (std::size_t r = 0; r < with.recompute_layers.size(); ++r) {
+      std::int64_t& n = with.recompute_layers[r];
+      while (!rank_fits(with, blocks, r) && n < s.stage_layers[r]) ++n;
+      if (!rank_fits(with, blocks, r)) return std::nullopt;
+    }
+    return with.recompute_layers;
+  }
+
+  // Ranks r and p - 1 - r hold the same two chunks: of all numbers that fit the least time, then
+  // the fewest of the first.
+  std::optional<List> counts_of_pairs(Strategy s, const BlockCosts& blocks) const {
+    for (std::size_t r = 0; r < s.stage_layers.size() / 2; ++r) {
+      const std::size_t far = s.stage_layers.size() - 1 - r;
+      std::optional<std::pair<double, List>> best;
+      for (std::int64_t a = 0; a <= s.stage_layers[r]; ++a) {
+        for (std::int64_t b = 0; b <= s.stage_layers[far]; ++b) {
+          s.recompute_layers[r] = a, s.recompute_layers[far] = b;
+          if (!rank_fits(s, blocks, r) || !rank_fits(s, blocks, far)) continue;
+          const double time = stage_times(s, blocks)[r];
+          if (best && time >= best->first * (1 - 1e-10)) continue;
+          best = {time, s.recompute_layers};
+        }
+      }
+      if (!best) return std::nullopt;
+      s.recompute_layers = best->second;
+    }
+    return s.recompute_layers;
+  }
+
+  bool rank_fits(const Strategy& s, const BlockCosts& blocks, std::size_t rank) const {
+    const auto r = static_cast<std::int64_t>(rank);
+    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
+    const MemoryBreakdown memory = rank_memory(c_.model, c_.cluster, s, blocks, chunks, r);
+    if (memory.peak > memory.capacity) return false;
+    if (c_.cluster.host_memory == Bytes{}) return true;
+    Bytes host = offloaded_bytes(s, rank_parameters(c_.model, s, blocks, chunks, r));
+    if (s.offload.activations) {
+      Strategy kept = s;
+      kept.offload.activations = false;
+      host += rank_memory(c_.model, c_.cluster, kept, blocks, chunks, r).activations;
+    }
+    return host * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
+  }
+
+  bool fits(const Strategy& s, const BlockCosts& blocks) const {
+    for (std::size_t r = 0; r < s.stage_layers.size(); ++r) {
+      if (!rank_fits(s, blocks, r)) return false;
+    }
+    return true;
+  }
+
+  std::vector<double> stage_times(const Strategy& s, const BlockCosts& blocks) const {
+    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
+    const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+    std::vector<double> times;
+    for (std::int64_t r = 0; r < s.pp; ++r) {
+      double time = 0;
+      for (const std::size_t i : chunks_of_rank(s, r)) {
+        const ChunkTime t = chunk_cost(chunks[i], blocks, mode).time;
+        time += (t.forward + t.backward_input + t.backward_weight).si();
+      }
+      times.push_back(time);
+    }
+    return times;
+  }
+
+  struct Rank {
+    double cost = 0, largest = 0;
+    std::int64_t squares = 0;
+    List order;  // sizes, as the partition breaks ties
+  };
+
+  static bool before(const Rank& a, const Rank& b) {
+    const auto differ = [](double x, double y) { return std::abs(x - y) > 1e-9 * std::max(x, y); };
+    if (differ(a.cost, b.cost)) return a.cost < b.cost;
+    if (differ(a.largest, b.largest)) return a.largest < b.largest;
+    return std::tie(a.squares, a.order) < std::tie(b.squares, b.order);
+  }
+
+  Rank rank_of(const Strategy& s, const BlockCosts& blocks) const {
+    Rank rank;
+    std::vector<double> times = stage_times(s, blocks);
+    const bool pairs = s.schedule == Schedule::kDualPipe;
+    if (pairs) times.resize(times.size() / 2);
+    rank.largest = *std::max_element(times.begin(), times.end());
+    const double weight = static_cast<double>(num_microbatches(s) * s.vp - 1);
+    rank.cost = std::accumulate(times.begin(), times.end(), 0.0) + weight * rank.largest;
+    for (std::size_t r = 0; r < times.size(); ++r) {
+      rank.order.push_back(s.stage_layers[r] / s.vp);
+      if (pairs) rank.order.push_back(s.stage_layers[s.stage_layers.size() - 1 - r] / s.vp);
+    }
+    for (const std::int64_t units : rank.order) rank.squares += units * units;
+    return rank;
+  }
+
+  void try_divisions(Strategy s, std::optional<Found>& best) {
+    std::vector<List> divisions;
+    List begun;
+    compositions(c_.model.num_layers, s.pp, s.vp, begun, divisions);
+    const BlockCosts blocks = block_costs(c_.model, c_.cluster, s);
+    std::optional<Rank> chosen_rank;
+    Strategy chosen;
+    for (const List& layers : divisions) {
+      s.stage_layers = layers;
+      if (all_partitions_) note_extremes(s, blocks);
+      if (!is_mirrored_enough(s, layers)) continue;
+      const std::optional<List> recomputed = counts(s, blocks);
+      if (!recomputed) continue;
+      s.recompute_layers = *recomputed;
+      const Rank rank = rank_of(s, blocks);
+      if (chosen_rank && !before(rank, *chosen_rank)) continue;
+      chosen_rank = rank;
+      chosen = s;
+    }
+    if (!chosen_rank) return;
+    const List& n = chosen.recompute_layers;
+    const bool some = std::any_of(n.begin(), n.end(), [](std::int64_t i) { return i > 0; });
+    if (chosen.recompute == Recompute::kFull && !some) return;
+    EvaluateOptions options;
+    options.with_remedies = false;
+    const Verdict verdict = evaluate(c_.model, c_.cluster, chosen, options);
+    if (!verdict.feasible()) return;
+    const PlanCost& plan = verdict.cost();
+    Found found{plan.strategy, plan.step_time, plan.memory().peak};
+    if (!best || ranks_before(found, *best, c_.request.objective)) best = found;
+  }
+
+  // With nothing recomputed, and with everything.
+  void note_extremes(Strategy s, const BlockCosts& blocks) {
+    for (const bool all : {false, true}) {
+      if (all != (s.recompute == Recompute::kFull)) continue;
+      s.recompute_layers = s.stage_layers;
+      if (!all) s.recompute_layers.assign(s.stage_layers.size(), 0);
+      const PlanCost plan = cost_of(c_.model, c_.cluster, s, blocks);
+      tried_.least_peak = std::min(tried_.least_peak, plan.memory().peak);
+      if (!fits(s, blocks)) continue;
+      tried_.least_time = std::min(tried_.least_time, plan.step_time);
+    }
+  }
+
+  bool keeps(const Strategy& s, std::initializer_list<std::string_view> keys) const {
+    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(), [&](const Limit& l) {
+      return std::find(keys.begin(), keys.end(), l.key) == keys.end() || satisfies(s, l);
+    });
+  }
+
+  const Case& c_;
+  bool all_partitions_;
+  Tried tried_;
+};
+
+// `all_partitions`: fills the last two as well, which takes longer.
+inline Tried try_everything(const Case& c, bool all_partitions) {
+  return Brute(c, all_partitions).run();
+}
+
+}  // namespace meshplan::search_test

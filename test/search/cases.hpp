@@ -1,0 +1,164 @@
+#pragma once
+// Small models and clusters, random but the same in every run, on which everything can be tried.
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "search/search.hpp"
+
+namespace meshplan::search_test {
+
+class Dice {
+ public:
+  explicit Dice(unsigned seed) : engine_(seed) {}
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    // std::uniform_int_distribution differs between standard libraries.
+    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool once_in(std::int64_t n) { return between(1, n) == 1; }
+  template <class T>
+  T one_of(std::initializer_list<T> values) {
+    return *(values.begin() + between(0, static_cast<std::int64_t>(values.size()) - 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline DeviceSpec small_device(Bytes memory) {
+  DeviceSpec d;
+  d.name = "test-device";
+  d.architecture = Architecture::kAmpere;
+  d.memory = memory;
+  d.context = Bytes{200 * kMiB};
+  d.memory_bandwidth = BytesPerSecond{1.5e12};
+  d.l2_cache = Bytes{40 * kMiB};
+  d.multiprocessors = 108;
+  for (const Precision p :
+       {Precision::kFp32, Precision::kTf32, Precision::kFp16, Precision::kBf16}) {
+    d.peak[static_cast<std::size_t>(p)] = FlopsPerSecond{p == Precision::kFp32 ? 20e12 : 300e12};
+    d.gemm.sustained[static_cast<std::size_t>(p)] = 0.8;
+  }
+  d.gemm.k_half = 150;
+  d.attention = {0.5, 0.4, 600};
+  d.memory_efficiency = 0.85;
+  d.kernel_overhead = Seconds{2e-6};
+  d.launch_gap = Seconds{2e-6};
+  d.host_link = BytesPerSecond{20e9};
+  d.tdp_watts = 400;
+  d.overlap_slowdown = 1.05;
+  return d;
+}
+
+inline ClusterSpec small_cluster(std::int64_t nodes, std::int64_t gpus_per_node, Bytes memory) {
+  ClusterSpec c;
+  c.name = "test-cluster";
+  c.device = small_device(memory);
+  c.nodes = nodes;
+  c.gpus_per_node = gpus_per_node;
+  c.levels = {
+      {"inside", gpus_per_node, BytesPerSecond{250e9}, Seconds{3e-6}, LinkKind::kNvswitch, 1},
+      {"network", 0, BytesPerSecond{20e9}, Seconds{8e-6}, LinkKind::kInfiniband, 1}};
+  return c;
+}
+
+inline ModelSpec small_model(std::int64_t layers, std::int64_t hidden) {
+  ModelSpec m;
+  m.name = "test-model";
+  m.num_layers = layers;
+  m.hidden_size = hidden;
+  m.num_attention_heads = 8;
+  m.num_query_groups = 4;
+  m.attention = AttentionKind::kGqa;
+  m.head_dim = hidden / 8;
+  m.ffn_hidden_size = 4 * hidden;
+  m.gated_mlp = true;
+  m.activation = Activation::kSilu;
+  m.norm = Norm::kRmsNorm;
+  m.vocab_size = 32'000;
+  m.max_seq_length = 1 << 20;
+  return m;
+}
+
+inline void add_experts(ModelSpec& m, std::int64_t experts, std::int64_t first_dense,
+                        std::int64_t every) {
+  MoeSpec moe;
+  moe.num_experts = experts;
+  moe.top_k = 2;
+  moe.expert_ffn_hidden_size = m.hidden_size;
+  moe.first_dense = first_dense;
+  moe.every = every;
+  m.moe = moe;
+}
+
+struct Case {
+  ModelSpec model;
+  ClusterSpec cluster;
+  SearchRequest request;
+};
+
+// Two to six layers, dense or not, all alike or not, tied or not, on one or two nodes.
+inline ModelSpec random_model(Dice& dice) {
+  ModelSpec m = small_model(dice.between(2, 6), 1024 * dice.between(1, 4));
+  m.tied_embeddings = dice.once_in(4);
+  m.vocab_size = dice.one_of<std::int64_t>({1'000, 32'000, 128'000});
+  if (dice.once_in(5)) m.window = 512, m.window_every = 2;
+  if (dice.once_in(3))
+    add_experts(m, dice.one_of<std::int64_t>({4, 6}), dice.between(0, 1), dice.between(1, 2));
+  if (dice.once_in(6)) m.mtp_layers = 1;
+  return m;
+}
+
+inline ClusterSpec random_cluster(Dice& dice) {
+  const auto [nodes, each] = dice.one_of<std::pair<std::int64_t, std::int64_t>>(
+      {{1, 2}, {1, 4}, {2, 2}, {1, 3}, {1, 6}, {2, 3}, {3, 2}, {1, 8}, {2, 4}});
+  ClusterSpec c = small_cluster(nodes, each, Bytes{dice.between(4, 40) * kGiB});
+  if (dice.once_in(3)) c.host_memory = Bytes{dice.between(4, 64) * kGiB};
+  return c;
+}
+
+inline Limit only(std::string key, std::vector<std::string> values) {
+  return {std::move(key), LimitOp::kEqual, std::move(values), 0};
+}
+inline Limit at_most(std::string key, double bound) {
+  return {std::move(key), LimitOp::kAtMost, {}, bound};
+}
+
+// Limits that leave few enough strategies to try them all.
+inline std::vector<Limit> random_limits(Dice& dice) {
+  std::vector<Limit> limits;
+  limits.push_back(at_most("micro_batch", 2));
+  if (dice.once_in(2)) {
+    limits.push_back(only(
+        "schedule",
+        {dice.one_of<std::string>({"1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"}), "1f1b"}));
+  } else {
+    limits.push_back(only("zero", {dice.one_of<std::string>({"0", "1", "2", "3"}), "1"}));
+  }
+  if (dice.once_in(2)) limits.push_back(only("offload.optimizer", {"false"}));
+  if (dice.once_in(2)) limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+  if (dice.once_in(3)) limits.push_back(only("recompute", {"none", "full"}));
+  if (dice.once_in(3)) limits.push_back(only("cp", {"1"}));
+  if (dice.once_in(4)) limits.push_back({"pp", LimitOp::kAtLeast, {}, 2});
+  return limits;
+}
+
+inline Case random_case(unsigned seed) {
+  Dice dice(seed);
+  Case c;
+  c.model = random_model(dice);
+  c.cluster = random_cluster(dice);
+  SearchRequest& r = c.request;
+  r.base = framework_preset(dice.one_of({Framework::kMegatron, Framework::kTorchtitan}));
+  r.base.global_batch = num_gpus(c.cluster) * dice.one_of<std::int64_t>({1, 2, 4});
+  r.base.seq_len = dice.one_of<std::int64_t>({1024, 2048, 8192});
+  r.limits = random_limits(dice);
+  r.threads = 1;
+  return c;
+}
+
+}  // namespace meshplan::search_test

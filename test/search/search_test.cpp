@@ -1,0 +1,48 @@
+#include "search/search.hpp"
+
+#include "cost/step.hpp"
+#include "search/brute_force.hpp"
+#include "search/cases.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+SearchResult found(const Case& c) {
+  Result<SearchResult> result = search(c.model, c.cluster, c.request);
+  REQUIRE(result.ok());
+  return std::move(result).value();
+}
+
+void check_sums(const SearchStatistics& s) {
+  std::int64_t ruled_out = 0;
+  for (const auto& [reason, n] : s.infeasible) ruled_out += n;
+  CHECK(s.pruned >= 0);
+  CHECK(s.illegal + s.evaluated + s.pruned == s.space_size);
+  CHECK(ruled_out == s.illegal + s.evaluated - s.feasible);
+}
+
+}  // namespace
+
+TEST_CASE("the search finds what trying everything finds") {
+  int with_plans = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    const Case c = random_case(seed);
+    CAPTURE(seed, c.model.num_layers, num_gpus(c.cluster));
+    const Tried tried = try_everything(c, false);
+    const SearchResult result = found(c);
+    check_sums(result.statistics);
+    CHECK(result.statistics.space_size - result.statistics.illegal == tried.legal);
+    CHECK(result.proof.exact);
+    REQUIRE(result.plans.size() == std::min<std::size_t>(c.request.top, tried.plans.size()));
+    for (std::size_t i = 0; i < result.plans.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(to_text(result.plans[i].strategy) == to_text(tried.plans[i].strategy));
+      REQUIRE(result.plans[i].step_time == tried.plans[i].step_time);
+    }
+    with_plans += result.plans.empty() ? 0 : 1;
+  }
+  CHECK(with_plans > 60);
+}

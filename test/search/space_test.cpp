@@ -1,0 +1,179 @@
+#include "search/space.hpp"
+
+#include "search/cases.hpp"
+#include "search/space_lists.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+SearchRequest request_for(std::int64_t global_batch) {
+  SearchRequest r;
+  r.base = framework_preset(Framework::kMegatron);
+  r.base.global_batch = global_batch;
+  r.base.seq_len = 2048;
+  return r;
+}
+
+std::int64_t sum_of(const std::map<std::string, std::int64_t>& counts) {
+  std::int64_t sum = 0;
+  for (const auto& [reason, n] : counts) sum += n;
+  return sum;
+}
+
+// Legal strategies, partitions not counted.
+std::int64_t num_legal(const SearchSpace& space) {
+  std::int64_t n = 0;
+  for (const Mesh& mesh : space.meshes()) {
+    for (const std::int64_t b : space.micro_batches(mesh)) {
+      n += static_cast<std::int64_t>(space.cp_kinds(mesh).size() * space.splits(mesh).size() *
+                                     space.shardings(mesh).size() * space.options(mesh).size() *
+                                     space.schedules(mesh, b).size());
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("divisors are complete and in order") {
+  CHECK(divisors(1) == std::vector<std::int64_t>{1});
+  CHECK(divisors(12) == std::vector<std::int64_t>{1, 2, 3, 4, 6, 12});
+  CHECK(divisors(49) == std::vector<std::int64_t>{1, 7, 49});
+}
+
+// Two GPUs, four layers, two sequences; 3 recomputation modes times 4 ways of offloading = 12.
+//   tp 1 pp 1 cp 1: zero 0..3                                            4 x 12 =  48
+//   tp 2: 2 micro-batches, sequence parallel or not                  2 x 2 x 12 =  48
+//   pp 2: 2 micro-batches; 1f1b, gpipe, interleaved vp 2, zb-h1,
+//         zb-v, dualpipe                                             2 x 6 x 12 = 144
+//   cp 2: 2 micro-batches, 3 kinds, zero 0..3                    2 x 3 x 4 x 12 = 288
+TEST_CASE("the space of two GPUs has the size that counting by hand gives") {
+  const ModelSpec m = small_model(4, 1024);
+  const ClusterSpec c = small_cluster(1, 2, Bytes{80 * kGiB});
+  const auto space = SearchSpace::make(m, c, request_for(2));
+  REQUIRE(space.ok());
+  CHECK(space->size() == 48 + 48 + 144 + 288);
+}
+
+// pp 2 with fixed zero, no offloading and no recomputation, on 2 GPUs with 2 sequences: micro_batch
+// 1 has 2 microbatches, micro_batch 2 has 1. Legal are 1f1b, gpipe and zb-h1 with both, zb-v with
+// both, interleaved with 2 microbatches alone, and dualpipe (4 microbatches or more) with none.
+TEST_CASE("a pipeline's schedules are legal where their microbatches allow") {
+  const ModelSpec m = small_model(4, 1024);
+  const ClusterSpec c = small_cluster(1, 2, Bytes{80 * kGiB});
+  SearchRequest r = request_for(2);
+  r.limits = {only("pp", {"2"}), only("recompute", {"none"}), only("offload.optimizer", {"false"}),
+              only("offload.activations", {"false"})};
+  const auto space = SearchSpace::make(m, c, r);
+  REQUIRE(space.ok());
+  CHECK(space->size() == 12);
+  CHECK(num_legal(*space) == 9);
+  CHECK(sum_of(space->illegal()) == 3);
+}
+
+TEST_CASE("legal and illegal strategies add up to the space") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const Case c = random_case(seed);
+    CAPTURE(seed);
+    const auto space = SearchSpace::make(c.model, c.cluster, c.request);
+    REQUIRE(space.ok());
+    CHECK(num_legal(*space) + sum_of(space->illegal()) == space->size());
+  }
+}
+
+TEST_CASE("every legal strategy passes every rule, and keeps every limit") {
+  for (unsigned seed = 100; seed < 125; ++seed) {
+    const Case c = random_case(seed);
+    CAPTURE(seed);
+    const auto space = SearchSpace::make(c.model, c.cluster, c.request);
+    REQUIRE(space.ok());
+    for (const Mesh& mesh : space->meshes()) {
+      for (const std::int64_t b : space->micro_batches(mesh)) {
+        for (const ScheduleChoice& schedule : space->schedules(mesh, b)) {
+          for (const Split& split : space->splits(mesh)) {
+            Choice choice;
+            choice.tp = mesh.tp, choice.pp = mesh.pp, choice.cp = mesh.cp, choice.dp = mesh.dp;
+            choice.micro_batch = b;
+            choice.schedule = schedule.schedule, choice.vp = schedule.vp;
+            choice.ep = split.ep, choice.etp = split.etp;
+            choice.sequence_parallel = split.sequence_parallel;
+            choice.cp_kind =
+                space->cp_kinds(mesh).empty() ? CpKind::kRing : space->cp_kinds(mesh).front();
+            if (space->cp_kinds(mesh).empty() || space->shardings(mesh).empty()) continue;
+            const Sharding& sharding = space->shardings(mesh).back();
+            choice.zero = sharding.zero, choice.zero_group = sharding.zero_group;
+            choice.order = sharding.order;
+            const Strategy s = with_choice(space->bases()[mesh.base], choice);
+            CAPTURE(to_text(s));
+            REQUIRE_FALSE(has_errors(validate(s, c.model, c.cluster)));
+            for (const Limit& limit : c.request.limits) {
+              if (limit.key != "recompute") REQUIRE(satisfies(s, limit));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("each framework's space holds only what it runs") {
+  const ModelSpec m = small_model(8, 1024);
+  const ClusterSpec c = small_cluster(2, 4, Bytes{80 * kGiB});
+  SearchRequest r = request_for(32);
+  const auto all = SearchSpace::make(m, c, r);
+  REQUIRE(all.ok());
+  r.space = Space::kMegatron;
+  const auto megatron = SearchSpace::make(m, c, r);
+  REQUIRE(megatron.ok());
+  CHECK(num_legal(*megatron) < num_legal(*all));
+  for (const Mesh& mesh : megatron->meshes()) {
+    for (const std::int64_t b : megatron->micro_batches(mesh)) {
+      for (const ScheduleChoice& s : megatron->schedules(mesh, b)) {
+        CHECK((s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved));
+      }
+    }
+    for (const Sharding& s : megatron->shardings(mesh)) CHECK((s.zero <= 1 || mesh.pp == 1));
+  }
+  CHECK(megatron->partition_rule() == PartitionRule::kEnds);
+  r.space = Space::kDeepspeed;
+  const auto deepspeed = SearchSpace::make(m, c, r);
+  REQUIRE(deepspeed.ok());
+  for (const Mesh& mesh : deepspeed->meshes()) {
+    for (const Split& s : deepspeed->splits(mesh)) CHECK_FALSE(s.sequence_parallel);
+    for (const Sharding& s : deepspeed->shardings(mesh)) CHECK((s.zero <= 1 || mesh.pp == 1));
+    if (mesh.cp > 1) {
+      for (const CpKind kind : deepspeed->cp_kinds(mesh)) CHECK(kind == CpKind::kUlysses);
+    }
+  }
+  r.space = Space::kFsdp;
+  const auto fsdp = SearchSpace::make(m, c, r);
+  REQUIRE(fsdp.ok());
+  for (const Mesh& mesh : fsdp->meshes()) {
+    CHECK(mesh.pp == 1);
+    for (const Sharding& s : fsdp->shardings(mesh)) CHECK(s.zero == 3);
+  }
+}
+
+TEST_CASE("fixing a key that no search varies changes the base, or says why it cannot") {
+  const ModelSpec m = small_model(4, 1024);
+  const ClusterSpec c = small_cluster(1, 2, Bytes{80 * kGiB});
+  SearchRequest r = request_for(2);
+  r.limits = {only("precision", {"fp16", "bf16"})};
+  const auto two = SearchSpace::make(m, c, r);
+  REQUIRE(two.ok());
+  REQUIRE(two->bases().size() == 2);
+  CHECK(two->bases()[0].precision == Precision::kFp16);
+  CHECK(two->bases()[1].precision == Precision::kBf16);
+  r.limits = {only("precision", {"fp8"})};  // the device has none
+  CHECK_FALSE(SearchSpace::make(m, c, r).ok());
+  r.limits = {at_most("kernels.host_factor", 0.5)};
+  CHECK_FALSE(SearchSpace::make(m, c, r).ok());
+  r.limits = {only("framework", {"torchtitan"}), only("grad_dtype", {"bf16"})};
+  const auto other = SearchSpace::make(m, c, r);
+  REQUIRE(other.ok());
+  CHECK(other->bases()[0].framework == Framework::kTorchtitan);
+  CHECK(other->bases()[0].grad_dtype == Dtype::kBf16);
+}
