@@ -127,7 +127,9 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
   product(Pass::kBackwardInput, s.seq_len, v_dim, l.sequence);
   product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
   product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
-  if (s.kernels.fused_softmax) {
+  // Megatron's fused softmax takes only multiples of four matrices (fused_kernels/
+  // scaled_upper_triang_masked_softmax, FusedScaleMaskSoftmax.is_kernel_available).
+  if (s.kernels.fused_softmax && count % 4 == 0) {
     append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, true);
   } else {
     append_elementwise(x, "softmax", 14 * e * scores, 5, 20 * e * scores, 5, ops, true);
