@@ -26,12 +26,14 @@ std::vector<Change> single_changes(const ModelSpec& m) {
   changes.push_back({"recompute=selective", [](Strategy& s) {
                        if (s.recompute != Recompute::kNone) return false;
                        s.recompute = Recompute::kSelective;
+                       s.offload.activations = false;  // not legal together
                        s.recompute_layers.clear();
                        return true;
                      }});
   changes.push_back({"recompute=full", [](Strategy& s) {
                        if (s.recompute == Recompute::kFull) return false;
                        s.recompute = Recompute::kFull;
+                       s.offload.activations = false;
                        s.recompute_layers.clear();
                        return true;
                      }});
@@ -58,6 +60,7 @@ std::vector<Change> single_changes(const ModelSpec& m) {
   changes.push_back({"twice the pp", [&m](Strategy& s) {
                        if (s.pp * 2 * s.vp > m.num_layers) return false;
                        s.pp *= 2, forget_derived(s);
+                       s.offload.activations = false;
                        if (s.schedule == Schedule::kGpipe && s.pp == 2)
                          s.schedule = Schedule::k1f1b;
                        return true;
@@ -106,6 +109,7 @@ std::string more_devices(const ModelSpec& m, const ClusterSpec& c, const Strateg
     for (const bool deeper : {false, true}) {
       Strategy tried = wider;
       tried.recompute = Recompute::kFull;
+      tried.offload.activations = false;
       if (deeper) tried.pp *= factor;
       if (evaluate(m, larger, tried, options).feasible()) {
         return with_thousands(num_gpus(larger)) + " GPUs with recompute=full" +

@@ -152,7 +152,8 @@ TEST_CASE("Megatron code without flash attention overlaps nothing and keeps fp16
   run.precision = "fp16";
   run.attention_impl = "unfused (pre-FlashAttention)";
   const Strategy s = strategy(source_called("Megatron-LM"), run);
-  CHECK(s.overlap == Overlap{});
+  CHECK(s.overlap == Overlap{.tp_backward = false});
+  CHECK(s.framework == Framework::kMegatronV2);
   CHECK(s.grad_dtype == Dtype::kFp16);
   CHECK_FALSE(s.flash_attention);
 }

@@ -137,7 +137,7 @@ TEST_CASE("A strategy's text holds the framework and what differs from its prese
   CHECK(to_text(s) ==
         "framework=megatron,tp=8,pp=16,dp=128,global_batch=2048,seq_len=8192,"
         "stage_layers=[7,8,7],overlap.tp=false,kernels.host_factor=1.25,order=tp-cp-ep-pp-dp");
-  CHECK(short_text(s) == "tp8 pp16 dp128 mbs1 zero1 1f1b layers[7,8,7]");
+  CHECK(short_text(s) == "tp8 pp16 dp128 mbs1 zero1 1f1b layers[7,8,7] tp-cp-ep-pp-dp");
 }
 
 TEST_CASE("The short text tells plans apart") {
