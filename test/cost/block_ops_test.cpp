@@ -1,0 +1,268 @@
+// The kernels and collectives of a block against what their formulas say, written out by hand.
+#include "cost/block_ops.hpp"
+
+#include <string_view>
+
+#include "comm/collectives.hpp"
+#include "cost/data_parallel.hpp"
+#include "cost/flops.hpp"
+#include "cost/memory.hpp"
+#include "cost/step.hpp"
+#include "cost/support.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+// 2,048 tokens of width 4,096 on one device: 8,388,608 elements.
+constexpr double kElements = 2048.0 * 4096;
+
+struct Bench {
+  ModelSpec model = plain_gpt();
+  ClusterSpec cluster = plain_cluster(8);
+  Strategy strategy = plain_strategy(1, 1, 1);
+
+  [[nodiscard]] BlockContext context() const {
+    return {model, cluster, strategy, local_shape(model, strategy)};
+  }
+  [[nodiscard]] Seconds memory(double bytes, double kernels) const {
+    return memory_time(cluster.device, bytes, kernels);
+  }
+};
+
+// Time and number of the kernels of one name in one pass.
+struct Sum {
+  Seconds time;
+  double flops = 0;
+  int kernels = 0;
+};
+Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
+  Sum total;
+  for (const KernelOp& op : ops.kernels) {
+    if (op.name != name || op.pass != pass) continue;
+    total.time += op.time;
+    total.flops += op.flops;
+    ++total.kernels;
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("[F-MEM-1] a memory-bound kernel takes its bytes over the bandwidth and its overhead") {
+  const DeviceSpec d = plain_device();  // 2 TB/s, 85 %, 3 us
+  CHECK(memory_time(d, 1.7e9, 1).si() == Approx(1e-3 + 3e-6));
+  CHECK(memory_time(d, 0, 4).si() == Approx(12e-6));
+}
+
+TEST_CASE("[F-NORM-1] a fused norm passes its tensor twice forward and four times backward") {
+  Bench b;
+  BlockOps ops;
+  append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), ops);
+  CHECK(sum(ops, "norm", Pass::kForward).time == b.memory(2 * 2 * kElements, 1));
+  CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(4 * 2 * kElements, 2));
+  b.strategy.kernels.fused_norm = false;
+  BlockOps eager;
+  append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), eager);
+  CHECK(sum(eager, "norm", Pass::kForward).time > 5 * sum(ops, "norm", Pass::kForward).time);
+}
+
+TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
+  Bench b;
+  BlockOps ops;
+  const LinearTimes t = append_linear(b.context(), "linear", 2048, 1024, 4096, false, ops);
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput, Pass::kBackwardWeight}) {
+    CHECK(sum(ops, "linear", pass).flops == 2.0 * 2048 * 1024 * 4096);
+  }
+  CHECK(t.backward_weight == sum(ops, "linear", Pass::kBackwardWeight).time);
+  // A gradient that is not added in the product's epilogue passes once more: fp16 in, fp32 in and
+  // out for every weight.
+  b.strategy.kernels.fused_grad_accumulation = false;
+  b.strategy.grad_dtype = Dtype::kFp32;
+  BlockOps apart;
+  append_linear(b.context(), "linear", 2048, 1024, 4096, false, apart);
+  CHECK(sum(apart, "gradient accumulation", Pass::kBackwardWeight).time ==
+        b.memory(1024.0 * 4096 * (2 + 2 * 4), 1));
+}
+
+TEST_CASE("[F-FP8-1] fp8 products cast their input forward and their output gradient backward") {
+  Bench b;
+  b.cluster.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+  b.cluster.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] = 0.7;
+  b.strategy.precision = Precision::kFp8;
+  BlockOps ops;
+  append_linear(b.context(), "linear", 2048, 1024, 4096, false, ops);
+  CHECK(sum(ops, "fp8 cast", Pass::kForward).time == b.memory(4 * 2048.0 * 4096, 1));
+  CHECK(sum(ops, "fp8 cast", Pass::kBackwardInput).time == b.memory(4 * 2048.0 * 1024, 1));
+}
+
+TEST_CASE("[F-ACT-1] a gated activation reads two halves and writes one") {
+  Bench b;
+  b.model.gated_mlp = true;
+  BlockOps ops;
+  append_activation(b.context(), 1e8, ops);
+  CHECK(sum(ops, "activation", Pass::kForward).time == b.memory(3 * 2 * 1e8, 1));
+  CHECK(sum(ops, "activation", Pass::kBackwardInput).time == b.memory(5 * 2 * 1e8, 1));
+  b.model.gated_mlp = false;
+  BlockOps plain;
+  append_activation(b.context(), 1e8, plain);
+  CHECK(sum(plain, "activation", Pass::kForward).time == b.memory(2 * 2 * 1e8, 1));
+}
+
+TEST_CASE("[F-DROP-1] bias, dropout and residual read two tensors and write one and a mask") {
+  const Bench b;
+  BlockOps ops;
+  append_residual(b.context(), ops);
+  CHECK(sum(ops, "residual", Pass::kForward).time == b.memory((3 * 2 + 1) * kElements, 1));
+  CHECK(sum(ops, "residual", Pass::kBackwardInput).time == b.memory((2 * 2 + 1) * kElements, 1));
+}
+
+TEST_CASE("[F-ROPE-1] an eager rotary embedding passes queries and keys nine times") {
+  Bench b;
+  b.model.position_embedding = PositionEmbedding::kRope;
+  b.strategy.flash_attention = true;
+  BlockOps fused;
+  append_attention(b.context(), false, fused);
+  CHECK(sum(fused, "rotary", Pass::kForward).time == b.memory(2 * 2 * 2 * kElements, 2));
+  b.strategy.kernels.fused_rope = false;
+  BlockOps eager;
+  append_attention(b.context(), false, eager);
+  CHECK(sum(eager, "rotary", Pass::kForward).time == b.memory(9 * 2 * 2 * kElements, 10));
+}
+
+TEST_CASE(
+    "[F-ATT-2] materialised attention computes all scores, two products forward and four back") {
+  Bench b;
+  BlockOps ops;
+  append_attention(b.context(), false, ops);
+  const double product = 2.0 * 32 * 2048 * 2048 * 128;
+  CHECK(sum(ops, "attention product", Pass::kForward).flops == 2 * product);
+  CHECK(sum(ops, "attention product", Pass::kBackwardInput).flops == 4 * product);
+  const double scores = 32.0 * 2048 * 2048;
+  CHECK(sum(ops, "softmax", Pass::kForward).time == b.memory(4 * scores, 1));
+  // Three heads on a rank are not a multiple of four: the fused kernel refuses them.
+  b.model = plain_gpt(8, 3072, 24);
+  b.strategy = plain_strategy(8, 1, 1);
+  BlockOps few;
+  append_attention(b.context(), false, few);
+  CHECK(sum(few, "softmax", Pass::kForward).time == b.memory(14 * 2 * 3.0 * 2048 * 2048, 5));
+}
+
+TEST_CASE(
+    "[F-EMB-1] the embedding's gradient is dense: zeroed, scattered and added to the main one") {
+  const Bench b;
+  BlockOps ops;
+  append_embedding(b.context(), ops);
+  const double table = 51200.0 * 4096;
+  const double grad = size_of(b.strategy.grad_dtype);
+  CHECK(sum(ops, "embedding", Pass::kBackwardInput).time ==
+        b.memory(3 * 2 * kElements + table * (2 * 2 + 2 * grad), 4));
+}
+
+TEST_CASE("[F-LOSS-1] the vocabulary-parallel loss reduces three numbers per token") {
+  Bench b;
+  b.strategy = plain_strategy(8, 1, 1);
+  b.strategy.kernels.fused_cross_entropy = false;
+  BlockOps ops;
+  append_head(b.context(), ops);
+  double calls = 0;
+  for (const CommOp& op : ops.comm) {
+    if (op.dimension != CommDimension::kLoss) continue;
+    calls += op.count;
+    CHECK(op.bytes == Bytes{4 * 2048});
+  }
+  CHECK(calls == 3);
+  const double logits = 2048.0 * 51200 / 8;
+  CHECK(sum(ops, "cross entropy", Pass::kForward).time == b.memory(38 * logits, 10));
+  CHECK(sum(ops, "cross entropy", Pass::kBackwardInput).time == b.memory(22 * logits, 4));
+}
+
+TEST_CASE("[F-MTP-1] multi-token prediction projects two hidden states to one") {
+  const Bench b;
+  BlockOps ops;
+  append_mtp_projection(b.context(), ops);
+  CHECK(sum(ops, "mtp projection", Pass::kForward).flops == 2.0 * 2048 * 4096 * 2 * 4096);
+}
+
+TEST_CASE("[F-OPT-1] Adam reads and writes weight, moments and gradient once") {
+  Bench b;
+  Strategy& s = b.strategy;
+  s.zero = 0;
+  s.grad_dtype = Dtype::kFp32;
+  // Per parameter: gradient thrice (norm, update, zeroing is apart) 12, moments 16, fp32 weight 8,
+  // fp16 copy 2, and 4 for zeroing.
+  CHECK(optimizer_time(b.cluster.device, s, BlockParameters{1'000'000'000, 0}) ==
+        b.memory(1e9 * (12 + 16 + 10 + 4), 12));
+  s.kernels.fused_optimizer = false;
+  CHECK(optimizer_time(b.cluster.device, s, BlockParameters{1'000'000'000, 0}) ==
+        b.memory(1e9 * (3 * (12 + 16 + 10) + 4), 12));
+}
+
+TEST_CASE("[F-OFF-1] an offloaded optimizer costs host copies and the host's Adam") {
+  Bench b;
+  b.strategy = plain_strategy(1, 1, 4);
+  b.strategy.zero = 1;
+  b.strategy.grad_dtype = Dtype::kFp32;
+  b.strategy.offload.optimizer = true;
+  const StepEnd end = step_end(b.model, b.cluster, b.strategy, BlockParameters{4'000'000'000, 0},
+                               Seconds{1}, Seconds{1});
+  // A quarter each: 4 bytes down and 2 up at 25 GB/s, 28 bytes through Adam at 25 GB/s.
+  CHECK(end.offload.si() == Approx(1e9 * (4 + 2 + 28) / 25e9));
+  CHECK(end.optimizer == Seconds{});
+}
+
+TEST_CASE("[F-OFF-2] offloaded activations show where the host link is slower than the passes") {
+  const DeviceSpec d = plain_device();  // 25 GB/s
+  CHECK(activation_offload_time(d, Bytes{25'000'000'000}, Seconds{0.4}, Seconds{0.9}).si() ==
+        Approx(0.6 + 0.1));
+  CHECK(activation_offload_time(d, Bytes{25'000'000}, Seconds{0.4}, Seconds{0.9}) == Seconds{});
+}
+
+TEST_CASE("[F-OFF-3] a node's host holds the offloaded states of all its devices") {
+  Bench b;
+  b.strategy = plain_strategy(1, 1, 8);
+  b.strategy.zero = 1;
+  b.strategy.offload.optimizer = true;
+  const Strategy s = complete(b.strategy, b.model, b.cluster);
+  const BlockCosts blocks = block_costs(b.model, b.cluster, s);
+  const BlockParameters p = rank_parameters(b.model, s, blocks, chunk_plan(b.model, s), 0);
+  CHECK(host_bytes(b.model, b.cluster, s, blocks) == offloaded_bytes(s, p) * 8);
+}
+
+TEST_CASE("[F-DP-2] of an overlapped reduction at least the last bucket stays exposed") {
+  Bench b;
+  b.strategy = plain_strategy(1, 1, 8);
+  b.strategy.zero = 0;
+  b.strategy.overlap.grad_reduce = true;
+  // 100 M parameters in buckets of 40 M: with all the time in the world 0.4 of it shows.
+  const StepEnd end = step_end(b.model, b.cluster, b.strategy, BlockParameters{100'000'000, 0},
+                               Seconds{100}, Seconds{100});
+  REQUIRE(end.communication.size() == 1);
+  CHECK(end.exposed.si() == Approx(0.4 * end.communication[0].time_each.si()));
+}
+
+TEST_CASE(
+    "[F-PP-SEND-1] a pipeline message is a microbatch's hidden states, split by tensor ranks") {
+  Bench b;
+  b.cluster = plain_cluster(16);
+  b.strategy = plain_strategy(4, 4, 1);
+  b.strategy.sequence_parallel = true;
+  const PlanCost plan = cost_of(b.model, b.cluster, complete(b.strategy, b.model, b.cluster));
+  bool found = false;
+  for (const CommEntry& e : plan.communication) {
+    if (e.dimension != CommDimension::kPp) continue;
+    found = true;
+    CHECK(e.bytes.count() == 2LL * 2048 * 4096 / 4);
+  }
+  CHECK(found);
+}
+
+TEST_CASE("[F-MFU-1] utilisation is the model's work over the devices' peak for the step") {
+  const Bench b;
+  const PlanCost plan = cost_of(b.model, b.cluster, complete(b.strategy, b.model, b.cluster));
+  const double work = model_flops(b.model, 2048, 8.0 * 2048).si();
+  CHECK(plan.mfu == Approx(work / (312e12 * plan.step_time.si())));
+  CHECK(plan.hfu == Approx(plan.mfu));
+}
