@@ -26,6 +26,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
     key[15] = shapes_.id(s, Group::kZeroReplica);
     key[16] = shapes_.id(s, Group::kExpertDp);
   }
+  key[17] = pipeline_crosses_nodes(s, cluster_) ? 1 : 0;
   return key;
 }
 

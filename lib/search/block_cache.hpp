@@ -26,7 +26,7 @@ class BlockCache {
   [[nodiscard]] std::size_t size() const;
 
  private:
-  using Key = std::array<std::int64_t, 17>;
+  using Key = std::array<std::int64_t, 18>;
 
   Key key_of(const Strategy& s, std::size_t base);
 
