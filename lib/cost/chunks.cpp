@@ -10,11 +10,8 @@ PipelineShape pipeline_shape(const Strategy& s) {
   return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
 }
 
-namespace {
-
-// Layers of one rank over its chunks, in the order of their depth.
-std::vector<std::int64_t> spread(std::int64_t layers, std::size_t chunks, bool embedding_first,
-                                 bool head_last) {
+std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,
+                                       bool embedding_first, bool head_last) {
   std::vector<std::int64_t> counts(chunks, layers / static_cast<std::int64_t>(chunks));
   std::int64_t left = layers % static_cast<std::int64_t>(chunks);
   std::vector<std::size_t> order;  // who takes one more, first to last
@@ -27,6 +24,8 @@ std::vector<std::int64_t> spread(std::int64_t layers, std::size_t chunks, bool e
   for (std::size_t i = 0; left > 0; ++i, --left) ++counts[order[i]];
   return counts;
 }
+
+namespace {
 
 void fill_blocks(const ModelSpec& m, Chunk& chunk, std::int64_t recomputed) {
   for (std::int64_t i = 0; i < chunk.layers; ++i) {
@@ -63,7 +62,7 @@ std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
   for (std::size_t r = 0; r < owned.size(); ++r) {
     const auto& mine = owned[r];
     const std::vector<std::int64_t> layers =
-        spread(s.stage_layers[r], mine.size(), mine.front() == 0, mine.back() + 1 == count);
+        chunk_layers(s.stage_layers[r], mine.size(), mine.front() == 0, mine.back() + 1 == count);
     for (std::size_t i = 0; i < mine.size(); ++i) chunks[mine[i]].layers = layers[i];
   }
   std::int64_t next = 0;

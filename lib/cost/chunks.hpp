@@ -23,6 +23,11 @@ struct Chunk {
 
 [[nodiscard]] PipelineShape pipeline_shape(const Strategy& s);
 
+// Layers of one rank over its chunks, in the order of their depth: as even as they go, what is left
+// over first to chunks without the embedding or the head.
+[[nodiscard]] std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,
+                                                     bool embedding_first, bool head_last);
+
 // Chunks by depth. `s` must be complete (cost/step.hpp). A rank's layers are spread over its chunks
 // as evenly as they go; what is left over goes to chunks without embedding or head first.
 [[nodiscard]] std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s);

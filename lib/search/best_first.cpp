@@ -207,9 +207,18 @@ class BestFirst {
     }
   }
 
+  // Block costs that no sharding and no order of ranks undercuts: without the traffic of sharded
+  // weights and gradients, and without pipeline messages that slow the hosts.
+  [[nodiscard]] const BlockCosts& least_blocks(const Node& node) const {
+    Strategy s = strategy(node);
+    s.zero = 0;
+    s.kernels.contended_launches = 0;
+    return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
+  }
+
   void open_split(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
-    const BlockCosts& blocks = x_.blocks.costs(strategy(node), mesh.base);
+    const BlockCosts& blocks = least_blocks(node);
     const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
     for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
       if (!is_usual(x_.space.schedules(mesh, micro_batch)[i])) continue;
@@ -225,13 +234,13 @@ class BestFirst {
 
   void open_schedule(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
+    const BlockCosts& blocks = least_blocks(node);
     for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
       if (!is_usual(x_.space.shardings(mesh)[i])) continue;
       Node child = node;
       child.level = Level::kSharding;
       child.sharding = i;
       Strategy s = strategy(child);
-      const BlockCosts& blocks = x_.blocks.costs(s, mesh.base);
       const Bytes communicators = communicator_bytes(x_.model, x_.cluster, s);
       const auto least = [&](bool offload) {
         s.offload.optimizer = offload;

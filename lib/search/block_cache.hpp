@@ -34,7 +34,7 @@ class BlockCache {
   const ClusterSpec& cluster_;
   ShapeIds& shapes_;
   mutable std::shared_mutex mutex_;
-  std::unordered_map<Key, std::unique_ptr<const BlockCosts>, KeyHash<17>> costs_;
+  std::unordered_map<Key, std::unique_ptr<const BlockCosts>, KeyHash<18>> costs_;
 };
 
 }  // namespace meshplan

@@ -18,7 +18,7 @@ constexpr double kRounding = 1 - 1e-10;
 
 // Parameters of the whole model on the ranks of one pipeline.
 BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& blocks) {
-  BlockCounts all = x.prefix.back();
+  BlockCounts all = x.prefix.all();
   all[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
   all[static_cast<std::size_t>(BlockKind::kHead)] = 1;
   all[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
@@ -46,12 +46,12 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   const LayerPrefix& prefix = x.prefix;
   double matrices = real(m.vocab_size) * real(m.hidden_size);
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (prefix.back()[k] == 0) continue;
+    if (prefix.all()[k] == 0) continue;
     const auto kind = static_cast<BlockKind>(k);
     const bool moe = kind == BlockKind::kMoe || kind == BlockKind::kMoeWindowed;
     const LayerParameters p = layer_parameters(m, moe ? LayerKind::kMoe : LayerKind::kDense);
     // Tokens per expert are rounded down to a whole number, at worst to a half.
-    matrices += real(prefix.back()[k]) *
+    matrices += real(prefix.all()[k]) *
                 (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));
   }
   const DeviceSpec& d = x.cluster.device;
@@ -83,7 +83,7 @@ double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCos
     const Seconds full = blocks[k].recompute_full.total();
     const Seconds selective = blocks[k].recompute_selective.total();
     again += (s.recompute == Recompute::kFull ? full : std::min(full, selective)) *
-             real(x.prefix.back()[k]);
+             real(x.prefix.all()[k]);
   }
   const double work = step_lower_bound(x.model, x.cluster, s, blocks).si();
   return (work + again.si() * real(num_microbatches(s)) / real(s.pp)) * kRounding;

@@ -51,7 +51,7 @@ bool better(const Division& a, const Division& b, std::int64_t weight) {
 // All divisions whose inner ranks hold the same number of layers.
 std::optional<Division> best_with_equal_middle(const Stages& stages, const StageContext& x) {
   const Strategy& s = x.strategy;
-  const auto units = static_cast<std::int64_t>(stages.units());
+  const std::int64_t unit = stages.layout().unit_layers(), units = stages.layout().units();
   const std::int64_t inner = std::max<std::int64_t>(0, s.pp - 2);
   std::optional<Division> best;
   std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp));
@@ -59,9 +59,9 @@ std::optional<Division> best_with_equal_middle(const Stages& stages, const Stage
   for (std::int64_t middle = 1; middle <= most; ++middle) {
     const std::int64_t ends = units - inner * middle;
     for (std::int64_t first = s.pp == 1 ? ends : 1; first <= ends; ++first) {
-      std::fill(layers.begin(), layers.end(), middle * s.vp);
-      layers.back() = (ends - first) * s.vp;
-      layers.front() = first * s.vp;
+      std::fill(layers.begin(), layers.end(), middle * unit);
+      layers.back() = (ends - first) * unit;
+      layers.front() = first * unit;
       const std::optional<Division> d = stages.with_layers(layers);
       if (d && (!best || better(*d, *best, stages.weight()))) best = d;
     }
@@ -85,10 +85,11 @@ Divided divide(const Stages& stages, const StageContext& x, const SearchSpace& s
   Divided result;
   switch (space.partition_rule()) {
     case PartitionRule::kAny: {
-      result.fits = stages.may_fit();
-      if (!result.fits) return result;
-      Partitioner<Stages> partitioner(stages);
       const std::int64_t least = stages.least_largest(), limit = stages.most_largest(most);
+      const bool unlimited = limit >= kUnbounded / 4;
+      result.fits = unlimited ? stages.may_fit() : true;
+      if (!result.fits || (!unlimited && !stages.may_fit(limit))) return result;
+      Partitioner<Stages> partitioner(stages);
       best = stages.measures_memory()
                  ? partitioner.least_largest(least, limit)
                  : partitioner.best(stages.weight(), stages.least_sum(), least, limit);

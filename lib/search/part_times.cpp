@@ -23,7 +23,7 @@ PartTime times(const PartTime& t, std::int64_t n) {
 }
 
 std::int64_t count(const LayerPrefix& prefix, BlockKind kind) {
-  return prefix.back()[static_cast<std::size_t>(kind)];
+  return prefix.all()[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace

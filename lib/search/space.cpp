@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "search/fixed_keys.hpp"
 #include "search/space_lists.hpp"
+#include "search/stage_layout.hpp"
 #include "spec/findings.hpp"
 
 namespace meshplan {
@@ -29,7 +30,9 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 class SpaceBuilder {
  public:
   SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
-      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {}
+      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {
+    if (!has_errors(validate(m))) prefix_ = layer_prefix(m);
+  }
 
   Result<SearchSpace> build() {
     Diagnostics problems = validate(model_);
@@ -63,6 +66,14 @@ class SpaceBuilder {
     s.dp = num_gpus(cluster_) / (tp * pp * cp);
     s.global_batch = s.dp;
     return s;
+  }
+
+  // Layers per rank of which the rules only ask whether such a list can be legal at all.
+  std::vector<std::int64_t> some_layout(Strategy s) const {
+    if (s.vp == 1 || !prefix_.has_free_chunks()) return {};
+    s.vp = 1;
+    if (s.pp > model_.num_layers) return {};
+    return stage_layers(s, model_);
   }
 
   // The first broken rule, or nothing.
@@ -227,6 +238,7 @@ class SpaceBuilder {
         Strategy s = mesh;
         s.global_batch = s.dp * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
+        s.stage_layers = some_layout(s);
         return s;
       });
     });
@@ -236,6 +248,7 @@ class SpaceBuilder {
   const ClusterSpec& cluster_;
   const SearchRequest& request_;
   SpaceLists lists_;
+  LayerPrefix prefix_;
   SearchSpace space_;
   std::vector<MemoryOption> options_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_, known_options_;

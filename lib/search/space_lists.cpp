@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "search/fixed_keys.hpp"
+#include "search/stage_layout.hpp"
 
 namespace meshplan {
 namespace {
@@ -237,9 +238,12 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
 std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
   std::vector<ScheduleChoice> candidates{{Schedule::k1f1b, 1}, {Schedule::kGpipe, 1}};
   if (pp > 1) {
-    for (const std::int64_t vp : divisors(model_.num_layers)) {
-      if (vp > 1 && pp * vp <= model_.num_layers)
-        candidates.push_back({Schedule::kInterleaved, vp});
+    // Chunks of any size: the embedding and the head may be alone in theirs.
+    const bool any_size = layer_prefix(model_).has_free_chunks();
+    const std::int64_t most = (model_.num_layers + (any_size ? 2 : 0)) / pp;
+    for (std::int64_t vp = 2; vp <= most; ++vp) {
+      if (!any_size && model_.num_layers % vp != 0) continue;
+      candidates.push_back({Schedule::kInterleaved, vp});
     }
     candidates.push_back({Schedule::kZbH1, 1});
     candidates.push_back({Schedule::kZbV, 2});

@@ -21,21 +21,10 @@ std::array<Seconds, 3> seconds_of(const BlockCost& b) {
           b.recompute_full.total(), b.recompute_selective.total()};
 }
 
-bool is_mirrored(const Strategy& s) { return s.schedule == Schedule::kDualPipe; }
-
 }  // namespace
 
-LayerPrefix layer_prefix(const ModelSpec& m) {
-  LayerPrefix prefix(1);
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    prefix.push_back(prefix.back());
-    ++prefix.back()[index(block_kind(m, i))];
-  }
-  return prefix;
-}
-
 BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, const ModelSpec& m) {
-  BlockCounts all = prefix.back();
+  BlockCounts all = prefix.all();
   all[index(BlockKind::kEmbedding)] = all[index(BlockKind::kHead)] = 1;
   all[index(BlockKind::kMtp)] = m.mtp_layers;
   double model = 0;
@@ -56,15 +45,10 @@ BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, co
 }
 
 Stages::Stages(const StageContext& context)
-    : x_(context), quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)) {
-  const Strategy& s = x_.strategy;
-  mirrored_ = is_mirrored(s);
-  stages_ = static_cast<int>(mirrored_ ? s.pp / 2 : s.pp);
-  unit_layers_ = s.vp;
-  units_ = static_cast<int>(x_.model.num_layers / unit_layers_);
-  const BlockCounts& all = x_.prefix.back();
-  alike_ = std::count_if(all.begin(), all.end(), [](std::int64_t n) { return n > 0; }) == 1;
-  const bool selective = s.recompute == Recompute::kSelective;
+    : x_(context),
+      layout_(x_.model, x_.strategy, x_.prefix),
+      quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)) {
+  const bool selective = x_.strategy.recompute == Recompute::kSelective;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     least_[k] = quanta_.pass[k];
     if (x_.counts == CountRule::kAll) {
@@ -76,16 +60,7 @@ Stages::Stages(const StageContext& context)
     most_saved_ = std::max(most_saved_, (saved.none - saved.full).si());
   }
   add_up_least_times();
-  const auto n = static_cast<std::size_t>(units_ + 1);
-  std::size_t slots = static_cast<std::size_t>(stages_) * n;
-  if (!alike_) slots *= n;
-  if (mirrored_) slots *= alike_ ? 5 : 15;
-  values_.resize(slots);
-}
-
-bool Stages::is_goal(int state) const {
-  if (!mirrored_) return state == units_;
-  return 2 * (state / 3) + state % 3 - 1 == units_;
+  values_.resize(layout_.num_slots());
 }
 
 std::int64_t Stages::weight() const {
@@ -93,124 +68,170 @@ std::int64_t Stages::weight() const {
   return std::min(kMostWeight, m * x_.strategy.vp - 1);
 }
 
-// The slowest rank works that long on every microbatch. Rounding to quanta moves each block's time
-// by half a quantum at most.
+// The slowest rank works that long on every microbatch (DualPipe: each of two ranks on half of
+// them). Rounding to quanta moves each block's time by half a quantum at most.
 std::int64_t Stages::most_largest(double step) const {
   if (measures_memory() || step >= std::numeric_limits<double>::max()) return kUnbounded / 4;
   const double each = step / static_cast<double>(num_microbatches(x_.strategy));
-  const double of_pair = mirrored_ ? 2 * each : each;
-  const double quanta = of_pair / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
+  const double of_stage = layout_.is_mirrored() ? 2 * each : each;
+  const double quanta = of_stage / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
   return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
+}
+
+std::int64_t Stages::least_largest() const {
+  return measures_memory() ? 0 : ceil_div(least_sum_, num_stages());
 }
 
 // A rank that fits also fits with any unit less at either end. So the stages together reach
 // farthest if each of them takes as much as fits.
 bool Stages::may_fit() const {
   const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-  if (mirrored_ || known_counts) return true;
-  int position = 0;
-  for (int r = 0; r < stages_; ++r) {
-    int fits = 0, too_many = units_ - position - (stages_ - r - 1) + 1;
-    for (int n = std::min(too_many - 1, 2 * units_ / stages_ + 1); fits + 1 < too_many;) {
-      (value(r, {position, n, 0, 0}).time >= 0 ? fits : too_many) = n;
+  if (layout_.is_mirrored() || known_counts || !layout_.is_contiguous()) return true;
+  Place place;
+  for (int r = 0; r < num_stages(); ++r) {
+    const int fewest = layout_.fewest(r);
+    int fits = fewest - 1;
+    int too_many = layout_.units() - place.taken - layout_.fewest_later(r) + 1;
+    for (int n = std::min(too_many - 1, 2 * layout_.units() / num_stages() + 1);
+         fits + 1 < too_many;) {
+      n = std::max(n, fewest);
+      (value(r, {place, n, 0}).time >= 0 ? fits : too_many) = n;
       n = fits + (too_many - fits) / 2;
     }
-    if (fits == 0) return false;
-    position += fits;
+    if (fits < fewest) return false;
+    place = layout_.after(r, {place, fits, 0});
   }
-  return position == units_;
+  return place.taken == layout_.units();
 }
 
-std::int64_t Stages::least_largest() const {
-  return measures_memory() ? 0 : ceil_div(least_sum_, stages_);
+// No share of this stage that keeps the limit has more units of its rank, or ranks.
+int Stages::most_units(int stage, std::int64_t limit) const {
+  const std::int64_t each = least_layer_ * layout_.unit_layers();
+  const std::int64_t left = limit - ends_[static_cast<std::size_t>(stage)];
+  if (left < 0) return 0;
+  const std::int64_t fit = each > 0 ? left / each : layout_.units();
+  return static_cast<int>(std::min<std::int64_t>(layout_.units(), fit));
 }
 
-std::size_t Stages::slot(int stage, const Holding& h) const {
-  const auto n = static_cast<std::size_t>(units_ + 1);
-  std::size_t at = static_cast<std::size_t>(stage);
-  if (!alike_) at = at * n + static_cast<std::size_t>(h.position);
-  at = at * n + static_cast<std::size_t>(h.first);
-  if (!mirrored_) return at;
-  if (!alike_) at = at * 3 + static_cast<std::size_t>(h.back - h.position + 1);
-  return at * 5 + static_cast<std::size_t>(h.second - h.first + 2);
+// Whatever the other stages take, a stage must take what they leave within the limit.
+bool Stages::may_fit(std::int64_t limit) const {
+  if (measures_memory() || layout_.is_mirrored()) return true;
+  int most = 0;
+  for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit);
+  if (most < layout_.units()) return false;
+  const bool anywhere = layout_.leading() == 0;
+  int before = 0;  // units that the stages before take at least
+  for (int r = 0; r < num_stages(); ++r) {
+    const int high = most_units(r, limit);
+    const int low = std::max(layout_.fewest(r), layout_.units() - (most - high));
+    // Which layers a stage gets is known for the first, and where it cannot get leading ones.
+    const bool tail = before >= layout_.leading() && !layout_.spreads() && layout_.is_uniform();
+    before += low;
+    if (r > 0 && !anywhere && !tail) continue;
+    const Place place{0, r == 0 ? 0 : layout_.leading(), 0};
+    bool some = false;
+    for (int n = low; n <= high && !some; ++n) {
+      if (n > layout_.units() - place.front) break;
+      const std::int64_t time = value(r, {place, n, 0}).time;
+      some = time >= 0 && time <= limit;
+    }
+    if (!some) return false;
+  }
+  return true;
 }
 
 void Stages::add_up_least_times() {
   const auto of_layer = [&](std::int64_t layer) {
-    const auto i = static_cast<std::size_t>(layer);
     std::int64_t time = 0;
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      time += least_[k] * (x_.prefix[i + 1][k] - x_.prefix[i][k]);
+      time += least_[k] * (x_.prefix.until(layer + 1)[k] - x_.prefix.until(layer)[k]);
     }
     return time;
   };
   const std::int64_t all = x_.model.num_layers;
+  least_tail_ = least_layer_ = of_layer(all - 1);
+  for (std::int64_t i = 0; i < layout_.leading(); ++i) {
+    least_layer_ = std::min(least_layer_, of_layer(i));
+  }
   least_until_.assign(1, 0);
-  for (std::int64_t u = 0; u < units_; ++u) {
-    std::int64_t time = 0;
-    for (std::int64_t c = 0; c < unit_layers_; ++c) {
-      std::int64_t layer = c * units_ + u;
-      if (mirrored_) layer = unit_layers_ * u + c;
-      if (x_.strategy.schedule == Schedule::kZbV && c == 1) layer = all - 1 - u;
-      time += of_layer(layer);
+  for (std::int64_t u = 0; u < layout_.units(); ++u) {
+    std::int64_t time = of_layer(u);
+    for (std::int64_t c = 1; c < layout_.unit_layers(); ++c) {
+      const bool back = x_.strategy.schedule == Schedule::kZbV;
+      time += of_layer(back ? all - 1 - u : c * layout_.units() + u);
     }
     least_until_.push_back(least_until_.back() + time);
   }
-  ends_.assign(static_cast<std::size_t>(stages_), 0);
-  const bool folded = mirrored_ || x_.strategy.schedule == Schedule::kZbV;
+  ends_.assign(static_cast<std::size_t>(num_stages()), 0);
   ends_.front() += least_[index(BlockKind::kEmbedding)];
-  (folded ? ends_.front() : ends_.back()) +=
+  (layout_.is_folded() ? ends_.front() : ends_.back()) +=
       least_[index(BlockKind::kHead)] + least_[index(BlockKind::kMtp)] * x_.model.mtp_layers;
-  ends_after_.assign(static_cast<std::size_t>(stages_), 0);
-  for (std::size_t r = ends_.size() - 1; r-- > 0;)
+  ends_after_.assign(ends_.size(), 0);
+  for (std::size_t r = ends_.size() - 1; r-- > 0;) {
     ends_after_[r] = ends_after_[r + 1] + ends_[r + 1];
+  }
   least_sum_ = least_until_.back() + ends_after_.front() + ends_.front();
 }
 
-void Stages::add_chunk(std::int64_t begin, std::int64_t end, std::int64_t recomputed) const {
+std::int64_t Stages::base_time(int stage, const Share& share) const {
+  if (measures_memory()) return 0;
+  const Place& p = share.place;
+  const Place next = layout_.after(stage, share);
+  std::int64_t time = ends_[static_cast<std::size_t>(stage)] + until(next.front) - until(p.front);
+  if (layout_.spreads()) time += (share.first - (next.front - p.front)) * least_tail_;
+  if (layout_.is_mirrored()) {
+    time += until(layout_.units() - p.back) - until(layout_.units() - next.back);
+  }
+  return time;
+}
+
+std::int64_t Stages::rest_time(const Place& p) const {
+  if (measures_memory()) return 0;
+  const int units = layout_.units();
+  if (layout_.spreads()) {
+    const int leading = layout_.leading();
+    return until(leading) - until(p.front) + (units - p.taken - (leading - p.front)) * least_tail_;
+  }
+  return until(units - p.back) - until(p.front);
+}
+
+void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
   Chunk& chunk = chunks_.emplace_back();
-  chunk.first_layer = begin;
-  chunk.layers = end - begin;
-  const auto at = [&](std::int64_t layer) -> const BlockCounts& {
-    return x_.prefix[static_cast<std::size_t>(layer)];
-  };
-  const std::int64_t middle = begin + std::min(recomputed, end - begin);
+  chunk.first_layer = range.begin;
+  chunk.layers = range.end - range.begin;
+  const auto at = [&](std::int64_t layer) -> const BlockCounts& { return x_.prefix.until(layer); };
+  const std::int64_t middle = range.begin + std::min(recomputed, chunk.layers);
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    chunk.blocks[k] = at(end)[k] - at(begin)[k];
-    chunk.recomputed[k] = at(middle)[k] - at(begin)[k];
+    chunk.blocks[k] = at(range.end)[k] - at(range.begin)[k];
+    chunk.recomputed[k] = at(middle)[k] - at(range.begin)[k];
   }
 }
 
 // Embedding and head sit on the first and the last chunk, wherever those are.
 void Stages::add_ends(int stage, std::int64_t first, std::int64_t second) const {
-  const bool folded = mirrored_ || x_.strategy.schedule == Schedule::kZbV;
   if (stage == 0) ++chunks_.front().blocks[index(BlockKind::kEmbedding)];
-  if (stage != (folded ? 0 : stages_ - 1)) return;
+  if (stage != (layout_.is_folded() ? 0 : num_stages() - 1)) return;
   Chunk& last = chunks_.back();
   ++last.blocks[index(BlockKind::kHead)];
   last.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
-  const std::int64_t recomputed = mirrored_ ? second : first;
-  if (x_.strategy.recompute == Recompute::kFull && recomputed > 0) {
+  const std::int64_t recomputed = layout_.is_mirrored() ? second : first;
+  if (x_.strategy.recompute == Recompute::kFull && last.layers > 0 && recomputed > 0) {
     last.recomputed[index(BlockKind::kMtp)] = x_.model.mtp_layers;
   }
 }
 
-const std::vector<Chunk>& Stages::fill(int stage, const Holding& h, std::int64_t first,
+const std::vector<Chunk>& Stages::fill(int stage, const Share& share, std::int64_t first,
                                        std::int64_t second) const {
-  const std::int64_t all = x_.model.num_layers;
+  layout_.ranges(stage, share, ranges_);
   chunks_.clear();
-  if (mirrored_) {
-    const std::int64_t begin = layers(h.position), end = all - layers(h.back);
-    add_chunk(begin, begin + layers(h.first), first);
-    add_chunk(end - layers(h.second), end, second);
-  } else if (x_.strategy.schedule == Schedule::kZbV) {
-    add_chunk(h.position, h.position + h.first, first);
-    add_chunk(all - h.position - h.first, all - h.position,
-              std::max<std::int64_t>(0, first - h.first));
+  if (layout_.is_mirrored()) {
+    add_chunk(ranges_[0], first);
+    add_chunk(ranges_[1], second);
   } else {
-    for (std::int64_t c = 0; c < x_.strategy.vp; ++c) {
-      const std::int64_t begin = c * units_ + h.position;
-      add_chunk(begin, begin + h.first, std::max<std::int64_t>(0, first - c * h.first));
+    std::int64_t left = first;
+    for (const LayerRange& range : ranges_) {
+      add_chunk(range, left);
+      left = std::max<std::int64_t>(0, left - (range.end - range.begin));
     }
   }
   add_ends(stage, first, second);
@@ -253,28 +274,28 @@ Bytes Stages::rank_need(std::size_t rank, const std::vector<Chunk>& mine) const 
   return needed;
 }
 
-Bytes Stages::need(int stage, const Holding& h, std::int64_t first, std::int64_t second) const {
+Bytes Stages::need(int stage, const Share& h, std::int64_t first, std::int64_t second) const {
   const std::vector<Chunk>& mine = fill(stage, h, first, second);
   const auto rank = static_cast<std::size_t>(stage);
   const Bytes near = rank_need(rank, mine);
-  if (!mirrored_) return near;
+  if (!layout_.is_mirrored()) return near;
   return std::max(near, rank_need(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine));
 }
 
-const Stages::Value& Stages::value(int stage, const Holding& holding) const {
-  Value& known = values_[slot(stage, holding)];
+const Stages::Value& Stages::value(int stage, const Share& holding) const {
+  Value& known = values_[layout_.slot(stage, holding)];
   if (known.time == kUnknown) known = compute(stage, holding);
   return known;
 }
 
-Stages::Value Stages::compute(int stage, const Holding& h) const {
+Stages::Value Stages::compute(int stage, const Share& h) const {
   const std::int64_t most_first = layers(h.first), most_second = layers(h.second);
   std::int64_t first = 0, second = 0;
   switch (x_.counts) {
     case CountRule::kNone:
       break;
     case CountRule::kFewest:
-      return mirrored_ ? fewest_pair(stage, h) : fewest(stage, h);
+      return layout_.is_mirrored() ? fewest_pair(stage, h) : fewest(stage, h);
     case CountRule::kUniform:
       first = std::min(x_.uniform, most_first), second = std::min(x_.uniform, most_second);
       break;
@@ -283,7 +304,8 @@ Stages::Value Stages::compute(int stage, const Holding& h) const {
       break;
     case CountRule::kGiven:
       first = (*x_.given)[static_cast<std::size_t>(stage)];
-      if (mirrored_) second = (*x_.given)[static_cast<std::size_t>(x_.strategy.pp - 1 - stage)];
+      if (layout_.is_mirrored())
+        second = (*x_.given)[static_cast<std::size_t>(x_.strategy.pp - 1 - stage)];
       if (first > most_first || second > most_second) return {kTooMuch, 0, 0};
       break;
   }
@@ -296,13 +318,13 @@ Stages::Value Stages::compute(int stage, const Holding& h) const {
 
 // The fewest recomputed layers of the first rank with which the stage fits, or -1. Skips numbers
 // that cannot free enough: one layer frees at most its activations of every microbatch held.
-std::int64_t Stages::fewest_first(int stage, const Holding& h, std::int64_t second) const {
+std::int64_t Stages::fewest_first(int stage, const Share& h, std::int64_t second) const {
   const auto rank = static_cast<std::size_t>(stage);
   std::int64_t held = 1;
   for (const Held& now : x_.in_flight[rank].held) {
     held = std::max<std::int64_t>(held, now.whole + now.kept);
   }
-  if (mirrored_) {
+  if (layout_.is_mirrored()) {
     const auto far = static_cast<std::size_t>(x_.strategy.pp) - 1 - rank;
     for (const Held& now : x_.in_flight[far].held) {
       held = std::max<std::int64_t>(held, now.whole + now.kept);
@@ -318,14 +340,14 @@ std::int64_t Stages::fewest_first(int stage, const Holding& h, std::int64_t seco
   return -1;
 }
 
-Stages::Value Stages::fewest(int stage, const Holding& h) const {
+Stages::Value Stages::fewest(int stage, const Share& h) const {
   const std::int64_t n = fewest_first(stage, h, 0);
   if (n < 0) return {kTooMuch, 0, 0};
   return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
 }
 
 // Of all pairs of numbers that fit, the least time, then the fewest of the first rank.
-Stages::Value Stages::fewest_pair(int stage, const Holding& h) const {
+Stages::Value Stages::fewest_pair(int stage, const Share& h) const {
   Value best{kTooMuch, 0, 0};
   for (std::int64_t second = 0; second <= layers(h.second); ++second) {
     const std::int64_t first = fewest_first(stage, h, second);
@@ -343,18 +365,19 @@ Stages::Lists Stages::lists(const Division& division) const {
   Lists lists;
   const auto pp = static_cast<std::size_t>(x_.strategy.pp);
   lists.layers.resize(pp), lists.recomputed.resize(pp);
-  int position = 0, back = 0;
-  for (int r = 0; r < stages_; ++r) {
+  Place place = layout_.place(start());
+  for (int r = 0; r < num_stages(); ++r) {
     const StageMove& move = division.stages[static_cast<std::size_t>(r)];
-    const Value& v = value(r, {position, move.first, back, move.second});
+    const Share share{place, move.first, move.second};
+    const Value& v = value(r, share);
     const auto near = static_cast<std::size_t>(r);
     lists.layers[near] = layers(move.first);
     lists.recomputed[near] = v.recomputed_first;
-    if (mirrored_) {
+    if (layout_.is_mirrored()) {
       lists.layers[pp - 1 - near] = layers(move.second);
       lists.recomputed[pp - 1 - near] = v.recomputed_second;
     }
-    position += move.first, back += move.second;
+    place = layout_.after(r, share);
   }
   return lists;
 }
@@ -362,28 +385,31 @@ Stages::Lists Stages::lists(const Division& division) const {
 std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& sizes) const {
   const auto pp = static_cast<std::size_t>(x_.strategy.pp);
   if (sizes.size() != pp) return std::nullopt;
-  std::int64_t sum = 0;
-  for (const std::int64_t n : sizes) {
-    if (n < unit_layers_ || n % unit_layers_ != 0) return std::nullopt;
-    sum += n;
-  }
-  if (sum != x_.model.num_layers) return std::nullopt;
   Division division;
-  Holding h;
-  for (int r = 0; r < stages_; ++r) {
+  Place place = layout_.place(start());
+  for (int r = 0; r < num_stages(); ++r) {
     const auto near = static_cast<std::size_t>(r);
-    h.first = static_cast<int>(sizes[near] / unit_layers_);
-    if (mirrored_) h.second = static_cast<int>(sizes[pp - 1 - near] / unit_layers_);
-    // Beyond what the table covers: the two chunks of a DualPipe rank differ by a unit at most.
-    const int lead = h.back + h.second - h.position - h.first;
-    if (mirrored_ && (std::abs(lead) > 1 || std::abs(h.second - h.first) > 2)) return std::nullopt;
-    const Value& v = value(r, h);
+    const std::int64_t first = sizes[near] / layout_.unit_layers();
+    const std::int64_t second =
+        layout_.is_mirrored() ? sizes[pp - 1 - near] / layout_.unit_layers() : 0;
+    const bool whole = sizes[near] % layout_.unit_layers() == 0;
+    if (!whole || first < layout_.fewest(r) || first + second > layout_.units() - place.taken) {
+      return std::nullopt;
+    }
+    const Share share{place, static_cast<int>(first), static_cast<int>(second)};
+    const Place next = layout_.after(r, share);
+    if (layout_.is_mirrored() &&
+        (second < layout_.fewest(r) || std::abs(next.front - next.back) > 1)) {
+      return std::nullopt;
+    }
+    const Value& v = value(r, share);
     if (v.time < 0) return std::nullopt;
-    division.stages.push_back({0, v.time, h.first, h.second});
+    division.stages.push_back({layout_.state(next), v.time, share.first, share.second});
     division.sum += v.time;
     division.largest = std::max(division.largest, v.time);
-    h.position += h.first, h.back += h.second;
+    place = next;
   }
+  if (!is_goal(layout_.state(place))) return std::nullopt;
   return division;
 }
 

@@ -41,16 +41,35 @@ inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t un
   }
 }
 
-// The two chunks of a DualPipe rank, and all outer ranks' layers from both ends, differ by one unit
-// at most: that is the space.
-inline bool is_mirrored_enough(const Strategy& s, const List& layers) {
-  if (s.schedule != Schedule::kDualPipe) return true;
-  std::int64_t lead = 0;
-  for (std::size_t r = 0; r < layers.size() / 2; ++r) {
-    lead += layers[layers.size() - 1 - r] - layers[r];
-    if (std::abs(lead) > s.vp) return false;
+// Layers before the last run of layers of one kind.
+inline std::int64_t leading(const ModelSpec& m) {
+  std::int64_t n = m.num_layers - 1;
+  while (n > 0 && block_kind(m, n - 1) == block_kind(m, n)) --n;
+  return n;
+}
+
+// Chunks of any size take a model of at most four leading layers before all others, which are
+// alike; otherwise the chunks of a rank have one size, but for DualPipe's.
+inline std::int64_t unit_of(const Strategy& s, const ModelSpec& m) {
+  return s.schedule == Schedule::kDualPipe || leading(m) <= 4 ? 1 : s.vp;
+}
+
+// DualPipe: the layers taken from both ends differ by one at most. Chunks of any size: all leading
+// layers are in the first round.
+inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
+  if (s.schedule == Schedule::kDualPipe) {
+    std::int64_t lead = 0;
+    for (std::size_t r = 0; r < s.stage_layers.size() / 2; ++r) {
+      lead += s.stage_layers[s.stage_layers.size() - 1 - r] - s.stage_layers[r];
+      if (std::abs(lead) > 1) return false;
+    }
+    return true;
   }
-  return true;
+  if (s.vp == 1 || leading(m) > 4) return true;
+  std::int64_t first_round = 0;
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  for (std::int64_t r = 0; r < s.pp; ++r) first_round += chunks[static_cast<std::size_t>(r)].layers;
+  return first_round >= leading(m);
 }
 
 class Brute {
@@ -154,7 +173,7 @@ class Brute {
       return;
     }
     for (const auto& row : NameTable<Schedule>::rows) {
-      for (s.vp = 1; s.vp <= c_.model.num_layers; ++s.vp) {
+      for (s.vp = 1; s.vp <= c_.model.num_layers + 2; ++s.vp) {
         s.schedule = row.value;
         try_options(s);
       }
@@ -170,13 +189,28 @@ class Brute {
           s.recompute = mode;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!satisfies(s, c_.request.limits)) continue;
-          if (has_errors(validate(s, c_.model, c_.cluster))) continue;
+          const std::vector<List> divisions = legal_divisions(s);
+          if (divisions.empty()) continue;
           ++tried_.legal;
-          try_divisions(s, best);
+          try_divisions(s, divisions, best);
         }
       }
     }
     if (best) tried_.plans.push_back(*best);
+  }
+
+  // Layers per rank with which the strategy breaks no rule.
+  std::vector<List> legal_divisions(Strategy s) const {
+    const std::int64_t unit = unit_of(s, c_.model);
+    std::vector<List> all, legal;
+    if (leading(c_.model) > 4 && has_errors(validate(s, c_.model, c_.cluster))) return legal;
+    List begun;
+    compositions(c_.model.num_layers, s.pp, unit, begun, all);
+    for (const List& layers : all) {
+      s.stage_layers = layers;
+      if (!has_errors(validate(s, c_.model, c_.cluster))) legal.push_back(layers);
+    }
+    return legal;
   }
 
   // Layers that each rank recomputes: none, or the fewest with which it fits.
@@ -272,27 +306,26 @@ class Brute {
     const bool pairs = s.schedule == Schedule::kDualPipe;
     if (pairs) times.resize(times.size() / 2);
     rank.largest = *std::max_element(times.begin(), times.end());
+    const std::int64_t unit = unit_of(s, c_.model);
     const double weight = static_cast<double>(num_microbatches(s) * s.vp - 1);
     rank.cost = std::accumulate(times.begin(), times.end(), 0.0) + weight * rank.largest;
     for (std::size_t r = 0; r < times.size(); ++r) {
-      rank.order.push_back(s.stage_layers[r] / s.vp);
-      if (pairs) rank.order.push_back(s.stage_layers[s.stage_layers.size() - 1 - r] / s.vp);
+      rank.order.push_back(s.stage_layers[r] / unit);
+      if (pairs) rank.order.push_back(s.stage_layers[s.stage_layers.size() - 1 - r] / unit);
     }
     for (const std::int64_t units : rank.order) rank.squares += units * units;
     return rank;
   }
 
-  void try_divisions(Strategy s, std::optional<Found>& best) {
-    std::vector<List> divisions;
-    List begun;
-    compositions(c_.model.num_layers, s.pp, s.vp, begun, divisions);
+  void try_divisions(Strategy s, const std::vector<List>& divisions, std::optional<Found>& best) {
     const BlockCosts blocks = block_costs(c_.model, c_.cluster, s);
     std::optional<Rank> chosen_rank;
     Strategy chosen;
     for (const List& layers : divisions) {
       s.stage_layers = layers;
       if (all_partitions_) note_extremes(s, blocks);
-      if (!is_mirrored_enough(s, layers)) continue;
+      s.recompute_layers.assign(layers.size(), 0);
+      if (!is_in_space(s, c_.model)) continue;
       const std::optional<List> recomputed = counts(s, blocks);
       if (!recomputed) continue;
       s.recompute_layers = *recomputed;

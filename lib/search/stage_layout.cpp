@@ -1,0 +1,187 @@
+#include "search/stage_layout.hpp"
+
+#include <algorithm>
+
+namespace meshplan {
+namespace {
+
+constexpr int kMostLeading = 4;
+
+}  // namespace
+
+LayerPrefix layer_prefix(const ModelSpec& m) {
+  LayerPrefix prefix;
+  prefix.first.resize(1);
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    prefix.first.push_back(prefix.first.back());
+    ++prefix.first.back()[static_cast<std::size_t>(block_kind(m, i))];
+  }
+  const BlockKind last = block_kind(m, m.num_layers - 1);
+  prefix.leading = static_cast<int>(m.num_layers);
+  while (prefix.leading > 0 && block_kind(m, prefix.leading - 1) == last) --prefix.leading;
+  return prefix;
+}
+
+bool LayerPrefix::has_free_chunks() const { return leading <= kMostLeading; }
+
+StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix)
+    : schedule_(s.schedule),
+      vp_(static_cast<int>(s.vp)),
+      leading_(prefix.leading),
+      layers_(m.num_layers) {
+  const auto pp = static_cast<int>(s.pp);
+  stages_ = pp;
+  if (s.schedule == Schedule::kDualPipe) {
+    kind_ = Kind::kMirrored;
+    stages_ = pp / 2;
+  } else if (vp_ > 1) {
+    kind_ = prefix.has_free_chunks() ? Kind::kSpread : Kind::kRows;
+  }
+  unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
+  units_ = static_cast<int>(m.num_layers / unit_layers_);
+  folded_ = is_mirrored() || s.schedule == Schedule::kZbV;
+  few_leading_ = leading_ <= kMostLeading && units_ > 2 * leading_;
+}
+
+int StageLayout::num_states() const {
+  switch (kind_) {
+    case Kind::kContiguous:
+    case Kind::kRows:
+      return units_ + 1;
+    case Kind::kSpread:
+      return (units_ + 1) * (leading_ + 1);
+    case Kind::kMirrored:
+      return 3 * (units_ / 2 + 3);
+  }
+  return 0;
+}
+
+bool StageLayout::is_goal(int state) const {
+  const Place p = place(state);
+  return p.taken == units_ && (kind_ != Kind::kSpread || p.front == leading_);
+}
+
+Place StageLayout::place(int state) const {
+  switch (kind_) {
+    case Kind::kContiguous:
+    case Kind::kRows:
+      return {state, state, 0};
+    case Kind::kSpread:
+      return {state / (leading_ + 1), state % (leading_ + 1), 0};
+    case Kind::kMirrored: {
+      const int front = state / 3, back = front + state % 3 - 1;
+      return {front + back, front, back};
+    }
+  }
+  return {};
+}
+
+int StageLayout::state(const Place& p) const {
+  switch (kind_) {
+    case Kind::kContiguous:
+    case Kind::kRows:
+      return p.taken;
+    case Kind::kSpread:
+      return p.taken * (leading_ + 1) + p.front;
+    case Kind::kMirrored:
+      return 3 * p.front + p.back - p.front + 1;
+  }
+  return 0;
+}
+
+Place StageLayout::after(int stage, const Share& share) const {
+  Place p = share.place;
+  p.taken += share.first + share.second;
+  p.back += share.second;
+  if (kind_ == Kind::kSpread) {
+    p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
+  } else {
+    p.front += share.first;
+  }
+  return p;
+}
+
+// Megatron-LM's explicit layouts: a chunk without layers holds the embedding or the head, on the
+// first or the last rank.
+int StageLayout::fewest(int stage) const {
+  if (kind_ == Kind::kRows || vp_ == 1) return 1;
+  const bool end = stage == 0 || (!is_mirrored() && stage == stages_ - 1);
+  return end ? vp_ - 1 : vp_;
+}
+
+int StageLayout::fewest_later(int stage) const {
+  const int left = stages_ - stage - 1;
+  if (left == 0) return 0;
+  if (is_mirrored()) return left * 2 * vp_;
+  return (left - 1) * fewest(1 < stages_ - 1 ? 1 : 0) + fewest(stages_ - 1);
+}
+
+void StageLayout::ranges(int stage, const Share& share, std::vector<LayerRange>& result) const {
+  result.clear();
+  const Place& p = share.place;
+  const std::int64_t n = share.first;
+  switch (kind_) {
+    case Kind::kContiguous:
+      result.push_back({p.front, p.front + n});
+      return;
+    case Kind::kRows:
+      if (schedule_ == Schedule::kZbV) {
+        result.push_back({p.front, p.front + n});
+        result.push_back({layers_ - p.front - n, layers_ - p.front});
+        return;
+      }
+      for (std::int64_t c = 0; c < vp_; ++c) {
+        result.push_back({c * units_ + p.front, c * units_ + p.front + n});
+      }
+      return;
+    case Kind::kSpread:
+      result.push_back({p.front, p.front + spread_chunk(stage, share.first, 0)});
+      for (int c = 1; c < vp_; ++c) {  // of layers that are alike, wherever they are
+        result.push_back({layers_ - spread_chunk(stage, share.first, c), layers_});
+      }
+      return;
+    case Kind::kMirrored:
+      result.push_back({p.front, p.front + n});
+      result.push_back({layers_ - p.back - share.second, layers_ - p.back});
+      return;
+  }
+}
+
+std::size_t StageLayout::num_slots() const {
+  const auto n = static_cast<std::size_t>(units_ + 1), s = static_cast<std::size_t>(stages_);
+  const auto fronts = static_cast<std::size_t>(leading_ + 1);
+  switch (kind_) {
+    case Kind::kContiguous:
+    case Kind::kSpread:
+      return s * fronts * n;
+    case Kind::kRows:
+      return s * n * n;
+    case Kind::kMirrored:
+      return few_leading_ ? s * fronts * n * 5 : s * n * n * 15;
+  }
+  return 0;
+}
+
+std::size_t StageLayout::slot(int stage, const Share& share) const {
+  const auto n = static_cast<std::size_t>(units_ + 1), s = static_cast<std::size_t>(stage);
+  const auto first = static_cast<std::size_t>(share.first);
+  const auto front = static_cast<std::size_t>(share.place.front);
+  const auto capped = static_cast<std::size_t>(std::min(share.place.front, leading_));
+  const auto fronts = static_cast<std::size_t>(leading_ + 1);
+  switch (kind_) {
+    case Kind::kContiguous:
+    case Kind::kSpread:
+      return (s * fronts + capped) * n + first;
+    case Kind::kRows:
+      return (s * n + front) * n + first;
+    case Kind::kMirrored: {
+      const auto difference = static_cast<std::size_t>(share.second - share.first + 2);
+      if (few_leading_) return ((s * fronts + capped) * n + first) * 5 + difference;
+      const auto lead = static_cast<std::size_t>(share.place.back - share.place.front + 1);
+      return (((s * n + front) * n + first) * 3 + lead) * 5 + difference;
+    }
+  }
+  return 0;
+}
+
+}  // namespace meshplan

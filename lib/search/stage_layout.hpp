@@ -1,0 +1,112 @@
+#pragma once
+// Which layers a pipeline rank gets when the ranks before it have taken theirs.
+#include <cstdint>
+#include <vector>
+
+#include "cost/chunks.hpp"
+#include "spec/model.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+// The decoder layers by kind.
+struct LayerPrefix {
+  std::vector<BlockCounts> first;  // blocks of each kind in the first n layers, n = 0 .. num_layers
+  // Layers before the last run of layers of one kind: 0 where all are alike, 3 in DeepSeek-V3.
+  int leading = 0;
+
+  [[nodiscard]] const BlockCounts& all() const { return first.back(); }
+  [[nodiscard]] const BlockCounts& until(std::int64_t layer) const {
+    return first[static_cast<std::size_t>(layer)];
+  }
+  // Whether ranks with several chunks may hold any number of layers. Which layers a chunk holds
+  // then depends on all ranks before it in its round, so it takes a model that is uniform but for a
+  // few leading layers, all of them in the first round. Otherwise every chunk of a rank has one
+  // size.
+  [[nodiscard]] bool has_free_chunks() const;
+};
+[[nodiscard]] LayerPrefix layer_prefix(const ModelSpec& m);
+
+// What has been taken when a stage's turn comes. Units from the front, or of the first round of
+// chunks; DualPipe also from the back.
+struct Place {
+  int taken = 0;
+  int front = 0;
+  int back = 0;
+};
+
+// What a stage takes: units of its rank (DualPipe: of the rank nearer to the front, and of the
+// other rank with the same two chunks).
+struct Share {
+  Place place;
+  int first = 0;
+  int second = 0;
+};
+
+struct LayerRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+class StageLayout {
+ public:
+  StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix);
+
+  [[nodiscard]] int num_stages() const { return stages_; }  // DualPipe: pairs of ranks
+  [[nodiscard]] int units() const { return units_; }
+  [[nodiscard]] std::int64_t unit_layers() const { return unit_layers_; }
+  [[nodiscard]] int leading() const { return leading_; }
+  [[nodiscard]] bool is_mirrored() const { return kind_ == Kind::kMirrored; }
+  // Whether the ranks of a stage hold both the embedding and the head.
+  [[nodiscard]] bool is_folded() const { return folded_; }
+  // Whether a rank's layers follow each other, so that a part of what fits fits as well.
+  [[nodiscard]] bool is_contiguous() const { return kind_ == Kind::kContiguous || leading_ == 0; }
+  // Whether all layers behind the leading ones are alike, and each chunk holds what follows.
+  [[nodiscard]] bool is_uniform() const { return kind_ != Kind::kRows; }
+  // Whether a rank's layers are spread over its chunks, the leading ones over the first round.
+  [[nodiscard]] bool spreads() const { return kind_ == Kind::kSpread; }
+
+  // States of partition.hpp, one per place.
+  [[nodiscard]] int num_states() const;
+  [[nodiscard]] int start() const { return is_mirrored() ? 1 : 0; }
+  [[nodiscard]] bool is_goal(int state) const;
+  [[nodiscard]] Place place(int state) const;
+  [[nodiscard]] Place after(int stage, const Share& share) const;
+  [[nodiscard]] int state(const Place& place) const;
+
+  // Fewest units of the rank (DualPipe: of each of the two), and of all later stages.
+  [[nodiscard]] int fewest(int stage) const;
+  [[nodiscard]] int fewest_later(int stage) const;
+
+  // Layers of each chunk, by depth.
+  void ranges(int stage, const Share& share, std::vector<LayerRange>& result) const;
+
+  // Shares with the same slot hold the same kinds of layers.
+  [[nodiscard]] std::size_t num_slots() const;
+  [[nodiscard]] std::size_t slot(int stage, const Share& share) const;
+
+  // Units of one chunk, where a rank's layers are spread over its chunks (chunk_layers()).
+  [[nodiscard]] int spread_chunk(int stage, int units, int chunk) const {
+    const int even = units / vp_, left = units % vp_;
+    // What is left over goes to chunks without the embedding first.
+    const int turn = stage == 0 && !folded_ ? chunk - 1 : chunk;
+    return even + (turn >= 0 && turn < left ? 1 : 0);
+  }
+
+ private:
+  enum class Kind {
+    kContiguous,  // one chunk per rank
+    kRows,        // chunks of a rank of one size: unit u is layer u of every round
+    kSpread,      // chunks as even as the rank's layers go
+    kMirrored,    // DualPipe
+  };
+
+  Kind kind_ = Kind::kContiguous;
+  Schedule schedule_;
+  int stages_ = 1, units_ = 1, vp_ = 1, leading_ = 0;
+  std::int64_t layers_ = 1, unit_layers_ = 1;
+  bool folded_ = false;
+  bool few_leading_ = false;  // the back half holds none of the leading layers
+};
+
+}  // namespace meshplan
