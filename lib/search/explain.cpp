@@ -24,9 +24,9 @@ struct Explanation {
 Verdict neighbour(const Explanation& x, const std::function<void(Strategy&)>& change) {
   Strategy s = x.best.strategy;
   s.dp = 0;
-  s.stage_layers.clear();
   s.recompute_layers.clear();
   change(s);
+  if (s.pp != x.best.strategy.pp || s.vp != x.best.strategy.vp) s.stage_layers.clear();
   EvaluateOptions options;
   options.with_remedies = false;
   return evaluate(x.model, x.cluster, s, options);

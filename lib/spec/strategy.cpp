@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 namespace meshplan {
 namespace {
@@ -61,6 +62,19 @@ std::vector<std::int64_t> nanotron_layers(const Strategy& s, const ModelSpec& m)
   return layers;
 }
 
+// Ranks of equal size, of which the last, the first and then the ones next to them give one layer
+// way for the output head and the embedding.
+std::vector<std::int64_t> lighter_ends(std::int64_t layers, std::int64_t ranks) {
+  const std::int64_t most = ceil_div(layers, ranks);
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(ranks), most);
+  std::int64_t missing = most * ranks - layers;
+  for (std::size_t i = 0; missing > 0; ++i, --missing) {
+    const std::size_t from_end = i / 2;
+    --parts[i % 2 == 0 ? parts.size() - 1 - from_end : from_end];
+  }
+  return parts;
+}
+
 // Every rank between the ends has work; the first and the last may hold only embedding or head.
 bool runnable(const std::vector<std::int64_t>& layers) {
   return std::all_of(layers.begin() + 1, layers.end() - 1, [](std::int64_t n) { return n > 0; });
@@ -75,6 +89,7 @@ std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
     if (runnable(layers)) return layers;
   }
   PLAN_CHECK(s.pp > 0 && s.vp > 0);
+  if (m.num_layers % s.vp != 0) return lighter_ends(m.num_layers, s.pp);
   std::vector<std::int64_t> layers = even_parts(m.num_layers / s.vp, s.pp);
   for (std::int64_t& n : layers) n *= s.vp;
   return layers;

@@ -25,6 +25,19 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{4, 4, 4, 4});
 }
 
+TEST_CASE("where chunks cannot be equal the ends give way") {
+  // Llama 3 405B (2407.21783 sec. 3.3.2): 126 layers on 16 ranks, one less on the first and last.
+  ModelSpec m;
+  m.num_layers = 126;
+  Strategy s;
+  s.pp = 16, s.vp = 8;
+  CHECK(stage_layers(s, m) ==
+        std::vector<std::int64_t>{7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7});
+  m.num_layers = 61;
+  s.pp = 4, s.vp = 2;
+  CHECK(stage_layers(s, m) == std::vector<std::int64_t>{15, 16, 15, 15});
+}
+
 TEST_CASE("nanotron's division holds every layer once") {
   ModelSpec m;
   m.hidden_size = 4096;
