@@ -198,7 +198,6 @@ void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
 
 BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   add_times(ops, x, cost);
-  add_sharded_traffic(x, cost);
   return cost;
 }
 
@@ -285,7 +284,14 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
     costs[kind] = layer_cost(x, layer_kind(m, i), layer_is_windowed(m, i));
   }
   if (m.mtp_layers > 0) costs[static_cast<std::size_t>(BlockKind::kMtp)] = mtp_cost(x);
-  return costs;
+  return with_sharded_traffic(std::move(costs), m, c, s);
+}
+
+BlockCosts with_sharded_traffic(BlockCosts plain, const ModelSpec& m, const ClusterSpec& c,
+                                const Strategy& s) {
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  for (BlockCost& cost : plain) add_sharded_traffic(x, cost);
+  return plain;
 }
 
 }  // namespace meshplan

@@ -18,6 +18,7 @@ enum class Level : std::uint8_t { kMesh, kSplit, kSchedule, kSharding };
 // Indices into the lists of the space; 0 where not decided yet.
 struct Node {
   double bound = 0;
+  double pipeline = 0;       // kSharding: the part of it that the layers take
   std::uint64_t number = 0;  // in order of creation: breaks ties
   std::uint32_t mesh = 0;
   std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
@@ -170,8 +171,8 @@ class BestFirst {
         open_schedule(node, limit, opened);
         break;
       case Level::kSharding:
-        opened.examined =
-            examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]), limit);
+        opened.examined = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]),
+                                  node.pipeline, limit);
         break;
     }
     return opened;
@@ -244,8 +245,13 @@ class BestFirst {
       const Bytes communicators = communicator_bytes(x_.model, x_.cluster, s);
       const auto least = [&](bool offload) {
         s.offload.optimizer = offload;
-        return std::pair(time_bound(x_, s, blocks), states_bound(x_, s, blocks, communicators));
+        return std::pair(node.bound + end_bound(x_, s, blocks),
+                         states_bound(x_, s, blocks, communicators));
       };
+      // Traffic of sharded weights and gradients is worth knowing before anything is divided.
+      if (by_time() && s.zero >= 2 && work_bound(x_, s, x_.blocks.costs(s, mesh.base)) > limit) {
+        continue;
+      }
       const auto [plain_time, plain_bytes] = least(false);
       const auto [offload_time, offload_bytes] = least(true);
       if (std::min(plain_bytes, offload_bytes) > x_.capacity()) {
@@ -254,7 +260,8 @@ class BestFirst {
         opened.examined.infeasible[std::string(name_of(InfeasibleReason::kModelStates))] += n;
         continue;
       }
-      child.bound = by_time() ? std::max(node.bound, std::min(plain_time, offload_time))
+      child.pipeline = node.bound;
+      child.bound = by_time() ? std::min(plain_time, offload_time)
                               : std::min(plain_bytes, offload_bytes).si();
       if (child.bound <= limit) opened.children.push_back(child);
     }

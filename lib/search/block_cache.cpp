@@ -36,7 +36,14 @@ const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
     const std::shared_lock lock(mutex_);
     if (const auto it = costs_.find(key); it != costs_.end()) return *it->second;
   }
-  auto made = std::make_unique<BlockCosts>(block_costs(model_, cluster_, s));
+  auto made = std::make_unique<BlockCosts>();
+  if (s.zero >= 2) {
+    Strategy plain = s;
+    plain.zero = 0;
+    *made = with_sharded_traffic(costs(plain, base), model_, cluster_, s);
+  } else {
+    *made = block_costs(model_, cluster_, s);
+  }
   for (BlockCost& block : *made) block.communication = {};
   const std::unique_lock lock(mutex_);
   return *costs_.try_emplace(key, std::move(made)).first->second;

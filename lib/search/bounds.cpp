@@ -73,6 +73,10 @@ double parts_bound(SearchContext& x, const Strategy& s, std::size_t base) {
   return std::max(parts.all * real(num_microbatches(s)) / real(s.pp), parts.chain) * kRounding;
 }
 
+double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
+  return step_lower_bound(x.model, x.cluster, s, blocks).si() * kRounding;
+}
+
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   return division_bound(x.model, s, blocks, x.prefix) * kRounding;
 }

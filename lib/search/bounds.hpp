@@ -14,6 +14,10 @@ namespace meshplan {
 // one microbatch's forward and input-gradient passes.
 [[nodiscard]] double parts_bound(SearchContext& x, const Strategy& s, std::size_t base);
 
+// All work of all microbatches, evenly on all pipeline ranks.
+[[nodiscard]] double work_bound(const SearchContext& x, const Strategy& s,
+                                const BlockCosts& blocks);
+
 // Step time of a pipeline however its layers are divided (division_bound.hpp).
 [[nodiscard]] double pipeline_bound(const SearchContext& x, const Strategy& s,
                                     const BlockCosts& blocks);

@@ -182,8 +182,9 @@ class Examiner {
         communicators_(communicator_bytes(x.model, x.cluster, plain_)),
         by_time_(x.objective != Objective::kMemory) {}
 
-  Examined run(const std::vector<MemoryOption>& options) {
-    const double pipeline = by_time_ ? pipeline_bound(x_, plain_, blocks_) : 0;
+  Examined run(const std::vector<MemoryOption>& options, double pipeline) {
+    const bool more = plain_.zero >= 2 || plain_.kernels.contended_launches > 0;
+    if (by_time_ && more) pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_));
     for (const MemoryOption& option : options) try_option(option, pipeline);
     return std::move(result_);
   }
@@ -257,8 +258,8 @@ class Examiner {
 }  // namespace
 
 Examined examine(SearchContext& x, const Choice& choice, const std::vector<MemoryOption>& options,
-                 double cutoff) {
-  return Examiner(x, choice, cutoff).run(options);
+                 double pipeline, double cutoff) {
+  return Examiner(x, choice, cutoff).run(options, pipeline);
 }
 
 }  // namespace meshplan

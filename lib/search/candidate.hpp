@@ -59,9 +59,11 @@ struct Examined {
   std::map<std::string, std::int64_t> infeasible;
 };
 
-// Options that cannot score below `cutoff` may be left out.
+// Options that cannot score below `cutoff` may be left out. `pipeline`: a time that the pipeline
+// takes at least, without the ends of the step.
 [[nodiscard]] Examined examine(SearchContext& x, const Choice& choice,
-                               const std::vector<MemoryOption>& options, double cutoff);
+                               const std::vector<MemoryOption>& options, double pipeline,
+                               double cutoff);
 
 // The division of layers that the space's rule picks. Nothing if none fits, or none of those that
 // do lets a step take `most` seconds or less.

@@ -13,8 +13,9 @@ LayerPrefix layer_prefix(const ModelSpec& m) {
   LayerPrefix prefix;
   prefix.first.resize(1);
   for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    prefix.kinds.push_back(block_kind(m, i));
     prefix.first.push_back(prefix.first.back());
-    ++prefix.first.back()[static_cast<std::size_t>(block_kind(m, i))];
+    ++prefix.first.back()[static_cast<std::size_t>(prefix.kinds.back())];
   }
   const BlockKind last = block_kind(m, m.num_layers - 1);
   prefix.leading = static_cast<int>(m.num_layers);

@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kQuanta = 1099511627776.0;      // 2^40
 constexpr std::int64_t kMostWeight = 1LL << 20;  // keeps weight * time below 2^63
-constexpr double kFragmentationCeiling = 1.25;   // over what the allocator loses, per byte
 
 std::size_t index(BlockKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -56,10 +55,9 @@ Stages::Stages(const StageContext& context)
     } else if (selective) {
       least_[k] += std::min(quanta_.selective[k], quanta_.full[k]);
     }
-    const SavedActivations& saved = x_.blocks[k].saved;
-    most_saved_ = std::max(most_saved_, (saved.none - saved.full).si());
   }
   add_up_least_times();
+  add_up_activations();
   values_.resize(layout_.num_slots());
 }
 
@@ -195,35 +193,60 @@ std::int64_t Stages::rest_time(const Place& p) const {
   return until(units - p.back) - until(p.front);
 }
 
-void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
-  Chunk& chunk = chunks_.emplace_back();
-  chunk.first_layer = range.begin;
-  chunk.layers = range.end - range.begin;
-  const auto at = [&](std::int64_t layer) -> const BlockCounts& { return x_.prefix.until(layer); };
-  const std::int64_t middle = range.begin + std::min(recomputed, chunk.layers);
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    chunk.blocks[k] = at(range.end)[k] - at(range.begin)[k];
-    chunk.recomputed[k] = at(middle)[k] - at(range.begin)[k];
+void Stages::add_up_activations() {
+  const Recompute mode =
+      x_.strategy.recompute == Recompute::kSelective ? Recompute::kSelective : Recompute::kNone;
+  saved_until_.resize(1), recomputed_until_.resize(1), kept_until_.resize(1);
+  for (const BlockKind kind : x_.prefix.kinds) {
+    const BlockCost& block = x_.blocks[index(kind)];
+    saved_until_.push_back(saved_until_.back() + block.saved.of(mode));
+    recomputed_until_.push_back(recomputed_until_.back() + block.saved.full);
+    kept_until_.push_back(kept_until_.back() + block.kept_for_weight);
   }
+}
+
+void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
+  const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
+  const BlockCounts &begin = x_.prefix.until(range.begin), &again = x_.prefix.until(middle),
+                    &end = x_.prefix.until(range.end);
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    mine_.blocks[k] += end[k] - begin[k];
+    mine_.recomputed[k] += again[k] - begin[k];
+  }
+  const auto b = static_cast<std::size_t>(range.begin), m = static_cast<std::size_t>(middle),
+             e = static_cast<std::size_t>(range.end);
+  saved_.push_back(recomputed_until_[m] - recomputed_until_[b] + saved_until_[e] - saved_until_[m]);
+  kept_.push_back(kept_until_[e] - kept_until_[m]);
 }
 
 // Embedding and head sit on the first and the last chunk, wherever those are.
-void Stages::add_ends(int stage, std::int64_t first, std::int64_t second) const {
-  if (stage == 0) ++chunks_.front().blocks[index(BlockKind::kEmbedding)];
+void Stages::add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const {
+  Chunk ends;
+  if (stage == 0) {
+    ends.blocks[index(BlockKind::kEmbedding)] = 1;
+    saved_.front() += saved_bytes(ends, x_.blocks, x_.strategy.recompute);
+    ++mine_.blocks[index(BlockKind::kEmbedding)];
+  }
   if (stage != (layout_.is_folded() ? 0 : num_stages() - 1)) return;
-  Chunk& last = chunks_.back();
-  ++last.blocks[index(BlockKind::kHead)];
-  last.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
-  const std::int64_t recomputed = layout_.is_mirrored() ? second : first;
-  if (x_.strategy.recompute == Recompute::kFull && last.layers > 0 && recomputed > 0) {
-    last.recomputed[index(BlockKind::kMtp)] = x_.model.mtp_layers;
+  ends = {};
+  ends.blocks[index(BlockKind::kHead)] = 1;
+  ends.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
+  if (x_.strategy.recompute == Recompute::kFull && has_last_layers && recomputed > 0) {
+    ends.recomputed[index(BlockKind::kMtp)] = x_.model.mtp_layers;
+  }
+  saved_.back() += saved_bytes(ends, x_.blocks, x_.strategy.recompute);
+  for (const BlockKind kind : {BlockKind::kHead, BlockKind::kMtp}) {
+    const std::size_t k = index(kind);
+    mine_.blocks[k] = ends.blocks[k], mine_.recomputed[k] = ends.recomputed[k];
+    kept_.back() += x_.blocks[k].kept_for_weight * (ends.blocks[k] - ends.recomputed[k]);
   }
 }
 
-const std::vector<Chunk>& Stages::fill(int stage, const Share& share, std::int64_t first,
-                                       std::int64_t second) const {
+const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
+                          std::int64_t second) const {
   layout_.ranges(stage, share, ranges_);
-  chunks_.clear();
+  mine_ = {};
+  saved_.clear(), kept_.clear();
   if (layout_.is_mirrored()) {
     add_chunk(ranges_[0], first);
     add_chunk(ranges_[1], second);
@@ -234,48 +257,45 @@ const std::vector<Chunk>& Stages::fill(int stage, const Share& share, std::int64
       left = std::max<std::int64_t>(0, left - (range.end - range.begin));
     }
   }
-  add_ends(stage, first, second);
-  return chunks_;
+  const LayerRange& last = ranges_.back();
+  add_ends(stage, last.end > last.begin, layout_.is_mirrored() ? second : first);
+  if (stage == 0) kept_.front() += x_.blocks[index(BlockKind::kEmbedding)].kept_for_weight;
+  for (std::size_t c = 0; c < kept_.size(); ++c) kept_[c] = std::min(kept_[c], saved_[c]);
+  return mine_;
 }
 
-std::int64_t Stages::time_of(const std::vector<Chunk>& mine) const {
+std::int64_t Stages::time_of(const Chunk& mine) const {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   std::int64_t time = 0;
-  for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      time += quanta_.pass[k] * chunk.blocks[k] + quanta_.full[k] * chunk.recomputed[k];
-      if (selective) time += quanta_.selective[k] * (chunk.blocks[k] - chunk.recomputed[k]);
-    }
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    time += quanta_.pass[k] * mine.blocks[k] + quanta_.full[k] * mine.recomputed[k];
+    if (selective) time += quanta_.selective[k] * (mine.blocks[k] - mine.recomputed[k]);
   }
   return time;
 }
 
-Bytes Stages::rank_need(std::size_t rank, const std::vector<Chunk>& mine) const {
+Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   const Strategy& s = x_.strategy;
-  const BlockParameters parameters = held_parameters(x_.model, s, x_.blocks, mine);
+  const std::span<const Chunk> all(&mine, 1);
+  const BlockParameters parameters = held_parameters(x_.model, s, x_.blocks, all);
   const StateBytes states = state_bytes(s, parameters);
   Bytes host = offloaded_bytes(s, parameters);
   Bytes needed = states.weights + states.gradients + states.optimizer;
   if (!x_.states_only) {
-    saved_.clear(), kept_.clear();
-    for (const Chunk& chunk : mine) {
-      saved_.push_back(saved_bytes(chunk, x_.blocks, s.recompute));
-      kept_.push_back(kept_bytes(chunk, x_.blocks, s.recompute));
-    }
     Bytes activations = x_.in_flight[rank].peak(saved_, kept_);
     if (s.offload.activations) {
       host += activations;
-      activations = resident_activations(s, x_.blocks, mine);
+      activations = resident_activations(s, x_.blocks, all);
     }
-    const Bytes buffers = buffer_bytes(x_.model, s, x_.blocks, mine);
+    const Bytes buffers = buffer_bytes(x_.model, s, x_.blocks, all);
     needed = memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
   }
   if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));
   return needed;
 }
 
-Bytes Stages::need(int stage, const Share& h, std::int64_t first, std::int64_t second) const {
-  const std::vector<Chunk>& mine = fill(stage, h, first, second);
+Bytes Stages::need(int stage, const Share& share, std::int64_t first, std::int64_t second) const {
+  const Chunk& mine = fill(stage, share, first, second);
   const auto rank = static_cast<std::size_t>(stage);
   const Bytes near = rank_need(rank, mine);
   if (!layout_.is_mirrored()) return near;
@@ -316,26 +336,39 @@ Stages::Value Stages::compute(int stage, const Share& h) const {
   return {cost, static_cast<std::int32_t>(first), static_cast<std::int32_t>(second)};
 }
 
-// The fewest recomputed layers of the first rank with which the stage fits, or -1. Skips numbers
-// that cannot free enough: one layer frees at most its activations of every microbatch held.
-std::int64_t Stages::fewest_first(int stage, const Share& h, std::int64_t second) const {
-  const auto rank = static_cast<std::size_t>(stage);
-  std::int64_t held = 1;
-  for (const Held& now : x_.in_flight[rank].held) {
-    held = std::max<std::int64_t>(held, now.whole + now.kept);
-  }
-  if (layout_.is_mirrored()) {
-    const auto far = static_cast<std::size_t>(x_.strategy.pp) - 1 - rank;
-    for (const Held& now : x_.in_flight[far].held) {
-      held = std::max<std::int64_t>(held, now.whole + now.kept);
+// The fewest recomputed layers of the first rank with which the stage fits, or -1. One layer more
+// frees memory, unless it is the first of its kind: then the backward pass needs room for it. So
+// the numbers between the first layers of two kinds are halved, and the others looked at one by
+// one.
+std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t second) const {
+  const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
+  if (fits(0)) return 0;
+  layout_.ranges(stage, share, ranges_);
+  std::vector<std::int64_t> firsts;  // numbers of layers with which another kind joins
+  std::array<bool, kNumBlockKinds> seen{};
+  std::int64_t n = 0;
+  const std::int64_t all = layers(share.first);
+  for (const LayerRange& range : ranges_) {
+    for (std::int64_t layer = range.begin; layer < range.end && n < all; ++layer) {
+      ++n;
+      bool& known = seen[index(x_.prefix.kinds[static_cast<std::size_t>(layer)])];
+      if (!known) firsts.push_back(n);
+      known = true;
     }
   }
-  const double most_freed = most_saved_ * static_cast<double>(held) * kFragmentationCeiling + 1;
-  for (std::int64_t n = 0; n <= layers(h.first);) {
-    const Bytes needed = need(stage, h, n, second);
-    if (needed <= x_.capacity) return n;
-    n += std::max<std::int64_t>(
-        1, static_cast<std::int64_t>((needed - x_.capacity).si() / most_freed));
+  firsts.push_back(all + 1);
+  for (std::size_t i = 0; i + 1 < firsts.size(); ++i) {
+    std::int64_t low = firsts[i], high = firsts[i + 1] - 1;
+    if (!fits(high)) continue;
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (fits(middle)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return high;
   }
   return -1;
 }

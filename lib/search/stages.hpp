@@ -105,13 +105,14 @@ class Stages {
     return least_until_[static_cast<std::size_t>(units)];
   }
   void add_up_least_times();
-  // Chunks of the stage's rank or ranks, with the first layers of each recomputed.
-  const std::vector<Chunk>& fill(int stage, const Share& share, std::int64_t first,
-                                 std::int64_t second) const;
+  void add_up_activations();
+  // The blocks of all chunks of the stage's rank or ranks together, with the first layers of each
+  // recomputed; fills saved_ and kept_ by chunk.
+  const Chunk& fill(int stage, const Share& share, std::int64_t first, std::int64_t second) const;
   void add_chunk(const LayerRange& range, std::int64_t recomputed) const;
-  void add_ends(int stage, std::int64_t first, std::int64_t second) const;
-  [[nodiscard]] Bytes rank_need(std::size_t rank, const std::vector<Chunk>& mine) const;
-  [[nodiscard]] std::int64_t time_of(const std::vector<Chunk>& mine) const;
+  void add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const;
+  [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
+  [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
   [[nodiscard]] int most_units(int stage, std::int64_t limit) const;
   [[nodiscard]] Value compute(int stage, const Share& share) const;
   [[nodiscard]] Value fewest(int stage, const Share& share) const;
@@ -123,15 +124,16 @@ class Stages {
   StageLayout layout_;
   BlockQuanta quanta_;
   std::int64_t least_sum_ = 0;
-  double most_saved_ = 0;  // bytes that recomputing one more layer may free, per microbatch held
   std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta of one block
   std::int64_t least_tail_ = 0;                       // of one of the last, uniform layers
   std::int64_t least_layer_ = 0;                      // of the fastest layer
   std::vector<std::int64_t> least_until_;             // of the units before
   std::vector<std::int64_t> ends_, ends_after_;       // embedding and head, by stage
+  // Of the first n layers: bytes saved if they are not recomputed, if they are, and kept.
+  std::vector<Bytes> saved_until_, recomputed_until_, kept_until_;
   mutable std::vector<Value> values_;
   mutable std::vector<LayerRange> ranges_;
-  mutable std::vector<Chunk> chunks_;
+  mutable Chunk mine_;
   mutable std::vector<Bytes> saved_, kept_;
 };
 
