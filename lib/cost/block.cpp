@@ -151,8 +151,7 @@ BlockParameters layer_share(const BlockContext& x, LayerKind kind) {
 }
 
 void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,
-                  Group group, Seconds& window) {
-  const GroupShape g = group_shape(x.strategy, x.cluster, group);
+                  const GroupShape& g, Seconds& window) {
   if (g.size <= 1 || bytes <= 0) return;
   const Bytes n = ceil_bytes(bytes);
   const Seconds each = collective_time(x.cluster, op, n, g).total;
@@ -168,9 +167,12 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
 // neighbouring block's computation (Rajbhandari et al. 1910.02054 sec. 7; PyTorch FSDP,
 // 2304.11277 sec. 3.3). ZeRO-2 reduce-scatters gradients every microbatch. With a shard group
 // smaller than all replicas (HSDP) the shards are all-reduced across replicas.
-void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
+struct ShardGroups {
+  GroupShape shard, replica, expert;
+};
+
+void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, BlockCost& cost) {
   const Strategy& s = x.strategy;
-  if (s.zero < 2) return;
   const double weight = storage_size(s.precision);
   const double grad = size_of(s.grad_dtype);
   Seconds forward = s.overlap.param_gather ? cost.forward.compute : Seconds{};
@@ -179,11 +181,11 @@ void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
                          : Seconds{};
   const auto both = [&](Pass pass, Collective op, double bytes_per_parameter, Seconds& window) {
     push_sharded(x, cost, pass, op,
-                 bytes_per_parameter * static_cast<double>(cost.parameters.dense),
-                 Group::kZeroShard, window);
+                 bytes_per_parameter * static_cast<double>(cost.parameters.dense), groups.shard,
+                 window);
     push_sharded(x, cost, pass, op,
-                 bytes_per_parameter * static_cast<double>(cost.parameters.experts),
-                 Group::kExpertDp, window);
+                 bytes_per_parameter * static_cast<double>(cost.parameters.experts), groups.expert,
+                 window);
   };
   if (s.zero == 3) {
     both(Pass::kForward, Collective::kAllGather, weight, forward);
@@ -192,8 +194,7 @@ void add_sharded_traffic(const BlockContext& x, BlockCost& cost) {
   both(Pass::kBackwardInput, Collective::kReduceScatter, grad, backward);
   const double shard = static_cast<double>(shard_group(s));
   push_sharded(x, cost, Pass::kBackwardInput, Collective::kAllReduce,
-               grad * static_cast<double>(cost.parameters.dense) / shard, Group::kZeroReplica,
-               backward);
+               grad * static_cast<double>(cost.parameters.dense) / shard, groups.replica, backward);
 }
 
 BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
@@ -289,8 +290,12 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
 
 BlockCosts with_sharded_traffic(BlockCosts plain, const ModelSpec& m, const ClusterSpec& c,
                                 const Strategy& s) {
+  if (s.zero < 2) return plain;
   const BlockContext x{m, c, s, local_shape(m, s)};
-  for (BlockCost& cost : plain) add_sharded_traffic(x, cost);
+  const ShardGroups groups{group_shape(s, c, Group::kZeroShard),
+                           group_shape(s, c, Group::kZeroReplica),
+                           group_shape(s, c, Group::kExpertDp)};
+  for (BlockCost& cost : plain) add_sharded_traffic(x, groups, cost);
   return plain;
 }
 

@@ -85,6 +85,16 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   return memory_time(d, update + zeroing, kKernels);
 }
 
+// [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's Adam
+// passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as 25 GB/s
+// (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
+Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
+  const std::int64_t shard = ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
+  const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
+  constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
+  return Seconds{copies / d.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+}
+
 Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forward,
                                 Seconds backward) {
   const Seconds copy = saved / d.host_link;
@@ -120,15 +130,7 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                           (s.zero >= 1 ? 2 : 1) * s.kernels.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   if (s.offload.optimizer) {
-    // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's
-    // Adam passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as
-    // 25 GB/s (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
-    const std::int64_t shard =
-        ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
-    const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
-    constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
-    end.offload =
-        Seconds{copies / c.device.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+    end.offload = optimizer_offload_time(c.device, s, p);
     end.optimizer = Seconds{};
   }
   return end;

@@ -21,6 +21,10 @@ struct StepEnd {
 [[nodiscard]] StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                const BlockParameters& p, Seconds forward, Seconds backward);
 
+// Copies and host optimizer of an offloaded optimizer [F-OFF-1].
+[[nodiscard]] Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s,
+                                             const BlockParameters& p);
+
 // [F-OFF-2] Offloaded activations leave for the host behind the forward pass of their microbatch
 // and come back behind its backward pass; what the host link cannot move in that time is exposed:
 // max(0, bytes / link - forward) + max(0, bytes / link - backward) per microbatch.

@@ -242,7 +242,7 @@ class BestFirst {
       child.level = Level::kSharding;
       child.sharding = i;
       Strategy s = strategy(child);
-      const Bytes communicators = communicator_bytes(x_.model, x_.cluster, s);
+      const Bytes communicators = x_.communicators(s, mesh.base);
       const auto least = [&](bool offload) {
         s.offload.optimizer = offload;
         return std::pair(node.bound + end_bound(x_, s, blocks),

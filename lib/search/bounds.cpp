@@ -95,13 +95,10 @@ double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCos
 
 double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   const BlockParameters p = average_rank(x, s, blocks);
-  const Strategy& with = s;
-  if (!with.offload.optimizer) return optimizer_time(x.cluster.device, with, p).si() * kRounding;
-  return step_end(x.model, x.cluster, with, p, Seconds{}, Seconds{}).offload.si() * kRounding;
-}
-
-double time_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return pipeline_bound(x, s, blocks) + end_bound(x, s, blocks);
+  const DeviceSpec& d = x.cluster.device;
+  const Seconds end =
+      s.offload.optimizer ? optimizer_offload_time(d, s, p) : optimizer_time(d, s, p);
+  return end.si() * kRounding;
 }
 
 double complete_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,

@@ -29,10 +29,6 @@ namespace meshplan {
 // The optimizer or its offloaded step on the average rank: the slowest one takes no less.
 [[nodiscard]] double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks);
 
-// Their sum.
-[[nodiscard]] double time_bound(const SearchContext& x, const Strategy& s,
-                                const BlockCosts& blocks);
-
 // [F-SEARCH-6] Of a complete strategy: the schedule's lower bound with its layers and
 // recomputation, its slowest optimizer step, and the least data-parallel communication that a rank
 // leaves exposed. Gives up adding terms once the sum exceeds `cutoff`.

@@ -1,6 +1,7 @@
 #include "search/candidate.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "cost/memory.hpp"
@@ -140,6 +141,20 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       parts(m, c, prefix, shapes),
       blocks(m, c, shapes) {}
 
+Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
+  std::int64_t order = s.zero;
+  for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
+  const std::array<std::int64_t, 9> key{
+      s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
+  {
+    const std::shared_lock lock(communicators_mutex_);
+    if (const auto it = communicators_.find(key); it != communicators_.end()) return it->second;
+  }
+  const Bytes bytes = communicator_bytes(model, cluster, s);
+  const std::unique_lock lock(communicators_mutex_);
+  return communicators_.try_emplace(key, bytes).first->second;
+}
+
 Bytes SearchContext::capacity() const {
   return unlimited_memory ? kNoLimit : cluster.device.memory;
 }
@@ -179,7 +194,7 @@ class Examiner {
         plain_(with_choice(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
-        communicators_(communicator_bytes(x.model, x.cluster, plain_)),
+        communicators_(x.communicators(plain_, choice.base)),
         by_time_(x.objective != Objective::kMemory) {}
 
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {

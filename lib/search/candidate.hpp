@@ -1,11 +1,14 @@
 #pragma once
 // One candidate examined completely: for each way of trading time for memory the best division of
 // layers, whether it fits, and how long a step takes.
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
+#include <shared_mutex>
 #include <string>
+#include <unordered_map>
 
 #include "search/block_cache.hpp"
 #include "search/choice.hpp"
@@ -18,7 +21,8 @@
 namespace meshplan {
 
 // What all candidates of a search share.
-struct SearchContext {
+class SearchContext {
+ public:
   const ModelSpec& model;
   const ClusterSpec& cluster;
   const SearchRequest& request;
@@ -33,8 +37,14 @@ struct SearchContext {
 
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);
+  // Buffers of a rank's communicators; they depend on where the groups sit alone.
+  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
   [[nodiscard]] Bytes capacity() const;
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
+
+ private:
+  std::shared_mutex communicators_mutex_;
+  std::unordered_map<std::array<std::int64_t, 9>, Bytes, KeyHash<9>> communicators_;
 };
 
 struct Found {
