@@ -73,8 +73,8 @@ using BlockCosts = std::array<BlockCost, kNumBlockKinds>;
 // recompute and stage_layers, but rank placement makes pp matter where order puts pp inside.
 [[nodiscard]] BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
-// The same from the block costs of `s` with zero 0 or 1: adds the gathers and reductions that ZeRO-2
-// and ZeRO-3 do for every microbatch.
+// The same from the block costs of `s` with zero 0 or 1: adds the gathers and reductions that
+// ZeRO-2 and ZeRO-3 do for every microbatch.
 [[nodiscard]] BlockCosts with_sharded_traffic(BlockCosts plain, const ModelSpec& m,
                                               const ClusterSpec& c, const Strategy& s);
 
