@@ -56,13 +56,6 @@ Stages::Stages(const StageContext& context)
       least_[k] += std::min(quanta_.selective[k], quanta_.full[k]);
     }
   }
-  least_full_ = kUnbounded;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (x_.prefix.all()[k] == 0) continue;
-    const std::int64_t again =
-        quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
-    least_full_ = std::min(least_full_, again);
-  }
   add_up_least_times();
   add_up_activations();
   values_.resize(layout_.num_slots());
@@ -118,32 +111,31 @@ int Stages::most_units(int stage, std::int64_t limit) const {
   return static_cast<int>(std::min<std::int64_t>(layout_.units(), fit));
 }
 
-// Whatever the other stages take, a stage must take what they leave, and all of them together must
-// be able to take everything. A share that fits within the limit also does with fewer units.
-bool Stages::may_fit_limit() const {
+// Whatever the other stages take, a stage must take what they leave within the limit.
+bool Stages::may_fit(std::int64_t limit) const {
   if (measures_memory() || layout_.is_mirrored()) return true;
-  const int units = layout_.units(), leading = layout_.leading();
-  int most = 0;  // units that the stages can take together, as far as is known
-  for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit_);
-  const int slack = most - units;
-  int before = 0;  // units, or those of the first round, that the stages before take at least
-  for (int r = 0; r < num_stages() && most >= units; ++r) {
-    const int high = most_units(r, limit_);
-    const int low = std::max(layout_.fewest(r), high - slack);
+  int most = 0;
+  for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit);
+  if (most < layout_.units()) return false;
+  const bool anywhere = layout_.leading() == 0;
+  int before = 0;  // units that the stages before take at least
+  for (int r = 0; r < num_stages(); ++r) {
+    const int high = most_units(r, limit);
+    const int low = std::max(layout_.fewest(r), layout_.units() - (most - high));
     // Which layers a stage gets is known for the first, and where it cannot get leading ones.
-    const bool known = r == 0 || (before >= leading && layout_.is_uniform());
-    before += layout_.spreads() ? layout_.spread_chunk(r, low, 0) : low;
-    if (!known) continue;
-    const Place place{0, r == 0 ? 0 : leading, 0};
-    int fit = std::min(high, units - place.front);
-    for (; fit >= low; --fit) {
-      const std::int64_t time = value(r, {place, fit, 0}).time;
-      if (time >= 0 && time <= limit_) break;
+    const bool tail = before >= layout_.leading() && !layout_.spreads() && layout_.is_uniform();
+    before += low;
+    if (r > 0 && !anywhere && !tail) continue;
+    const Place place{0, r == 0 ? 0 : layout_.leading(), 0};
+    bool some = false;
+    for (int n = low; n <= high && !some; ++n) {
+      if (n > layout_.units() - place.front) break;
+      const std::int64_t time = value(r, {place, n, 0}).time;
+      some = time >= 0 && time <= limit;
     }
-    if (fit < low) return false;
-    most -= high - fit;
+    if (!some) return false;
   }
-  return most >= units;
+  return true;
 }
 
 void Stages::add_up_least_times() {
@@ -351,22 +343,21 @@ Stages::Value Stages::compute(int stage, const Share& h) const {
 std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t second) const {
   const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
   if (fits(0)) return 0;
-  const std::int64_t most = most_recomputed(stage, share);
   layout_.ranges(stage, share, ranges_);
-  std::array<std::int64_t, kNumBlockKinds + 1> firsts{};  // layers with which another kind joins
-  std::size_t kinds = 0;
+  std::vector<std::int64_t> firsts;  // numbers of layers with which another kind joins
   std::array<bool, kNumBlockKinds> seen{};
   std::int64_t n = 0;
+  const std::int64_t all = layers(share.first);
   for (const LayerRange& range : ranges_) {
-    for (std::int64_t layer = range.begin; layer < range.end && n < most; ++layer) {
+    for (std::int64_t layer = range.begin; layer < range.end && n < all; ++layer) {
       ++n;
       bool& known = seen[index(x_.prefix.kinds[static_cast<std::size_t>(layer)])];
-      if (!known) firsts[kinds++] = n;
+      if (!known) firsts.push_back(n);
       known = true;
     }
   }
-  firsts[kinds] = most + 1;
-  for (std::size_t i = 0; i < kinds; ++i) {
+  firsts.push_back(all + 1);
+  for (std::size_t i = 0; i + 1 < firsts.size(); ++i) {
     std::int64_t low = firsts[i], high = firsts[i + 1] - 1;
     if (!fits(high)) continue;
     while (low < high) {
@@ -380,13 +371,6 @@ std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t se
     return high;
   }
   return -1;
-}
-
-// Layers of the first rank that can be recomputed within the limit.
-std::int64_t Stages::most_recomputed(int stage, const Share& share) const {
-  const std::int64_t all = layers(share.first);
-  if (measures_memory() || least_full_ <= 0) return all;
-  return std::clamp<std::int64_t>((limit_ - base_time(stage, share)) / least_full_, 0, all);
 }
 
 Stages::Value Stages::fewest(int stage, const Share& h) const {
