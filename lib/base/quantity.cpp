@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "base/check.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -82,7 +84,36 @@ Result<Quantity> wrap(const Result<double>& value) {
   return Quantity{*value};
 }
 
+std::string shortest_number(double value) {
+  std::array<char, 32> text{};
+  const auto [end, failure] = std::to_chars(text.data(), text.data() + text.size(), value);
+  PLAN_CHECK(failure == std::errc{});
+  return {text.data(), end};
+}
+
+// In the unit whose number is shortest, the first of equals; a unit that rounds is passed over.
+std::string shortest_text(double si, std::span<const Unit> units) {
+  std::string best;
+  std::size_t least = 0;
+  for (const Unit& unit : units) {
+    if (!std::isfinite(si / unit.factor)) continue;
+    const std::string number = shortest_number(si / unit.factor);
+    double again = 0;
+    std::from_chars(number.data(), number.data() + number.size(), again);
+    if (again * unit.factor != si || (!best.empty() && number.size() >= least)) continue;
+    least = number.size();
+    best = number + " " + std::string(unit.name);
+  }
+  PLAN_CHECK(!best.empty());  // the unit of factor 1 rounds no finite value
+  return best;
+}
+
 }  // namespace
+
+std::string exact_text(Bytes n) { return shortest_text(n.si(), kByteUnits); }
+std::string exact_text(BytesPerSecond r) { return shortest_text(r.si(), kBandwidthUnits); }
+std::string exact_text(FlopsPerSecond r) { return shortest_text(r.si(), kFlopUnits); }
+std::string exact_text(Seconds t) { return shortest_text(t.si(), kTimeUnits); }
 
 Result<Bytes> parse_bytes(std::string_view text) {
   const Result<double> value = parse_with_unit(text, kByteUnits, "80 GiB");

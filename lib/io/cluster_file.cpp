@@ -2,7 +2,7 @@
 
 #include "io/device_file.hpp"
 #include "io/load.hpp"
-#include "io/yaml_reader.hpp"
+#include "io/parts.hpp"
 
 namespace meshplan {
 namespace {
@@ -111,6 +111,10 @@ Result<ClusterSpec> parse_cluster(std::string_view text, const std::string& file
                                   const DataFolders& data) {
   Document document(text, file);
   if (!document.ok()) return document.diagnostics();
+  return read_cluster(document, data);
+}
+
+Result<ClusterSpec> read_cluster(Document& document, const DataFolders& data) {
   MapReader r(document, document.root());
   if (!document.ok()) return document.diagnostics();
   ClusterSpec c;

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "io/load.hpp"
-#include "io/yaml_reader.hpp"
+#include "io/parts.hpp"
 
 namespace meshplan {
 namespace {
@@ -116,6 +116,10 @@ Need need_of_dense_width(MapReader& r, const ModelSpec& m) {
 Result<ModelSpec> parse_model(std::string_view text, const std::string& file) {
   Document document(text, file);
   if (!document.ok()) return document.diagnostics();
+  return read_model(document);
+}
+
+Result<ModelSpec> read_model(Document& document) {
   MapReader r(document, document.root());
   if (!document.ok()) return document.diagnostics();
   ModelSpec m;

@@ -123,9 +123,9 @@ std::string hint_for_unknown(std::string_view key, std::span<const std::string_v
 }  // namespace
 
 Document::Document(std::string_view text, std::string file)
-    : file_(std::move(file)), text_(normalised_lines(text)) {
+    : file_(std::move(file)), text_(std::make_shared<const std::string>(normalised_lines(text))) {
   root_.kind = YamlNode::Kind::kMap;
-  Result<YamlNode> parsed = parse_yaml(text_, file_);
+  Result<YamlNode> parsed = parse_yaml(*text_, file_);
   if (parsed) {
     root_ = std::move(parsed).value();
   } else {
@@ -134,7 +134,12 @@ Document::Document(std::string_view text, std::string file)
 }
 
 Document::Document(YamlNode root, std::string_view text, std::string file)
-    : file_(std::move(file)), text_(normalised_lines(text)), root_(std::move(root)) {}
+    : file_(std::move(file)),
+      text_(std::make_shared<const std::string>(normalised_lines(text))),
+      root_(std::move(root)) {}
+
+Document::Document(const Document& whole, YamlNode part)
+    : file_(whole.file_), text_(whole.text_), root_(std::move(part)) {}
 
 void Document::report(const YamlNode& at, const std::string& key, std::string message,
                       std::string hint) {
@@ -142,7 +147,7 @@ void Document::report(const YamlNode& at, const std::string& key, std::string me
   if (full()) return;
   Diagnostic d =
       error_at({file_, at.line, at.column, at.length}, std::move(message), std::move(hint));
-  d.source_line = line_of(text_, at.line);
+  d.source_line = line_of(*text_, at.line);
   keep(std::move(d));
 }
 
@@ -157,7 +162,7 @@ void Document::add(const Findings& findings) {
     const YamlNode& at = finding.keys.empty() ? root_ : node_of(finding.keys.front());
     Diagnostic d = finding.diagnostic;
     d.where = {file_, at.line, at.column, at.length};
-    d.source_line = line_of(text_, at.line);
+    d.source_line = line_of(*text_, at.line);
     keep(std::move(d));
   }
 }

@@ -4,6 +4,7 @@
 //   map.read("num_layers", m.num_layers, Need::kRequired);
 // and a key that no line asked for is unknown.
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -29,6 +30,8 @@ class Document {
   Document(std::string_view text, std::string file);
   // A tree that was not read from YAML, and the text that its positions point into.
   Document(YamlNode root, std::string_view text, std::string file);
+  // A value inside of another document, to be read as a document of its own: same text and file.
+  Document(const Document& whole, YamlNode part);
 
   [[nodiscard]] const YamlNode& root() const { return root_; }
   [[nodiscard]] const std::string& file() const { return file_; }
@@ -52,7 +55,7 @@ class Document {
 
  private:
   std::string file_;
-  std::string text_;
+  std::shared_ptr<const std::string> text_;  // shared with the documents of its parts
   YamlNode root_;
   Diagnostics diagnostics_;
   std::set<std::string, std::less<>> bad_keys_;

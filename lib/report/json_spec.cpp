@@ -103,37 +103,6 @@ Json model_json(const ModelSpec& m) {
           {"spec", model_keys(m)}};
 }
 
-Json cluster_json(const ClusterSpec& c) {
-  Json levels = Json::array();
-  for (const LinkLevel& level : c.levels) {
-    levels.push_back({{"name", level.name},
-                      {"kind", std::string(name_of(level.kind))},
-                      {"span", level.span > 0 ? Json(level.span) : Json(nullptr)},
-                      {"bandwidth_bytes_per_s", number(level.bandwidth.si())},
-                      {"latency_s", number(level.latency.si())},
-                      {"oversubscription", number(level.oversubscription)}});
-  }
-  Json json{{"name", c.name},   {"device", c.device.name},          {"gpus", num_gpus(c)},
-            {"nodes", c.nodes}, {"gpus_per_node", c.gpus_per_node}, {"levels", std::move(levels)}};
-  if (c.usd_per_gpu_hour) json["usd_per_gpu_hour"] = number(*c.usd_per_gpu_hour);
-  return json;
-}
-
-Json device_json(const DeviceSpec& d) {
-  Json peak = Json::object();
-  for (const auto& row : NameTable<Precision>::rows) {
-    const FlopsPerSecond rate = d.peak[static_cast<std::size_t>(row.value)];
-    if (rate.si() > 0) peak[std::string(row.name)] = number(rate.si());
-  }
-  return {{"name", d.name},
-          {"architecture", std::string(name_of(d.architecture))},
-          {"memory_bytes", d.memory.count()},
-          {"memory_bandwidth_bytes_per_s", number(d.memory_bandwidth.si())},
-          {"peak_flops_per_s", std::move(peak)},
-          {"multiprocessors", d.multiprocessors},
-          {"tdp_watts", number(d.tdp_watts)}};
-}
-
 Json strategy_json(const Strategy& s) {
   Json json = Json::object();
   for_each_key(s, [&](std::string_view key, const auto& value) {

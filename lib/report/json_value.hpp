@@ -18,6 +18,11 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json model_keys(const ModelSpec& m);
 [[nodiscard]] Json model_json(
     const ModelSpec& m);  // name, parameter counts and the above as `spec`
+
+// A cluster file's keys with the whole device inside; reads back to the same cluster, to the bit.
+[[nodiscard]] Json cluster_keys(const ClusterSpec& c);
+[[nodiscard]] Json device_keys(const DeviceSpec& d);
+// Name, size and links for readers of results, and the above as `spec`.
 [[nodiscard]] Json cluster_json(const ClusterSpec& c);
 [[nodiscard]] Json device_json(const DeviceSpec& d);
 

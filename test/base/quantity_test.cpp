@@ -58,3 +58,16 @@ TEST_CASE("real numbers are finite") {
   CHECK_FALSE(parse_real("nan").ok());
   CHECK_FALSE(parse_real("1,5").ok());
 }
+
+TEST_CASE("exact text is short where the number is round and exact where it is not") {
+  CHECK(exact_text(BytesPerSecond{450e9}) == "450 GB/s");
+  CHECK(exact_text(FlopsPerSecond{989e12}) == "989 TFLOP/s");
+  CHECK(exact_text(Bytes{80 * kGiB}) == "80 GiB");
+  CHECK(exact_text(Seconds{}) == "0 ns");
+  const double odd = GENERATE(1.0 / 3, 1e-9 / 7, 123456789.123, 3e-6, 8.5e-6, 1e-300, 1e300);
+  CHECK(parse_time(exact_text(Seconds{odd}))->si() == odd);
+  CHECK(parse_bandwidth(exact_text(BytesPerSecond{odd}))->si() == odd);
+  CHECK(parse_flop_rate(exact_text(FlopsPerSecond{odd}))->si() == odd);
+  const std::int64_t bytes = GENERATE(as<std::int64_t>{}, 0, 1, 644245094, 8'999'999'999'999'999);
+  CHECK(parse_bytes(exact_text(Bytes{bytes}))->count() == bytes);
+}

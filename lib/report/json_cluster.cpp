@@ -1,0 +1,121 @@
+#include "base/quantity.hpp"
+#include "report/json_value.hpp"
+
+namespace meshplan {
+namespace {
+
+// What is zero is not stated.
+Json shares_json(const PerPrecision<double>& values) {
+  Json json = Json::object();
+  for (const auto& row : NameTable<Precision>::rows) {
+    const double value = values[static_cast<std::size_t>(row.value)];
+    if (value != 0) json[std::string(row.name)] = number(value);
+  }
+  return json;
+}
+
+Json peaks_json(const PerPrecision<FlopsPerSecond>& values) {
+  Json json = Json::object();
+  for (const auto& row : NameTable<Precision>::rows) {
+    const FlopsPerSecond rate = values[static_cast<std::size_t>(row.value)];
+    if (rate.si() != 0) json[std::string(row.name)] = exact_text(rate);
+  }
+  return json;
+}
+
+Json level_keys(const LinkLevel& level) {
+  return {{"name", level.name},
+          {"span", level.span > 0 ? Json(level.span) : Json("all")},
+          {"bandwidth", exact_text(level.bandwidth)},
+          {"latency", exact_text(level.latency)},
+          {"kind", std::string(name_of(level.kind))},
+          {"oversubscription", number(level.oversubscription)}};
+}
+
+Json fit_keys(const CollectiveFit& fit) {
+  Json points = Json::array();
+  for (const auto& [size, time] : fit.points) {
+    points.push_back({exact_text(size), exact_text(time)});
+  }
+  return {{"operation", std::string(name_of(fit.operation))},
+          {"level", fit.level},
+          {"ranks", fit.ranks},
+          {"nodes", fit.nodes},
+          {"points", std::move(points)}};
+}
+
+}  // namespace
+
+Json device_keys(const DeviceSpec& d) {
+  Json json{
+      {"name", d.name},
+      {"architecture", std::string(name_of(d.architecture))},
+      {"memory", exact_text(d.memory)},
+      {"context", exact_text(d.context)},
+      {"memory_bandwidth", exact_text(d.memory_bandwidth)},
+      {"l2_cache", exact_text(d.l2_cache)},
+      {"multiprocessors", d.multiprocessors},
+      {"peak", peaks_json(d.peak)},
+      {"gemm", {{"sustained", shares_json(d.gemm.sustained)}, {"k_half", number(d.gemm.k_half)}}},
+      {"attention",
+       {{"forward", number(d.attention.forward)},
+        {"backward", number(d.attention.backward)},
+        {"seq_half", number(d.attention.seq_half)}}},
+      {"memory_efficiency", number(d.memory_efficiency)},
+      {"kernel_overhead", exact_text(d.kernel_overhead)},
+      {"launch_gap", exact_text(d.launch_gap)},
+      {"host_link", exact_text(d.host_link)},
+      {"collective_gap", exact_text(d.collective_gap)},
+      {"tdp_watts", number(d.tdp_watts)},
+      {"overlap_slowdown", number(d.overlap_slowdown)}};
+  if (!d.sources.empty()) json["sources"] = d.sources;
+  return json;
+}
+
+Json cluster_keys(const ClusterSpec& c) {
+  Json json{{"name", c.name},
+            {"device", device_keys(c.device)},
+            {"nodes", c.nodes},
+            {"gpus_per_node", c.gpus_per_node},
+            {"levels", Json::array()}};
+  for (const LinkLevel& level : c.levels) json["levels"].push_back(level_keys(level));
+  for (const CollectiveFit& fit : c.collectives) json["collectives"].push_back(fit_keys(fit));
+  if (c.host_memory != Bytes{}) json["host_memory"] = exact_text(c.host_memory);
+  if (c.usd_per_gpu_hour) json["cost"] = {{"usd_per_gpu_hour", number(*c.usd_per_gpu_hour)}};
+  if (!c.source.empty()) json["source"] = c.source;
+  return json;
+}
+
+Json cluster_json(const ClusterSpec& c) {
+  Json levels = Json::array();
+  for (const LinkLevel& level : c.levels) {
+    levels.push_back({{"name", level.name},
+                      {"kind", std::string(name_of(level.kind))},
+                      {"span", level.span > 0 ? Json(level.span) : Json(nullptr)},
+                      {"bandwidth_bytes_per_s", number(level.bandwidth.si())},
+                      {"latency_s", number(level.latency.si())},
+                      {"oversubscription", number(level.oversubscription)}});
+  }
+  Json json{{"name", c.name},   {"device", c.device.name},          {"gpus", num_gpus(c)},
+            {"nodes", c.nodes}, {"gpus_per_node", c.gpus_per_node}, {"levels", std::move(levels)}};
+  if (c.usd_per_gpu_hour) json["usd_per_gpu_hour"] = number(*c.usd_per_gpu_hour);
+  json["spec"] = cluster_keys(c);
+  return json;
+}
+
+Json device_json(const DeviceSpec& d) {
+  Json peak = Json::object();
+  for (const auto& row : NameTable<Precision>::rows) {
+    const FlopsPerSecond rate = d.peak[static_cast<std::size_t>(row.value)];
+    if (rate.si() > 0) peak[std::string(row.name)] = number(rate.si());
+  }
+  return {{"name", d.name},
+          {"architecture", std::string(name_of(d.architecture))},
+          {"memory_bytes", d.memory.count()},
+          {"memory_bandwidth_bytes_per_s", number(d.memory_bandwidth.si())},
+          {"peak_flops_per_s", std::move(peak)},
+          {"multiprocessors", d.multiprocessors},
+          {"tdp_watts", number(d.tdp_watts)}};
+}
+
+}  // namespace meshplan
