@@ -1,7 +1,6 @@
 #include "search/candidate.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "cost/memory.hpp"
@@ -144,15 +143,9 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
 Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
   std::int64_t order = s.zero;
   for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
-  const std::array<std::int64_t, 9> key{
+  const IntegerKey<9> key{
       s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
-  {
-    const std::shared_lock lock(communicators_mutex_);
-    if (const auto it = communicators_.find(key); it != communicators_.end()) return it->second;
-  }
-  const Bytes bytes = communicator_bytes(model, cluster, s);
-  const std::unique_lock lock(communicators_mutex_);
-  return communicators_.try_emplace(key, bytes).first->second;
+  return communicators_.get(key, [&] { return communicator_bytes(model, cluster, s); });
 }
 
 Bytes SearchContext::capacity() const {
