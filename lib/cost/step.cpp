@@ -5,13 +5,10 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
-#include "comm/collectives.hpp"
-#include "cost/block_ops.hpp"
-#include "cost/chunks.hpp"
-#include "cost/data_parallel.hpp"
 #include "cost/flops.hpp"
 #include "cost/memory.hpp"
 #include "cost/remedies.hpp"
+#include "cost/step_parts.hpp"
 
 namespace meshplan {
 
@@ -44,89 +41,6 @@ Strategy complete(Strategy s, const ModelSpec& m, const ClusterSpec& c) {
 
 namespace {
 
-// One microbatch (of each direction for DualPipe: halves) over all chunks of a rank.
-struct RankCost {
-  PassTime forward, backward, recompute;
-  [[nodiscard]] Seconds total() const {
-    return forward.total() + backward.total() + recompute.total();
-  }
-};
-
-struct Assembly {
-  std::vector<Chunk> chunks;
-  std::vector<ChunkCost> costs;
-  std::vector<RankCost> ranks;
-  double microbatches = 0;
-  double share = 1;  // of the microbatches that pass one chunk on one rank: DualPipe one half
-};
-
-Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks) {
-  Assembly a;
-  a.chunks = chunk_plan(m, s);
-  a.microbatches = static_cast<double>(num_microbatches(s));
-  a.share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
-  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
-  for (const Chunk& chunk : a.chunks) a.costs.push_back(chunk_cost(chunk, blocks, mode));
-  a.ranks.resize(static_cast<std::size_t>(s.pp));
-  for (std::int64_t r = 0; r < s.pp; ++r) {
-    RankCost& rank = a.ranks[static_cast<std::size_t>(r)];
-    for (const std::size_t i : chunks_of_rank(s, r)) {
-      rank.forward += a.costs[i].forward * a.share;
-      rank.backward += a.costs[i].backward * a.share;
-      rank.recompute += a.costs[i].recompute * a.share;
-    }
-  }
-  return a;
-}
-
-// [F-PP-SEND-1] A boundary's message: tokens x hidden of a microbatch, split over tensor ranks with
-// sequence parallelism. Without overlap the sender stands still for it (Megatron-LM
-// p2p_communication.py waits for its batched sends and receives).
-SendTime boundary_send(const ClusterSpec& c, const Strategy& s, Bytes message) {
-  SendTime send;
-  const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
-  send.transfer = collective_time(c, Collective::kSendRecv, message, g).total;
-  if (!s.overlap.pp) send.sender_busy = send.transfer;
-  const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
-  send.sender_busy += host;
-  send.receiver_busy += host;
-  return send;
-}
-
-struct PipelineTimes {
-  std::vector<Seconds> finish;        // per rank, with sends
-  std::vector<Seconds> finish_alone;  // per rank, if sends took no time
-  Seconds send_each;
-  Bytes message;
-};
-
-PipelineTimes run_schedule(const ClusterSpec& c, const ModelSpec& m, const Strategy& s,
-                           const Assembly& a) {
-  PipelineTimes t;
-  if (s.pp == 1) {
-    t.finish = t.finish_alone = {a.ranks[0].total() * a.microbatches};
-    return t;
-  }
-  const LocalShape l = local_shape(m, s);
-  const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
-  const bool split = s.kernels.scatter_gather && s.tp > 1 && !s.sequence_parallel;
-  t.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
-  SendTime send = boundary_send(c, s, t.message);
-  if (split) {
-    const GroupShape tensor = group_shape(s, c, Group::kTp);
-    send.transfer += collective_time(c, Collective::kAllGather, whole, tensor).total;
-  }
-  t.send_each = send.transfer;
-  const PipelineShape shape = pipeline_shape(s);
-  std::vector<ChunkTime> times;
-  for (const ChunkCost& cost : a.costs) times.push_back(cost.time);
-  const std::vector<SendTime> sends(times.size() - 1, send);
-  const std::vector<SendTime> none(times.size() - 1, SendTime{});
-  t.finish = run_pipeline(shape, times, sends, sends).finish;
-  t.finish_alone = run_pipeline(shape, times, none, none).finish;
-  return t;
-}
-
 void add_communication(std::vector<CommEntry>& table, CommEntry entry) {
   for (CommEntry& row : table) {
     if (row.dimension == entry.dimension && row.operation == entry.operation &&
@@ -154,17 +68,23 @@ void block_communication(const Assembly& a, const BlockCosts& blocks, const Stra
   }
 }
 
-// [F-EMB-2] Tied embeddings: the first and the last pipeline rank all-reduce their copies of the
-// table's gradient (Shoeybi et al. 1909.08053; Megatron-LM finalize_model_grads.py).
-Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                            std::vector<CommEntry>& table) {
-  if (s.pp == 1 || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
-  const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
-  const GroupShape g = group_shape(s, c, Group::kEmbedding);
-  const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
-  table.push_back(
-      {CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1, each, each});
-  return each;
+struct PipelineTimes {
+  std::vector<Seconds> finish;        // per rank, with sends
+  std::vector<Seconds> finish_alone;  // per rank, if sends took no time
+  BoundarySend send;
+};
+
+PipelineTimes run_schedule(const ClusterSpec& c, const ModelSpec& m, const Strategy& s,
+                           const Assembly& a) {
+  PipelineTimes t;
+  if (s.pp == 1) {
+    t.finish = t.finish_alone = {a.ranks[0].total() * a.microbatches};
+    return t;
+  }
+  t.send = boundary_send(m, c, s);
+  t.finish = run_assembly(s, a, t.send.time, false).finish;
+  t.finish_alone = run_assembly(s, a, SendTime{}, false).finish;
+  return t;
 }
 
 StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
@@ -186,37 +106,12 @@ StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   return stage;
 }
 
-Seconds activation_offload(const ClusterSpec& c, const Strategy& s, const BlockCosts& blocks,
-                           const Assembly& a, std::size_t rank) {
-  if (!s.offload.activations) return {};
-  Bytes saved;
-  for (const std::size_t i : chunks_of_rank(s, static_cast<std::int64_t>(rank))) {
-    saved += ceil_bytes(saved_bytes(a.chunks[i], blocks, s.recompute).si() * a.share);
-  }
-  const RankCost& cost = a.ranks[rank];
-  const Seconds backward = cost.backward.total() + cost.recompute.total();
-  return activation_offload_time(c.device, saved, cost.forward.total(), backward) * a.microbatches;
-}
-
 // The rank that ends last, and what its step consists of.
 void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                const BlockCosts& blocks, const Assembly& a, PlanCost& plan) {
   const PipelineTimes pipeline = run_schedule(c, m, s, a);
-  std::vector<CommEntry> embedding;
-  const Seconds tied = embedding_reduction(m, c, s, embedding);
-  std::size_t last = 0;
-  Seconds latest{-1};
-  Seconds optimizer, offload;
-  std::vector<StepEnd> ends;
-  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
-    const auto rank = static_cast<std::int64_t>(r);
-    const BlockParameters p = rank_parameters(m, s, blocks, a.chunks, rank);
-    ends.push_back(step_end(m, c, s, p, plan.stages[r].forward, plan.stages[r].backward));
-    const Seconds end = pipeline.finish[r] + ends[r].exposed;
-    if (end > latest) latest = end, last = r;
-    optimizer = std::max(optimizer, ends[r].optimizer);
-    offload = std::max(offload, ends[r].offload + activation_offload(c, s, blocks, a, r));
-  }
+  const StepEnds ends = step_ends(m, c, s, blocks, a, pipeline.finish);
+  const std::size_t last = ends.last;
   const RankCost& rank = a.ranks[last];
   PassTime sum = (rank.forward + rank.backward) * a.microbatches;
   PassTime again = rank.recompute * a.microbatches;
@@ -226,9 +121,9 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   t.tp_comm_exposed = sum.tp + again.tp;
   t.cp_comm_exposed = sum.cp + again.cp;
   t.ep_comm_exposed = sum.ep + again.ep;
-  t.dp_comm_exposed = sum.dp + again.dp + ends[last].exposed + tied;
-  t.optimizer = optimizer;
-  t.other = sum.launch + again.launch + offload;
+  t.dp_comm_exposed = sum.dp + again.dp + ends.ranks[last].exposed + ends.tied;
+  t.optimizer = ends.optimizer;
+  t.other = sum.launch + again.launch + ends.offload;
   const Seconds busy = rank.total() * a.microbatches;
   t.pp_bubble = std::max(pipeline.finish_alone[last] - busy, Seconds{});
   t.pp_comm_exposed =
@@ -241,10 +136,11 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
     const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
     const double sends = 2 * a.microbatches * static_cast<double>(s.vp);
     plan.communication.push_back({CommDimension::kPp, Collective::kSendRecv, 2, g.level,
-                                  pipeline.message, sends, pipeline.send_each, t.pp_comm_exposed});
+                                  pipeline.send.message, sends, pipeline.send.time.transfer,
+                                  t.pp_comm_exposed});
   }
-  for (const CommEntry& entry : ends[last].communication) plan.communication.push_back(entry);
-  for (const CommEntry& entry : embedding) plan.communication.push_back(entry);
+  for (const CommEntry& entry : ends.ranks[last].communication) plan.communication.push_back(entry);
+  for (const CommEntry& entry : ends.embedding) plan.communication.push_back(entry);
 }
 
 // [F-MFU-1] Model and hardware FLOP utilisation: operations of the model (with what recomputation

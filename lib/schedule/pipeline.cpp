@@ -19,6 +19,18 @@ Task task_of(const Step& step, std::int64_t shift) {
           static_cast<std::int32_t>(step.microbatch + shift)};
 }
 
+// Lane 2b is forward over the boundary after chunk b, 2b + 1 backward.
+Message message_of(const PipelineShape& s, const Step& step, std::int64_t shift) {
+  Message m;
+  m.backward = step.out % 2 != 0;
+  m.boundary = step.out / 2;
+  m.microbatch = static_cast<std::int32_t>(step.microbatch + shift);
+  m.from = step.rank;
+  const std::int64_t chunk = m.backward ? m.boundary : m.boundary + 1;
+  m.to = static_cast<std::int32_t>(rank_of_chunk(s, chunk, m.microbatch % 2));
+  return m;
+}
+
 }  // namespace
 
 // [F-PIPE-1] Start of a task = max(end of the rank's task before it + receiver_busy, arrival of its
@@ -121,7 +133,12 @@ void PipelineRunner::State::run_round(const Segment& g, std::int64_t shift) {
     }
     if (step.out != kNone) {
       double& link_free = link[index(step.link)];
-      link_free = std::max(end, link_free) + transfer[index(step.out)];
+      const double leaves = std::max(end, link_free);
+      link_free = leaves + transfer[index(step.out)];
+      if (kTimeline) {
+        Message& message = result.messages.emplace_back(message_of(program->shape, step, shift));
+        message.start = Seconds{leaves}, message.end = Seconds{link_free};
+      }
       arrival[slot(step.out, step.microbatch + shift)] = link_free;
       end += sent[index(step.out)];
     }
@@ -247,6 +264,7 @@ const PipelineResult& PipelineRunner::run(const PipelineShape& s, std::span<cons
   state.choose_program(s);
   state.load(s, chunks, forward_send, backward_send);
   state.result.timeline.clear();
+  state.result.messages.clear();
   if (with_timeline) state.result.timeline.resize(index(s.pp));
   for (const Segment& g : state.program->segments(s.microbatches))
     state.run_segment(g, with_timeline);

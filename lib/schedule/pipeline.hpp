@@ -76,6 +76,16 @@ struct TimelineEntry {
   Seconds end;
 };
 
+// On its way from `start`, when the link is free and the sending task is done, to `end`.
+struct Message {
+  bool backward = false;
+  std::int32_t boundary = 0;  // after this chunk of the model
+  std::int32_t microbatch = 0;
+  std::int32_t from = 0, to = 0;  // ranks
+  Seconds start;
+  Seconds end;
+};
+
 // Per rank, finish = busy + communication + time spent waiting.
 struct PipelineResult {
   Seconds makespan;                    // first task's start to the last rank's finish
@@ -83,7 +93,9 @@ struct PipelineResult {
   std::vector<Seconds> busy;           // per rank: sum of its task times
   std::vector<Seconds> communication;  // per rank: compute stood still for a send or receive
   std::vector<Seconds> finish;         // per rank: end of its last task and of the send after it
-  std::vector<std::vector<TimelineEntry>> timeline;  // per rank; only if asked for
+  // Only if asked for: per rank, and all messages in an order in which each rank's are sorted.
+  std::vector<std::vector<TimelineEntry>> timeline;
+  std::vector<Message> messages;
 };
 
 // [F-PIPE-1] chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1

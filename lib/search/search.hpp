@@ -49,13 +49,6 @@ struct Proof {
   std::string statement;  // for people: what was proved over which space
 };
 
-// One evaluated strategy, for scatter plots and Pareto fronts.
-struct EvaluatedPoint {
-  Strategy strategy;
-  Seconds step_time;
-  Bytes peak_memory;
-};
-
 struct SearchResult {
   std::vector<PlanCost> plans;  // ranked, best first
   SearchStatistics statistics;
