@@ -107,9 +107,11 @@ int plan(const PlanFlags& flags) {
 
   const SearchTextOptions what{.every_reason = flags.explain_infeasible};
   const int exit_code = found->plans.empty() ? kExitNoPlan : kExitOk;
-  const std::string json = flags.common.json || !flags.out.empty()
-                               ? plan_document(kTool, *in.model, *in.cluster, request, *found)
-                               : std::string();
+  std::string json;
+  if (flags.common.json || !flags.out.empty()) {
+    const PlanDetail detail = plan_detail(*in.model, *in.cluster, request, *found);
+    json = plan_document(kTool, *in.model, *in.cluster, request, *found, &detail);
+  }
   if (!flags.out.empty()) {
     const TextOptions plain;
     const int written = write_outputs(

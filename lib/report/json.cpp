@@ -1,5 +1,6 @@
 #include "report/json.hpp"
 
+#include "report/json_detail.hpp"
 #include "report/json_value.hpp"
 #include "report/lists.hpp"
 
@@ -40,6 +41,17 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"wall_s", number(s.wall.si())}};
 }
 
+void add_detail(Json& json, const ClusterSpec& c, const SearchResult& result,
+                const PlanDetail& detail) {
+  if (!result.plans.empty()) {
+    json["placement"] = rank_map_json(result.plans.front().strategy, c);
+  }
+  if (detail.timeline) json["timeline"] = timeline_json(*detail.timeline);
+  if (!detail.surveyed.empty()) {
+    json["evaluated_plans"] = evaluated_plans_json(detail.surveyed, c.device.memory);
+  }
+}
+
 std::string verdict_name(const Verdict& v) {
   if (v.feasible()) return "feasible";
   return v.infeasible().reason == InfeasibleReason::kIllegal ? "illegal" : "infeasible";
@@ -56,13 +68,9 @@ std::string list_document(const ToolInfo& tool, const char* key, std::span<const
 
 }  // namespace
 
-std::string document_text(const Json& document) {
-  // Names come from files that were checked to be UTF-8; a stray byte must still not end the run.
-  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
-                          const SearchRequest& request, const SearchResult& result) {
+                          const SearchRequest& request, const SearchResult& result,
+                          const PlanDetail* detail) {
   Json json = document(tool);
   json["model"] = model_json(m);
   json["cluster"] = cluster_json(c);
@@ -76,6 +84,7 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
   }
+  if (detail != nullptr) add_detail(json, c, result, *detail);
   return document_text(json);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic.hpp"
 #include "cost/plan_cost.hpp"
+#include "report/detail.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -21,10 +22,11 @@ struct ToolInfo {
   std::string_view version;
 };
 
-// plan.schema.json
+// plan.schema.json; `detail`: what only a report shows.
 [[nodiscard]] std::string plan_document(const ToolInfo& tool, const ModelSpec& m,
                                         const ClusterSpec& c, const SearchRequest& request,
-                                        const SearchResult& result);
+                                        const SearchResult& result,
+                                        const PlanDetail* detail = nullptr);
 
 // estimate.schema.json; `s` as the user gave it, completed where it is legal.
 [[nodiscard]] std::string estimate_document(const ToolInfo& tool, const ModelSpec& m,

@@ -34,7 +34,7 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
 [[nodiscard]] Json infeasible_json(const Verdict& verdict, const Strategy& s);
 
-// Two spaces of indentation and a final newline.
+// Two spaces of indentation, lists of numbers on one line, and a final newline.
 [[nodiscard]] std::string document_text(const Json& document);
 
 }  // namespace meshplan

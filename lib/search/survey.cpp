@@ -35,6 +35,11 @@ bool is_usual(const Strategy& s) {
 
 std::optional<Strategy> draw(const SearchSpace& space, const Mesh& mesh, std::size_t number) {
   Turns turns(number);
+  // A mesh may leave no legal value of a key.
+  if (space.micro_batches(mesh).empty() || space.splits(mesh).empty() ||
+      space.shardings(mesh).empty() || space.cp_kinds(mesh).empty()) {
+    return std::nullopt;
+  }
   const std::int64_t micro_batch = turns.of(space.micro_batches(mesh));
   const auto& schedules = space.schedules(mesh, micro_batch);
   const auto& options = space.options(mesh);
