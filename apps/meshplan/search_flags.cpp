@@ -1,0 +1,92 @@
+#include "search_flags.hpp"
+
+#include <array>
+
+#include "base/quantity.hpp"
+#include "io/limits.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::array kObjectives{Objective::kStepTime, Objective::kCost, Objective::kMemory};
+constexpr std::array kSpaces{Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp};
+constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
+
+std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {
+  std::vector<Limit> all;
+  const auto read = [&](const std::vector<std::string>& texts, std::string_view flag) {
+    for (const std::string& text : texts) {
+      const std::optional<std::vector<Limit>> some =
+          take(parse_limits(text, std::string(flag)), flag, problems);
+      if (some) all.insert(all.end(), some->begin(), some->end());
+    }
+  };
+  read(flags.fixed, "--fix");
+  read(flags.limits, "--limit");
+  return all;
+}
+
+}  // namespace
+
+SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,
+                           const WorkloadInputs& in, Diagnostics& problems) {
+  SearchRequest request;
+  request.base = framework_preset(in.framework);
+  if (workload.global_batch.empty()) {
+    problems.push_back(
+        error("--global-batch is missing", "give the number of sequences of one step"));
+  }
+  if (workload.seq_len.empty()) {
+    problems.push_back(error("--seq-len is missing", "give the number of tokens of one sequence"));
+  }
+  request.base.global_batch = in.global_batch;
+  request.base.seq_len = in.seq_len;
+  if (!flags.precision.empty()) {
+    request.base.precision = read_name<Precision>(flags.precision, "--precision", problems);
+  }
+  request.limits = read_limits(flags, problems);
+  request.objective = read_choice(
+      flags.objective, "--objective", kObjectives, [](Objective o) { return name_of(o); },
+      problems);
+  request.space = read_choice(
+      flags.space, "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
+  request.top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
+  request.threads =
+      static_cast<int>(read_count(flags.threads, "--threads", kMostThreads, problems));
+  if (!flags.time_limit.empty()) {
+    request.time_limit = take(parse_time(flags.time_limit), "--time-limit", problems);
+  }
+  request.ignore_activations = flags.without_activations;
+  return request;
+}
+
+void add_search_flags(CLI::App& command, SearchFlags& flags) {
+  command.add_option("--objective", flags.objective, "step-time (default), cost or memory")
+      ->type_name("NAME");
+  command
+      .add_option("--space", flags.space,
+                  "What to search: full (default), or what a framework can run: megatron, "
+                  "deepspeed, fsdp")
+      ->type_name("NAME");
+  command.add_option("--fix", flags.fixed, "Keys that are given: tp=8,schedule=1f1b")
+      ->type_name("KEYS")
+      ->allow_extra_args(false);
+  command.add_option("--limit", flags.limits, "Bounds of keys: tp<=8,pp>=2")
+      ->type_name("BOUNDS")
+      ->allow_extra_args(false);
+  command
+      .add_option("--precision", flags.precision,
+                  "Of the matrix products (default: the framework's): " + choices_text<Precision>())
+      ->type_name("NAME");
+  command.add_option("--threads", flags.threads, "Threads of the search (default: one per core)")
+      ->type_name("N");
+  command
+      .add_option("--time-limit", flags.time_limit,
+                  "Stop searching after this time, for example \"30 s\"; may leave a gap to the "
+                  "proved optimum")
+      ->type_name("TIME");
+  command.add_flag("--without-activations", flags.without_activations,
+                   "Count model states only, as rules of thumb do");
+}
+
+}  // namespace meshplan
