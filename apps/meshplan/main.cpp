@@ -16,6 +16,7 @@ int run(int argc, char** argv) {
   describe_program(app);
   add_plan_command(app, action);
   add_estimate_command(app, action);
+  add_explain_command(app, action);
   add_list_command(app, action);
   add_import_command(app, action);
   try {

@@ -5,7 +5,6 @@
 #include "report/lists.hpp"
 
 namespace meshplan {
-namespace {
 
 Json document(const ToolInfo& tool) {
   return {{"schema_version", kSchemaVersion},
@@ -56,6 +55,8 @@ std::string verdict_name(const Verdict& v) {
   if (v.feasible()) return "feasible";
   return v.infeasible().reason == InfeasibleReason::kIllegal ? "illegal" : "infeasible";
 }
+
+namespace {
 
 template <class T, class ToJson>
 std::string list_document(const ToolInfo& tool, const char* key, std::span<const T> all,

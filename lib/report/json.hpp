@@ -12,6 +12,7 @@
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
+#include "study/difference.hpp"
 
 namespace meshplan {
 
@@ -32,6 +33,11 @@ struct ToolInfo {
 [[nodiscard]] std::string estimate_document(const ToolInfo& tool, const ModelSpec& m,
                                             const ClusterSpec& c, const Strategy& s,
                                             const Verdict& verdict);
+
+// explain.schema.json
+[[nodiscard]] std::string explain_document(const ToolInfo& tool, const ModelSpec& m,
+                                           const ClusterSpec& c, const SearchRequest& request,
+                                           const SearchResult& result, const Difference& d);
 
 // model.schema.json
 [[nodiscard]] std::string model_document(const ToolInfo& tool, const ModelSpec& m);

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cost/plan_cost.hpp"
+#include "report/json.hpp"
+#include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 
@@ -33,6 +35,12 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json memory_json(const std::vector<StageCost>& stages);
 [[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
 [[nodiscard]] Json infeasible_json(const Verdict& verdict, const Strategy& s);
+
+// The start of every document, and parts that several have.
+[[nodiscard]] Json document(const ToolInfo& tool);
+[[nodiscard]] Json workload_json(const Strategy& s, const ClusterSpec& c);
+[[nodiscard]] Json search_json(const SearchRequest& request, const SearchResult& result);
+[[nodiscard]] std::string verdict_name(const Verdict& v);
 
 // Two spaces of indentation, lists of numbers on one line, and a final newline.
 [[nodiscard]] std::string document_text(const Json& document);
