@@ -195,13 +195,22 @@ class BestFirst {
   void open_mesh(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
     for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
+      PartTime rest;  // of the layers' parts that do not depend on where the experts are
       for (std::uint32_t i = 0; i < x_.space.splits(mesh).size(); ++i) {
-        if (!is_usual(mesh, k, x_.space.splits(mesh)[i])) continue;
+        const Split& split = x_.space.splits(mesh)[i];
+        if (!is_usual(mesh, k, split)) continue;
         Node child = node;
         child.level = Level::kSplit;
         child.cp_kind = k, child.split = i;
+        const Strategy s = strategy(child);
         if (by_time()) {
-          child.bound = std::max(node.bound, parts_bound(x_, strategy(child), mesh.base));
+          const Split* before = i > 0 ? &x_.space.splits(mesh)[i - 1] : nullptr;
+          if (rest.all == 0 || before->sequence_parallel != split.sequence_parallel) {
+            rest = x_.parts.without_experts(s, mesh.base);
+          }
+          if (parts_bound(s, rest) > limit) continue;
+          const PartTime all = rest + x_.parts.experts(s, mesh.base);
+          child.bound = std::max(node.bound, parts_bound(s, all));
         }
         if (child.bound <= limit) opened.children.push_back(child);
       }

@@ -1,7 +1,5 @@
 #include "search/block_cache.hpp"
 
-#include <mutex>
-
 namespace meshplan {
 
 BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
@@ -31,27 +29,18 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
 }
 
 const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
-  const Key key = key_of(s, base);
-  {
-    const std::shared_lock lock(mutex_);
-    if (const auto it = costs_.find(key); it != costs_.end()) return *it->second;
-  }
-  auto made = std::make_unique<BlockCosts>();
-  if (s.zero >= 2) {
-    Strategy plain = s;
-    plain.zero = 0;
-    *made = with_sharded_traffic(costs(plain, base), model_, cluster_, s);
-  } else {
-    *made = block_costs(model_, cluster_, s);
-  }
-  for (BlockCost& block : *made) block.communication = {};
-  const std::unique_lock lock(mutex_);
-  return *costs_.try_emplace(key, std::move(made)).first->second;
-}
-
-std::size_t BlockCache::size() const {
-  const std::shared_lock lock(mutex_);
-  return costs_.size();
+  return costs_.get(key_of(s, base), [&] {
+    BlockCosts made;
+    if (s.zero >= 2) {
+      Strategy plain = s;
+      plain.zero = 0;
+      made = with_sharded_traffic(costs(plain, base), model_, cluster_, s);
+    } else {
+      made = block_costs(model_, cluster_, s);
+    }
+    for (BlockCost& block : made) block.communication = {};
+    return made;
+  });
 }
 
 }  // namespace meshplan

@@ -68,9 +68,8 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   return std::max(all, one) * kRounding;
 }
 
-double parts_bound(SearchContext& x, const Strategy& s, std::size_t base) {
-  const PartTime parts = x.parts.without_experts(s, base) + x.parts.experts(s, base);
-  return std::max(parts.all * real(num_microbatches(s)) / real(s.pp), parts.chain) * kRounding;
+double parts_bound(const Strategy& s, const PartTime& layers) {
+  return std::max(layers.all * real(num_microbatches(s)) / real(s.pp), layers.chain) * kRounding;
 }
 
 double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {

@@ -12,7 +12,7 @@ namespace meshplan {
 
 // Step time from the kernels and collectives of the layers, evenly on all pipeline ranks, and of
 // one microbatch's forward and input-gradient passes.
-[[nodiscard]] double parts_bound(SearchContext& x, const Strategy& s, std::size_t base);
+[[nodiscard]] double parts_bound(const Strategy& s, const PartTime& layers);
 
 // All work of all microbatches, evenly on all pipeline ranks.
 [[nodiscard]] double work_bound(const SearchContext& x, const Strategy& s,

@@ -1,7 +1,6 @@
 #include "search/candidate.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "cost/memory.hpp"
@@ -81,7 +80,7 @@ std::optional<Division> best_of(const Stages& stages, const StageContext& x,
   return best;
 }
 
-Divided divide(const Stages& stages, const StageContext& x, const SearchSpace& space, double most) {
+Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, double most) {
   std::optional<Division> best;
   Divided result;
   switch (space.partition_rule()) {
@@ -89,7 +88,8 @@ Divided divide(const Stages& stages, const StageContext& x, const SearchSpace& s
       const std::int64_t least = stages.least_largest(), limit = stages.most_largest(most);
       const bool unlimited = limit >= kUnbounded / 4;
       result.fits = unlimited ? stages.may_fit() : true;
-      if (!result.fits || (!unlimited && !stages.may_fit(limit))) return result;
+      stages.limit_to(limit);
+      if (!result.fits || (!unlimited && !stages.may_fit_limit())) return result;
       Partitioner<Stages> partitioner(stages);
       best = stages.measures_memory()
                  ? partitioner.least_largest(least, limit)
@@ -144,15 +144,9 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
 Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
   std::int64_t order = s.zero;
   for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
-  const std::array<std::int64_t, 9> key{
+  const IntegerKey<9> key{
       s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
-  {
-    const std::shared_lock lock(communicators_mutex_);
-    if (const auto it = communicators_.find(key); it != communicators_.end()) return it->second;
-  }
-  const Bytes bytes = communicator_bytes(model, cluster, s);
-  const std::unique_lock lock(communicators_mutex_);
-  return communicators_.try_emplace(key, bytes).first->second;
+  return communicators_.get(key, [&] { return communicator_bytes(model, cluster, s); });
 }
 
 Bytes SearchContext::capacity() const {
@@ -200,36 +194,67 @@ class Examiner {
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {
     const bool more = plain_.zero >= 2 || plain_.kernels.contended_launches > 0;
     if (by_time_ && more) pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_));
-    for (const MemoryOption& option : options) try_option(option, pipeline);
+    for (const MemoryOption& option : options) {
+      const MemoryOption* none = find(options, option, CountRule::kNone);
+      const MemoryOption* fewest = find(options, option, CountRule::kFewest);
+      if (fewest == nullptr || none == nullptr || (&option != none && &option != fewest)) {
+        try_option(option, pipeline, false);
+      } else if (&option == none) {
+        // Whatever fits without recomputation also does where recomputation is allowed: if nothing
+        // does, or the best of it recomputes nothing, there is nothing else to look at.
+        if (try_option(*fewest, pipeline, true)) try_option(*none, pipeline, false);
+      }
+    }
     return std::move(result_);
   }
 
  private:
-  void try_option(const MemoryOption& option, double pipeline) {
+  // The option that offloads as `like` does, and recomputes nothing, or as little as fits.
+  static const MemoryOption* find(const std::vector<MemoryOption>& options,
+                                  const MemoryOption& like, CountRule counts) {
+    const Recompute mode = counts == CountRule::kFewest ? Recompute::kFull : Recompute::kNone;
+    for (const MemoryOption& o : options) {
+      if (o.counts == counts && o.recompute == mode &&
+          o.offload_optimizer == like.offload_optimizer &&
+          o.offload_activations == like.offload_activations) {
+        return &o;
+      }
+    }
+    return nullptr;
+  }
+
+  // Whether the division found recomputes any layer. `none_too`: one that does not is a plan.
+  bool try_option(const MemoryOption& option, double pipeline, bool none_too) {
     Strategy s = plain_;
     s.recompute = option.recompute;
     s.offload = {option.offload_optimizer, option.offload_activations};
+    double end = 0;
     if (by_time_) {
-      const double again =
-          option.recompute == Recompute::kSelective || option.counts == CountRule::kAll
-              ? recompute_bound(x_, s, blocks_)
-              : 0;
-      if (std::max(pipeline, again) + end_bound(x_, s, blocks_) > cutoff_) return;
+      const bool everywhere =
+          option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
+      const double again = everywhere ? recompute_bound(x_, s, blocks_) : 0;
+      end = end_bound(x_, s, blocks_);
+      if (std::max(pipeline, again) + end > cutoff_) return false;
     }
     const StageContext context = context_of(s, option);
     const bool wrong_length = option.counts == CountRule::kGiven &&
                               static_cast<std::int64_t>(option.given.size()) != s.pp;
-    const Divided divided = wrong_length ? Divided{} : divide(context, x_.space, cutoff_);
+    const Divided divided = wrong_length ? Divided{} : divide(context, x_.space, cutoff_ - end);
     if (!divided.fits) {
-      ++result_.evaluated;
-      ++result_.infeasible[std::string(name_of(reason_of(x_, context)))];
+      const std::int64_t options = none_too ? 2 : 1;
+      result_.evaluated += options;
+      result_.infeasible[std::string(name_of(reason_of(x_, context)))] += options;
     }
-    if (!divided.lists) return;
+    if (!divided.lists) return false;
     s.stage_layers = divided.lists->layers, s.recompute_layers = divided.lists->recomputed;
     const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
                                   [](std::int64_t n) { return n > 0; });
-    if (s.recompute == Recompute::kFull && !some) return;  // the same as without recomputation
+    if (s.recompute == Recompute::kFull && !some) {  // the same as without recomputation
+      if (!none_too) return false;
+      s.recompute = Recompute::kNone;
+    }
     cost(std::move(s));
+    return some;
   }
 
   void cost(Strategy s) {

@@ -1,14 +1,11 @@
 #pragma once
 // One candidate examined completely: for each way of trading time for memory the best division of
 // layers, whether it fits, and how long a step takes.
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
-#include <shared_mutex>
 #include <string>
-#include <unordered_map>
 
 #include "search/block_cache.hpp"
 #include "search/choice.hpp"
@@ -43,8 +40,7 @@ class SearchContext {
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:
-  std::shared_mutex communicators_mutex_;
-  std::unordered_map<std::array<std::int64_t, 9>, Bytes, KeyHash<9>> communicators_;
+  SharedMemo<9, Bytes> communicators_;
 };
 
 struct Found {

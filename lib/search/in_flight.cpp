@@ -1,7 +1,6 @@
 #include "search/in_flight.hpp"
 
 #include <algorithm>
-#include <mutex>
 
 #include "base/check.hpp"
 #include "schedule/orders.hpp"
@@ -84,17 +83,13 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
 }
 
 const std::vector<InFlight>& InFlightCache::of(const PipelineShape& s) {
-  const PipelineShape shape = steady_template(s);
-  const Key key{s.schedule, s.pp, s.vp,
-                s.schedule == Schedule::kGpipe ? s.microbatches : shape.microbatches};
-  {
-    const std::shared_lock lock(mutex_);
-    if (const auto it = known_.find(key); it != known_.end()) return *it->second;
-  }
-  auto made = std::make_unique<std::vector<InFlight>>();
-  for (std::int64_t r = 0; r < s.pp; ++r) made->push_back(in_flight(s, r));
-  const std::unique_lock lock(mutex_);
-  return *known_.try_emplace(key, std::move(made)).first->second;
+  const bool all = s.schedule == Schedule::kGpipe;  // holds every microbatch
+  const std::int64_t microbatches = all ? s.microbatches : steady_template(s).microbatches;
+  return known_.get({static_cast<std::int64_t>(s.schedule), s.pp, s.vp, microbatches}, [&] {
+    std::vector<InFlight> ranks;
+    for (std::int64_t r = 0; r < s.pp; ++r) ranks.push_back(in_flight(s, r));
+    return ranks;
+  });
 }
 
 }  // namespace meshplan

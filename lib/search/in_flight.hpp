@@ -2,14 +2,11 @@
 // What a pipeline rank holds at its fullest moments, in microbatches per chunk: with it the peak
 // of activations is a few products instead of a walk over the whole schedule.
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <shared_mutex>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "schedule/pipeline.hpp"
+#include "search/shared_memo.hpp"
 
 namespace meshplan {
 
@@ -37,9 +34,7 @@ class InFlightCache {
   const std::vector<InFlight>& of(const PipelineShape& s);
 
  private:
-  using Key = std::tuple<Schedule, std::int64_t, std::int64_t, std::int64_t>;
-  std::shared_mutex mutex_;
-  std::map<Key, std::unique_ptr<const std::vector<InFlight>>> known_;
+  SharedMemo<4, std::vector<InFlight>> known_;
 };
 
 }  // namespace meshplan

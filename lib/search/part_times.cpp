@@ -1,7 +1,5 @@
 #include "search/part_times.hpp"
 
-#include <mutex>
-
 namespace meshplan {
 namespace {
 
@@ -28,26 +26,16 @@ std::int64_t count(const LayerPrefix& prefix, BlockKind kind) {
 
 }  // namespace
 
-PartTime PartTimes::recall(Known& known, const Key& key, auto compute) {
-  {
-    const std::shared_lock lock(mutex_);
-    if (const auto it = known.find(key); it != known.end()) return it->second;
-  }
-  const PartTime made = compute();
-  const std::unique_lock lock(mutex_);
-  return known.try_emplace(key, made).first->second;
-}
-
 PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
-  const Key key{static_cast<std::int64_t>(base),
-                s.tp,
-                s.cp,
-                static_cast<std::int64_t>(s.cp_kind),
-                s.sequence_parallel ? 1 : 0,
-                s.micro_batch,
-                shapes_.id(s, Group::kTp),
-                shapes_.id(s, Group::kCp)};
-  return recall(without_experts_, key, [&] {
+  const IntegerKey<8> key{static_cast<std::int64_t>(base),
+                          s.tp,
+                          s.cp,
+                          static_cast<std::int64_t>(s.cp_kind),
+                          s.sequence_parallel ? 1 : 0,
+                          s.micro_batch,
+                          shapes_.id(s, Group::kTp),
+                          shapes_.id(s, Group::kCp)};
+  return without_experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
     const std::int64_t windowed =
         count(prefix_, BlockKind::kDenseWindowed) + count(prefix_, BlockKind::kMoeWindowed);
@@ -79,17 +67,17 @@ PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
   if (layers == 0) return {};
   const LocalShape shape = local_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.
-  const Key key{static_cast<std::int64_t>(base),
-                s.tp,
-                shape.tokens,
-                shape.norm_tokens,
-                s.sequence_parallel ? 1 : 0,
-                s.ep,
-                s.etp,
-                shapes_.id(s, Group::kTp),
-                shapes_.id(s, Group::kEp),
-                shapes_.id(s, Group::kEtp)};
-  return recall(experts_, key, [&] {
+  const IntegerKey<10> key{static_cast<std::int64_t>(base),
+                           s.tp,
+                           shape.tokens,
+                           shape.norm_tokens,
+                           s.sequence_parallel ? 1 : 0,
+                           s.ep,
+                           s.etp,
+                           shapes_.id(s, Group::kTp),
+                           shapes_.id(s, Group::kEp),
+                           shapes_.id(s, Group::kEtp)};
+  return experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, shape};
     BlockOps ops;
     append_moe_mlp(x, ops);

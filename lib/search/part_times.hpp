@@ -1,14 +1,11 @@
 #pragma once
 // Times of the parts of a layer, before block costs are made of them: experts vary with far more
 // keys than everything else, so each part is computed once for the keys that it depends on.
-#include <array>
 #include <cstdint>
-#include <shared_mutex>
-#include <unordered_map>
 
 #include "cost/block_ops.hpp"
-#include "search/key_hash.hpp"
 #include "search/shape_ids.hpp"
+#include "search/shared_memo.hpp"
 #include "search/stages.hpp"
 
 namespace meshplan {
@@ -33,16 +30,12 @@ class PartTimes {
   [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base);
 
  private:
-  using Key = std::array<std::int64_t, 12>;
-  using Known = std::unordered_map<Key, PartTime, KeyHash<12>>;
-  PartTime recall(Known& known, const Key& key, auto compute);
-
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   const LayerPrefix& prefix_;
   ShapeIds& shapes_;
-  std::shared_mutex mutex_;
-  Known without_experts_, experts_;
+  SharedMemo<8, PartTime> without_experts_;
+  SharedMemo<10, PartTime> experts_;
 };
 
 }  // namespace meshplan

@@ -59,10 +59,12 @@ class Stages {
   template <class Visit>
   std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) const;
 
+  // Stages that take longer count as not fitting from now on.
+  void limit_to(std::int64_t most) { limit_ = most; }
   // Whether some division fits. May say yes where none does.
   [[nodiscard]] bool may_fit() const;
-  // The same of divisions whose stages take at most `limit`, and cheaper.
-  [[nodiscard]] bool may_fit(std::int64_t limit) const;
+  // The same, cheaper where the limit leaves stages little choice.
+  [[nodiscard]] bool may_fit_limit() const;
 
   // x = sum + weight * largest of partition.hpp.
   [[nodiscard]] std::int64_t weight() const;
@@ -118,12 +120,15 @@ class Stages {
   [[nodiscard]] Value fewest(int stage, const Share& share) const;
   [[nodiscard]] Value fewest_pair(int stage, const Share& share) const;
   [[nodiscard]] std::int64_t fewest_first(int stage, const Share& share, std::int64_t second) const;
+  [[nodiscard]] std::int64_t most_recomputed(int stage, const Share& share) const;
   [[nodiscard]] std::int64_t layers(int units) const { return units * layout_.unit_layers(); }
 
   StageContext x_;
   StageLayout layout_;
   BlockQuanta quanta_;
   std::int64_t least_sum_ = 0;
+  std::int64_t limit_ = kUnbounded / 4;
+  std::int64_t least_full_ = 0;  // recomputing one more layer adds at least that
   std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta of one block
   std::int64_t least_tail_ = 0;                       // of one of the last, uniform layers
   std::int64_t least_layer_ = 0;                      // of the fastest layer

@@ -1,0 +1,157 @@
+#pragma once
+// What can be measured on a machine: one collective, kernel or copy, as a plain value.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/units.hpp"
+#include "spec/kinds.hpp"
+
+namespace meshplan {
+
+// Groups of ranks that talk among themselves: rank r is member (r / stride) % size of a group that
+// starts at (r / (size * stride)) * size * stride + r % stride, as the axes of a rank order make
+// them. Ranks beyond the last whole block of size * stride stay idle.
+struct RankGroup {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;  // distance of neighbouring members
+  std::int64_t nodes = 0;   // that one group touches; filled in by the backend (0: not yet known)
+  bool concurrent = true;   // all sibling groups at once, as training does; else the first alone
+  bool operator==(const RankGroup&) const = default;
+};
+
+// bytes follow nccl-tests, as in comm/collectives.hpp: all-reduce, broadcast, send-recv: the buffer
+// of one rank; all-gather, reduce-scatter, all-to-all: ranks x the part of one rank.
+// send-recv has groups of two: the first member sends to the second, or both at once.
+struct CollectiveOperation {
+  Collective collective = Collective::kAllReduce;
+  Bytes bytes{};
+  Dtype dtype = Dtype::kBf16;
+  RankGroup group{};
+  bool bidirectional = false;  // send-recv only
+  bool operator==(const CollectiveOperation&) const = default;
+};
+
+// The three products of a linear layer y[m,n] = x[m,k] W[n,k]^T, row-major: which operands are read
+// across their rows decides the kernel.
+enum class GemmLayout {
+  kForward,         // y = x W^T: both operands run along k
+  kInputGradient,   // dx = dy W: the second operand runs along n
+  kWeightGradient,  // dW += dy^T x: both run across k, into fp32 when it accumulates
+};
+
+// `count` products C[m,n] (+)= A[m,k] B[k,n] in one call.
+struct GemmOperation {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t count = 1;
+  GemmLayout layout = GemmLayout::kForward;
+  Precision precision = Precision::kBf16;
+  bool accumulate = false;  // C is fp32 and added to
+  bool operator==(const GemmOperation&) const = default;
+};
+
+struct AttentionOperation {
+  std::int64_t batch = 1;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t queries = 0;  // tokens per sequence
+  std::int64_t keys = 0;
+  std::int64_t qk_dim = 0;
+  std::int64_t v_dim = 0;
+  bool causal = true;
+  bool backward = false;
+  Dtype dtype = Dtype::kBf16;
+  bool operator==(const AttentionOperation&) const = default;
+};
+
+enum class MemoryKernel {
+  kRmsNorm,
+  kRmsNormBackward,
+  kGatedActivation,  // silu(a) * b
+  kGatedActivationBackward,
+  kRotary,
+  kResidual,  // y = a + b
+  kAdam,      // fp32 master weights and moments, bf16 copy
+  kCast,      // fp32 -> 16 bit
+  kFill,
+};
+
+// rows x columns elements; columns is the feature dimension (norms reduce over it).
+struct MemoryOperation {
+  MemoryKernel kernel = MemoryKernel::kRmsNorm;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  Dtype dtype = Dtype::kBf16;
+  bool operator==(const MemoryOperation&) const = default;
+};
+
+enum class CopyDirection { kHostToDevice, kDeviceToHost, kDeviceToDevice, kBothWays };
+
+struct CopyOperation {
+  CopyDirection direction = CopyDirection::kHostToDevice;
+  Bytes bytes{};  // of one direction, from pinned memory
+  bool operator==(const CopyOperation&) const = default;
+};
+
+// Host time to issue one empty kernel: `kernels` launched in a row, per kernel.
+struct LaunchOperation {
+  std::int64_t kernels = 1000;
+  bool graph = false;  // replayed from a captured graph: what remains on the device
+  bool operator==(const LaunchOperation&) const = default;
+};
+
+// A product and a collective alone and at the same time on two streams.
+struct OverlapOperation {
+  GemmOperation compute{};
+  CollectiveOperation communication{};
+  bool operator==(const OverlapOperation&) const = default;
+};
+
+using Operation = std::variant<CollectiveOperation, GemmOperation, AttentionOperation,
+                               MemoryOperation, CopyOperation, LaunchOperation, OverlapOperation>;
+
+// "all-reduce of 16.0 MiB bf16 in groups of 2, stride 8": for messages and tables.
+[[nodiscard]] std::string describe(const Operation& op);
+
+// Bytes that a rank's buffers take, about: backends refuse what does not fit before they allocate.
+[[nodiscard]] Bytes buffer_bytes(const Operation& op);
+
+// Bytes that a memory-bound kernel must read and write at least.
+[[nodiscard]] Bytes traffic(const MemoryOperation& op);
+
+// Where `rank` sits in a job of `ranks`.
+struct GroupPlace {
+  std::int64_t group = -1;  // index of the group; -1: this rank is idle
+  std::int64_t member = 0;
+  bool operator==(const GroupPlace&) const = default;
+};
+[[nodiscard]] GroupPlace place_of(const RankGroup& g, std::int64_t rank, std::int64_t ranks);
+
+// The job's ranks of one group, increasing; empty if there is no such group.
+[[nodiscard]] std::vector<std::int64_t> members_of(const RankGroup& g, std::int64_t group,
+                                                   std::int64_t ranks);
+
+// The group of an operation that communicates, else null.
+[[nodiscard]] const RankGroup* group_of(const Operation& op);
+[[nodiscard]] RankGroup* group_of(Operation& op);
+
+MESHPLAN_NAMES(GemmLayout, {{GemmLayout::kForward, "forward"},
+                            {GemmLayout::kInputGradient, "input-gradient"},
+                            {GemmLayout::kWeightGradient, "weight-gradient"}});
+MESHPLAN_NAMES(MemoryKernel, {{MemoryKernel::kRmsNorm, "rmsnorm"},
+                              {MemoryKernel::kRmsNormBackward, "rmsnorm-backward"},
+                              {MemoryKernel::kGatedActivation, "gated-activation"},
+                              {MemoryKernel::kGatedActivationBackward, "gated-activation-backward"},
+                              {MemoryKernel::kRotary, "rotary"},
+                              {MemoryKernel::kResidual, "residual"},
+                              {MemoryKernel::kAdam, "adam"},
+                              {MemoryKernel::kCast, "cast"},
+                              {MemoryKernel::kFill, "fill"}});
+MESHPLAN_NAMES(CopyDirection, {{CopyDirection::kHostToDevice, "host-to-device"},
+                               {CopyDirection::kDeviceToHost, "device-to-host"},
+                               {CopyDirection::kDeviceToDevice, "device-to-device"},
+                               {CopyDirection::kBothWays, "both-ways"}});
+
+}  // namespace meshplan

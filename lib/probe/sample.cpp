@@ -1,0 +1,74 @@
+#include "probe/sample.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/check.hpp"
+
+namespace meshplan {
+namespace {
+
+// Linear interpolation between the sorted values; `share` from 0 to 1.
+Seconds quantile(const std::vector<Seconds>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
+}
+
+}  // namespace
+
+Seconds median_of(std::vector<Seconds> values) {
+  if (values.empty()) return Seconds{0};
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
+}
+
+void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& sample) {
+  PLAN_CHECK(!times_of_ranks.empty() && !times_of_ranks.front().empty());
+  const std::size_t ranks = times_of_ranks.size(), n = times_of_ranks.front().size();
+  std::vector<std::int64_t> slowest(ranks, 0);
+  sample.times.clear();
+  for (std::size_t i = 0; i < n; ++i) {
+    std::size_t worst = 0;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      PLAN_CHECK(times_of_ranks[r].size() == n);
+      if (times_of_ranks[r][i] > times_of_ranks[worst][i]) worst = r;
+    }
+    ++slowest[worst];
+    sample.times.push_back(times_of_ranks[worst][i]);
+  }
+  sample.slowest_rank = std::max_element(slowest.begin(), slowest.end()) - slowest.begin();
+
+  std::vector<Seconds> sorted = sample.times;
+  std::sort(sorted.begin(), sorted.end());
+  sample.median = quantile(sorted, 0.5);
+  const Seconds range = quantile(sorted, 0.75) - quantile(sorted, 0.25);
+  sample.spread = sample.median > Seconds{0} ? range / sample.median : 0;
+  // A clock's grain makes the range of tiny times zero: then a tenth of the median is the measure.
+  const Seconds far = 3 * std::max(range, sample.median * 0.1);
+  sample.outliers = std::count_if(sorted.begin(), sorted.end(), [&](Seconds t) {
+    return std::abs((t - sample.median).si()) >= far.si() && far > Seconds{0};
+  });
+}
+
+bool is_noisy(const Sample& s) { return s.spread > 0.5; }
+
+std::int64_t nodes_of(const RankGroup& g, const Machine& m) {
+  const auto ranks = static_cast<std::int64_t>(m.ranks.size());
+  std::set<std::int64_t> groups;
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t group = place_of(g, rank, ranks).group;
+    if (group < 0 || !groups.insert(group).second) continue;
+    std::set<std::int64_t> nodes;
+    for (const std::int64_t member : members_of(g, group, ranks)) {
+      nodes.insert(m.ranks[static_cast<std::size_t>(member)].node);
+    }
+    most = std::max(most, static_cast<std::int64_t>(nodes.size()));
+  }
+  return most;
+}
+
+}  // namespace meshplan

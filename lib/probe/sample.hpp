@@ -1,0 +1,87 @@
+#pragma once
+// One measurement: the operation, every repetition's time, and what is to be thought of it.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "probe/operation.hpp"
+
+namespace meshplan {
+
+enum class Correctness { kNotChecked, kCorrect, kWrong };
+
+// The two halves of an OverlapOperation, each alone and beside the other.
+struct OverlapTimes {
+  Seconds compute_alone{}, communication_alone{};
+  Seconds compute_beside{}, communication_beside{};
+  bool operator==(const OverlapTimes&) const = default;
+};
+
+struct Sample {
+  Operation operation{};
+  std::vector<Seconds> times{};  // of one call, per repetition, on the slowest rank
+  std::int64_t calls = 1;        // issued back to back in each repetition; `times` are per call
+
+  Seconds median{};
+  double spread = 0;              // interquartile range over the median
+  std::int64_t outliers = 0;      // repetitions beyond the median by 3 interquartile ranges or more
+  bool throttled = false;         // the device ran below 75 % of its default clock meanwhile
+  std::int64_t slowest_rank = 0;  // the one that was slowest most often
+
+  // Host clock around the same calls, launches included, where it was taken.
+  std::optional<Seconds> host_median{};
+  std::optional<OverlapTimes> overlap{};
+
+  Correctness correctness = Correctness::kNotChecked;
+  std::string note{};  // what was wrong, which algorithm was used
+
+  bool operator==(const Sample&) const = default;
+};
+
+// A repetition count, spread and outliers from times per repetition: times[repetition][rank].
+// Every rank must have as many repetitions. Fills times, median, spread, outliers, slowest_rank.
+void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& sample);
+
+// The middle one of a copy of the values (the mean of the two middle ones), 0 for none.
+[[nodiscard]] Seconds median_of(std::vector<Seconds> values);
+
+// Noisy: more than half of the median between the quartiles. Worth measuring again.
+[[nodiscard]] bool is_noisy(const Sample& s);
+
+struct RankPlace {
+  std::int64_t rank = 0;
+  std::int64_t local_rank = 0;
+  std::int64_t node = 0;  // index into the job's hosts
+  std::string host;
+  std::string device;     // "NVIDIA H200", "CPU"
+  std::string device_id;  // PCI bus id or the like: equal ids mean one shared device
+  bool operator==(const RankPlace&) const = default;
+};
+
+// What was measured on: goes into every profile.
+struct Machine {
+  std::string backend;       // "nccl", "mpi", "fake"
+  bool accelerator = false;  // kernels can be measured
+  std::vector<RankPlace> ranks;
+  std::int64_t nodes = 1;
+  std::int64_t ranks_per_node = 1;
+  Bytes device_memory;
+  std::map<std::string, std::string> versions;     // "driver", "cuda", "nccl", "mpi", ...
+  std::map<std::string, std::string> environment;  // NCCL_*, CUDA_*, OMPI_MCA_*, ... of rank 0
+  std::string date;                                // "2025-01-31T12:00:00Z"
+  // Several ranks share one device: times are of time slices and never a bandwidth.
+  bool time_sliced = false;
+  bool operator==(const Machine&) const = default;
+};
+
+// Nodes that the group with most of them touches.
+[[nodiscard]] std::int64_t nodes_of(const RankGroup& g, const Machine& m);
+
+MESHPLAN_NAMES(Correctness, {{Correctness::kNotChecked, "not-checked"},
+                             {Correctness::kCorrect, "correct"},
+                             {Correctness::kWrong, "wrong"}});
+
+}  // namespace meshplan

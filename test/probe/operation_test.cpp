@@ -1,0 +1,81 @@
+#include "probe/operation.hpp"
+
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+TEST_CASE("groups are the axes of a rank order") {
+  // 8 ranks: pairs two apart are {0,2} {1,3} {4,6} {5,7}, as dp=2 over tp=2 within pp=2.
+  const RankGroup pairs{.size = 2, .stride = 2};
+  CHECK(members_of(pairs, 0, 8) == std::vector<std::int64_t>{0, 2});
+  CHECK(members_of(pairs, 1, 8) == std::vector<std::int64_t>{1, 3});
+  CHECK(members_of(pairs, 2, 8) == std::vector<std::int64_t>{4, 6});
+  CHECK(members_of(pairs, 3, 8) == std::vector<std::int64_t>{5, 7});
+  CHECK(members_of(pairs, 4, 8).empty());
+  CHECK(place_of(pairs, 6, 8) == GroupPlace{2, 1});
+}
+
+TEST_CASE("ranks beyond the last whole block are idle") {
+  const RankGroup threes{.size = 3, .stride = 1};
+  CHECK(place_of(threes, 5, 8) == GroupPlace{1, 2});
+  CHECK(place_of(threes, 6, 8).group == -1);
+  CHECK(place_of(threes, 7, 8).group == -1);
+}
+
+TEST_CASE("without siblings only the first group talks") {
+  const RankGroup alone{.size = 2, .stride = 4, .concurrent = false};
+  CHECK(place_of(alone, 4, 8) == GroupPlace{0, 1});
+  CHECK(place_of(alone, 1, 8).group == -1);
+}
+
+TEST_CASE("every rank of a whole job is in exactly one group") {
+  const RankGroup g =
+      GENERATE(RankGroup{.size = 4, .stride = 1}, RankGroup{.size = 4, .stride = 4},
+               RankGroup{.size = 2, .stride = 8}, RankGroup{.size = 16, .stride = 1});
+  std::vector<int> seen(16, 0);
+  for (std::int64_t group = 0; group < 16 / g.size; ++group) {
+    const auto members = members_of(g, group, 16);
+    CHECK(static_cast<std::int64_t>(members.size()) == g.size);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      ++seen[static_cast<std::size_t>(members[i])];
+      CHECK(place_of(g, members[i], 16).member == static_cast<std::int64_t>(i));
+    }
+  }
+  CHECK(seen == std::vector<int>(16, 1));
+}
+
+TEST_CASE("an operation says what it is in one line") {
+  CHECK(
+      describe(CollectiveOperation{.bytes = Bytes{16 * kMiB}, .group = {.size = 2, .stride = 8}}) ==
+      "all-reduce of 16.0 MiB bf16 in groups of 2, stride 8");
+  CHECK(describe(GemmOperation{.m = 4096, .n = 1024, .k = 512}) ==
+        "forward gemm 4096x1024x512 bf16");
+  CHECK(describe(AttentionOperation{.batch = 1,
+                                    .heads = 32,
+                                    .kv_heads = 8,
+                                    .queries = 4096,
+                                    .keys = 4096,
+                                    .qk_dim = 128,
+                                    .v_dim = 128}) ==
+        "causal attention forward batch 1, 32 heads (8 of keys), 4096x4096 tokens, head size 128 "
+        "bf16");
+}
+
+TEST_CASE("traffic of memory-bound kernels, by hand") {
+  // 10 rows of 100 features in bf16: 1000 elements.
+  const auto bytes = [](MemoryKernel kernel) {
+    return traffic({.kernel = kernel, .rows = 10, .columns = 100}).count();
+  };
+  CHECK(bytes(MemoryKernel::kResidual) == 6000);  // two reads, one write
+  CHECK(bytes(MemoryKernel::kGatedActivation) == 6000);
+  CHECK(bytes(MemoryKernel::kGatedActivationBackward) == 10000);
+  CHECK(bytes(MemoryKernel::kRmsNorm) == 4000 + 200 + 40);  // x, y, weights, statistics
+  CHECK(bytes(MemoryKernel::kAdam) ==
+        30 * 1000);  // gradient 4, three fp32 states both ways, copy 2
+  CHECK(bytes(MemoryKernel::kCast) == 6000);
+  CHECK(bytes(MemoryKernel::kFill) == 2000);
+}
+
+}  // namespace
+}  // namespace meshplan

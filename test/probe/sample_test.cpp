@@ -1,0 +1,55 @@
+#include "probe/sample.hpp"
+
+#include "probe/fake_backend.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+std::vector<Seconds> seconds(std::initializer_list<double> values) {
+  std::vector<Seconds> out;
+  for (const double v : values) out.emplace_back(v);
+  return out;
+}
+
+TEST_CASE("every repetition takes as long as its slowest rank") {
+  Sample s;
+  summarise({seconds({1, 2, 3, 4, 5}), seconds({2, 1, 4, 3, 6})}, s);
+  CHECK(s.times == seconds({2, 2, 4, 4, 6}));
+  CHECK(s.median == Seconds{4});
+  CHECK(s.slowest_rank == 1);  // in three of five
+  // Quartiles of {2,2,4,4,6} are 2 and 4.
+  CHECK(s.spread == Approx(0.5));
+  CHECK(s.outliers == 0);
+}
+
+TEST_CASE("a repetition far from the others is an outlier and does not move the median") {
+  Sample s;
+  summarise({seconds({1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 50.0})}, s);
+  CHECK(s.outliers == 1);
+  CHECK(s.median.si() == Approx(1.0));
+  CHECK_FALSE(is_noisy(s));
+}
+
+TEST_CASE("equal times have neither spread nor outliers") {
+  Sample s;
+  summarise({seconds({2, 2, 2, 2})}, s);
+  CHECK(s.spread == 0);
+  CHECK(s.outliers == 0);
+}
+
+TEST_CASE("the median of an even number of values lies between the middle two") {
+  CHECK(median_of(seconds({4, 1, 3, 2})) == Seconds{2.5});
+  CHECK(median_of({}) == Seconds{0});
+}
+
+TEST_CASE("a group touches as many nodes as its members sit on") {
+  const Machine m = fake_machine(16, 8);
+  CHECK(nodes_of({.size = 8, .stride = 1}, m) == 1);
+  CHECK(nodes_of({.size = 16, .stride = 1}, m) == 2);
+  CHECK(nodes_of({.size = 2, .stride = 8}, m) == 2);
+  CHECK(nodes_of({.size = 3, .stride = 1}, m) == 2);  // ranks 6, 7, 8 straddle
+}
+
+}  // namespace
+}  // namespace meshplan
