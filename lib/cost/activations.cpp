@@ -13,6 +13,13 @@ double kept(const BlockContext& x) {
   return x.strategy.precision == Precision::kFp8 ? 1 : x.shape.bytes;
 }
 
+// The input that a column-parallel layer keeps: this rank's share of the sequence, or all of it
+// where the gathered copy is saved.
+double kept_input(const BlockContext& x) {
+  const bool gathered = x.strategy.sequence_parallel && !x.strategy.kernels.tp_recompute_allgather;
+  return kept(x) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) * real(x.shape.hidden);
+}
+
 double hidden_mask(const BlockContext& x) {
   return x.model.dropout > 0 ? real(x.shape.norm_tokens) * real(x.shape.hidden) : 0;
 }
@@ -52,7 +59,7 @@ double projections_bytes(const BlockContext& x) {
 double attention_bytes(const BlockContext& x) {
   const LocalShape& l = x.shape;
   const double norm = real(l.norm_tokens) * real(l.hidden), t = real(l.tokens);
-  double bytes = norm_bytes(x, norm) + kept(x) * norm + projections_bytes(x);
+  double bytes = norm_bytes(x, norm) + kept_input(x) + projections_bytes(x);
   bytes += score_bytes(x);
   if (x.strategy.flash_attention) bytes += 4 * t * real(l.heads);  // log-sum-exp, fp32
   bytes += kept(x) * t * real(l.value_size);  // attention's output, input of the projection
@@ -74,7 +81,7 @@ double dense_mlp_bytes(const BlockContext& x) {
   const double norm = real(l.norm_tokens) * real(l.hidden);
   double bytes = activation_function_bytes(x, real(l.tokens) * real(l.ffn)) + hidden_mask(x);
   if (!(x.model.parallel_block && x.model.parallel_shared_norm)) {
-    bytes += norm_bytes(x, norm) + kept(x) * norm;
+    bytes += norm_bytes(x, norm) + kept_input(x);
   }
   return bytes;
 }
@@ -105,7 +112,7 @@ double recomputed(const BlockContext& x, bool moe) {
   const LocalShape& l = x.shape;
   if (!x.strategy.flash_attention) return score_bytes(x);
   const double norms = x.model.parallel_block && x.model.parallel_shared_norm ? 1 : 2;
-  double bytes = norms * kept(x) * real(l.norm_tokens) * real(l.hidden);
+  double bytes = norms * kept_input(x);
   double features = real(l.tokens) * real(l.ffn);
   if (moe) {
     const MoeSpec& e = *x.model.moe;
@@ -142,7 +149,7 @@ SavedActivations embedding_activations(const BlockContext& x) {
 
 SavedActivations head_activations(const BlockContext& x) {
   const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
-  const Bytes bytes = ceil_bytes(norm_bytes(x, norm) + x.shape.bytes * norm);
+  const Bytes bytes = ceil_bytes(norm_bytes(x, norm) + kept_input(x));
   return {bytes, bytes, bytes};
 }
 

@@ -147,12 +147,12 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
 
 // [F-TP-1] Per pair of column- and row-parallel linear layers: with sequence parallelism an
 // all-gather before and a reduce-scatter after, mirrored in the backward pass, plus one all-gather
-// of the saved input for its weight gradient; without it one all-reduce forward and one backward
-// (Korthikanti et al. 2205.05198, sec. 4.2; Megatron-Core tensor_parallel/layers.py). Buffers are
-// tokens x hidden. The backward collective of the column layer runs beside its weight-gradient
-// product, the repeated all-gather beside its input-gradient product (same file,
-// LinearWithGradAccumulationAndAsyncCommunication), and with overlap.tp the others are pipelined
-// with their products in tp chunks, of which one stays exposed.
+// of the saved input for its weight gradient unless its gathered copy was saved; without it one
+// all-reduce forward and one backward (Korthikanti et al. 2205.05198, sec. 4.2; Megatron-Core
+// tensor_parallel/layers.py). Buffers are tokens x hidden. The backward collective of the column
+// layer runs beside its weight-gradient product, the repeated all-gather beside its input-gradient
+// product (same file, LinearWithGradAccumulationAndAsyncCommunication), and with overlap.tp the
+// others are pipelined with their products in tp chunks, of which one stays exposed.
 void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
                            BlockOps& ops) {
   const Strategy& s = x.strategy;
@@ -181,7 +181,9 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
     push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, window(kAllGather, row.backward_input),
             ops);
-    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
+    if (s.kernels.tp_recompute_allgather) {
+      push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
+    }
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
             s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
   } else {

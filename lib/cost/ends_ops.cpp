@@ -72,8 +72,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   const double bytes = real(l.tokens) * real(l.hidden) * e;
   if (s.sequence_parallel) {
     push(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, bytes, 1, {}, ops);
-    push(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather, bytes, 1,
-         logits.backward_input, ops);
+    if (s.kernels.tp_recompute_allgather) {
+      push(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather, bytes, 1,
+           logits.backward_input, ops);
+    }
     push(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kReduceScatter, bytes, 1,
          s.overlap.tp_backward ? logits.backward_weight : Seconds{}, ops);
   } else {

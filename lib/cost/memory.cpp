@@ -148,9 +148,14 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
   StateBytes bytes;
   bytes.weights = sharded(s.zero == 3, storage_size(s.precision));
   // DeepSpeed's BF16 optimizer keeps the bf16 gradients beside their fp32 sums
-  // (runtime/bf16_optimizer.py).
-  const bool both = s.framework == Framework::kMegatronDeepspeed &&
+  // (runtime/bf16_optimizer.py); nanotron adds them to the sums after the whole backward pass
+  // (optim/gradient_accumulator.py).
+  const bool nanotron = s.framework == Framework::kNanotron;
+  const bool both = (s.framework == Framework::kMegatronDeepspeed || nanotron) &&
                     s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
+  // nanotron gathers the updated weights through one flat copy (distributed.py,
+  // all_gather_coalesced), too large for any block that the allocator holds free.
+  if (nanotron && s.zero == 1 && dense_shards > 1) bytes.weights += bytes.weights;
   bytes.gradients = sharded(s.zero >= 2, size_of(s.grad_dtype) + (both ? 2 : 0));
   if (!s.offload.optimizer) bytes.optimizer = sharded(s.zero >= 1, optimizer);
   return bytes;

@@ -43,7 +43,9 @@ namespace {
 
 // [F-STAGE-1] nanotron fills pipeline ranks in order until a rank's share of the matrix elements,
 // output head included, is exceeded (src/nanotron/models/base.py build_model and
-// models/llama.py get_block_compute_costs). The head is kept on the last rank here.
+// models/llama.py get_block_compute_costs). A head that does not fit its rank's share leaves the
+// ranks after it with the loss alone; here it is kept on the last rank and the ranks before stay
+// empty.
 std::vector<std::int64_t> nanotron_layers(const Strategy& s, const ModelSpec& m) {
   const auto h = static_cast<double>(m.hidden_size);
   const double layer = 4.0 * static_cast<double>(m.num_attention_heads * m.head_dim) * h +
@@ -75,19 +77,11 @@ std::vector<std::int64_t> lighter_ends(std::int64_t layers, std::int64_t ranks) 
   return parts;
 }
 
-// Every rank between the ends has work; the first and the last may hold only embedding or head.
-bool runnable(const std::vector<std::int64_t>& layers) {
-  return std::all_of(layers.begin() + 1, layers.end() - 1, [](std::int64_t n) { return n > 0; });
-}
-
 }  // namespace
 
 std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
   if (!s.stage_layers.empty()) return s.stage_layers;
-  if (s.framework == Framework::kNanotron && s.vp == 1 && s.pp > 1) {
-    const std::vector<std::int64_t> layers = nanotron_layers(s, m);
-    if (runnable(layers)) return layers;
-  }
+  if (s.framework == Framework::kNanotron && s.vp == 1 && s.pp > 1) return nanotron_layers(s, m);
   PLAN_CHECK(s.pp > 0 && s.vp > 0);
   if (m.num_layers % s.vp != 0) return lighter_ends(m.num_layers, s.pp);
   std::vector<std::int64_t> layers = even_parts(m.num_layers / s.vp, s.pp);

@@ -45,6 +45,9 @@ struct Kernels {
   // Pipeline messages are split over tensor ranks and gathered on the receiver even without
   // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
   bool scatter_gather = true;
+  // The input of a column-parallel layer is gathered again for its weight gradient; else the gathered
+  // copy is saved (with sequence parallelism; nanotron's key of that name).
+  bool tp_recompute_allgather = true;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Host time of the optimizer step per parameter tensor of a rank, in kernels; twice that with
   // sharded states, which are cut out of and gathered into every tensor.

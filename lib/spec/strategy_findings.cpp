@@ -39,8 +39,10 @@ void check_workload(const Strategy& s, Findings& f) {
 
 void check_lists(const Strategy& s, Findings& f) {
   for (std::size_t i = 0; i < s.stage_layers.size(); ++i) {
-    // The first and the last rank may hold only the embedding or the output head.
-    const bool end = s.pp > 1 && (i == 0 || i + 1 == s.stage_layers.size());
+    // The first and the last rank may hold only the embedding or the output head; nanotron also
+    // leaves ranks before the last without layers (stage_layers()).
+    const bool end = s.pp > 1 && (i == 0 || i + 1 == s.stage_layers.size() ||
+                                  s.framework == Framework::kNanotron);
     const std::int64_t layers = s.stage_layers[i];
     if (layers < (end ? 0 : 1) || layers > 100'000) {
       f.error({"stage_layers"},

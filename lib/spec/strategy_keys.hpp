@@ -58,6 +58,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_optimizer", s.kernels.fused_optimizer);
   visit("kernels.attention", s.kernels.attention);
   visit("kernels.scatter_gather", s.kernels.scatter_gather);
+  visit("kernels.tp_recompute_allgather", s.kernels.tp_recompute_allgather);
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("kernels.contended_launches", s.kernels.contended_launches);
