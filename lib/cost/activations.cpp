@@ -86,8 +86,9 @@ double dense_mlp_bytes(const BlockContext& x) {
   return bytes;
 }
 
-// Routed experts: permuted inputs and outputs (for the weighted sum), the experts' hidden features,
-// router logits and probabilities in fp32; shared experts as a dense MLP.
+// Routed experts: permuted inputs, the experts' hidden features, router logits and probabilities in
+// fp32; shared experts as a dense MLP. The probabilities weigh the hidden features (Megatron-Core
+// moe/experts.py, since 0.12), so the sum over copies needs no saved outputs.
 double moe_bytes(const BlockContext& x) {
   const LocalShape& l = x.shape;
   const MoeSpec& moe = *x.model.moe;
@@ -96,7 +97,7 @@ double moe_bytes(const BlockContext& x) {
   const double routed = real(l.norm_tokens) * real(moe.top_k) * moe.imbalance;
   const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
   double bytes = norm_bytes(x, norm) + kept(x) * norm;
-  bytes += routed * gathered * real(l.hidden) * (kept(x) + l.bytes);
+  bytes += routed * gathered * real(l.hidden) * kept(x);
   bytes += activation_function_bytes(
       x, routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp)));
   bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;

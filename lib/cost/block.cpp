@@ -104,11 +104,12 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
 
 void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
+  const double slowest = slowest_of(x.cluster.device, num_gpus(x.strategy));
   for (const KernelOp& op : ops.kernels) {
-    pass_of(cost, op.pass).compute += op.time;
+    pass_of(cost, op.pass).compute += op.time * slowest;
     if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
     if (op.selective) {
-      cost.recompute_selective.compute += op.time;
+      cost.recompute_selective.compute += op.time * slowest;
       cost.recompute_selective_flops += Flops{op.flops};
     }
   }
@@ -202,12 +203,31 @@ BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   return cost;
 }
 
+// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
+// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
+// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
+void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
+  if (!x.strategy.overlap.ep) return;
+  Seconds kernels, hidden;
+  for (const KernelOp& op : ops.kernels) kernels += op.time;
+  for (const CommOp& op : ops.comm) {
+    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
+  }
+  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
+  for (CommOp& op : ops.comm) {
+    if (op.dimension != CommDimension::kEp) continue;
+    op.hidden = op.hidden * share;
+    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
+  }
+}
+
 BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
   BlockOps ops;
   append_attention(x, windowed, ops);
   const bool moe = kind == LayerKind::kMoe;
   if (moe) {
     append_moe_mlp(x, ops);
+    limit_hidden_dispatch(x, ops);
   } else {
     append_dense_mlp(x, x.shape.ffn, ops);
   }
@@ -252,6 +272,7 @@ BlockCost mtp_cost(const BlockContext& x) {
   append_attention(x, layer_is_windowed(x.model, x.model.num_layers - 1), ops);
   if (kind == LayerKind::kMoe) {
     append_moe_mlp(x, ops);
+    limit_hidden_dispatch(x, ops);
   } else {
     append_dense_mlp(x, x.shape.ffn, ops);
   }

@@ -56,6 +56,7 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
   op.pass = pass;
   op.time = gemm_time(x.cluster.device, p, g);
   op.flops = gemm_flops(g).si();
+  op.launches = static_cast<double>(g.count);
   op.gemm = g;
   return op;
 }
@@ -87,7 +88,8 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 
 // [F-LIN-1] Forward m x n x k, input gradient m x k x n, weight gradient n x k x m; the weight
 // gradient is added to the main gradient of grad_dtype, in the product's epilogue where fused,
-// else by a pass of its own (read both, write one).
+// else by a pass of its own (read both, write one). The products of `count` experts are issued one
+// by one, on several streams (Transformer Engine GroupedLinear, multi_stream_cublas_gemm).
 LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
                           std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
                           std::int64_t count) {
@@ -116,9 +118,10 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   if (fp8) {
     // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes:
     // read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
+    const auto n_casts = static_cast<double>(count);
     const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, 4 * in, 1));
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, 4 * out, 1));
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, 4 * in, n_casts));
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, 4 * out, n_casts));
   }
   if (bias) {
     const double out = rows * static_cast<double>(n);

@@ -19,6 +19,15 @@ constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 
 
 }  // namespace
 
+double slowest_of(const DeviceSpec& d, std::int64_t devices) {
+  constexpr std::int64_t kNode = 8;
+  const auto largest = [](std::int64_t n) {
+    return std::sqrt(2 * std::log(static_cast<double>(n)));
+  };
+  if (devices <= kNode) return 1;
+  return 1 + d.variability * (largest(devices) - largest(kNode));
+}
+
 Flops gemm_flops(const GemmShape& g) {
   return Flops{2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
                static_cast<double>(g.k) * static_cast<double>(g.count)};

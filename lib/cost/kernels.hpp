@@ -19,6 +19,12 @@ struct GemmShape {
 
 [[nodiscard]] Flops gemm_flops(const GemmShape& g);
 
+// [F-SLOW-1] Every collective waits for the slowest of n devices, and devices of one kind differ:
+// kernel times of a synchronous step are those of a typical node of 8 times
+// 1 + sigma (sqrt(2 ln n) - sqrt(2 ln 8)), the expected largest of n normal deviates less that of 8
+// (Cramer 1946, sec. 28.6, leading term), sigma = DeviceSpec::variability; 1 up to 8 devices.
+[[nodiscard]] double slowest_of(const DeviceSpec& d, std::int64_t devices);
+
 // [F-GEMM-1] Roofline over tiles and waves: the best tile of a small set and split of k, where
 // tiles fill whole waves of multiprocessors and a tile's main loop ramps up over k_half:
 //   t = waves * 2 tm tn (k + k_half) / (peak * sustained / SMs * e_tile), at least bytes /

@@ -53,7 +53,24 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
   comm.bytes = ceil_bytes(bytes);
   comm.group = group_shape(s, x.cluster, Group::kEp);
   comm.time_each = collective_time(x.cluster, comm.operation, comm.bytes, comm.group).total;
+  if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
   ops.comm.push_back(comm);
+}
+
+// [F-EP-2] Of a token's top_k copies, how many distinct parts of the expert-parallel group get one,
+// experts drawn evenly: p (1 - C(E - E/p, k) / C(E, k)) of p equal parts of E experts. The parts
+// are its ranks inside a node and its nodes where it spans several, whose members forward to each
+// other over NVLink (DeepEP; DeepSeek-V3, 2412.19437 sec. 3.2.2).
+double copies_sent(const BlockContext& x) {
+  const MoeSpec& moe = *x.model.moe;
+  const double k = real(moe.top_k), all = real(moe.num_experts);
+  if (!x.strategy.kernels.flex_dispatcher) return k;
+  const GroupShape g = group_shape(x.strategy, x.cluster, Group::kEp);
+  const std::int64_t blocks = g.blocks[0] > 1 ? g.blocks[0] : g.size;
+  const double parts = real(blocks), elsewhere = all - all / parts;
+  double missed = 1;  // the chance that no copy goes to one given part
+  for (double i = 0; i < k; ++i) missed *= std::max(0.0, elsewhere - i) / (all - i);
+  return std::min(k, parts * (1 - missed));
 }
 
 void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, BlockOps& ops) {
@@ -71,9 +88,10 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
 }  // namespace
 
 // [F-EP-1] Mixture of experts: each of T tokens of a rank goes to top_k experts. Dispatch and
-// combine are all-to-alls of T top_k h elements over the expert-parallel group, forward and again
-// backward; expert tensor parallelism gathers and reduce-scatters the received tokens. The busiest
-// rank receives `imbalance` times the mean. (Megatron-Core moe/token_dispatcher.py.)
+// combine are all-to-alls of T top_k h elements (fewer with flex_dispatcher, [F-EP-2]) over the
+// expert-parallel group, forward and again backward; expert tensor parallelism gathers and
+// reduce-scatters the received tokens. The busiest rank receives `imbalance` times the mean.
+// (Megatron-Core moe/token_dispatcher.py.)
 void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
@@ -102,8 +120,9 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-      push_ep(x, pass, routed * h * e * moe.imbalance, ops);
-      push_ep(x, pass, routed * h * e * moe.imbalance, ops);
+      const double bytes = tokens * copies_sent(x) * h * e * moe.imbalance;
+      push_ep(x, pass, bytes, ops);
+      push_ep(x, pass, bytes, ops);
     }
   }
   const bool etp_gather = s.etp > 1 && s.sequence_parallel;

@@ -52,6 +52,7 @@ DeviceSpec read_device(MapReader& r) {
   r.read("collective_gap", d.collective_gap);
   r.read("tdp_watts", d.tdp_watts);
   r.read("overlap_slowdown", d.overlap_slowdown);
+  r.read("variability", d.variability);
   read_sources(r, d.sources);
   r.refuse_unknown();
   return d;

@@ -67,7 +67,8 @@ Json device_keys(const DeviceSpec& d) {
       {"host_link", exact_text(d.host_link)},
       {"collective_gap", exact_text(d.collective_gap)},
       {"tdp_watts", number(d.tdp_watts)},
-      {"overlap_slowdown", number(d.overlap_slowdown)}};
+      {"overlap_slowdown", number(d.overlap_slowdown)},
+      {"variability", number(d.variability)}};
   if (!d.sources.empty()) json["sources"] = d.sources;
   return json;
 }

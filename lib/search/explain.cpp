@@ -141,7 +141,7 @@ void explain_features(Explanation& x) {
     without.emplace_back("no sequence parallelism",
                          [](Strategy& n) { n.sequence_parallel = n.overlap.tp = false; });
   }
-  if (s.overlap.grad_reduce || s.overlap.tp || s.overlap.pp) {
+  if (s.overlap.grad_reduce || s.overlap.tp || s.overlap.ep || s.overlap.pp) {
     without.emplace_back("nothing overlapped",
                          [](Strategy& n) { n.overlap = Overlap{.tp_backward = false}; });
   }

@@ -21,6 +21,7 @@ struct Held {
 struct InFlight {
   std::vector<std::size_t> chunks;  // of the rank, increasing
   std::vector<Held> held;           // moments x chunks
+  bool one_ahead = false;           // and one more microbatch of the largest chunk
 
   // Most bytes held at once; the spans are indexed like `chunks`.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
@@ -34,7 +35,7 @@ class InFlightCache {
   const std::vector<InFlight>& of(const PipelineShape& s);
 
  private:
-  SharedMemo<4, std::vector<InFlight>> known_;
+  SharedMemo<5, std::vector<InFlight>> known_;
 };
 
 }  // namespace meshplan

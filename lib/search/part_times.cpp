@@ -3,13 +3,13 @@
 namespace meshplan {
 namespace {
 
-PartTime time_of(const BlockOps& ops) {
+PartTime time_of(const BlockOps& ops, double slowest) {
   PartTime t;
   const auto add = [&](Pass pass, double seconds) {
     t.all += seconds;
     if (pass != Pass::kBackwardWeight) t.chain += seconds;
   };
-  for (const KernelOp& op : ops.kernels) add(op.pass, op.time.si());
+  for (const KernelOp& op : ops.kernels) add(op.pass, op.time.si() * slowest);
   for (const CommOp& op : ops.comm) {
     add(op.pass, (op.time_each - op.hidden + op.slowdown).si() * op.count);
   }
@@ -37,6 +37,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
                           shapes_.id(s, Group::kCp)};
   return without_experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
+    const double slowest = slowest_of(cluster_.device, num_gpus(s));
     const std::int64_t windowed =
         count(prefix_, BlockKind::kDenseWindowed) + count(prefix_, BlockKind::kMoeWindowed);
     PartTime sum;
@@ -45,19 +46,19 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
       if (layers == 0) continue;
       BlockOps ops;
       append_attention(x, window, ops);
-      sum = sum + times(time_of(ops), layers);
+      sum = sum + times(time_of(ops, slowest), layers);
     }
     const std::int64_t dense =
         count(prefix_, BlockKind::kDense) + count(prefix_, BlockKind::kDenseWindowed);
     if (dense > 0) {
       BlockOps ops;
       append_dense_mlp(x, x.shape.ffn, ops);
-      sum = sum + times(time_of(ops), dense);
+      sum = sum + times(time_of(ops, slowest), dense);
     }
     BlockOps ends;
     append_embedding(x, ends);
     append_head(x, ends);
-    return sum + time_of(ends);
+    return sum + time_of(ends, slowest);
   });
 }
 
@@ -81,7 +82,7 @@ PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
     const BlockContext x{model_, cluster_, s, shape};
     BlockOps ops;
     append_moe_mlp(x, ops);
-    return times(time_of(ops), layers);
+    return times(time_of(ops, slowest_of(cluster_.device, num_gpus(s))), layers);
   });
 }
 

@@ -60,6 +60,7 @@ Findings findings(const DeviceSpec& d) {
       {"host_link", d.host_link.si(), {0, 1e18}},
       {"tdp_watts", d.tdp_watts, {0, 1e6}},
       {"overlap_slowdown", d.overlap_slowdown, {1, 10}},
+      {"variability", d.variability, {0, 0.5}},
   };
   for (const RealField& field : fields) f.check(field.key, field.value, field.range);
   check_rates(d, f);

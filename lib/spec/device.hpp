@@ -53,6 +53,7 @@ struct DeviceSpec {
   BytesPerSecond host_link;  // to host memory, one direction
   double tdp_watts = 0;
   double overlap_slowdown = 1.0;  // compute time multiplier while a collective runs beside it
+  double variability = 0;  // standard deviation of kernel times between devices, share of the mean
   std::map<std::string, std::string> sources;  // key -> where its number comes from
 
   bool operator==(const DeviceSpec&) const = default;

@@ -36,7 +36,11 @@ constexpr std::array kPresets{
     // Megatron-LM megatron/training/arguments.py: distributed optimizer, --overlap-grad-reduce,
     // --overlap-param-gather, --tp-comm-overlap, overlapped pipeline sends; fp32 main gradients
     // (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32 with --bf16).
-    Preset{.framework = Framework::kMegatron, .overlap = kAllOverlap},
+    // Dispatcher: what NVIDIA's recipes for mixtures of experts set (Megatron-Bridge
+    // scripts/performance).
+    Preset{.framework = Framework::kMegatron,
+           .overlap = kAllOverlap,
+           .kernels = {.flex_dispatcher = true}},
     // Host costs: fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward
     // passes
     // and the backward pass of a recomputed layer whatever its size.

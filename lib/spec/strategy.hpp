@@ -18,6 +18,7 @@ struct Overlap {
   bool param_gather = false;  // parameter all-gather beside the next forward pass
   bool tp = false;            // tensor-parallel collectives pipelined with their matrix products
   bool tp_backward = true;    // those of the backward pass beside the weight-gradient products
+  bool ep = false;            // dispatch and combine of one microbatch beside the layers of another
   bool pp = false;            // sends and receives beside computation
 
   bool operator==(const Overlap&) const = default;
@@ -45,8 +46,12 @@ struct Kernels {
   // Pipeline messages are split over tensor ranks and gathered on the receiver even without
   // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
   bool scatter_gather = true;
-  // The input of a column-parallel layer is gathered again for its weight gradient; else the gathered
-  // copy is saved (with sequence parallelism; nanotron's key of that name).
+  // Copies of a token for experts on one rank, or on one node of several, travel once
+  // (Megatron-Core
+  // --moe-token-dispatcher-type flex: DeepEP, HybridEP); else one copy per expert.
+  bool flex_dispatcher = false;
+  // The input of a column-parallel layer is gathered again for its weight gradient; else the
+  // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Host time of the optimizer step per parameter tensor of a rank, in kernels; twice that with

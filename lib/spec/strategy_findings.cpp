@@ -140,6 +140,7 @@ constexpr Rule kRules[] = {
     check_experts,
     check_expert_ranks,
     check_expert_sequence,
+    check_expert_overlap,
     check_expert_bias,
     check_stages,
     check_batch,

@@ -45,6 +45,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.param_gather", s.overlap.param_gather);
   visit("overlap.tp", s.overlap.tp);
   visit("overlap.tp_backward", s.overlap.tp_backward);
+  visit("overlap.ep", s.overlap.ep);
   visit("overlap.pp", s.overlap.pp);
   visit("offload.optimizer", s.offload.optimizer);
   visit("offload.activations", s.offload.activations);
@@ -59,6 +60,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.attention", s.kernels.attention);
   visit("kernels.scatter_gather", s.kernels.scatter_gather);
   visit("kernels.tp_recompute_allgather", s.kernels.tp_recompute_allgather);
+  visit("kernels.flex_dispatcher", s.kernels.flex_dispatcher);
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("kernels.contended_launches", s.kernels.contended_launches);

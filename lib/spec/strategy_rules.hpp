@@ -33,6 +33,7 @@ void check_mlp_width(const Plan& p, Findings& f);
 void check_experts(const Plan& p, Findings& f);
 void check_expert_ranks(const Plan& p, Findings& f);
 void check_expert_sequence(const Plan& p, Findings& f);
+void check_expert_overlap(const Plan& p, Findings& f);
 void check_expert_bias(const Plan& p, Findings& f);
 void check_sequence_parallel(const Plan& p, Findings& f);
 void check_context_parallel(const Plan& p, Findings& f);

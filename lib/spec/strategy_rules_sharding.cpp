@@ -104,6 +104,21 @@ void check_expert_sequence(const Plan& p, Findings& f) {
           "sequence_parallel=true");
 }
 
+// T:3004: --overlap-moe-expert-parallel-comm.
+void check_expert_overlap(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (!s.overlap.ep) return;
+  if (s.ep == 1) {
+    f.error({"overlap.ep", "ep"}, "'overlap.ep' needs 'ep' over 1", "overlap.ep=false");
+  } else if (s.pp > 1 && s.vp == 1) {
+    f.error({"overlap.ep", "vp"}, "'overlap.ep' with a pipeline needs 'vp' over 1",
+            "overlap.ep=false");
+  } else if (s.recompute == Recompute::kFull) {
+    f.error({"overlap.ep", "recompute"}, "'overlap.ep' excludes full recomputation",
+            "overlap.ep=false");
+  }
+}
+
 // T:2614.
 void check_expert_bias(const Plan& p, Findings& f) {
   const bool biased = p.m.moe && (p.m.linear_bias || p.m.expert_bias);

@@ -105,3 +105,17 @@ TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
   const double logits = 2048.0 * 51200;
   CHECK(head_working_set(x).si() == Approx(logits * 10 + 2.0 * 2048 * 4096));
 }
+
+TEST_CASE("a gathered input that is saved costs the other ranks' shares of two inputs") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(8, 1, 1);
+  s.sequence_parallel = true;
+  const BlockContext again{m, c, s, local_shape(m, s)};
+  const Bytes sharded = layer_activations(again, false).none;
+  s.kernels.tp_recompute_allgather = false;
+  const BlockContext kept{m, c, s, local_shape(m, s)};
+  // Inputs of qkv and of mlp up: s h elements of two bytes each, an eighth of which was there.
+  CHECK(layer_activations(kept, false).none.si() - sharded.si() ==
+        Approx(2 * 2.0 * 2048 * 4096 * 7 / 8));
+}

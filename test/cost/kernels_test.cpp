@@ -7,6 +7,16 @@
 using namespace meshplan;
 using namespace meshplan::test;
 
+TEST_CASE("[F-SLOW-1] a step goes at the pace of the slowest of many devices") {
+  DeviceSpec d = plain_device();
+  CHECK(slowest_of(d, 4096) == 1);
+  d.variability = 0.03;
+  CHECK(slowest_of(d, 1) == 1);
+  CHECK(slowest_of(d, 8) == 1);
+  // sqrt(2 ln 8) = 2.0393, sqrt(2 ln 1024) = 3.7233.
+  CHECK(slowest_of(d, 1024) == Approx(1 + 0.03 * (3.7233 - 2.0393)).epsilon(1e-5));
+}
+
 TEST_CASE("[F-GEMM-1] a large product runs at the sustained rate and a small one is slower") {
   const DeviceSpec d = plain_device();
   const GemmShape large{16384, 16384, 16384};

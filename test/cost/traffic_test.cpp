@@ -53,6 +53,9 @@ TEST_CASE(
   const BlockCosts blocks = block_costs(m, c, s);
   CHECK(tp_calls(dense(blocks)) ==
         std::map<Collective, double>{{Collective::kAllGather, 6}, {Collective::kReduceScatter, 4}});
+  s.kernels.tp_recompute_allgather = false;  // the gathered inputs were saved
+  CHECK(tp_calls(dense(block_costs(m, c, s))) ==
+        std::map<Collective, double>{{Collective::kAllGather, 4}, {Collective::kReduceScatter, 4}});
 }
 
 TEST_CASE("[F-TP-1] a parallel block reduces attention and MLP together") {
@@ -69,6 +72,7 @@ TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward a
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 1, 8);
   s.ep = 8;
+  s.kernels.flex_dispatcher = false;
   const BlockCosts blocks = block_costs(m, c, s);
   double calls = 0;
   for (const CommEntry& e : blocks[static_cast<std::size_t>(BlockKind::kMoe)].communication) {
@@ -78,6 +82,57 @@ TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward a
     CHECK(e.bytes.count() == 2LL * 2 * 2048 * 4096);  // top 2, two bytes each
   }
   CHECK(calls == 4);
+}
+
+namespace {
+
+CommEntry first_dispatch(const ModelSpec& m, std::int64_t ep) {
+  Strategy s = plain_strategy(1, 1, ep);
+  s.ep = ep;
+  const BlockCosts blocks = block_costs(m, plain_cluster(ep), s);
+  for (const CommEntry& e : blocks[static_cast<std::size_t>(BlockKind::kMoe)].communication) {
+    if (e.dimension == CommDimension::kEp) return e;
+  }
+  FAIL("no dispatch");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("[F-EP-2] a flexible dispatcher sends a token once to every rank or node that needs it") {
+  ModelSpec m = plain_gpt();
+  const double token = 2.0 * 2048 * 4096;
+  // 8 experts, 2 of them: of 28 pairs 15 miss a given quarter, so 4 x 13 / 28 quarters get a copy.
+  m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
+  CHECK(first_dispatch(m, 4).bytes.si() == Approx(token * 4 * 13 / 28));
+  // An expert per rank: both copies travel.
+  CHECK(first_dispatch(m, 8).bytes.si() == Approx(token * 2));
+  // 16 ranks on 2 nodes: of 120 pairs 28 miss a given node.
+  m.moe->num_experts = 16;
+  CHECK(first_dispatch(m, 16).bytes.si() == Approx(token * 2 * 92 / 120));
+}
+
+TEST_CASE("[F-EP-3] overlapped dispatch hides behind the layer's kernels as far as these last") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
+  ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  const auto moe = [&] { return block_costs(m, c, s)[static_cast<std::size_t>(BlockKind::kMoe)]; };
+  const auto exposed = [](const BlockCost& b) { return b.forward.ep + b.backward_input.ep; };
+  const BlockCost apart = moe();
+  s.overlap.ep = true;
+  CHECK(exposed(moe()).si() == 0);
+  CHECK(moe().forward.compute == apart.forward.compute);
+  // On links a thousand times slower the messages outlast the kernels by far: what is left is
+  // their difference.
+  c.levels[0].bandwidth = BytesPerSecond{300e6};
+  s.overlap.ep = false;
+  const BlockCost slow = moe();
+  const Seconds kernels =
+      slow.forward.compute + slow.backward_input.compute + slow.backward_weight.compute;
+  s.overlap.ep = true;
+  CHECK(exposed(moe()).si() == Approx((exposed(slow) - kernels).si()));
 }
 
 TEST_CASE(

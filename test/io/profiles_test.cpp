@@ -24,7 +24,7 @@ const std::vector<std::string> kSourcedKeys{"memory",           "context",
                                             "gemm.k_half",      "memory_efficiency",
                                             "kernel_overhead",  "launch_gap",
                                             "host_link",        "tdp_watts",
-                                            "overlap_slowdown"};
+                                            "overlap_slowdown", "variability"};
 
 }  // namespace
 

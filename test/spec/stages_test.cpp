@@ -21,6 +21,11 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   // Share 5 layers: a rank is left when its sum exceeds it, so the first takes 6 (6 > 5), the
   // second goes to 11 (> 10), the third to 16 (> 15), the last has the head alone.
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{6, 5, 5, 0});
+  // Share 2.5: ranks are left at 3, 6, 8, 11, 13 and 16 layers; two more hold the head and the
+  // loss.
+  s.pp = 8;
+  CHECK(stage_layers(s, m) == std::vector<std::int64_t>{3, 3, 2, 3, 2, 3, 0, 0});
+  s.pp = 4;
   s.framework = Framework::kMegatron;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{4, 4, 4, 4});
 }
