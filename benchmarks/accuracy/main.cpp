@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "cross_print.hpp"
+#include "cross_validate.hpp"
 #include "html.hpp"
 #include "io/load.hpp"
 #include "predict.hpp"
@@ -27,9 +29,9 @@ constexpr int kSuccess = 0, kBadInput = 2, kBug = 70;
 struct Options {
   std::vector<fs::path> inputs;
   std::vector<std::string> sources, overrides;
-  std::string only, json, html, rows;
+  std::string only, json, html, rows, constants = MESHPLAN_ACCURACY_CONSTANTS;
   int threads = 0;
-  bool sanity = false, verbose = false;
+  bool sanity = false, verbose = false, cross_validate = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -41,6 +43,10 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--html", o.html, "write a page with a scatter plot");
   app.add_option("--rows", o.rows, "write a CSV row of inputs and predicted terms per run");
   app.add_option("--threads", o.threads, "threads to predict with (default: one per core)");
+  app.add_flag("--cross-validate", o.cross_validate,
+               "choose the fitted constants anew without each source and predict it with them; "
+               "--json and --rows then hold these predictions");
+  app.add_option("--constants", o.constants, "table of the fitted constants");
   app.add_flag("--sanity", o.sanity, "add runs that are not for scoring to the CSV");
   app.add_flag("-v,--verbose", o.verbose, "list every run and every skipped row");
   app.footer(
@@ -102,6 +108,23 @@ bool write_file(const std::string& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
+int cross_validate(const Options& o, const std::vector<Task>& tasks, const Report& shipped,
+                   int threads) {
+  const Result<std::string> text = read_text_file(o.constants);
+  const Result<std::vector<FittedConstant>> constants =
+      text ? parse_constants(*text, o.constants)
+           : Result<std::vector<FittedConstant>>(text.errors());
+  if (!constants) {
+    std::cerr << to_text(constants.errors());
+    return kBadInput;
+  }
+  const CrossValidation all = cross_validate(tasks, *constants, {.threads = threads});
+  if (o.json != "-") std::cout << to_text(all, *constants, shipped);
+  const bool written = write_file(o.rows, to_csv(all.held_out)) &&
+                       (o.json.empty() || write_file(o.json, to_json(all, shipped)));
+  return written ? kSuccess : kBadInput;
+}
+
 int run(const Options& o) {
   Result<std::vector<Source>> all = read_published(o.inputs);
   if (!all) {
@@ -122,7 +145,8 @@ int run(const Options& o) {
   collect(sources, o, machines, tasks, skipped);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<Prediction> predictions;
-  for (auto& result : predict_all(tasks, o.threads > 0 ? o.threads : cores)) {
+  const int threads = o.threads > 0 ? o.threads : cores;
+  for (auto& result : predict_all(tasks, threads)) {
     if (Prediction* p = std::get_if<Prediction>(&result)) {
       predictions.push_back(std::move(*p));
     } else {
@@ -133,6 +157,7 @@ int run(const Options& o) {
   std::erase_if(predictions, [](const Prediction& p) { return p.source->use == Use::kSanity; });
   std::erase_if(skipped, [](const Skipped& s) { return s.source->use == Use::kSanity; });
   const Report report = summarise(sources, predictions, std::move(skipped));
+  if (o.cross_validate) return cross_validate(o, tasks, report, threads);
   if (o.json != "-") std::cout << to_text(report, o.verbose);
   const bool written = write_file(o.rows, rows) &&
                        (o.json.empty() || write_file(o.json, to_json(report))) &&

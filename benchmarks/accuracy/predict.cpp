@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -117,17 +118,26 @@ Bytes comparable_memory(const MemoryBreakdown& m, MemoryKind kind) {
 
 std::vector<std::variant<Prediction, Skipped>> predict_all(const std::vector<Task>& tasks,
                                                            int threads) {
-  std::vector<std::variant<Prediction, Skipped>> results(tasks.size(), Skipped{});
+  std::vector<std::size_t> places(tasks.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  return predict_some(tasks, places, threads);
+}
+
+std::vector<std::variant<Prediction, Skipped>> predict_some(const std::vector<Task>& tasks,
+                                                            std::span<const std::size_t> places,
+                                                            int threads) {
+  std::vector<std::variant<Prediction, Skipped>> results(places.size(), Skipped{});
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex failure_lock;
   const auto work = [&] {
     try {
-      for (std::size_t i = next++; i < tasks.size(); i = next++) results[i] = predict(tasks[i]);
+      for (std::size_t i = next++; i < places.size(); i = next++)
+        results[i] = predict(tasks[places[i]]);
     } catch (...) {
       const std::scoped_lock lock(failure_lock);
       failure = std::current_exception();
-      next = tasks.size();
+      next = places.size();
     }
   };
   std::vector<std::thread> workers;

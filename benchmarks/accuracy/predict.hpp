@@ -1,6 +1,7 @@
 #pragma once
 // Predictions for published runs, by the same calls as `meshplan estimate`.
 #include <functional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -54,5 +55,9 @@ struct Skipped {
 // All tasks, on `threads` threads; results keep the order.
 [[nodiscard]] std::vector<std::variant<Prediction, Skipped>> predict_all(
     const std::vector<Task>& tasks, int threads);
+
+// The tasks at these places, in their order.
+[[nodiscard]] std::vector<std::variant<Prediction, Skipped>> predict_some(
+    const std::vector<Task>& tasks, std::span<const std::size_t> places, int threads);
 
 }  // namespace meshplan::accuracy

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/text.hpp"
+#include "text_table.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -26,23 +27,6 @@ std::string padded(std::string text, std::size_t width, bool left = false) {
   if (text.size() >= width) return text;
   const std::string space(width - text.size(), ' ');
   return left ? text + space : space + text;
-}
-
-using Cells = std::vector<std::string>;
-
-std::string table(const std::vector<Cells>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Cells& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += (i == 0 ? "" : "  ") + padded(row[i], widths[i], i == 0);
-    text += "\n";
-  }
-  return text;
 }
 
 void add_stats(Cells& cells, const std::optional<ErrorStats>& stats) {
@@ -140,7 +124,7 @@ std::string to_text(const Report& report, bool verbose) {
                            "max %", "tau", "rho"}};
   for (const SourceScore& source : report.sources) rows.push_back(source_cells(source));
   rows.push_back(macro_cells(report.macro));
-  std::string text = table(rows);
+  std::string text = aligned(rows);
   text +=
       "\nStep-time error is predicted / measured - 1 (bias: its mean; median, mean and p90 of its\n"
       "size). The last line averages the sources' values; its feasibility shares count runs.\n";

@@ -1,0 +1,19 @@
+#pragma once
+// The cross-validated errors beside the fitted ones, as text and as JSON.
+#include <string>
+#include <vector>
+
+#include "cross_validate.hpp"
+#include "summary.hpp"
+
+namespace meshplan::accuracy {
+
+// `shipped` scores the same runs with the constants that ship.
+[[nodiscard]] std::string to_text(const CrossValidation& all,
+                                  const std::vector<FittedConstant>& constants,
+                                  const Report& shipped);
+
+// Fractions, not per cent; every number is finite.
+[[nodiscard]] std::string to_json(const CrossValidation& all, const Report& shipped);
+
+}  // namespace meshplan::accuracy
