@@ -1,0 +1,92 @@
+#include "study/reshard.hpp"
+
+#include "spec/kinds.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+namespace {
+
+Strategy sixteen(Framework f) {
+  Strategy s = framework_preset(f);
+  s.tp = 2, s.pp = 2, s.dp = 4, s.global_batch = 16;
+  s.stage_layers = {4, 4};
+  s.zero = 1;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("what sets no shards changes no checkpoint") {
+  const Strategy from = sixteen(Framework::kMegatron);
+  Strategy to = from;
+  to.micro_batch = 2, to.recompute = Recompute::kFull, to.recompute_layers = {1, 1};
+  to.sequence_parallel = true, to.global_batch = 32;
+  const Reshard r = reshard(from, to);
+  CHECK(r.kind == ReshardKind::kUnchanged);
+  CHECK(r.keys.empty());
+  CHECK(r.how.empty());
+}
+
+// As many ranks share the optimizer states: dp * cp.
+TEST_CASE("context ranks share states as data-parallel ranks do") {
+  const Strategy from = sixteen(Framework::kMegatron);
+  Strategy to = from;
+  to.dp = 2, to.cp = 2;
+  CHECK(reshard(from, to).kind == ReshardKind::kUnchanged);
+}
+
+TEST_CASE("without ZeRO the number of replicas cuts nothing") {
+  Strategy from = sixteen(Framework::kNanotron);
+  from.zero = 0;
+  Strategy to = from;
+  to.dp = 2;
+  CHECK(reshard(from, to).kind == ReshardKind::kUnchanged);
+}
+
+TEST_CASE("each framework's own words on replicas and on model parallelism") {
+  struct Row {
+    Framework framework;
+    ReshardKind replicas, model;
+  };
+  const Row row = GENERATE(
+      // Megatron Core, dist_checkpointing: dp_reshardable by default, fully_reshardable on demand.
+      Row{Framework::kMegatron, ReshardKind::kAtLoad, ReshardKind::kOption},
+      // Universal checkpoints are converted on demand (2406.18820).
+      Row{Framework::kDeepspeed, ReshardKind::kConverted, ReshardKind::kConverted},
+      Row{Framework::kMegatronDeepspeed, ReshardKind::kConverted, ReshardKind::kConverted},
+      // torch.distributed.checkpoint handles load-time resharding.
+      Row{Framework::kFsdp, ReshardKind::kAtLoad, ReshardKind::kAtLoad},
+      Row{Framework::kTorchtitan, ReshardKind::kAtLoad, ReshardKind::kAtLoad},
+      Row{Framework::kLlmFoundry, ReshardKind::kAtLoad, ReshardKind::kAtLoad},
+      // load_optimizer merges shards only if tp or pp differ.
+      Row{Framework::kNanotron, ReshardKind::kNo, ReshardKind::kAtLoad},
+      // components.py asserts equal sizes.
+      Row{Framework::kInternEvo, ReshardKind::kNo, ReshardKind::kNo},
+      Row{Framework::kMegatronV2, ReshardKind::kAtLoad, ReshardKind::kConverted});
+  CAPTURE(name_of(row.framework));
+  const Strategy from = sixteen(row.framework);
+  Strategy fewer = from;
+  fewer.dp = 2;
+  const Reshard replicas = reshard(from, fewer);
+  CHECK(replicas.kind == row.replicas);
+  CHECK(replicas.keys == std::vector<std::string>{"dp"});
+  CHECK_FALSE(replicas.source.empty());
+  Strategy narrower = from;
+  narrower.tp = 1, narrower.dp = 4;
+  const Reshard model = reshard(from, narrower);
+  CHECK(model.kind == row.model);
+  CHECK(model.keys.front() == "tp");
+  CHECK_FALSE(model.how.empty());
+  CHECK_FALSE(model.source.empty());
+}
+
+TEST_CASE("layers that move between pipeline ranks move between files") {
+  const Strategy from = sixteen(Framework::kInternEvo);
+  Strategy to = from;
+  to.stage_layers = {3, 5};
+  CHECK(reshard(from, to).keys == std::vector<std::string>{"stage_layers"});
+  to = from;
+  to.vp = 2;
+  CHECK(reshard(from, to).keys == std::vector<std::string>{"vp"});
+}
