@@ -5,7 +5,9 @@
 #include "inputs.hpp"
 #include "io/write.hpp"
 #include "report/plan_table.hpp"
+#include "report/study_text.hpp"
 #include "search_flags.hpp"
+#include "study_flags.hpp"
 
 namespace meshplan {
 namespace {
@@ -14,6 +16,7 @@ struct PlanFlags {
   CommonFlags common;
   WorkloadFlags workload;
   SearchFlags search;
+  StudyFlags studies;
   std::string out;
   bool explain_infeasible = false;
 };
@@ -37,37 +40,96 @@ int write_outputs(const PlanFlags& flags, const std::string& json, const std::st
   return kExitOk;
 }
 
+struct Inputs {
+  WorkloadInputs workload;
+  SearchRequest request;
+  StudyRequest studies;
+  std::vector<std::int64_t> sizes;  // of a sweep; empty for one size
+};
+
+Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
+  Inputs in;
+  WorkloadFlags workload = flags.workload;
+  in.sizes = read_sizes(workload.gpus, problems);
+  if (is_sizes(workload.gpus)) workload.gpus.clear();  // each is checked below
+  in.workload = read_workload(workload, problems);
+  in.request = read_request(flags.search, workload, in.workload, problems);
+  in.studies = read_studies(flags.studies, problems);
+  for (const std::int64_t size : in.sizes) {
+    ClusterSpec resized = in.workload.cluster.value_or(ClusterSpec{});
+    if (in.workload.cluster) resize(resized, size, problems);
+  }
+  return in;
+}
+
+// What was found, on the cluster that it was found for.
+struct Found {
+  ClusterSpec cluster;
+  SearchResult result;
+  Studies studies;
+};
+
+// Of a sweep: the plans of the knee, or of the largest size where nothing fits anywhere.
+Result<Found> find_plans(const Inputs& in, const CommonFlags& common) {
+  Found found;
+  found.cluster = *in.workload.cluster;
+  const ModelSpec& m = *in.workload.model;
+  std::optional<Sweep> swept;
+  if (in.sizes.empty()) {
+    Result<SearchResult> result = search(m, found.cluster, in.request, progress_bar(common));
+    if (!result) return result.errors();
+    found.result = std::move(result).value();
+  } else {
+    Result<Sweep> result =
+        sweep(m, found.cluster, in.request, in.sizes, in.studies.failures, progress_bar(common));
+    if (!result) return result.errors();
+    swept = std::move(result).value();
+    const std::size_t shown = swept->knee.value_or(swept->points.size() - 1);
+    found.cluster = with_gpus(found.cluster, swept->points[shown].gpus);
+    found.result = swept->points[shown].result;
+  }
+  Result<Studies> studies = run_studies(in.studies, m, found.cluster, in.request, found.result,
+                                        in.sizes, progress_bar(common));
+  if (!studies) return studies.errors();
+  found.studies = std::move(studies).value();
+  found.studies.sweep = std::move(swept);
+  return found;
+}
+
 int plan(const PlanFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
-  const WorkloadInputs in = read_workload(flags.workload, problems);
-  const SearchRequest request = read_request(flags.search, flags.workload, in, problems);
+  const Inputs in = read_inputs(flags, problems);
   if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
-  const Result<SearchResult> found =
-      search(*in.model, *in.cluster, request, progress_bar(flags.common));
+  const Result<Found> found = find_plans(in, flags.common);
   clear_progress_bar(flags.common);
   if (!found) return report_errors(found.errors(), flags.common);
-  spdlog::debug("evaluated {} of {} strategies", found->statistics.evaluated,
-                found->statistics.space_size);
+  const ModelSpec& m = *in.workload.model;
+  const auto& [cluster, result, studies] = *found;
+  spdlog::debug("evaluated {} of {} strategies", result.statistics.evaluated,
+                result.statistics.space_size);
 
-  const SearchTextOptions what{.every_reason = flags.explain_infeasible};
-  const int exit_code = found->plans.empty() ? kExitNoPlan : kExitOk;
+  const int exit_code = result.plans.empty() ? kExitNoPlan : kExitOk;
   std::string json;
   if (flags.common.json || !flags.out.empty()) {
-    const PlanDetail detail = plan_detail(*in.model, *in.cluster, request, *found);
-    json = plan_document(kTool, *in.model, *in.cluster, request, *found, &detail);
+    const PlanDetail detail = plan_detail(m, cluster, in.request, result);
+    json = plan_document(kTool, m, cluster, in.request, result, &detail, &studies);
   }
+  const auto text = [&](const TextOptions& options) {
+    SearchTextOptions what;
+    what.every_reason = flags.explain_infeasible;
+    if (studies.goodput) what.goodput = studies.goodput->plans;
+    return search_report(m, cluster, in.request, result, what, options) +
+           studies_text(studies, cluster, options);
+  };
   if (!flags.out.empty()) {
-    const TextOptions plain;
-    const int written = write_outputs(
-        flags, json, search_report(*in.model, *in.cluster, request, *found, what, plain));
+    const int written = write_outputs(flags, json, text(TextOptions()));
     if (written != kExitOk) return written;
   }
   if (flags.common.json) return write_result(json, exit_code);
-  return write_result(
-      search_report(*in.model, *in.cluster, request, *found, what, console_options()), exit_code);
+  return write_result(text(console_options()), exit_code);
 }
 
 void add_plan_flags(CLI::App& command, PlanFlags& flags) {
@@ -89,6 +151,7 @@ void add_plan_command(CLI::App& app, Action& action) {
   flags->search.top = "5";
   command->add_option("--top", flags->search.top, "Plans to show (default 5)")->type_name("K");
   add_search_flags(*command, flags->search);
+  add_study_flags(*command, flags->studies);
   add_plan_flags(*command, *flags);
   add_common_flags(*command, flags->common);
   command->callback([flags, &action] { action = [flags] { return plan(*flags); }; });

@@ -19,6 +19,8 @@ bool is_given(const std::string& text, std::string_view flag, const std::string&
   return false;
 }
 
+}  // namespace
+
 void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems) {
   const std::int64_t per_node = cluster.gpus_per_node;
   if (gpus > per_node && gpus % per_node != 0) {
@@ -36,8 +38,6 @@ void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems) {
     problems.push_back(std::move(d));
   }
 }
-
-}  // namespace
 
 void append(Diagnostics& all, const Diagnostics& more) {
   all.insert(all.end(), more.begin(), more.end());

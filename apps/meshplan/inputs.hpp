@@ -34,6 +34,9 @@ struct WorkloadInputs {
 // Everything that could be read; what is wrong is added to `problems`.
 [[nodiscard]] WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems);
 
+// The cluster with that many GPUs; whole nodes, or part of one.
+void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems);
+
 void append(Diagnostics& all, const Diagnostics& more);
 
 // The value of a result, or its diagnostics added to `problems`, those without a file as `flag`'s.

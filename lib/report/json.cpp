@@ -1,6 +1,7 @@
 #include "report/json.hpp"
 
 #include "report/json_detail.hpp"
+#include "report/json_study.hpp"
 #include "report/json_value.hpp"
 #include "report/lists.hpp"
 
@@ -71,7 +72,7 @@ std::string list_document(const ToolInfo& tool, const char* key, std::span<const
 
 std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                           const SearchRequest& request, const SearchResult& result,
-                          const PlanDetail* detail) {
+                          const PlanDetail* detail, const Studies* studies) {
   Json json = document(tool);
   json["model"] = model_json(m);
   json["cluster"] = cluster_json(c);
@@ -85,6 +86,7 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
   }
+  if (studies != nullptr) add_studies(json, *studies, c);
   if (detail != nullptr) add_detail(json, c, result, *detail);
   return document_text(json);
 }

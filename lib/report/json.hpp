@@ -13,6 +13,7 @@
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "study/difference.hpp"
+#include "study/studies.hpp"
 
 namespace meshplan {
 
@@ -23,11 +24,12 @@ struct ToolInfo {
   std::string_view version;
 };
 
-// plan.schema.json; `detail`: what only a report shows.
+// plan.schema.json; `detail`: what only a report shows; `studies`: what else was asked for.
 [[nodiscard]] std::string plan_document(const ToolInfo& tool, const ModelSpec& m,
                                         const ClusterSpec& c, const SearchRequest& request,
                                         const SearchResult& result,
-                                        const PlanDetail* detail = nullptr);
+                                        const PlanDetail* detail = nullptr,
+                                        const Studies* studies = nullptr);
 
 // estimate.schema.json; `s` as the user gave it, completed where it is legal.
 [[nodiscard]] std::string estimate_document(const ToolInfo& tool, const ModelSpec& m,

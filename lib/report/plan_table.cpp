@@ -27,28 +27,34 @@ std::string miss_text(const SearchResult& result, const TextOptions& options) {
 
 }  // namespace
 
-std::string plan_table(const SearchResult& result, const ClusterSpec& c,
-                       const TextOptions& options) {
-  Table table({{"#"},
-               {"strategy", Align::kLeft, true},
-               {"step"},
-               {"tok/s/GPU"},
-               {"MFU"},
-               {"memory"},
-               {"bubble"},
-               {"comm"}});
+std::string plan_table(const SearchResult& result, const ClusterSpec& c, const TextOptions& options,
+                       std::span<const Goodput> goodput) {
+  const bool failures = goodput.size() == result.plans.size() && !goodput.empty();
+  std::vector<Column> columns{{"#"},      {"strategy", Align::kLeft, true},
+                              {"step"},   {"tok/s/GPU"},
+                              {"MFU"},    {"memory"},
+                              {"bubble"}, {"comm"}};
+  if (failures) columns.insert(columns.begin() + 4, {"goodput"});
+  Table table(columns, failures ? 1 : 2);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const PlanCost& p = result.plans[i];
     const double comm = exposed_communication(p.time) / p.step_time;
-    table.add_row({std::to_string(i + 1), short_text(p.strategy), human_time(p.step_time),
-                   with_thousands(static_cast<std::int64_t>(rates(p, c).tokens_per_s_per_gpu)),
-                   percent(p.mfu, 1), memory_cell(p.memory()), percent(p.bubble_fraction, 1),
-                   percent(comm, 1)});
+    std::vector<std::string> row{
+        std::to_string(i + 1), short_text(p.strategy), human_time(p.step_time),
+        with_thousands(static_cast<std::int64_t>(rates(p, c).tokens_per_s_per_gpu))};
+    if (failures) {
+      const double each = goodput[i].tokens_per_s / static_cast<double>(num_gpus(p.strategy));
+      row.push_back(with_thousands(static_cast<std::int64_t>(each)));
+    }
+    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()),
+                           percent(p.bubble_fraction, 1), percent(comm, 1)});
+    table.add_row(std::move(row));
   }
+  const std::string legend =
+      "memory: peak of the fullest pipeline rank, and its share of what the device offers; comm: "
+      "communication that nothing hides";
   return table.text(options) +
-         paragraph("",
-                   "memory: peak of the fullest pipeline rank, and its share of what the device "
-                   "offers; comm: communication that nothing hides",
+         paragraph("", legend + (failures ? "; goodput: tok/s/GPU that failures leave" : ""),
                    options);
 }
 
@@ -89,7 +95,7 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
     text += emphasised(found, Emphasis::kBad, options) + '\n' + miss_text(result, options);
     return text + '\n' + search_text(result, what, options);
   }
-  text += plan_table(result, c, options) + '\n';
+  text += plan_table(result, c, options, what.goodput) + '\n';
   const PlanCost& best = result.plans.front();
   text += "Best:\n" + strategy_line(best.strategy);
   for (const std::string& warning : best.warnings) text += paragraph("warning: ", warning, options);

@@ -1,19 +1,23 @@
 #pragma once
 // Ranked plans and the search that found them, for people.
+#include <span>
 #include <string>
 
 #include "report/table.hpp"
 #include "search/search.hpp"
+#include "study/goodput.hpp"
 
 namespace meshplan {
 
+struct SearchTextOptions {
+  bool every_reason = false;              // a line per reason instead of the total
+  std::span<const Goodput> goodput = {};  // of each plan, where failures are counted
+};
+
 // One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.
 [[nodiscard]] std::string plan_table(const SearchResult& result, const ClusterSpec& c,
-                                     const TextOptions& options);
-
-struct SearchTextOptions {
-  bool every_reason = false;  // a line per reason instead of the total
-};
+                                     const TextOptions& options,
+                                     std::span<const Goodput> goodput = {});
 
 // What was searched, what was ruled out, and how far the answer is proved.
 [[nodiscard]] std::string search_text(const SearchResult& result, const SearchTextOptions& what,

@@ -1,0 +1,199 @@
+#include "study_flags.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/quantity.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr double kSensitivityShare = 0.2;
+// Memory budgets of a front: as many as a page holds, shared by its sizes.
+constexpr std::int64_t kParetoSteps = 25, kFewestParetoSteps = 5;
+constexpr std::size_t kMostSizes = 64;
+
+bool is_positive(double value, double most) { return value > 0 && value <= most; }
+
+void check_time(const std::optional<Seconds>& t, const std::string& flag, bool may_be_zero,
+                Diagnostics& problems) {
+  constexpr double kMostSeconds = 1e7;
+  if (!t || is_positive(t->si(), kMostSeconds) || (may_be_zero && t->si() == 0)) return;
+  problems.push_back(error_at(
+      {flag},
+      std::string("must be ") + (may_be_zero ? "from zero" : "above zero") + " to 10,000,000 s"));
+}
+
+double read_rate(const std::string& text, Diagnostics& problems) {
+  constexpr double kMostFailures = 3600;  // one a second
+  const std::optional<double> rate = take(parse_real(text), "--failure-rate", problems);
+  if (!rate || (std::isfinite(*rate) && is_positive(*rate, kMostFailures))) return rate.value_or(1);
+  problems.push_back(error_at({"--failure-rate"},
+                              "must be above 0 and at most 3600 failures per GPU and hour",
+                              "one failure a year of a GPU is 1.14e-4"));
+  return 1;
+}
+
+// What checkpoints cost and restarts take, once there are failures.
+void read_costs(const StudyFlags& flags, FailureModel& f, Diagnostics& problems) {
+  if (flags.checkpoint_time.empty() == flags.checkpoint_bandwidth.empty()) {
+    problems.push_back(error(flags.checkpoint_time.empty()
+                                 ? "--failure-rate needs --checkpoint-time or "
+                                   "--checkpoint-bandwidth"
+                                 : "--checkpoint-time and --checkpoint-bandwidth say the same",
+                             "give one of them"));
+  }
+  if (!flags.checkpoint_time.empty()) {
+    f.checkpoint_time = take(parse_time(flags.checkpoint_time), "--checkpoint-time", problems);
+    check_time(f.checkpoint_time, "--checkpoint-time", false, problems);
+  }
+  if (!flags.checkpoint_bandwidth.empty()) {
+    f.checkpoint_bandwidth =
+        take(parse_bandwidth(flags.checkpoint_bandwidth), "--checkpoint-bandwidth", problems);
+    if (f.checkpoint_bandwidth && f.checkpoint_bandwidth->si() <= 0) {
+      problems.push_back(error_at({"--checkpoint-bandwidth"}, "must be above zero"));
+    }
+  }
+  if (flags.restart_time.empty()) {
+    problems.push_back(
+        error("--failure-rate needs --restart-time", "for example --restart-time \"10 min\""));
+    return;
+  }
+  const std::optional<Seconds> restart =
+      take(parse_time(flags.restart_time), "--restart-time", problems);
+  check_time(restart, "--restart-time", true, problems);
+  f.restart_time = restart.value_or(Seconds{});
+}
+
+std::int64_t read_size(std::string_view text, Diagnostics& problems) {
+  constexpr std::int64_t kMostGpus = 16'777'216;
+  if (text.empty()) {
+    problems.push_back(error_at({"--gpus"}, "a size is missing", "write 256..4096 or 256,512"));
+    return 0;
+  }
+  return read_count(std::string(text), "--gpus", kMostGpus, problems);
+}
+
+// One item of a list: a number, or a range of doublings that ends at its end.
+void add_sizes(std::string_view item, std::vector<std::int64_t>& sizes, Diagnostics& problems) {
+  const std::size_t dots = item.find("..");
+  const std::int64_t first = read_size(item.substr(0, dots), problems);
+  if (dots == std::string_view::npos) {
+    if (first > 0) sizes.push_back(first);
+    return;
+  }
+  const std::int64_t last = read_size(item.substr(dots + 2), problems);
+  if (first == 0 || last == 0) return;
+  if (first > last) {
+    problems.push_back(error_at({"--gpus"}, "the range " + std::string(item) + " is empty",
+                                "write the smaller number first"));
+    return;
+  }
+  for (std::int64_t n = first; n < last; n *= 2) sizes.push_back(n);
+  sizes.push_back(last);
+}
+
+}  // namespace
+
+void add_study_flags(CLI::App& command, StudyFlags& flags) {
+  command.add_flag("--pareto", flags.pareto,
+                   "Also the plans that no other beats in time, memory left, GPUs and price");
+  command.add_flag("--sensitivity", flags.sensitivity,
+                   "Also how 20 % more or less of each bandwidth, latency, memory, FLOP/s and of "
+                   "the batch changes time and choice");
+  command.add_flag("--fallback", flags.fallback,
+                   "Also the best plans with 1, 2, 4, ... nodes fewer, and whether the "
+                   "checkpoint reshards to them");
+  command
+      .add_option("--failure-rate", flags.failure_rate,
+                  "Failures per GPU and hour: adds the throughput that they leave and the best "
+                  "checkpoint interval")
+      ->type_name("N");
+  command
+      .add_option("--checkpoint-time", flags.checkpoint_time,
+                  "How long training stands still for a checkpoint, for example \"30 s\"")
+      ->type_name("TIME");
+  command
+      .add_option("--checkpoint-bandwidth", flags.checkpoint_bandwidth,
+                  "Instead: of the whole job to storage, for example \"100 GB/s\"")
+      ->type_name("RATE");
+  command
+      .add_option("--restart-time", flags.restart_time,
+                  "From a failure until training goes on, for example \"10 min\"")
+      ->type_name("TIME");
+}
+
+StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {
+  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, {}};
+  if (!flags.failure_rate.empty()) {
+    FailureModel f;
+    f.failures_per_gpu_hour = read_rate(flags.failure_rate, problems);
+    read_costs(flags, f, problems);
+    wanted.failures = f;
+  } else if (!flags.checkpoint_time.empty() || !flags.checkpoint_bandwidth.empty() ||
+             !flags.restart_time.empty()) {
+    problems.push_back(error("--failure-rate is missing",
+                             "checkpoints and restarts cost nothing where nothing fails"));
+  }
+  return wanted;
+}
+
+bool is_sizes(const std::string& gpus) {
+  return gpus.find("..") != std::string::npos || gpus.find(',') != std::string::npos;
+}
+
+std::vector<std::int64_t> read_sizes(const std::string& gpus, Diagnostics& problems) {
+  std::vector<std::int64_t> sizes;
+  if (!is_sizes(gpus)) return sizes;
+  std::string_view rest = gpus;
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    more = comma != std::string_view::npos;
+    add_sizes(rest.substr(0, comma), sizes, problems);
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    if (sizes[i] > sizes[i - 1]) continue;
+    problems.push_back(error_at({"--gpus"}, "sizes must increase"));
+    break;
+  }
+  if (sizes.size() > kMostSizes) {
+    problems.push_back(error_at({"--gpus"}, "more than 64 sizes"));
+  }
+  return sizes;
+}
+
+Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
+                            const SearchRequest& request, const SearchResult& result,
+                            std::vector<std::int64_t> sizes, const Progress& progress) {
+  Studies studies;
+  if (wanted.failures) {
+    studies.goodput = GoodputStudy{*wanted.failures, {}};
+    for (const PlanCost& plan : result.plans) {
+      studies.goodput->plans.push_back(goodput(m, plan, *wanted.failures));
+    }
+  }
+  if (sizes.empty()) sizes.push_back(num_gpus(c));
+  if (wanted.pareto) {
+    const auto each = kParetoSteps / static_cast<std::int64_t>(sizes.size());
+    const Bytes resolution{c.device.memory.count() / std::max(each, kFewestParetoSteps)};
+    Result<ParetoFront> front = pareto_front(m, c, request, sizes, resolution, progress);
+    if (!front) return front.errors();
+    studies.pareto = std::move(front).value();
+  }
+  if (result.plans.empty()) return studies;
+  if (wanted.sensitivity) {
+    Result<Sensitivity> s =
+        sensitivity(m, c, request, result.plans.front(), kSensitivityShare, progress);
+    if (!s) return s.errors();
+    studies.sensitivity = std::move(s).value();
+  }
+  if (wanted.fallback) {
+    Result<FallbackBook> book = fallback_book(m, c, request, result.plans.front(), progress);
+    if (!book) return book.errors();
+    studies.fallback = std::move(book).value();
+  }
+  return studies;
+}
+
+}  // namespace meshplan

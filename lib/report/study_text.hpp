@@ -1,0 +1,23 @@
+#pragma once
+// Sweeps, fronts, sensitivities, fallbacks and goodput for people.
+#include <string>
+
+#include "report/table.hpp"
+#include "spec/cluster.hpp"
+#include "study/studies.hpp"
+
+namespace meshplan {
+
+[[nodiscard]] std::string sweep_text(const Sweep& sweep, const ClusterSpec& c,
+                                     const TextOptions& options);
+[[nodiscard]] std::string pareto_text(const ParetoFront& front, const ClusterSpec& c,
+                                      const TextOptions& options);
+[[nodiscard]] std::string sensitivity_text(const Sensitivity& s, const TextOptions& options);
+[[nodiscard]] std::string fallback_text(const FallbackBook& book, const TextOptions& options);
+[[nodiscard]] std::string goodput_text(const GoodputStudy& study, const TextOptions& options);
+
+// All that were asked for, each under its heading; empty if none.
+[[nodiscard]] std::string studies_text(const Studies& studies, const ClusterSpec& c,
+                                       const TextOptions& options);
+
+}  // namespace meshplan
