@@ -86,6 +86,21 @@ Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
   return most * 2;
 }
 
+namespace {
+
+// [F-MEM-2] Buckets that DeepSpeed's ZeRO-1 and 2 hold for good: two to reduce gradients in turn
+// and one to gather weights, 5e8 elements each by default (runtime/zero/config.py
+// reduce_bucket_size, allgather_bucket_size; stage_1_and_2.py, ipg_buffer).
+Bytes bucket_bytes(const Strategy& s) {
+  constexpr std::int64_t kElements = 500'000'000, kBuckets = 3;
+  const bool deepspeed =
+      s.framework == Framework::kMegatronDeepspeed || s.framework == Framework::kDeepspeed;
+  if (!deepspeed || (s.zero != 1 && s.zero != 2) || shard_group(s) == 1) return {};
+  return Bytes{kElements * kBuckets * storage_size(s.precision)};
+}
+
+}  // namespace
+
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
 // layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
 Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
@@ -110,7 +125,7 @@ Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& bloc
   const Bytes message{l.norm_tokens * l.hidden * l.bytes};
   if (s.pp > 1) bytes += message * 4;  // two receives and two sends in flight
   if (s.sequence_parallel) bytes += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
-  return bytes;
+  return bytes + bucket_bytes(s);
 }
 
 BlockParameters held_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,

@@ -111,3 +111,20 @@ TEST_CASE("ZeRO-3 replaces stored weights by the gathered working set of two blo
   const double block = 12.0 * 4096 * 4096;  // matrices of a layer
   CHECK(k.buffers.si() > block * 6);
 }
+
+TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.zero = 1;
+  const auto buffers = [&] {
+    const BlockCosts blocks = block_costs(m, c, s);
+    return buffer_bytes(m, s, blocks, chunk_plan(m, s)).count();
+  };
+  s.framework = Framework::kMegatron;
+  const std::int64_t without = buffers();
+  s.framework = Framework::kMegatronDeepspeed;
+  CHECK(buffers() - without == 3'000'000'000);  // 1.5e9 elements of two bytes
+  s.zero = 0;
+  CHECK(buffers() == without);
+}
