@@ -115,7 +115,7 @@ TEST_CASE("ZeRO-3 replaces stored weights by the gathered working set of two blo
 TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
-  Strategy s = plain_strategy(1, 1, 8);
+  Strategy s = complete(plain_strategy(1, 1, 8), m, c);
   s.zero = 1;
   const auto buffers = [&] {
     const BlockCosts blocks = block_costs(m, c, s);
