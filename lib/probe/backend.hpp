@@ -33,6 +33,10 @@ class Backend {
   [[nodiscard]] virtual Result<Sample> measure(const Operation& op,
                                                const MeasureOptions& options) = 0;
 
+  // Looks whether every rank is still there: a launcher that asks for an end may do so because one
+  // died. Errors name the rank that is gone.
+  [[nodiscard]] virtual Result<bool> confirm() { return true; }
+
   // False once a rank was lost: nothing can be measured any more.
   [[nodiscard]] virtual bool alive() const = 0;
 };
