@@ -151,7 +151,7 @@ int bench(const BenchFlags& flags) {
   if (has_errors(problems)) {
     return is_first_rank() ? report_errors(problems, flags.common) : kExitBadInput;
   }
-  return run_on_devices(flags.device, flags.common, "bench",
+  return run_on_devices(flags.device, flags.common, "bench --timeout " + flags.device.timeout,
                         [&](Backend& backend) { return lead(flags, plan, backend); });
 }
 

@@ -14,8 +14,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPollPause{100};
 // How long after a failure another rank's death may still turn up as its cause.
 constexpr milliseconds kAfterthought{400};
-// What a device gets to return after it was told to stop.
-constexpr milliseconds kGrace{2000};
+// What a device gets to return after it was told to stop. Short: a launcher that ends the job kills
+// within a second, and what went wrong must have been said by then.
+constexpr milliseconds kGrace{200};
 // How long the running step may go on once the user wants an end.
 constexpr milliseconds kPatience{700};
 
@@ -51,7 +52,7 @@ Diagnostic Coordinator::give_up(Diagnostic reason) {
     if (!peer.connection) continue;
     const bool listens = now - peer.heard < options_.silence / 2;
     peer.connection->send(message);
-    if (!listens) end_process(peer.hello.process);
+    if (!listens) end_process_soon(peer.hello.process);
   }
   device_->abort();
   device_->wait(kGrace);

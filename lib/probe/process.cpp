@@ -4,12 +4,15 @@
 #include <charconv>
 #include <climits>
 #include <csignal>
+#include <ctime>
 #include <fstream>
-#include <iterator>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace meshplan {
 namespace {
+
+constexpr int kMomentSeconds = 3;
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -58,12 +61,25 @@ std::string process_number(const std::string& identity) {
   return identity.substr(space + 1, identity.find('|', space + 1) - space - 1);
 }
 
-void end_process(const std::string& identity) {
+void end_process_soon(const std::string& identity) {
   const std::string number = process_number(identity);
   pid_t pid = 0;
   const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), pid);
   if (failure != std::errc() || pid <= 1 || pid == getpid()) return;
-  if (identity_of(pid) == identity) kill(pid, SIGKILL);
+  // The descriptor stays with that one process, even if its number is given to another.
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (process < 0) return;
+  const pid_t child = identity_of(pid) == identity ? fork() : -1;
+  if (child == 0) {
+    // Only calls that are safe after fork() in a program with threads.
+    setsid();
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+    const timespec moment{kMomentSeconds, 0};
+    nanosleep(&moment, nullptr);
+    syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
+    _exit(0);
+  }
+  close(process);
 }
 
 }  // namespace meshplan

@@ -12,7 +12,8 @@ namespace meshplan {
 // The number in an identity, "?" if there is none.
 [[nodiscard]] std::string process_number(const std::string& identity);
 
-// Ends a process of this machine that no longer reacts. Nothing happens unless it is that very one.
-void end_process(const std::string& identity);
+// Ends a process of this machine that no longer reacts, after the launcher had a moment to do so in
+// good order and to learn this process's exit code. Nothing happens unless it is that very one.
+void end_process_soon(const std::string& identity);
 
 }  // namespace meshplan

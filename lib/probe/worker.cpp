@@ -8,7 +8,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBeat{500};
-constexpr milliseconds kGrace{2000};
+constexpr milliseconds kGrace{200};
 // Rank 0 notices first, as it knows more: this rank gives up by itself only if rank 0 is gone too.
 constexpr milliseconds kSpare{6000};
 // After the wish to end: rank 0 gets the time to say goodbye.

@@ -63,7 +63,7 @@ class Job:
         codes = [process.returncode for process in self.processes]
         return codes, [o for o, _ in outputs], [e for _, e in outputs]
 
-    def orphans(self, limit=5):
+    def orphans(self, limit=8):
         """Processes of the job that are still there after a moment."""
         until = time.monotonic() + limit
         while self.pids() and time.monotonic() < until:
