@@ -26,8 +26,12 @@ struct CollectiveTime {
 // bytes follow nccl-tests: all-reduce, broadcast and send-recv: the buffer of one rank; all-gather,
 // reduce-scatter and all-to-all: ranks x the part of one rank. Groups of one rank and zero bytes
 // take no time. Measured curves of the cluster are used where one covers op, level and size.
+// What was measured for this very operation and group stands in place of them.
 [[nodiscard]] CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
                                              const GroupShape& g);
+
+// How c.exact_collectives names an operation.
+[[nodiscard]] CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g);
 
 // Bytes that one rank sends through the links of `level` (for tables and for contention).
 [[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g,

@@ -16,6 +16,8 @@ void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
   comm.group = group_shape(x.strategy, x.cluster, Group::kCp);
+  comm.kind = Group::kCp;
+  comm.dtype = activation_dtype(x.strategy.precision);
   comm.count = count;
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
   comm.hidden = std::min(comm.time_each, window);
@@ -27,6 +29,9 @@ void push_attention(const BlockContext& x, const AttentionShape& a, double calls
                     Seconds& forward, Seconds& backward) {
   KernelOp op;
   op.name = "attention";
+  op.kind = KernelKind::kAttention;
+  op.attention = a;
+  op.calls = calls;
   forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
   op.time = forward * calls;
   op.flops = attention_flops(a).si() * calls;
@@ -59,6 +64,7 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
   a.qk_dim = l.query_size / std::max<std::int64_t>(l.heads, 1);
   a.v_dim = l.value_size / std::max<std::int64_t>(l.heads, 1);
   a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, window);
+  a.kv_heads = l.groups;
   Seconds forward, backward;
   if (s.cp == 1) {
     push_attention(x, a, 1, ops, forward, backward);
@@ -85,6 +91,7 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
     case CpKind::kUlysses: {
       a.queries = s.seq_len;
       a.heads = ceil_div(l.heads, s.cp);
+      a.kv_heads = ceil_div(l.groups, s.cp);
       push_attention(x, a, 1, ops, forward, backward);
       const double q = real(l.tokens) * real(l.query_size) * l.bytes;
       const double o = real(l.tokens) * real(l.value_size) * l.bytes;
@@ -119,6 +126,8 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
     op.flops = gemm_flops(g).si();
     op.selective = pass == Pass::kForward;
     op.gemm = g;
+    op.kind = KernelKind::kGemm;
+    op.precision = p;
     ops.kernels.push_back(op);
   };
   product(Pass::kForward, l.sequence, s.seq_len, dim);
@@ -148,7 +157,8 @@ void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
   if (x.model.position_embedding != PositionEmbedding::kRope) return;
   const double e = x.shape.bytes;
   if (x.strategy.kernels.fused_rope) {
-    append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops);
+    append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops, false,
+                       KernelKind::kRotary);
   } else {
     append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
   }
@@ -207,7 +217,8 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   const double mask = dropout ? 1 : 0;
   if (x.strategy.kernels.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
     append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
-                       dropout ? 1 : 0, ops);
+                       dropout ? 1 : 0, ops, false,
+                       dropout ? KernelKind::kOther : KernelKind::kResidual);
   } else {
     append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
   }

@@ -118,9 +118,9 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     const Seconds gap = waits ? x.cluster.device.collective_gap : Seconds{};
     const Seconds exposed = (op.time_each - op.hidden + op.slowdown + gap) * op.count;
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
-    CommEntry entry{op.dimension, op.operation, op.group.size, op.group.level,
-                    op.bytes,     op.count,     op.time_each,  exposed};
-    cost.communication.push_back(entry);
+    cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
+                                  op.bytes, op.count, op.time_each, exposed, op.kind, op.dtype,
+                                  op.pass == Pass::kForward});
   }
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
@@ -151,8 +151,15 @@ BlockParameters layer_share(const BlockContext& x, LayerKind kind) {
   return share;
 }
 
+// A kind of group, its shape, and what it moves.
+struct ShardGroup {
+  Group kind;
+  GroupShape shape;
+};
+
 void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,
-                  const GroupShape& g, Seconds& window) {
+                  const ShardGroup& group, Dtype dtype, Seconds& window) {
+  const GroupShape& g = group.shape;
   if (g.size <= 1 || bytes <= 0) return;
   const Bytes n = ceil_bytes(bytes);
   const Seconds each = collective_time(x.cluster, op, n, g).total;
@@ -160,7 +167,8 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
   window -= hidden;
   const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1);
   pass_of(cost, pass).dp += exposed;
-  cost.communication.push_back({CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed});
+  cost.communication.push_back(
+      {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed, group.kind, dtype, false});
 }
 
 // [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
@@ -169,24 +177,23 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
 // 2304.11277 sec. 3.3). ZeRO-2 reduce-scatters gradients every microbatch. With a shard group
 // smaller than all replicas (HSDP) the shards are all-reduced across replicas.
 struct ShardGroups {
-  GroupShape shard, replica, expert;
+  ShardGroup shard, replica, expert;
 };
 
 void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, BlockCost& cost) {
   const Strategy& s = x.strategy;
-  const double weight = storage_size(s.precision);
-  const double grad = size_of(s.grad_dtype);
+  const Dtype weight = activation_dtype(s.precision);
+  const Dtype grad = s.grad_dtype;
   Seconds forward = s.overlap.param_gather ? cost.forward.compute : Seconds{};
   Seconds backward = s.overlap.grad_reduce || s.overlap.param_gather
                          ? cost.backward_input.compute + cost.backward_weight.compute
                          : Seconds{};
-  const auto both = [&](Pass pass, Collective op, double bytes_per_parameter, Seconds& window) {
-    push_sharded(x, cost, pass, op,
-                 bytes_per_parameter * static_cast<double>(cost.parameters.dense), groups.shard,
-                 window);
-    push_sharded(x, cost, pass, op,
-                 bytes_per_parameter * static_cast<double>(cost.parameters.experts), groups.expert,
-                 window);
+  const auto both = [&](Pass pass, Collective op, Dtype dtype, Seconds& window) {
+    const double each = size_of(dtype);
+    push_sharded(x, cost, pass, op, each * static_cast<double>(cost.parameters.dense), groups.shard,
+                 dtype, window);
+    push_sharded(x, cost, pass, op, each * static_cast<double>(cost.parameters.experts),
+                 groups.expert, dtype, window);
   };
   if (s.zero == 3) {
     both(Pass::kForward, Collective::kAllGather, weight, forward);
@@ -195,7 +202,8 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
   both(Pass::kBackwardInput, Collective::kReduceScatter, grad, backward);
   const double shard = static_cast<double>(shard_group(s));
   push_sharded(x, cost, Pass::kBackwardInput, Collective::kAllReduce,
-               grad * static_cast<double>(cost.parameters.dense) / shard, groups.replica, backward);
+               size_of(grad) * static_cast<double>(cost.parameters.dense) / shard, groups.replica,
+               grad, backward);
 }
 
 BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
@@ -221,16 +229,48 @@ void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
   }
 }
 
-BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
+BlockOps layer_ops(const BlockContext& x, LayerKind kind, bool windowed) {
   BlockOps ops;
   append_attention(x, windowed, ops);
-  const bool moe = kind == LayerKind::kMoe;
-  if (moe) {
+  if (kind == LayerKind::kMoe) {
     append_moe_mlp(x, ops);
     limit_hidden_dispatch(x, ops);
   } else {
     append_dense_mlp(x, x.shape.ffn, ops);
   }
+  return ops;
+}
+
+BlockOps embedding_ops(const BlockContext& x) {
+  BlockOps ops;
+  append_embedding(x, ops);
+  return ops;
+}
+
+BlockOps head_ops(const BlockContext& x) {
+  BlockOps ops;
+  append_head(x, ops);
+  return ops;
+}
+
+BlockOps mtp_ops(const BlockContext& x) {
+  const std::int64_t last = x.model.num_layers - 1;
+  BlockOps ops;
+  append_mtp_projection(x, ops);
+  append_attention(x, layer_is_windowed(x.model, last), ops);
+  if (layer_kind(x.model, last) == LayerKind::kMoe) {
+    append_moe_mlp(x, ops);
+    limit_hidden_dispatch(x, ops);
+  } else {
+    append_dense_mlp(x, x.shape.ffn, ops);
+  }
+  append_head(x, ops);
+  return ops;
+}
+
+BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
+  const BlockOps ops = layer_ops(x, kind, windowed);
+  const bool moe = kind == LayerKind::kMoe;
   BlockCost cost;
   cost.saved = layer_activations(x, moe);
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
@@ -242,8 +282,7 @@ BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
 std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape.hidden; }
 
 BlockCost embedding_cost(const BlockContext& x) {
-  BlockOps ops;
-  append_embedding(x, ops);
+  const BlockOps ops = embedding_ops(x);
   BlockCost cost;
   cost.saved = embedding_activations(x);
   cost.parameters.dense = table_share(x);
@@ -255,8 +294,7 @@ BlockCost embedding_cost(const BlockContext& x) {
 }
 
 BlockCost head_cost(const BlockContext& x) {
-  BlockOps ops;
-  append_head(x, ops);
+  const BlockOps ops = head_ops(x);
   BlockCost cost;
   cost.saved = head_activations(x);
   cost.working_set = head_working_set(x);
@@ -267,16 +305,7 @@ BlockCost head_cost(const BlockContext& x) {
 
 BlockCost mtp_cost(const BlockContext& x) {
   const LayerKind kind = layer_kind(x.model, x.model.num_layers - 1);
-  BlockOps ops;
-  append_mtp_projection(x, ops);
-  append_attention(x, layer_is_windowed(x.model, x.model.num_layers - 1), ops);
-  if (kind == LayerKind::kMoe) {
-    append_moe_mlp(x, ops);
-    limit_hidden_dispatch(x, ops);
-  } else {
-    append_dense_mlp(x, x.shape.ffn, ops);
-  }
-  append_head(x, ops);
+  const BlockOps ops = mtp_ops(x);
   BlockCost cost;
   cost.saved = layer_activations(x, kind == LayerKind::kMoe);
   const Bytes joined{2 * x.shape.norm_tokens * x.shape.hidden * 2 * x.shape.bytes};
@@ -309,13 +338,28 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
   return with_sharded_traffic(std::move(costs), m, c, s);
 }
 
+std::array<BlockOps, kNumBlockKinds> block_ops(const ModelSpec& m, const ClusterSpec& c,
+                                               const Strategy& s) {
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  std::array<BlockOps, kNumBlockKinds> all;
+  const auto of = [&](BlockKind kind) -> BlockOps& { return all[static_cast<std::size_t>(kind)]; };
+  of(BlockKind::kEmbedding) = embedding_ops(x);
+  of(BlockKind::kHead) = head_ops(x);
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    BlockOps& ops = of(block_kind(m, i));
+    if (ops.kernels.empty()) ops = layer_ops(x, layer_kind(m, i), layer_is_windowed(m, i));
+  }
+  if (m.mtp_layers > 0) of(BlockKind::kMtp) = mtp_ops(x);
+  return all;
+}
+
 BlockCosts with_sharded_traffic(BlockCosts plain, const ModelSpec& m, const ClusterSpec& c,
                                 const Strategy& s) {
   if (s.zero < 2) return plain;
   const BlockContext x{m, c, s, local_shape(m, s)};
-  const ShardGroups groups{group_shape(s, c, Group::kZeroShard),
-                           group_shape(s, c, Group::kZeroReplica),
-                           group_shape(s, c, Group::kExpertDp)};
+  const auto group = [&](Group kind) { return ShardGroup{kind, group_shape(s, c, kind)}; };
+  const ShardGroups groups{group(Group::kZeroShard), group(Group::kZeroReplica),
+                           group(Group::kExpertDp)};
   for (BlockCost& cost : plain) add_sharded_traffic(x, groups, cost);
   return plain;
 }

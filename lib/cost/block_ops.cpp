@@ -36,14 +36,21 @@ LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
   return x;
 }
 
+Dtype activation_dtype(Precision p) {
+  if (storage_size(p) == 4) return Dtype::kFp32;
+  return p == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
+}
+
 namespace {
 
 KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, double bytes,
-                   double kernels, bool selective = false) {
+                   double kernels, bool selective = false, KernelKind kind = KernelKind::kOther) {
   KernelOp op;
   op.name = name;
   op.pass = pass;
-  op.time = memory_time(x.cluster.device, bytes, kernels);
+  op.time = memory_time(x.cluster.device, kind, pass != Pass::kForward, bytes, kernels);
+  op.kind = kind;
+  op.bytes = bytes;
   op.launches = kernels;
   op.selective = selective;
   return op;
@@ -58,6 +65,8 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
   op.flops = gemm_flops(g).si();
   op.launches = static_cast<double>(g.count);
   op.gemm = g;
+  op.kind = KernelKind::kGemm;
+  op.precision = p;
   return op;
 }
 
@@ -65,10 +74,11 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
 
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
-                        BlockOps& ops, bool selective) {
+                        BlockOps& ops, bool selective, KernelKind kind) {
   ops.kernels.push_back(
-      memory_op(x, name, Pass::kForward, forward_bytes, forward_kernels, selective));
-  ops.kernels.push_back(memory_op(x, name, Pass::kBackwardInput, backward_bytes, backward_kernels));
+      memory_op(x, name, Pass::kForward, forward_bytes, forward_kernels, selective, kind));
+  ops.kernels.push_back(
+      memory_op(x, name, Pass::kBackwardInput, backward_bytes, backward_kernels, false, kind));
 }
 
 // [F-NORM-1] Traffic of a norm over n elements of e bytes: forward reads and writes once (2e n);
@@ -80,7 +90,7 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
   const double n = static_cast<double>(elements);
   const double e = x.shape.bytes;
   if (x.strategy.kernels.fused_norm) {
-    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective);
+    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective, KernelKind::kNorm);
   } else {
     append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops, selective);
   }
@@ -140,6 +150,8 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
   comm.operation = op;
   comm.bytes = bytes;
   comm.group = g;
+  comm.kind = Group::kTp;
+  comm.dtype = activation_dtype(x.strategy.precision);
   comm.time_each = collective_time(x.cluster, op, bytes, g).total;
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);

@@ -1,11 +1,13 @@
 #pragma once
 // The kernels and collectives of one block for one microbatch, as lists: the times and the
 // communication tables are sums over them, and validation runs the same lists on hardware.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "cost/block.hpp"
 #include "cost/kernels.hpp"
 #include "cost/plan_cost.hpp"
 #include "spec/cluster.hpp"
@@ -24,6 +26,11 @@ struct KernelOp {
   double launches = 1;            // kernels that the host issues
   bool selective = false;         // repeated by selective recomputation
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
+  KernelKind kind = KernelKind::kOther;
+  Precision precision = Precision::kBf16;   // of a matrix product
+  std::optional<AttentionShape> attention;  // of one call, where it is fused attention
+  double calls = 1;                         // of that shape, one after the other
+  double bytes = 0;                         // moved by a memory-bound kernel
 };
 
 struct CommOp {
@@ -34,8 +41,10 @@ struct CommOp {
   GroupShape group;
   double count = 1;
   Seconds time_each;
-  Seconds hidden;    // of one call, behind computation
-  Seconds slowdown;  // of the computation that runs beside it
+  Seconds hidden;           // of one call, behind computation
+  Seconds slowdown;         // of the computation that runs beside it
+  Group kind = Group::kTp;  // whose shape `group` is
+  Dtype dtype = Dtype::kBf16;
 };
 
 struct BlockOps {
@@ -71,6 +80,15 @@ struct BlockContext {
   LocalShape shape;
 };
 
+// Type of activations as collectives move them.
+[[nodiscard]] Dtype activation_dtype(Precision p);
+
+// All kernels and collectives of the block kinds that the model has, ZeRO-2 and ZeRO-3 traffic
+// aside (that is in BlockCost::communication alone).
+[[nodiscard]] std::array<BlockOps, kNumBlockKinds> block_ops(const ModelSpec& m,
+                                                             const ClusterSpec& c,
+                                                             const Strategy& s);
+
 // Appenders, one per part of a block.
 void append_attention(const BlockContext& x, bool windowed, BlockOps& ops);
 void append_dense_mlp(const BlockContext& x, std::int64_t ffn_per_rank, BlockOps& ops);
@@ -92,7 +110,8 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
                           std::int64_t count = 1);
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
-                        BlockOps& ops, bool selective = false);
+                        BlockOps& ops, bool selective = false,
+                        KernelKind kind = KernelKind::kOther);
 void append_residual(const BlockContext& x, BlockOps& ops);
 void append_activation(const BlockContext& x, double features, BlockOps& ops);
 // Collective of tensor parallelism around a column- or row-parallel linear layer.

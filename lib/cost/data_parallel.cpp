@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/collectives.hpp"
+#include "cost/block_ops.hpp"
 #include "cost/kernels.hpp"
 #include "layout/groups.hpp"
 
@@ -15,6 +16,7 @@ struct Reduction {
   Collective op;
   double bytes;
   Group group;
+  Dtype dtype;
 };
 
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
@@ -28,17 +30,19 @@ void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, 
   if (parameters == 0) return;
   const double grad = real(parameters) * size_of(s.grad_dtype);
   const double weight = real(parameters) * storage_size(s.precision);
+  const Dtype stored = activation_dtype(s.precision);
   if (s.zero == 0) {
-    gradients.push_back({Collective::kAllReduce, grad, replica == shard ? shard : Group::kDpCp});
+    const Group group = replica == shard ? shard : Group::kDpCp;
+    gradients.push_back({Collective::kAllReduce, grad, group, s.grad_dtype});
     return;
   }
   if (s.zero == 1) {
-    gradients.push_back({Collective::kReduceScatter, grad, shard});
+    gradients.push_back({Collective::kReduceScatter, grad, shard, s.grad_dtype});
     if (replica != shard) {
-      gradients.push_back({Collective::kAllReduce, grad / real(shards), replica});
+      gradients.push_back({Collective::kAllReduce, grad / real(shards), replica, s.grad_dtype});
     }
   }
-  if (s.zero <= 2) weights.push_back({Collective::kAllGather, weight, shard});
+  if (s.zero <= 2) weights.push_back({Collective::kAllGather, weight, shard, stored});
 }
 
 // [F-DP-2] Megatron-Core's buckets of max(40 M, 1 M x dp) parameters: of an overlapped reduction at
@@ -61,7 +65,8 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<
       left = each - hidden + hidden * (c.device.overlap_slowdown - 1);
     }
     exposed += left;
-    end.communication.push_back({CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left});
+    end.communication.push_back(
+        {CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left, r.group, r.dtype, false});
   }
   return exposed;
 }
@@ -71,7 +76,7 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<
 // Per parameter of the shard: gradient read for the norm and again for the update, fp32 weight and
 // two moments read and written, model weight written; the whole gradient buffer is zeroed. Eager
 // optimizers pass every tensor about three times as often.
-Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
+double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   const std::int64_t dense = s.zero >= 1 ? ceil_div(p.dense, shard_group(s)) : p.dense;
   const std::int64_t experts = s.zero >= 1 ? ceil_div(p.experts, expert_dp(s)) : p.experts;
   const double moments = 2.0 * 2 * size_of(s.optimizer_dtype);
@@ -81,8 +86,12 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   const double passes = s.kernels.fused_optimizer ? 1 : 3;
   const double update = real(dense + experts) * (moments + weights + 3 * grad) * passes;
   const double zeroing = s.zero >= 2 ? 0 : real(p.dense + p.experts) * grad;
+  return update + zeroing;
+}
+
+Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
   constexpr double kKernels = 12;  // norm, clip, update and copy over a few tensor lists
-  return memory_time(d, update + zeroing, kKernels);
+  return memory_time(d, KernelKind::kOptimizer, false, optimizer_traffic(s, p), kKernels);
 }
 
 // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's Adam

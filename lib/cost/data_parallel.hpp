@@ -32,6 +32,9 @@ struct StepEnd {
 [[nodiscard]] Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forward,
                                               Seconds backward);
 
+// Bytes that the optimizer step reads and writes on a device, zeroing of gradients included.
+[[nodiscard]] double optimizer_traffic(const Strategy& s, const BlockParameters& p);
+
 // [F-OPT-1] Adam on n parameters of a device: bytes read and written, over the memory bandwidth.
 [[nodiscard]] Seconds optimizer_time(const DeviceSpec& d, const Strategy& s,
                                      const BlockParameters& p);

@@ -18,6 +18,9 @@ void push(const BlockContext& x, CommDimension dimension, Pass pass, Collective 
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
   comm.group = group_shape(x.strategy, x.cluster, Group::kTp);
+  comm.kind = Group::kTp;
+  comm.dtype =
+      dimension == CommDimension::kLoss ? Dtype::kFp32 : activation_dtype(x.strategy.precision);
   comm.count = count;
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
   comm.hidden = std::min(comm.time_each, window);

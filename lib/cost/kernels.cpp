@@ -17,6 +17,12 @@ struct Tile {
 constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
                             Tile{128, 64, 0.80}, Tile{64, 128, 0.80}, Tile{64, 64, 0.60}};
 
+std::optional<Seconds> exact_time(const DeviceSpec& d, const KernelKey& key) {
+  const auto found = d.exact_kernels.find(key);
+  if (found == d.exact_kernels.end()) return std::nullopt;
+  return found->second;
+}
+
 }  // namespace
 
 double slowest_of(const DeviceSpec& d, std::int64_t devices) {
@@ -28,6 +34,27 @@ double slowest_of(const DeviceSpec& d, std::int64_t devices) {
   return 1 + d.variability * (largest(devices) - largest(kNode));
 }
 
+KernelKey exact_key(const GemmShape& g, Precision p) {
+  return {KernelKind::kGemm,
+          false,
+          p,
+          {g.m, g.n, g.k, g.count, std::llround(g.output_bytes), std::llround(g.accumulate_bytes),
+           g.aligned ? 1 : 0}};
+}
+
+KernelKey exact_key(const AttentionShape& a, bool backward) {
+  constexpr double kParts = 1e9;  // of the fraction
+  return {KernelKind::kAttention,
+          backward,
+          Precision::kBf16,
+          {a.batch, a.heads, a.queries, a.keys, a.qk_dim, a.v_dim,
+           std::llround(a.pair_fraction * kParts)}};
+}
+
+KernelKey exact_key(KernelKind kind, bool backward, double bytes) {
+  return {kind, backward, Precision::kBf16, {std::llround(bytes)}};
+}
+
 Flops gemm_flops(const GemmShape& g) {
   return Flops{2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
                static_cast<double>(g.k) * static_cast<double>(g.count)};
@@ -35,6 +62,9 @@ Flops gemm_flops(const GemmShape& g) {
 
 Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.count <= 0) return Seconds{};
+  if (!d.exact_kernels.empty()) {
+    if (const auto exact = exact_time(d, exact_key(g, p))) return *exact;
+  }
   const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n),
              k = static_cast<double>(g.k), count = static_cast<double>(g.count);
   const auto sms = static_cast<double>(d.multiprocessors);
@@ -96,6 +126,9 @@ Flops attention_flops(const AttentionShape& a) {
 Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward,
                              AttentionKernel kernel) {
   if (a.heads <= 0 || a.queries <= 0 || a.keys <= 0) return Seconds{};
+  if (!d.exact_kernels.empty()) {
+    if (const auto exact = exact_time(d, exact_key(a, backward))) return *exact;
+  }
   const double share = (backward ? d.attention.backward : d.attention.forward) *
                        kernel_share(kernel, d.architecture, backward);
   // Exponentials and rescaling cost per score what some 32 elements of head size cost.
@@ -122,6 +155,14 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
 Seconds memory_time(const DeviceSpec& d, double bytes, double kernels) {
   return Seconds{bytes / (d.memory_bandwidth.si() * d.memory_efficiency)} +
          kernels * d.kernel_overhead;
+}
+
+Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double bytes,
+                    double kernels) {
+  if (!d.exact_kernels.empty()) {
+    if (const auto exact = exact_time(d, exact_key(kind, backward, bytes))) return *exact;
+  }
+  return memory_time(d, bytes, kernels);
 }
 
 double causal_fraction(std::int64_t queries, std::int64_t keys, std::int64_t window) {

@@ -2,6 +2,7 @@
 // Time of one kernel on one device: matrix products, fused attention, and everything that is
 // bound by memory traffic.
 #include <cstdint>
+#include <optional>
 
 #include "base/units.hpp"
 #include "spec/device.hpp"
@@ -39,6 +40,7 @@ struct AttentionShape {
   std::int64_t qk_dim = 0;
   std::int64_t v_dim = 0;
   double pair_fraction = 1.0;  // of queries x keys that is computed (causal: about a half)
+  std::int64_t kv_heads = 0;   // local; 0: as many as query heads. Times do not depend on it.
 };
 
 // Multiply-adds counted twice: 2 * batch * heads * queries * keys * (qk_dim + v_dim) * fraction.
@@ -54,6 +56,15 @@ struct AttentionShape {
 
 // [F-MEM-1] Memory-bound kernels: bytes over the sustained bandwidth plus one overhead per kernel.
 [[nodiscard]] Seconds memory_time(const DeviceSpec& d, double bytes, double kernels);
+
+// The same for a kernel of a kind that measurements tell apart.
+[[nodiscard]] Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double bytes,
+                                  double kernels);
+
+// How d.exact_kernels names a kernel; where it holds one, the functions above return its time.
+[[nodiscard]] KernelKey exact_key(const GemmShape& g, Precision p);
+[[nodiscard]] KernelKey exact_key(const AttentionShape& a, bool backward);
+[[nodiscard]] KernelKey exact_key(KernelKind kind, bool backward, double bytes);
 
 // Share of queries x keys that a causal mask, and a sliding window if window > 0, leave.
 [[nodiscard]] double causal_fraction(std::int64_t queries, std::int64_t keys, std::int64_t window);

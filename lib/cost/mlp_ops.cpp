@@ -19,7 +19,8 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   const bool selective = x.strategy.flash_attention;
   if (x.model.gated_mlp) {
     append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
-                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective);
+                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective,
+                       fused ? KernelKind::kGatedActivation : KernelKind::kOther);
   } else {
     append_elementwise(x, "activation", (fused ? 2 : 4) * e * features, fused ? 1 : 2,
                        (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops, selective);
@@ -52,6 +53,8 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
   comm.operation = Collective::kAllToAll;
   comm.bytes = ceil_bytes(bytes);
   comm.group = group_shape(s, x.cluster, Group::kEp);
+  comm.kind = Group::kEp;
+  comm.dtype = activation_dtype(s.precision);
   comm.time_each = collective_time(x.cluster, comm.operation, comm.bytes, comm.group).total;
   if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
   ops.comm.push_back(comm);
@@ -81,6 +84,8 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
   comm.group = group_shape(s, x.cluster, Group::kEtp);
+  comm.kind = Group::kEtp;
+  comm.dtype = activation_dtype(s.precision);
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
   ops.comm.push_back(comm);
 }

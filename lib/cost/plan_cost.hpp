@@ -61,7 +61,10 @@ struct CommEntry {
   Bytes bytes;            // one call, as nccl-tests counts them
   double count_per_step = 0;
   Seconds time_each;
-  Seconds exposed;  // of all calls of a step
+  Seconds exposed;             // of all calls of a step
+  Group group = Group::kTp;    // whose ranks it joins
+  Dtype dtype = Dtype::kBf16;  // of the elements
+  bool forward = false;        // of the forward pass: full recomputation repeats it
 
   bool operator==(const CommEntry&) const = default;
 };
@@ -84,6 +87,7 @@ struct PlanCost {
   Seconds step_time;  // == total(time)
   std::vector<StageCost> stages;
   std::size_t fullest_stage = 0;
+  std::size_t last_stage = 0;  // whose step `time` and `communication` describe
   std::vector<CommEntry> communication;
   double bubble_fraction = 0;  // pp_bubble / step_time
   double tokens_per_step = 0;

@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
+#include "cost/block_ops.hpp"
 #include "cost/flops.hpp"
 #include "cost/memory.hpp"
 #include "cost/remedies.hpp"
@@ -44,7 +45,7 @@ namespace {
 void add_communication(std::vector<CommEntry>& table, CommEntry entry) {
   for (CommEntry& row : table) {
     if (row.dimension == entry.dimension && row.operation == entry.operation &&
-        row.group_size == entry.group_size && row.bytes == entry.bytes) {
+        row.group == entry.group && row.bytes == entry.bytes && row.dtype == entry.dtype) {
       row.count_per_step += entry.count_per_step;
       row.exposed += entry.exposed;
       return;
@@ -57,9 +58,11 @@ void block_communication(const Assembly& a, const BlockCosts& blocks, const Stra
                          std::int64_t rank, std::vector<CommEntry>& table) {
   for (const std::size_t i : chunks_of_rank(s, rank)) {
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      const double times = static_cast<double>(a.chunks[i].blocks[k]) * a.microbatches * a.share;
-      if (times == 0) continue;
+      const auto once = static_cast<double>(a.chunks[i].blocks[k]) * a.microbatches * a.share;
+      const auto again = static_cast<double>(a.chunks[i].recomputed[k]) * a.microbatches * a.share;
+      if (once == 0) continue;
       for (CommEntry entry : blocks[k].communication) {
+        const double times = entry.forward ? once + again : once;
         entry.count_per_step *= times;
         entry.exposed *= times;
         add_communication(table, entry);
@@ -112,6 +115,7 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   const PipelineTimes pipeline = run_schedule(c, m, s, a);
   const StepEnds ends = step_ends(m, c, s, blocks, a, pipeline.finish);
   const std::size_t last = ends.last;
+  plan.last_stage = last;
   const RankCost& rank = a.ranks[last];
   PassTime sum = (rank.forward + rank.backward) * a.microbatches;
   PassTime again = rank.recompute * a.microbatches;
@@ -137,7 +141,8 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
     const double sends = 2 * a.microbatches * static_cast<double>(s.vp);
     plan.communication.push_back({CommDimension::kPp, Collective::kSendRecv, 2, g.level,
                                   pipeline.send.message, sends, pipeline.send.time.transfer,
-                                  t.pp_comm_exposed});
+                                  t.pp_comm_exposed, Group::kPpNeighbour,
+                                  activation_dtype(s.precision), false});
   }
   for (const CommEntry& entry : ends.ranks[last].communication) plan.communication.push_back(entry);
   for (const CommEntry& entry : ends.embedding) plan.communication.push_back(entry);

@@ -18,8 +18,8 @@ Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Stra
   const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
   const GroupShape g = group_shape(s, c, Group::kEmbedding);
   const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
-  table.push_back(
-      {CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1, each, each});
+  table.push_back({CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1,
+                   each, each, Group::kEmbedding, s.grad_dtype, false});
   return each;
 }
 

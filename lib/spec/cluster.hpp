@@ -42,7 +42,8 @@ struct ClusterSpec {
   std::int64_t gpus_per_node = 0;
   std::vector<LinkLevel> levels;  // innermost first
   std::vector<CollectiveFit> collectives;
-  Bytes host_memory;  // per node, for offload; 0: unknown
+  ExactCollectives exact_collectives;  // measured for a plan; of no file
+  Bytes host_memory;                   // per node, for offload; 0: unknown
   std::optional<double> usd_per_gpu_hour;
   std::string source;
 

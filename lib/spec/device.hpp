@@ -8,6 +8,7 @@
 
 #include "base/diagnostic.hpp"
 #include "base/units.hpp"
+#include "spec/exact_times.hpp"
 #include "spec/kinds.hpp"
 
 namespace meshplan {
@@ -55,6 +56,7 @@ struct DeviceSpec {
   double overlap_slowdown = 1.0;  // compute time multiplier while a collective runs beside it
   double variability = 0;  // standard deviation of kernel times between devices, share of the mean
   std::map<std::string, std::string> sources;  // key -> where its number comes from
+  ExactKernels exact_kernels;                  // measured for a plan; of no file
 
   bool operator==(const DeviceSpec&) const = default;
 };

@@ -1,0 +1,84 @@
+#include "cost/operations.hpp"
+
+#include <algorithm>
+
+#include "cost/chunks.hpp"
+#include "cost/data_parallel.hpp"
+#include "cost/memory.hpp"
+
+namespace meshplan {
+namespace {
+
+bool is_alike(const KernelOp& a, const KernelOp& b) {
+  return a.name == b.name && a.pass == b.pass && a.time == b.time && a.kind == b.kind &&
+         a.bytes == b.bytes && a.calls == b.calls && exact_key(a) == exact_key(b);
+}
+
+void add(std::vector<KernelCall>& all, const KernelOp& op, double count) {
+  if (count == 0 || op.time == Seconds{}) return;
+  const auto same = std::find_if(all.begin(), all.end(),
+                                 [&](const KernelCall& call) { return is_alike(call.op, op); });
+  if (same == all.end()) {
+    all.push_back({op, count});
+  } else {
+    same->count_per_step += count;
+  }
+}
+
+// How often the step runs an operation of a block: full recomputation repeats the forward pass,
+// selective recomputation what is marked for it in the other blocks.
+double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size_t kind) {
+  const auto blocks = static_cast<double>(chunk.blocks[kind]);
+  const auto full = static_cast<double>(chunk.recomputed[kind]);
+  double count = blocks;
+  if (op.pass == Pass::kForward) count += full;
+  if (op.selective && s.recompute == Recompute::kSelective) count += blocks - full;
+  return count;
+}
+
+void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                   const std::vector<Chunk>& chunks, std::int64_t rank,
+                   std::vector<KernelCall>& all) {
+  if (s.offload.optimizer) return;
+  const BlockParameters p = rank_parameters(m, s, block_costs(m, c, s), chunks, rank);
+  const Seconds step = step_end(m, c, s, p, Seconds{}, Seconds{}).optimizer;
+  const Seconds fused = optimizer_time(c.device, s, p);
+  KernelOp op;
+  op.name = "optimizer step";
+  op.time = step;
+  // Slower than the kernel itself: the host's launches decide, which no kernel's time shows.
+  const bool on_device = s.kernels.fused_optimizer && step <= fused;
+  op.kind = on_device ? KernelKind::kOptimizer : KernelKind::kOther;
+  op.bytes = optimizer_traffic(s, p);
+  add(all, op, 1);
+}
+
+}  // namespace
+
+std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                                     std::int64_t rank) {
+  const std::array<BlockOps, kNumBlockKinds> blocks = block_ops(m, c, s);
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  const double passes = static_cast<double>(num_microbatches(s)) * share;
+  std::vector<KernelCall> all;
+  for (const std::size_t i : chunks_of_rank(s, rank)) {
+    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      if (chunks[i].blocks[k] == 0) continue;
+      for (const KernelOp& op : blocks[k].kernels) {
+        add(all, op, runs(op, s, chunks[i], k) * passes);
+      }
+    }
+  }
+  add_optimizer(m, c, s, chunks, rank, all);
+  return all;
+}
+
+std::optional<KernelKey> exact_key(const KernelOp& op) {
+  if (op.gemm) return exact_key(*op.gemm, op.precision);
+  if (op.attention) return exact_key(*op.attention, op.pass != Pass::kForward);
+  if (op.kind == KernelKind::kOther) return std::nullopt;
+  return exact_key(op.kind, op.pass != Pass::kForward, op.bytes);
+}
+
+}  // namespace meshplan
