@@ -28,8 +28,9 @@ void set_reach(GroupShape& g) {
   while (g.level + 1 < g.num_levels && g.blocks[g.level] > 1) ++g.level;
 }
 
-// Shape of one group from its members' ranks, increasing.
-GroupShape measure(std::span<const std::int64_t> ranks, const ClusterSpec& c) {
+}  // namespace
+
+GroupShape shape_of(std::span<const std::int64_t> ranks, const ClusterSpec& c) {
   GroupShape g;
   g.size = static_cast<std::int64_t>(ranks.size());
   g.stride = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
@@ -52,6 +53,8 @@ GroupShape measure(std::span<const std::int64_t> ranks, const ClusterSpec& c) {
   set_reach(g);
   return g;
 }
+
+namespace {
 
 // [F-LAY-2] Bandwidth of a ring through the group: least, over the levels it crosses, of the
 // members that share a block's uplinks (in the emptiest block) times the uplink of one device.
@@ -162,7 +165,7 @@ GroupShape worst_shape(const RankDigits& d, const ClusterSpec& c) {
         ranks[static_cast<std::size_t>(i)] =
             base + offsets[static_cast<std::size_t>(start + i * step)];
       }
-      const GroupShape shape = measure(ranks, c);
+      const GroupShape shape = shape_of(ranks, c);
       if (!any || is_worse(shape, worst, c)) worst = shape;
       any = true;
     }

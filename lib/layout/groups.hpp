@@ -6,6 +6,7 @@
 // expert-dp, pp over the same ranks. Device r sits in block r / span of a level of that span.
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "spec/cluster.hpp"
@@ -53,6 +54,9 @@ struct GroupShape {
 
 // `c` must satisfy num_gpus(c) >= num_gpus(s). Never fails on a valid strategy.
 [[nodiscard]] GroupShape group_shape(const Strategy& s, const ClusterSpec& c, Group g);
+
+// Shape of the one group of these ranks, increasing, none of them beyond the cluster's devices.
+[[nodiscard]] GroupShape shape_of(std::span<const std::int64_t> ranks, const ClusterSpec& c);
 
 // Members of the group of kind `g` that contains `rank`, increasing. For exports and validation.
 // kPpNeighbour: `rank` and the next pipeline rank, the last one's next being the first (interleaved

@@ -1,0 +1,177 @@
+#include "validate/validate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "base/text.hpp"
+#include "cost/step.hpp"
+
+namespace meshplan {
+
+double OperationCheck::ratio() const {
+  return measured && subset.predicted > Seconds{} ? *measured / subset.predicted : 1.0;
+}
+
+bool Validation::within_tolerance() const {
+  return std::all_of(plans.begin(), plans.end(),
+                     [&](const PlanCheck& p) { return std::abs(p.deviation()) <= tolerance; });
+}
+
+namespace {
+
+// One thing to run, whoever needs it.
+struct Measurement {
+  Operation operation;
+  double share = 0;  // of the step that depends on it most
+  std::optional<Sample> sample;
+  std::string failure;  // why there is no sample
+};
+
+Measurement& measurement_of(std::vector<Measurement>& all, const Operation& op) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Measurement& m) { return m.operation == op; });
+  if (found != all.end()) return *found;
+  all.push_back({op, 0, std::nullopt, {}});
+  return all.back();
+}
+
+PlanCheck predicted_check(const ModelSpec& m, const ClusterSpec& c, const PlanToValidate& plan,
+                          const Backend& backend) {
+  const PlanCost cost = cost_of(m, c, plan.strategy);
+  PlanCheck check;
+  check.rank = plan.rank;
+  check.strategy = plan.strategy;
+  check.predicted = check.step_time = cost.step_time;
+  for (PlannedOperation& planned : planned_operations(m, c, cost)) {
+    OperationCheck op;
+    op.subset = subset_for(planned, c, backend.machine());
+    op.share = planned.exposed / cost.step_time;
+    op.planned = std::move(planned);
+    if (op.subset.operation) {
+      if (auto reason = backend.why_not(*op.subset.operation)) {
+        op.subset = {Fidelity::kPredicted, std::nullopt, {}, std::move(*reason)};
+      }
+    }
+    check.operations.push_back(std::move(op));
+  }
+  return check;
+}
+
+class Stopwatch {
+ public:
+  [[nodiscard]] Seconds elapsed() const {
+    return Seconds{std::chrono::duration<double>(Clock::now() - start_).count()};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, Backend& backend,
+                 const ValidateProgress& progress, Validation& result) {
+  const Stopwatch watch;
+  std::string ended;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Measurement& one = all[i];
+    if (ended.empty() && request.budget && watch.elapsed() > *request.budget) {
+      ended = "the time was up";
+    }
+    if (!ended.empty()) {
+      one.failure = ended;
+      continue;
+    }
+    if (progress) {
+      progress(static_cast<double>(i) / static_cast<double>(all.size()), one.operation);
+    }
+    Result<Sample> sample = backend.measure(one.operation, request.measure);
+    if (!sample) {
+      result.failures.insert(result.failures.end(), sample.errors().begin(), sample.errors().end());
+      one.failure = "it failed: " + sample.errors().front().message;
+      if (!backend.alive()) ended = "the machine was lost before it";
+    } else if (sample->correctness == Correctness::kWrong) {
+      one.failure = "its result was wrong";
+      result.failures.push_back(error("wrong result of " + describe(one.operation) +
+                                      (sample->note.empty() ? "" : ": " + sample->note)));
+    } else if (!(sample->median > Seconds{})) {
+      one.failure = "its time was too short to measure";
+    } else {
+      one.sample = std::move(*sample);
+      ++result.samples;
+    }
+  }
+}
+
+void take_over(OperationCheck& op, const Measurement& m) {
+  if (!m.sample) {
+    op.subset.fidelity = Fidelity::kPredicted;
+    op.subset.reason = m.failure;
+    return;
+  }
+  op.measured = m.sample->median;
+  op.spread = m.sample->spread;
+  if (is_noisy(*m.sample)) op.notes.emplace_back("noisy");
+  if (m.sample->throttled) op.notes.emplace_back("throttled");
+}
+
+// The plan's step over what is believed of each of its operations.
+void assemble(const ModelSpec& m, const ClusterSpec& c, PlanCheck& plan) {
+  ClusterSpec measured = c;
+  for (const OperationCheck& op : plan.operations) {
+    if (!op.measured) continue;
+    if (op.planned.kernel) measured.device.exact_kernels[*op.planned.kernel] = op.believed();
+    if (op.planned.collective) measured.exact_collectives[*op.planned.collective] = op.believed();
+  }
+  plan.step_time = cost_of(m, measured, plan.strategy).step_time;
+
+  const double bubble = cost_of(m, c, plan.strategy).bubble_fraction;
+  for (const OperationCheck& op : plan.operations) {
+    const double share = op.share / (1 - bubble);
+    if (op.subset.fidelity == Fidelity::kMeasured) plan.coverage += share;
+    if (op.subset.fidelity == Fidelity::kExtrapolated) plan.extrapolated += share;
+  }
+  plan.unmeasured = std::max(0.0, 1 - plan.coverage - plan.extrapolated);
+}
+
+void rank_again(std::vector<PlanCheck>& plans) {
+  std::vector<std::size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return plans[a].step_time < plans[b].step_time;
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    plans[order[i]].new_rank = static_cast<std::int64_t>(i) + 1;
+  }
+}
+
+}  // namespace
+
+Validation validate_plans(const ModelSpec& m, const ClusterSpec& c, const ValidateRequest& request,
+                          Backend& backend, const ValidateProgress& progress) {
+  Validation result;
+  result.tolerance = request.tolerance;
+  std::vector<Measurement> all;
+  for (const PlanToValidate& plan : request.plans) {
+    result.plans.push_back(predicted_check(m, c, plan, backend));
+    for (const OperationCheck& op : result.plans.back().operations) {
+      if (!op.subset.operation) continue;
+      Measurement& needed = measurement_of(all, *op.subset.operation);
+      needed.share = std::max(needed.share, op.share);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Measurement& a, const Measurement& b) { return a.share > b.share; });
+  measure_all(all, request, backend, progress, result);
+  for (PlanCheck& plan : result.plans) {
+    for (OperationCheck& op : plan.operations) {
+      if (op.subset.operation) take_over(op, measurement_of(all, *op.subset.operation));
+    }
+    assemble(m, c, plan);
+  }
+  rank_again(result.plans);
+  return result;
+}
+
+}  // namespace meshplan
