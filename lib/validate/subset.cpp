@@ -94,6 +94,7 @@ Subset subset_of_collective(const PlannedOperation& p, CollectiveOperation op, c
   }
   op.group = found->group;
   s.operation = op;
+  s.group = found->shape;
   // Pairs of a ring stand for the ring itself, inside of one block of devices.
   const bool faithful =
       in_pairs ? found->shape.level == p.group->level : same_placement(found->shape, *p.group);

@@ -19,7 +19,8 @@ struct Subset {
   std::optional<Operation> operation;  // what to run
   // Predicted time of what is run: over the planned operation's own where that is what is run.
   Seconds predicted;
-  std::string reason;  // why not as planned
+  std::string reason;               // why not as planned
+  std::optional<GroupShape> group;  // of a collective that is run, on the planned cluster
 };
 
 // A group runs as planned if it crosses the same levels with as many members in each block and the

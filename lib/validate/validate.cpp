@@ -51,7 +51,8 @@ PlanCheck predicted_check(const ModelSpec& m, const ClusterSpec& c, const PlanTo
     op.planned = std::move(planned);
     if (op.subset.operation) {
       if (auto reason = backend.why_not(*op.subset.operation)) {
-        op.subset = {Fidelity::kPredicted, std::nullopt, {}, std::move(*reason)};
+        op.subset = Subset{};
+        op.subset.reason = std::move(*reason);
       }
     }
     check.operations.push_back(std::move(op));
@@ -79,7 +80,9 @@ void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, 
     if (ended.empty() && request.budget && watch.elapsed() > *request.budget) {
       ended = "the time was up";
     }
+    if (ended.empty() && request.interrupted && request.interrupted()) ended = "interrupted";
     if (!ended.empty()) {
+      ++result.not_reached;
       one.failure = ended;
       continue;
     }
@@ -148,14 +151,22 @@ void rank_again(std::vector<PlanCheck>& plans) {
 
 }  // namespace
 
-Validation validate_plans(const ModelSpec& m, const ClusterSpec& c, const ValidateRequest& request,
-                          Backend& backend, const ValidateProgress& progress) {
+Validation outline(const ModelSpec& m, const ClusterSpec& c, const ValidateRequest& request,
+                   const Backend& backend) {
   Validation result;
   result.tolerance = request.tolerance;
-  std::vector<Measurement> all;
   for (const PlanToValidate& plan : request.plans) {
     result.plans.push_back(predicted_check(m, c, plan, backend));
-    for (const OperationCheck& op : result.plans.back().operations) {
+  }
+  return result;
+}
+
+Validation validate_plans(const ModelSpec& m, const ClusterSpec& c, const ValidateRequest& request,
+                          Backend& backend, const ValidateProgress& progress) {
+  Validation result = outline(m, c, request, backend);
+  std::vector<Measurement> all;
+  for (const PlanCheck& plan : result.plans) {
+    for (const OperationCheck& op : plan.operations) {
       if (!op.subset.operation) continue;
       Measurement& needed = measurement_of(all, *op.subset.operation);
       needed.share = std::max(needed.share, op.share);

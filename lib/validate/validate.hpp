@@ -20,7 +20,8 @@ struct ValidateRequest {
   std::vector<PlanToValidate> plans;
   double tolerance = 0.15;  // relative deviation of a step time that passes
   MeasureOptions measure;
-  std::optional<Seconds> budget;  // nothing new is started after it
+  std::optional<Seconds> budget;        // nothing new is started after it
+  std::function<bool()> interrupted{};  // nor after the user asked for an end
 };
 
 // One operation of a plan: what was predicted, what was run, and how long that took.
@@ -58,10 +59,15 @@ struct Validation {
   double tolerance = 0;
   std::vector<PlanCheck> plans;  // in the order of the request
   std::int64_t samples = 0;      // operations that were measured
+  std::int64_t not_reached = 0;  // because the time was up, or the user or a failure ended it
   Diagnostics failures;          // of the machine; what was measured before them counts
 
   [[nodiscard]] bool within_tolerance() const;
 };
+
+// The same plans with nothing measured: what would be run, and what would stay predicted.
+[[nodiscard]] Validation outline(const ModelSpec& m, const ClusterSpec& c,
+                                 const ValidateRequest& request, const Backend& backend);
 
 // Called before each measurement with the share that is done, 0..1, and what comes next.
 using ValidateProgress = std::function<void(double, const Operation&)>;

@@ -1,0 +1,96 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "probe/samples_file.hpp"
+#include "report/json_value.hpp"
+#include "report/validation.hpp"
+
+namespace meshplan {
+namespace {
+
+// More ranks than anyone reads; the size and the stride tell the rest.
+constexpr std::size_t kShownRanks = 64;
+
+Json group_json(const PlannedOperation& p, const ClusterSpec& c) {
+  std::vector<std::int64_t> ranks = p.ranks;
+  ranks.resize(std::min(ranks.size(), kShownRanks));
+  return {{"size", p.group->size},
+          {"stride", p.group->stride},
+          {"level", c.levels[p.group->level].name},
+          {"first_ranks", std::move(ranks)},
+          {"groups_at_once", p.groups_at_once}};
+}
+
+Json operation_json(const OperationCheck& op, const ClusterSpec& c) {
+  const PlannedOperation& p = op.planned;
+  Json json{{"part", p.part}, {"name", p.name}};
+  if (p.operation) json["planned"] = describe(*p.operation);
+  if (p.operation) {
+    if (const auto* collective = std::get_if<CollectiveOperation>(&*p.operation)) {
+      json["bytes"] = collective->bytes.count();
+      json["dtype"] = std::string(name_of(collective->dtype));
+    }
+  }
+  if (p.group) json["group"] = group_json(p, c);
+  json["count_per_step"] = number(p.count_per_step);
+  json["predicted_s"] = number(p.predicted.si());
+  json["exposed_s"] = number(p.exposed.si());
+  json["share"] = number(op.share);
+  json["fidelity"] = std::string(name_of(op.subset.fidelity));
+  if (!op.subset.reason.empty()) json["reason"] = op.subset.reason;
+  if (op.measured) {
+    json["run"] = {{"text", describe(*op.subset.operation)},
+                   {"predicted_s", number(op.subset.predicted.si())},
+                   {"measured_s", number(op.measured->si())},
+                   {"ratio", number(op.ratio())},
+                   {"spread", number(op.spread)},
+                   {"notes", op.notes}};
+  }
+  json["believed_s"] = number(op.believed().si());
+  return json;
+}
+
+Json check_json(const PlanCheck& plan, const ClusterSpec& c, double tolerance) {
+  Json json{{"rank", plan.rank},
+            {"new_rank", plan.new_rank},
+            {"strategy", strategy_json(plan.strategy)},
+            {"strategy_text", to_text(plan.strategy)},
+            {"predicted_step_time_s", number(plan.predicted.si())},
+            {"step_time_s", number(plan.step_time.si())},
+            {"deviation", number(plan.deviation())},
+            {"within_tolerance", std::abs(plan.deviation()) <= tolerance},
+            {"coverage", number(plan.coverage)},
+            {"extrapolated", number(plan.extrapolated)},
+            {"unmeasured", number(plan.unmeasured)},
+            {"operations", Json::array()}};
+  for (const OperationCheck& op : plan.operations) {
+    json["operations"].push_back(operation_json(op, c));
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string validation_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
+                                const Machine& machine, const Validation& v) {
+  Json json{{"schema_version", kSchemaVersion},
+            {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
+            {"model", m.name},
+            {"cluster", c.name},
+            {"machine", Json::parse(machine_line(machine))},
+            {"tolerance", number(v.tolerance)},
+            {"within_tolerance", v.within_tolerance()},
+            {"samples", v.samples},
+            {"not_reached", v.not_reached},
+            {"failures", Json::array()},
+            {"plans", Json::array()}};
+  for (const Diagnostic& d : v.failures) json["failures"].push_back(d.message);
+  for (const PlanCheck& plan : v.plans) {
+    json["plans"].push_back(check_json(plan, c, v.tolerance));
+  }
+  return document_text(json);
+}
+
+std::string cluster_file(const ClusterSpec& c) { return document_text(cluster_keys(c)); }
+
+}  // namespace meshplan
