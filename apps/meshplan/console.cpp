@@ -21,6 +21,8 @@ bool is_set(const char* variable) {
 }
 
 bool wants_colour(int descriptor) {
+  // mpirun gives each rank a terminal of its own, wherever its output goes.
+  if (is_set("OMPI_COMM_WORLD_RANK")) return false;
   const char* terminal = std::getenv("TERM");
   const bool dumb = terminal != nullptr && std::strcmp(terminal, "dumb") == 0;
   return isatty(descriptor) == 1 && !dumb && !is_set("NO_COLOR");

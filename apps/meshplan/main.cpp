@@ -18,6 +18,7 @@ int run(int argc, char** argv) {
   add_estimate_command(app, action);
   add_explain_command(app, action);
   add_bench_command(app, action);
+  add_validate_command(app, action);
   add_list_command(app, action);
   add_import_command(app, action);
   try {

@@ -1,6 +1,7 @@
 #include "validate/subset.hpp"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "comm/collectives.hpp"
@@ -8,13 +9,11 @@
 namespace meshplan {
 namespace {
 
-// Nodes that a group of this shape touches on the planned cluster.
-std::int64_t planned_nodes(const GroupShape& g, const ClusterSpec& c) {
-  std::size_t l = 0;
-  while (l < g.num_levels && c.levels[l].span != 0 && c.levels[l].span < c.gpus_per_node) ++l;
-  const bool node_is_level = l < g.num_levels && c.levels[l].span == c.gpus_per_node;
-  if (node_is_level) return g.blocks[l];
-  return l == 0 ? g.size : g.blocks[l - 1];
+// Nodes that these ranks sit on where the planned cluster's devices are taken in order.
+std::int64_t planned_nodes(const std::vector<std::int64_t>& ranks, const ClusterSpec& c) {
+  std::set<std::int64_t> nodes;
+  for (const std::int64_t rank : ranks) nodes.insert(rank / c.gpus_per_node);
+  return static_cast<std::int64_t>(nodes.size());
 }
 
 bool same_placement(GroupShape a, const GroupShape& b) {
@@ -43,7 +42,7 @@ std::optional<Candidate> candidate(std::int64_t size, std::int64_t stride, const
   for (std::int64_t i = 0; i < size; ++i) ranks.push_back(i * stride);
   Candidate found{{size, stride, 0, true}, shape_of(ranks, c), 1};
   found.nodes = nodes_of(found.group, m);
-  if (found.nodes != planned_nodes(found.shape, c)) return std::nullopt;
+  if (found.nodes != planned_nodes(ranks, c)) return std::nullopt;
   return found;
 }
 
@@ -51,7 +50,7 @@ std::optional<Candidate> candidate(std::int64_t size, std::int64_t stride, const
 std::optional<Candidate> largest(const PlannedOperation& p, const RankGroup& wanted,
                                  const ClusterSpec& c, const Machine& m) {
   const auto ranks = std::min(static_cast<std::int64_t>(m.ranks.size()), num_gpus(c));
-  const std::int64_t nodes = planned_nodes(*p.group, c);
+  const std::int64_t nodes = planned_nodes(p.ranks, c);
   const double per_node = static_cast<double>(wanted.size) / static_cast<double>(nodes);
   std::optional<Candidate> best;
   std::tuple<bool, std::int64_t, std::int64_t> best_score;
@@ -87,7 +86,7 @@ Subset subset_of_collective(const PlannedOperation& p, CollectiveOperation op, c
   const bool in_pairs = op.group.size != p.group->size;
   const std::optional<Candidate> found = largest(p, op.group, c, m);
   if (!found) {
-    const bool crosses = planned_nodes(*p.group, c) > 1;
+    const bool crosses = planned_nodes(p.ranks, c) > 1;
     s.reason = crosses && m.nodes == 1 ? "it crosses nodes, and there is one node here"
                                        : "no group of these ranks is placed like it";
     return s;
