@@ -14,7 +14,12 @@ namespace {
 // training runs is 1 / 0.94 (SimuMax, config of its measured B200 and A100 runs).
 constexpr double kFragmentation = 0.06;
 
-std::int64_t shards_of(std::int64_t n, std::int64_t shards) { return ceil_div(n, shards); }
+// Bytes of one kind of state: all of them, or a shard of dense and expert parameters each.
+Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const BlockParameters& p) {
+  if (!kind.sharded) return Bytes{(p.dense + p.experts) * kind.bytes_each};
+  return Bytes{(ceil_div(p.dense, rates.dense_shards) + ceil_div(p.experts, rates.expert_shards)) *
+               kind.bytes_each};
+}
 
 bool holds(std::span<const Chunk> mine, BlockKind kind) {
   return std::any_of(mine.begin(), mine.end(),
@@ -23,8 +28,7 @@ bool holds(std::span<const Chunk> mine, BlockKind kind) {
 
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
 // head or of multi-token prediction, when that is not the embedding's own rank.
-std::int64_t copied_table(const ModelSpec& m, const Strategy& s, std::span<const Chunk> mine) {
-  if (holds(mine, BlockKind::kEmbedding) || !holds(mine, BlockKind::kHead)) return 0;
+std::int64_t copied_table(const ModelSpec& m, const Strategy& s) {
   if (!m.tied_embeddings && m.mtp_layers == 0) return 0;
   return padded_vocab(m, s) / s.tp * m.hidden_size;
 }
@@ -103,7 +107,7 @@ Bytes bucket_bytes(const Strategy& s) {
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
 // layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
-Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
                    std::span<const Chunk> mine) {
   Bytes widest, gathered;
   for (const Chunk& chunk : mine) {
@@ -116,19 +120,10 @@ Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& bloc
       gathered = std::max(gathered, Bytes{p.dense + p.experts});
     }
   }
-  Bytes bytes = widest;
-  if (s.zero == 3) {
-    // The block in use and the prefetched next one, and one gradient before it is scattered.
-    bytes += gathered * (2 * storage_size(s.precision) + size_of(s.grad_dtype));
-  }
-  const LocalShape l = local_shape(m, s);
-  const Bytes message{l.norm_tokens * l.hidden * l.bytes};
-  if (s.pp > 1) bytes += message * 4;  // two receives and two sends in flight
-  if (s.sequence_parallel) bytes += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
-  return bytes + bucket_bytes(s);
+  return widest + gathered * rates.gathered_each + rates.messages;
 }
 
-BlockParameters held_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
                                 std::span<const Chunk> mine) {
   BlockParameters sum;
   for (const Chunk& chunk : mine) {
@@ -137,22 +132,21 @@ BlockParameters held_parameters(const ModelSpec& m, const Strategy& s, const Blo
       sum.experts += blocks[k].parameters.experts * chunk.blocks[k];
     }
   }
-  sum.dense += copied_table(m, s, mine);
+  const bool copies = holds(mine, BlockKind::kHead) && !holds(mine, BlockKind::kEmbedding);
+  if (copies) sum.dense += rates.copied_table;
   return sum;
 }
 
 BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                                 std::span<const Chunk> chunks, std::int64_t rank) {
-  return held_parameters(m, s, blocks, held_chunks(s, chunks, rank));
+  return held_parameters(memory_rates(m, s), blocks, held_chunks(s, chunks, rank));
 }
 
-StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
-  const std::int64_t dense_shards = shard_group(s), expert_shards = expert_dp(s);
-  const auto sharded = [&](bool shard, std::int64_t bytes_each) {
-    if (!shard) return Bytes{(p.dense + p.experts) * bytes_each};
-    return Bytes{(shards_of(p.dense, dense_shards) + shards_of(p.experts, expert_shards)) *
-                 bytes_each};
-  };
+namespace {
+
+MemoryRates state_rates(const Strategy& s) {
+  MemoryRates rates;
+  rates.dense_shards = shard_group(s), rates.expert_shards = expert_dp(s);
   const bool low_precision = storage_size(s.precision) == 2;
   std::int64_t optimizer = 2 * size_of(s.optimizer_dtype);
   if (low_precision && s.master_weights) {
@@ -160,8 +154,6 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
     const bool megatron = s.framework == Framework::kMegatron;
     if (megatron && s.grad_dtype != Dtype::kFp32) optimizer += 4;
   }
-  StateBytes bytes;
-  bytes.weights = sharded(s.zero == 3, storage_size(s.precision));
   // DeepSpeed's BF16 optimizer keeps the bf16 gradients beside their fp32 sums
   // (runtime/bf16_optimizer.py); nanotron adds them to the sums after the whole backward pass
   // (optim/gradient_accumulator.py).
@@ -170,17 +162,48 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
                     s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
   // nanotron gathers the updated weights through one flat copy (distributed.py,
   // all_gather_coalesced), too large for any block that the allocator holds free.
-  if (nanotron && s.zero == 1 && dense_shards > 1) bytes.weights += bytes.weights;
-  bytes.gradients = sharded(s.zero >= 2, size_of(s.grad_dtype) + (both ? 2 : 0));
-  if (!s.offload.optimizer) bytes.optimizer = sharded(s.zero >= 1, optimizer);
+  const bool flat_copy = nanotron && s.zero == 1 && rates.dense_shards > 1;
+  rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3};
+  rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
+  rates.optimizer = {optimizer, s.zero >= 1};
+  rates.optimizer_on_host = s.offload.optimizer;
+  return rates;
+}
+
+}  // namespace
+
+MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
+  MemoryRates rates = state_rates(s);
+  rates.copied_table = copied_table(m, s);
+  // The block in use and the prefetched next one, and one gradient before it is scattered.
+  if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
+  const LocalShape l = local_shape(m, s);
+  const Bytes message{l.norm_tokens * l.hidden * l.bytes};
+  if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
+  if (s.sequence_parallel)
+    rates.messages += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
+  rates.messages += bucket_bytes(s);
+  return rates;
+}
+
+StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
+  StateBytes bytes;
+  bytes.weights = state(rates, rates.weights, p);
+  bytes.gradients = state(rates, rates.gradients, p);
+  if (!rates.optimizer_on_host) bytes.optimizer = state(rates, rates.optimizer, p);
   return bytes;
 }
 
+StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
+  return state_bytes(state_rates(s), p);
+}
+
+Bytes offloaded_bytes(const MemoryRates& rates, const BlockParameters& p) {
+  return rates.optimizer_on_host ? state(rates, rates.optimizer, p) : Bytes{};
+}
+
 Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p) {
-  if (!s.offload.optimizer) return {};
-  Strategy on_device = s;
-  on_device.offload.optimizer = false;
-  return state_bytes(on_device, p).optimizer;
+  return offloaded_bytes(state_rates(s), p);
 }
 
 Bytes host_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
@@ -256,9 +279,10 @@ MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Stra
                             const BlockCosts& blocks, std::span<const Chunk> chunks,
                             std::int64_t rank) {
   const std::vector<Chunk> mine = held_chunks(s, chunks, rank);
-  return memory_breakdown(c, state_bytes(s, held_parameters(m, s, blocks, mine)),
+  const MemoryRates rates = memory_rates(m, s);
+  return memory_breakdown(c, state_bytes(rates, held_parameters(rates, blocks, mine)),
                           activation_bytes(s, blocks, chunks, rank),
-                          buffer_bytes(m, s, blocks, mine), communicator_bytes(m, c, s));
+                          buffer_bytes(rates, blocks, mine), communicator_bytes(m, c, s));
 }
 
 }  // namespace meshplan

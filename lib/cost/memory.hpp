@@ -24,6 +24,22 @@ struct StateBytes {
 };
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
 
+// What a rank's memory depends on besides its layers: worked out once, used for many divisions.
+struct MemoryRates {
+  struct State {
+    std::int64_t bytes_each = 0;  // per parameter
+    bool sharded = false;
+  };
+  State weights, gradients, optimizer;
+  bool optimizer_on_host = false;
+  std::int64_t dense_shards = 1, expert_shards = 1;
+  std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
+  std::int64_t gathered_each = 0;  // bytes per parameter of the largest block (ZeRO-3)
+  Bytes messages;                  // buffers that every rank has
+};
+[[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const Strategy& s);
+[[nodiscard]] StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p);
+
 // [F-NCCL-MEM-1] Device buffers of all communicators of a rank; see memory.cpp.
 [[nodiscard]] Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
@@ -38,10 +54,9 @@ struct StateBytes {
 // Activations that stay on the device when the rest is offloaded.
 [[nodiscard]] Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
                                          std::span<const Chunk> mine);
-[[nodiscard]] Bytes buffer_bytes(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+[[nodiscard]] Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
                                  std::span<const Chunk> mine);
-[[nodiscard]] BlockParameters held_parameters(const ModelSpec& m, const Strategy& s,
-                                              const BlockCosts& blocks,
+[[nodiscard]] BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
                                               std::span<const Chunk> mine);
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
                                                Bytes activations, Bytes buffers,
@@ -49,6 +64,7 @@ struct StateBytes {
 
 // Optimizer states that each device keeps in host memory.
 [[nodiscard]] Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p);
+[[nodiscard]] Bytes offloaded_bytes(const MemoryRates& rates, const BlockParameters& p);
 
 // [F-OFF-3] Host memory of a node: the fullest rank's offloaded optimizer states and activations
 // (of all microbatches in flight), times the devices of a node.

@@ -96,9 +96,9 @@ std::int64_t Stages::time_of(const Chunk& mine) const {
 Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   const Strategy& s = x_.strategy;
   const std::span<const Chunk> all(&mine, 1);
-  const BlockParameters parameters = held_parameters(x_.model, s, x_.blocks, all);
-  const StateBytes states = state_bytes(s, parameters);
-  Bytes host = offloaded_bytes(s, parameters);
+  const BlockParameters parameters = held_parameters(rates_, x_.blocks, all);
+  const StateBytes states = state_bytes(rates_, parameters);
+  Bytes host = offloaded_bytes(rates_, parameters);
   Bytes needed = states.weights + states.gradients + states.optimizer;
   if (!x_.states_only) {
     Bytes activations = x_.in_flight[rank].peak(saved_, kept_);
@@ -106,7 +106,7 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
       host += activations;
       activations = resident_activations(s, x_.blocks, all);
     }
-    const Bytes buffers = buffer_bytes(x_.model, s, x_.blocks, all);
+    const Bytes buffers = buffer_bytes(rates_, x_.blocks, all);
     needed = memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
   }
   if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));
@@ -197,7 +197,19 @@ std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t se
 std::int64_t Stages::most_recomputed(int stage, const Share& share) const {
   const std::int64_t all = layers(share.first);
   if (measures_memory() || least_full_ <= 0) return all;
-  return std::clamp<std::int64_t>((limit_ - base_time(stage, share)) / least_full_, 0, all);
+  return std::clamp<std::int64_t>(
+      (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);
+}
+
+bool Stages::may_take(int stage, const Share& share) const {
+  const Value& known = values_[layout_.slot(stage, share)];
+  if (known.time != kUnknown || x_.counts != CountRule::kFewest) {
+    const std::int64_t time = value(stage, share).time;
+    return time >= 0 && time <= limit_;
+  }
+  if (base_time(stage, share, layout_.after(stage, share)) > limit_) return false;
+  const std::int64_t most = most_recomputed(stage, share);
+  return need(stage, share, most, 0) <= x_.capacity || (most > 0 && value(stage, share).time >= 0);
 }
 
 Stages::Value Stages::fewest(int stage, const Share& h) const {

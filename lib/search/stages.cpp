@@ -45,7 +45,8 @@ BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, co
 Stages::Stages(const StageContext& context)
     : x_(context),
       layout_(x_.model, x_.strategy, x_.prefix),
-      quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)) {
+      quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
+      rates_(memory_rates(x_.model, x_.strategy)) {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     least_[k] = quanta_.pass[k];
@@ -74,9 +75,10 @@ std::int64_t Stages::weight() const {
 
 // The slowest rank works that long on every microbatch (DualPipe: each of two ranks on half of
 // them). Rounding to quanta moves each block's time by half a quantum at most.
-std::int64_t Stages::most_largest(double step) const {
-  if (measures_memory() || step >= std::numeric_limits<double>::max()) return kUnbounded / 4;
-  const double each = step / static_cast<double>(num_microbatches(x_.strategy));
+std::int64_t Stages::most_largest(double score) const {
+  if (score >= 4e18) return kUnbounded / 4;
+  if (measures_memory()) return static_cast<std::int64_t>(score);
+  const double each = score / static_cast<double>(num_microbatches(x_.strategy));
   const double of_stage = layout_.is_mirrored() ? 2 * each : each;
   const double quanta = of_stage / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
   return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
@@ -134,12 +136,12 @@ bool Stages::may_fit_limit() const {
     before += layout_.spreads() ? layout_.spread_chunk(r, low, 0) : low;
     if (!known) continue;
     const Place place{0, r == 0 ? 0 : leading, 0};
-    int fit = std::min(high, units - place.front);
-    for (; fit >= low; --fit) {
-      const std::int64_t time = value(r, {place, fit, 0}).time;
-      if (time >= 0 && time <= limit_) break;
+    if (low > units - place.front || !may_take(r, {place, low, 0})) return false;
+    int fit = low, too_many = std::min(high, units - place.front) + 1;
+    while (fit + 1 < too_many) {
+      const int n = fit + (too_many - fit) / 2;
+      (may_take(r, {place, n, 0}) ? fit : too_many) = n;
     }
-    if (fit < low) return false;
     most -= high - fit;
   }
   return most >= units;
@@ -178,10 +180,9 @@ void Stages::add_up_least_times() {
   least_sum_ = least_until_.back() + ends_after_.front() + ends_.front();
 }
 
-std::int64_t Stages::base_time(int stage, const Share& share) const {
+std::int64_t Stages::base_time(int stage, const Share& share, const Place& next) const {
   if (measures_memory()) return 0;
   const Place& p = share.place;
-  const Place next = layout_.after(stage, share);
   std::int64_t time = ends_[static_cast<std::size_t>(stage)] + until(next.front) - until(p.front);
   if (layout_.spreads()) time += (share.first - (next.front - p.front)) * least_tail_;
   if (layout_.is_mirrored()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost/block.hpp"
+#include "cost/memory.hpp"
 #include "search/choice.hpp"
 #include "search/in_flight.hpp"
 #include "search/partition.hpp"
@@ -70,8 +71,9 @@ class Stages {
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }
   [[nodiscard]] std::int64_t least_largest() const;
-  // The largest stage of a division with which a step takes no more than `step` seconds.
-  [[nodiscard]] std::int64_t most_largest(double step) const;
+  // The largest stage of a division that scores `score` or less: with which a step takes no more
+  // than so many seconds, or a rank no more than so many bytes.
+  [[nodiscard]] std::int64_t most_largest(double score) const;
   [[nodiscard]] bool measures_memory() const { return x_.measure == Measure::kMemory; }
 
   // Layers and recomputed layers per pipeline rank.
@@ -98,7 +100,7 @@ class Stages {
  private:
   // Least time of a share, of what nobody has taken yet, and of embedding and head where they are
   // on a later stage: nothing more recomputed than must be.
-  [[nodiscard]] std::int64_t base_time(int stage, const Share& share) const;
+  [[nodiscard]] std::int64_t base_time(int stage, const Share& share, const Place& next) const;
   [[nodiscard]] std::int64_t rest_time(const Place& place) const;
   [[nodiscard]] std::int64_t rest_ends(int stage) const {
     return measures_memory() ? 0 : ends_after_[static_cast<std::size_t>(stage)];
@@ -121,11 +123,14 @@ class Stages {
   [[nodiscard]] Value fewest_pair(int stage, const Share& share) const;
   [[nodiscard]] std::int64_t fewest_first(int stage, const Share& share, std::int64_t second) const;
   [[nodiscard]] std::int64_t most_recomputed(int stage, const Share& share) const;
+  // Whether the stage may take the share within the limit; cheaper than its value().
+  [[nodiscard]] bool may_take(int stage, const Share& share) const;
   [[nodiscard]] std::int64_t layers(int units) const { return units * layout_.unit_layers(); }
 
   StageContext x_;
   StageLayout layout_;
   BlockQuanta quanta_;
+  MemoryRates rates_;
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
   std::int64_t least_full_ = 0;  // recomputing one more layer adds at least that
@@ -149,12 +154,12 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
   const Place place = layout_.place(state);
   // False if the stage is too slow already without what may have to be recomputed.
   const auto try_move = [&](const Share& share) {
-    const std::int64_t least = base_time(stage, share);
+    const Place next = layout_.after(stage, share);
+    const std::int64_t least = base_time(stage, share, next);
     if (least > limit) {
       over = std::min(over, least);
       return false;
     }
-    const Place next = layout_.after(stage, share);
     // The later stages must be able to take what is left.
     if (left > 0 && limit < kUnbounded / (left + 1)) {
       const std::int64_t rest = rest_time(next) + rest_ends(stage);

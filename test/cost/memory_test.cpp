@@ -119,7 +119,8 @@ TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
   s.zero = 1;
   const auto buffers = [&] {
     const BlockCosts blocks = block_costs(m, c, s);
-    return buffer_bytes(m, s, blocks, chunk_plan(m, s)).count();
+    const std::vector<Chunk> chunks = chunk_plan(m, s);
+    return buffer_bytes(memory_rates(m, s), blocks, chunks).count();
   };
   s.framework = Framework::kMegatron;
   const std::int64_t without = buffers();
