@@ -59,6 +59,17 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
   return most;
 }
 
+std::int32_t InFlight::least_held() const {
+  std::int32_t most = 0;
+  const std::size_t width = chunks.size();
+  for (std::size_t i = 0; i < held.size(); i += width) {
+    std::int32_t least = held[i].whole;
+    for (std::size_t c = 1; c < width; ++c) least = std::min(least, held[i + c].whole);
+    most = std::max(most, least);
+  }
+  return most;
+}
+
 InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
   InFlight result;
   result.one_ahead = s.one_ahead;

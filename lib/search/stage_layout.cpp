@@ -90,18 +90,6 @@ int StageLayout::state(const Place& p) const {
   return 0;
 }
 
-Place StageLayout::after(int stage, const Share& share) const {
-  Place p = share.place;
-  p.taken += share.first + share.second;
-  p.back += share.second;
-  if (kind_ == Kind::kSpread) {
-    p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
-  } else {
-    p.front += share.first;
-  }
-  return p;
-}
-
 // Megatron-LM's explicit layouts: a chunk without layers holds the embedding or the head, on the
 // first or the last rank.
 int StageLayout::fewest(int stage) const {

@@ -1,5 +1,6 @@
 #pragma once
 // Which layers a pipeline rank gets when the ranks before it have taken theirs.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -72,7 +73,17 @@ class StageLayout {
   [[nodiscard]] int start() const { return is_mirrored() ? 1 : 0; }
   [[nodiscard]] bool is_goal(int state) const;
   [[nodiscard]] Place place(int state) const;
-  [[nodiscard]] Place after(int stage, const Share& share) const;
+  [[nodiscard]] Place after(int stage, const Share& share) const {
+    Place p = share.place;
+    p.taken += share.first + share.second;
+    p.back += share.second;
+    if (kind_ != Kind::kSpread) {
+      p.front += share.first;
+    } else if (p.front < leading_) {
+      p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
+    }
+    return p;
+  }
   [[nodiscard]] int state(const Place& place) const;
 
   // Fewest units of the rank (DualPipe: of each of the two), and of all later stages.

@@ -48,14 +48,6 @@ Stages::Stages(const StageContext& context)
       quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
       rates_(memory_rates(x_.model, x_.strategy)) {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    least_[k] = quanta_.pass[k];
-    if (x_.counts == CountRule::kAll) {
-      least_[k] += quanta_.full[k];
-    } else if (selective) {
-      least_[k] += std::min(quanta_.selective[k], quanta_.full[k]);
-    }
-  }
   least_full_ = kUnbounded;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     if (x_.prefix.all()[k] == 0) continue;
@@ -63,7 +55,8 @@ Stages::Stages(const StageContext& context)
         quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
     least_full_ = std::min(least_full_, again);
   }
-  add_up_least_times();
+  measures_memory() ? set_least_bytes() : set_least_times();
+  add_up_least();
   add_up_activations();
   values_.resize(layout_.num_slots());
 }
@@ -84,9 +77,7 @@ std::int64_t Stages::most_largest(double score) const {
   return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
 }
 
-std::int64_t Stages::least_largest() const {
-  return measures_memory() ? 0 : ceil_div(least_sum_, num_stages());
-}
+std::int64_t Stages::least_largest() const { return ceil_div(least_sum_, num_stages()); }
 
 // A rank that fits also fits with any unit less at either end. So the stages together reach
 // farthest if each of them takes as much as fits.
@@ -122,7 +113,7 @@ int Stages::most_units(int stage, std::int64_t limit) const {
 // Whatever the other stages take, a stage must take what they leave, and all of them together must
 // be able to take everything. A share that fits within the limit also does with fewer units.
 bool Stages::may_fit_limit() const {
-  if (measures_memory() || layout_.is_mirrored()) return true;
+  if (layout_.is_mirrored() || x_.counts == CountRule::kGiven) return true;
   const int units = layout_.units(), leading = layout_.leading();
   int most = 0;  // units that the stages can take together, as far as is known
   for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit_);
@@ -136,18 +127,64 @@ bool Stages::may_fit_limit() const {
     before += layout_.spreads() ? layout_.spread_chunk(r, low, 0) : low;
     if (!known) continue;
     const Place place{0, r == 0 ? 0 : leading, 0};
-    if (low > units - place.front || !may_take(r, {place, low, 0})) return false;
-    int fit = low, too_many = std::min(high, units - place.front) + 1;
-    while (fit + 1 < too_many) {
-      const int n = fit + (too_many - fit) / 2;
-      (may_take(r, {place, n, 0}) ? fit : too_many) = n;
+    int fit = low - 1, too_many = std::min(high, units - place.front) + 1;
+    if (r == 0 && leading > 0) {  // of layers that differ, more may take less time
+      fit = too_many - 1;
+      while (fit >= low && !may_take(r, {place, fit, 0})) --fit;
+    } else if (low < too_many && may_take(r, {place, low, 0})) {
+      fit = low;
+      while (fit + 1 < too_many) {
+        const int n = fit + (too_many - fit) / 2;
+        (may_take(r, {place, n, 0}) ? fit : too_many) = n;
+      }
     }
+    if (fit < low) return false;
     most -= high - fit;
   }
   return most >= units;
 }
 
-void Stages::add_up_least_times() {
+void Stages::set_least_times() {
+  const bool selective = x_.strategy.recompute == Recompute::kSelective;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    least_[k] = quanta_.pass[k];
+    if (x_.counts == CountRule::kAll) {
+      least_[k] += quanta_.full[k];
+    } else if (selective) {
+      least_[k] += std::min(quanta_.selective[k], quanta_.full[k]);
+    }
+  }
+}
+
+// States, and what every rank saves of each of its chunks at one of its moments at least.
+void Stages::set_least_bytes() {
+  const Strategy& s = x_.strategy;
+  std::int64_t held = std::numeric_limits<std::int32_t>::max();
+  for (const InFlight& rank : x_.in_flight) {
+    held = std::min<std::int64_t>(held, rank.least_held());
+  }
+  if (x_.states_only || s.offload.activations) held = 0;
+  const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    const BlockCost& block = x_.blocks[k];
+    const StateBytes states = state_bytes(rates_, block.parameters);
+    // Shards are rounded up once per rank, not once per block.
+    const auto shards =
+        static_cast<double>(rates_.weights.bytes_each + rates_.gradients.bytes_each +
+                            rates_.optimizer.bytes_each) *
+        2;
+    const double bytes = (states.weights + states.gradients + states.optimizer).si() - shards;
+    Bytes saved = x_.counts == CountRule::kNone ? block.saved.of(rest) : block.saved.full;
+    if (x_.counts != CountRule::kNone && x_.counts != CountRule::kAll) {
+      saved = std::min(saved, block.saved.of(rest));
+    }
+    least_[k] =
+        std::max<std::int64_t>(0, static_cast<std::int64_t>(bytes)) + (saved * held).count();
+  }
+  if (!x_.states_only) least_rank_ = (x_.communicators + x_.cluster.device.context).count();
+}
+
+void Stages::add_up_least() {
   const auto of_layer = [&](std::int64_t layer) {
     std::int64_t time = 0;
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
@@ -169,7 +206,7 @@ void Stages::add_up_least_times() {
     }
     least_until_.push_back(least_until_.back() + time);
   }
-  ends_.assign(static_cast<std::size_t>(num_stages()), 0);
+  ends_.assign(static_cast<std::size_t>(num_stages()), least_rank_);
   ends_.front() += least_[index(BlockKind::kEmbedding)];
   (layout_.is_folded() ? ends_.front() : ends_.back()) +=
       least_[index(BlockKind::kHead)] + least_[index(BlockKind::kMtp)] * x_.model.mtp_layers;
@@ -181,7 +218,6 @@ void Stages::add_up_least_times() {
 }
 
 std::int64_t Stages::base_time(int stage, const Share& share, const Place& next) const {
-  if (measures_memory()) return 0;
   const Place& p = share.place;
   std::int64_t time = ends_[static_cast<std::size_t>(stage)] + until(next.front) - until(p.front);
   if (layout_.spreads()) time += (share.first - (next.front - p.front)) * least_tail_;
@@ -192,7 +228,6 @@ std::int64_t Stages::base_time(int stage, const Share& share, const Place& next)
 }
 
 std::int64_t Stages::rest_time(const Place& p) const {
-  if (measures_memory()) return 0;
   const int units = layout_.units();
   if (layout_.spreads()) {
     const int leading = layout_.leading();

@@ -98,17 +98,19 @@ class Stages {
   [[nodiscard]] const StageLayout& layout() const { return layout_; }
 
  private:
-  // Least time of a share, of what nobody has taken yet, and of embedding and head where they are
-  // on a later stage: nothing more recomputed than must be.
+  // Least time (or bytes) of a share, of what nobody has taken yet, and of embedding and head where
+  // they are on a later stage: nothing more recomputed than must be.
   [[nodiscard]] std::int64_t base_time(int stage, const Share& share, const Place& next) const;
   [[nodiscard]] std::int64_t rest_time(const Place& place) const;
   [[nodiscard]] std::int64_t rest_ends(int stage) const {
-    return measures_memory() ? 0 : ends_after_[static_cast<std::size_t>(stage)];
+    return ends_after_[static_cast<std::size_t>(stage)];
   }
   [[nodiscard]] std::int64_t until(int units) const {
     return least_until_[static_cast<std::size_t>(units)];
   }
-  void add_up_least_times();
+  void set_least_times();
+  void set_least_bytes();
+  void add_up_least();
   void add_up_activations();
   // The blocks of all chunks of the stage's rank or ranks together, with the first layers of each
   // recomputed; fills saved_ and kept_ by chunk.
@@ -134,7 +136,8 @@ class Stages {
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
   std::int64_t least_full_ = 0;  // recomputing one more layer adds at least that
-  std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta of one block
+  std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta, or bytes, of one block
+  std::int64_t least_rank_ = 0;                       // bytes of a rank without layers
   std::int64_t least_tail_ = 0;                       // of one of the last, uniform layers
   std::int64_t least_layer_ = 0;                      // of the fastest layer
   std::vector<std::int64_t> least_until_;             // of the units before
