@@ -23,6 +23,7 @@ struct Node {
   std::uint32_t mesh = 0;
   std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
   Level level = Level::kMesh;
+  Recomputing worth;
 };
 
 struct Later {
@@ -172,7 +173,7 @@ class BestFirst {
         break;
       case Level::kSharding:
         opened.examined = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]),
-                                  node.pipeline, limit);
+                                  node.worth, node.pipeline, limit);
         break;
     }
     return opened;
@@ -274,6 +275,36 @@ class BestFirst {
                               : std::min(plain_bytes, offload_bytes).si();
       if (child.bound <= limit) opened.children.push_back(child);
     }
+    if (!by_time() || limit == kNothingFound) return;
+    for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, opened.children);
+  }
+
+  // Memory decides how much must be recomputed: asked once for all shardings of the same kind.
+  void drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+                     std::vector<Node>& children) const {
+    const Mesh& mesh = x_.space.meshes()[node.mesh];
+    const auto concerns = [&](const Node& child) {
+      return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
+    };
+    const auto offloads = [](const MemoryOption& o) { return o.offload_activations; };
+    const std::vector<MemoryOption>& options = x_.space.options(mesh);
+    if (std::any_of(options.begin(), options.end(), offloads)) return;
+    if (x_.space.partition_rule() != PartitionRule::kAny) return;
+    if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
+    double end = kNothingFound;
+    Bytes communicators{std::numeric_limits<std::int64_t>::max()};
+    for (const Node& child : children) {
+      if (!concerns(child)) continue;
+      end = std::min(end, child.bound - node.bound);
+      communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
+    }
+    Choice most_sharded = choice(node);
+    most_sharded.zero = zero;
+    const Recomputing worth = may_divide(x_, most_sharded, blocks, communicators, limit - end);
+    for (Node& child : children) {
+      if (concerns(child)) child.worth = worth;
+    }
+    if (!worth.full && !worth.selective) std::erase_if(children, concerns);
   }
 
   SearchContext& x_;

@@ -182,8 +182,9 @@ namespace {
 // One candidate's options, one after the other.
 class Examiner {
  public:
-  Examiner(SearchContext& x, const Choice& choice, double cutoff)
+  Examiner(SearchContext& x, const Choice& choice, Recomputing worth, double cutoff)
       : x_(x),
+        worth_(worth),
         cutoff_(cutoff),
         plain_(with_choice(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
@@ -195,6 +196,7 @@ class Examiner {
     const bool more = plain_.zero >= 2 || plain_.kernels.contended_launches > 0;
     if (by_time_ && more) pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_));
     for (const MemoryOption& option : options) {
+      if (!(option.recompute == Recompute::kSelective ? worth_.selective : worth_.full)) continue;
       const MemoryOption* none = find(options, option, CountRule::kNone);
       const MemoryOption* fewest = find(options, option, CountRule::kFewest);
       if (fewest == nullptr || none == nullptr || (&option != none && &option != fewest)) {
@@ -286,6 +288,7 @@ class Examiner {
   }
 
   SearchContext& x_;
+  Recomputing worth_;
   double cutoff_;  // nothing worse is wanted
   Strategy plain_;
   const BlockCosts& blocks_;
@@ -297,9 +300,39 @@ class Examiner {
 
 }  // namespace
 
+Recomputing may_divide(SearchContext& x, const Choice& choice, const BlockCosts& blocks,
+                       Bytes communicators, double most) {
+  Strategy s = with_choice(x.space.bases()[choice.base], choice);
+  s.zero_group = 0;
+  s.offload.optimizer = true;
+  const auto possible = [&](Recompute mode, CountRule counts) {
+    s.recompute = mode;
+    const StageContext context{x.model,
+                               x.cluster,
+                               s,
+                               blocks,
+                               x.prefix,
+                               x.in_flight.of(pipeline_shape(s)),
+                               communicators,
+                               x.capacity(),
+                               kNoLimit,
+                               x.request.ignore_activations,
+                               Measure::kTime,
+                               counts,
+                               0,
+                               nullptr};
+    Stages stages(context);
+    stages.limit_to(stages.most_largest(most));
+    return stages.may_fit_limit() &&
+           Partitioner<Stages>(stages).is_possible(stages.most_largest(most));
+  };
+  return {possible(Recompute::kFull, CountRule::kFewest),
+          possible(Recompute::kSelective, CountRule::kNone)};
+}
+
 Examined examine(SearchContext& x, const Choice& choice, const std::vector<MemoryOption>& options,
-                 double pipeline, double cutoff) {
-  return Examiner(x, choice, cutoff).run(options, pipeline);
+                 Recomputing worth, double pipeline, double cutoff) {
+  return Examiner(x, choice, worth, cutoff).run(options, pipeline);
 }
 
 }  // namespace meshplan

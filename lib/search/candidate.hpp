@@ -65,11 +65,24 @@ struct Examined {
   std::map<std::string, std::int64_t> infeasible;
 };
 
+// Ways of recomputing that are worth a look: full or none, and selective.
+struct Recomputing {
+  bool full = true;
+  bool selective = true;
+};
+
+// [F-SEARCH-7] Whether some division of the layers fits and lets the pipeline alone take `most`
+// seconds or less if states are sharded over all replicas as the choice's `zero` says, and
+// optimizer states offloaded. Where none does, none does with smaller shard groups or with ZeRO-0
+// instead of 1, offloaded or not. `blocks`, `communicators`: what none of them undercuts.
+[[nodiscard]] Recomputing may_divide(SearchContext& x, const Choice& choice,
+                                     const BlockCosts& blocks, Bytes communicators, double most);
+
 // Options that cannot score below `cutoff` may be left out. `pipeline`: a time that the pipeline
 // takes at least, without the ends of the step.
 [[nodiscard]] Examined examine(SearchContext& x, const Choice& choice,
-                               const std::vector<MemoryOption>& options, double pipeline,
-                               double cutoff);
+                               const std::vector<MemoryOption>& options, Recomputing worth,
+                               double pipeline, double cutoff);
 
 // The division of layers that the space's rule picks. Nothing if none fits, or none of those that
 // do lets a step take `most` seconds or less.

@@ -71,6 +71,12 @@ class Partitioner {
     return best;
   }
 
+  // Whether any division keeps every stage within `most`.
+  bool is_possible(std::int64_t most) {
+    reach(most);
+    return at_goal();
+  }
+
   // The division whose largest stage is least, then the sum and the rest as above.
   std::optional<Division> least_largest(std::int64_t least, std::int64_t most) {
     const std::optional<std::int64_t> limit = least_limit(least, most);
