@@ -250,6 +250,7 @@ class Brute {
     return s.recompute_layers;
   }
 
+ public:
   bool rank_fits(const Strategy& s, const BlockCosts& blocks, std::size_t rank) const {
     const auto r = static_cast<std::int64_t>(rank);
     const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
@@ -287,6 +288,7 @@ class Brute {
     return times;
   }
 
+ private:
   struct Rank {
     double cost = 0, largest = 0;
     std::int64_t squares = 0;

@@ -107,15 +107,18 @@ inline ModelSpec random_model(Dice& dice) {
   m.tied_embeddings = dice.once_in(4);
   m.vocab_size = dice.one_of<std::int64_t>({1'000, 32'000, 128'000});
   if (dice.once_in(5)) m.window = 512, m.window_every = 2;
-  if (dice.once_in(3))
-    add_experts(m, dice.one_of<std::int64_t>({4, 6}), dice.between(0, 1), dice.between(1, 2));
+  if (dice.once_in(3)) {
+    const std::int64_t experts = dice.one_of<std::int64_t>({4, 6});
+    const std::int64_t dense = dice.between(0, 1);
+    add_experts(m, experts, dense, m.num_layers > 2 ? dice.between(1, 2) : 1);
+  }
   if (dice.once_in(6)) m.mtp_layers = 1;
   return m;
 }
 
 inline ClusterSpec random_cluster(Dice& dice) {
   const auto [nodes, each] = dice.one_of<std::pair<std::int64_t, std::int64_t>>(
-      {{1, 2}, {1, 4}, {2, 2}, {1, 3}, {1, 6}, {2, 3}, {3, 2}, {1, 8}, {2, 4}});
+      {{1, 2}, {1, 4}, {2, 2}, {1, 3}, {1, 6}, {2, 3}, {3, 2}, {1, 8}, {2, 4}, {1, 5}});
   ClusterSpec c = small_cluster(nodes, each, Bytes{dice.between(4, 40) * kGiB});
   if (dice.once_in(3)) c.host_memory = Bytes{dice.between(4, 64) * kGiB};
   return c;

@@ -1,5 +1,7 @@
 #include "search/space.hpp"
 
+#include <set>
+
 #include "search/cases.hpp"
 #include "search/space_lists.hpp"
 #include "search/stage_layout.hpp"
@@ -37,6 +39,41 @@ std::int64_t num_legal(const SearchSpace& space) {
   return n;
 }
 
+// Calls visit(strategy) for every legal combination; full recomputation with one layer recomputed
+// by rule of how many, to tell the rules apart.
+template <class Visit>
+void for_each_legal(const SearchSpace& space, Visit visit) {
+  for (const Mesh& mesh : space.meshes()) {
+    Choice k;
+    k.base = mesh.base, k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
+    const auto with_options = [&] {
+      for (const MemoryOption& option : space.options(mesh)) {
+        Strategy s = with_choice(space.bases()[k.base], k);
+        s.recompute = option.recompute;
+        s.offload = {option.offload_optimizer, option.offload_activations};
+        s.recompute_layers = {static_cast<std::int64_t>(option.counts)};
+        visit(s);
+      }
+    };
+    for (const std::int64_t b : space.micro_batches(mesh)) {
+      k.micro_batch = b;
+      for (const ScheduleChoice& schedule : space.schedules(mesh, b)) {
+        k.schedule = schedule.schedule, k.vp = schedule.vp;
+        for (const CpKind kind : space.cp_kinds(mesh)) {
+          k.cp_kind = kind;
+          for (const Split& split : space.splits(mesh)) {
+            k.ep = split.ep, k.etp = split.etp, k.sequence_parallel = split.sequence_parallel;
+            for (const Sharding& sharding : space.shardings(mesh)) {
+              k.zero = sharding.zero, k.zero_group = sharding.zero_group, k.order = sharding.order;
+              with_options();
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("divisors are complete and in order") {
@@ -57,6 +94,67 @@ TEST_CASE("the space of two GPUs has the size that counting by hand gives") {
   const auto space = SearchSpace::make(m, c, request_for(2));
   REQUIRE(space.ok());
   CHECK(space->size() == 48 + 48 + 168 + 288);
+}
+
+// On 2^k GPUs with 2^b sequences, everything else fixed: tp pp cp dp = 2^k, and micro-batches are
+// the divisors of 2^b / dp. With dp = 2^i there are C(k - i + 2, 2) ways to split the rest over tp,
+// pp and cp, and b - i + 1 micro-batches.
+TEST_CASE("meshes and micro-batches are as many as their closed form says") {
+  SearchRequest r = request_for(1);
+  r.limits = {only("schedule", {"1f1b"}),
+              only("zero", {"1"}),
+              only("zero_group", {"0"}),
+              only("order", {"tp-cp-ep-dp-pp"}),
+              only("recompute", {"none"}),
+              only("offload.optimizer", {"false"}),
+              only("offload.activations", {"false"}),
+              only("cp_kind", {"ring"}),
+              only("sequence_parallel", {"false"})};
+  const ModelSpec m = small_model(4, 1024);
+  for (std::int64_t k = 1; k <= 12; ++k) {
+    for (std::int64_t b = k; b <= k + 3; ++b) {
+      const ClusterSpec c = small_cluster(std::max<std::int64_t>(1, (1 << k) / 4),
+                                          std::min<std::int64_t>(4, 1 << k), Bytes{80 * kGiB});
+      r.base.global_batch = 1 << b;
+      const auto space = SearchSpace::make(m, c, r);
+      INFO((space.ok() ? "" : space.errors().front().message));
+      REQUIRE(space.ok());
+      std::int64_t expected = 0;
+      for (std::int64_t i = 0; i <= k; ++i) {
+        expected += (k - i + 2) * (k - i + 1) / 2 * (b - i + 1);
+      }
+      CAPTURE(k, b);
+      CHECK(space->size() == expected);
+    }
+  }
+}
+
+// tp dp = 2^k: with tp = 2^i and etp = 2^e, e <= i, ep is one of the k - e + 1 divisors of what is
+// left; twice that where the sequence may be split over the tensor ranks or not.
+TEST_CASE("expert splits are as many as their closed form says") {
+  ModelSpec m = small_model(4, 1024);
+  add_experts(m, 64, 0, 1);
+  SearchRequest r = request_for(4096);
+  r.limits = {only("pp", {"1"}),
+              only("cp", {"1"}),
+              only("micro_batch", {"1"}),
+              only("zero", {"1"}),
+              only("zero_group", {"0"}),
+              only("recompute", {"none"}),
+              only("offload.optimizer", {"false"}),
+              only("offload.activations", {"false"})};
+  for (std::int64_t k = 1; k <= 9; ++k) {
+    const ClusterSpec c = small_cluster(std::max<std::int64_t>(1, (1 << k) / 8),
+                                        std::min<std::int64_t>(8, 1 << k), Bytes{80 * kGiB});
+    const auto space = SearchSpace::make(m, c, r);
+    REQUIRE(space.ok());
+    std::int64_t expected = 0;
+    for (std::int64_t i = 0; i <= k; ++i) {
+      for (std::int64_t e = 0; e <= i; ++e) expected += (k - e + 1) * (i > 0 ? 2 : 1);
+    }
+    CAPTURE(k);
+    CHECK(space->size() == expected);
+  }
 }
 
 // pp 2 with fixed zero, no offloading and no recomputation, on 2 GPUs with 2 sequences: micro_batch
@@ -123,6 +221,19 @@ TEST_CASE("every legal strategy passes every rule, and keeps every limit") {
         }
       }
     }
+  }
+}
+
+// Every combination of the lists, written out: none appears twice.
+TEST_CASE("no strategy is counted twice") {
+  for (unsigned seed = 130; seed < 150; ++seed) {
+    const Case c = random_case(seed);
+    CAPTURE(seed);
+    const auto space = SearchSpace::make(c.model, c.cluster, c.request);
+    REQUIRE(space.ok());
+    std::set<std::string> seen;
+    for_each_legal(*space, [&](const Strategy& s) { REQUIRE(seen.insert(to_text(s)).second); });
+    CHECK(static_cast<std::int64_t>(seen.size()) == num_legal(*space));
   }
 }
 
