@@ -14,15 +14,17 @@ constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
 
 std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {
   std::vector<Limit> all;
-  const auto read = [&](const std::vector<std::string>& texts, std::string_view flag) {
+  const auto read = [&](const std::vector<std::string>& texts, std::string_view flag,
+                        auto parse = parse_limits) {
     for (const std::string& text : texts) {
       const std::optional<std::vector<Limit>> some =
-          take(parse_limits(text, std::string(flag)), flag, problems);
+          take(parse(text, std::string(flag)), flag, problems);
       if (some) all.insert(all.end(), some->begin(), some->end());
     }
   };
   read(flags.fixed, "--fix");
   read(flags.limits, "--limit");
+  read(flags.freed, "--free", parse_free_keys);
   return all;
 }
 
@@ -73,6 +75,12 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
       ->allow_extra_args(false);
   command.add_option("--limit", flags.limits, "Bounds of keys: tp<=8,pp>=2")
       ->type_name("BOUNDS")
+      ->allow_extra_args(false);
+  command
+      .add_option("--free", flags.freed,
+                  "Keys of which every value is searched, not only what the space holds of them: "
+                  "zero_group,order,overlap.tp")
+      ->type_name("KEYS")
       ->allow_extra_args(false);
   command
       .add_option("--precision", flags.precision,

@@ -1,7 +1,11 @@
 #include "io/limits.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <span>
 #include <type_traits>
 
+#include "base/text.hpp"
 #include "io/key_values.hpp"
 #include "io/strategy_file.hpp"
 #include "io/yaml_reader.hpp"
@@ -96,6 +100,26 @@ Result<std::vector<Limit>> parse_limits(std::string_view text, const std::string
   for (const KeyItem& item : *items) reader.read(item);
   if (!document.ok()) return document.diagnostics();
   return reader.take();
+}
+
+Result<std::vector<Limit>> parse_free_keys(std::string_view text, const std::string& flag) {
+  std::vector<Limit> freed;
+  Diagnostics problems;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string key(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::span<const std::string_view> keys = strategy_keys();
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
+      freed.push_back({key, LimitOp::kFree, {}, 0});
+      continue;
+    }
+    const std::optional<std::string> meant = nearest(key, keys);
+    problems.push_back(error_at({flag}, "unknown key '" + key + "'",
+                                meant ? "did you mean '" + *meant + "'?" : ""));
+  }
+  if (!problems.empty()) return problems;
+  return freed;
 }
 
 }  // namespace meshplan

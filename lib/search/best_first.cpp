@@ -135,6 +135,7 @@ class BestFirst {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
     Choice c;
     c.base = mesh.base;
+    c.order = x_.space.bounding_orders(mesh).front();
     c.tp = mesh.tp, c.pp = mesh.pp, c.cp = mesh.cp, c.dp = mesh.dp;
     c.micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
     if (node.level >= Level::kSplit) {
@@ -204,7 +205,9 @@ class BestFirst {
         child.level = Level::kSplit;
         child.cp_kind = k, child.split = i;
         const Strategy s = strategy(child);
-        if (by_time()) {
+        if (by_time() && x_.space.bounding_orders(mesh).size() > 1) {
+          child.bound = std::max(node.bound, layers_bound(s, mesh));
+        } else if (by_time()) {
           const Split* before = i > 0 ? &x_.space.splits(mesh)[i - 1] : nullptr;
           if (rest.all == 0 || before->sequence_parallel != split.sequence_parallel) {
             rest = x_.parts.without_experts(s, mesh.base);
@@ -218,10 +221,22 @@ class BestFirst {
     }
   }
 
-  // Block costs that no sharding and no order of ranks undercuts: without the traffic of sharded
-  // weights and gradients, and without pipeline messages that slow the hosts.
-  [[nodiscard]] const BlockCosts& least_blocks(const Node& node) const {
+  // Of the order in which the layers take least.
+  [[nodiscard]] double layers_bound(Strategy s, const Mesh& mesh) const {
+    double least = kNothingFound;
+    for (const RankOrder& order : x_.space.bounding_orders(mesh)) {
+      s.order = order;
+      const PartTime all = x_.parts.without_experts(s, mesh.base) + x_.parts.experts(s, mesh.base);
+      least = std::min(least, parts_bound(s, all));
+    }
+    return least;
+  }
+
+  // Block costs that no sharding and no rank order that `order` stands for undercuts: without the
+  // traffic of sharded weights and gradients, and without pipeline messages that slow the hosts.
+  [[nodiscard]] const BlockCosts& least_blocks(const Node& node, const RankOrder& order) const {
     Strategy s = strategy(node);
+    s.order = order;
     s.zero = 0;
     s.kernels.contended_launches = 0;
     return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
@@ -229,7 +244,6 @@ class BestFirst {
 
   void open_split(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
-    const BlockCosts& blocks = least_blocks(node);
     const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
     for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
       if (!is_usual(x_.space.schedules(mesh, micro_batch)[i])) continue;
@@ -237,7 +251,12 @@ class BestFirst {
       child.level = Level::kSchedule;
       child.schedule = i;
       if (by_time()) {
-        child.bound = std::max(node.bound, pipeline_bound(x_, strategy(child), blocks));
+        double least = kNothingFound;
+        for (const RankOrder& order : x_.space.bounding_orders(mesh)) {
+          const BlockCosts& blocks = least_blocks(node, order);
+          least = std::min(least, pipeline_bound(x_, strategy(child), blocks));
+        }
+        child.bound = std::max(node.bound, least);
       }
       if (child.bound <= limit) opened.children.push_back(child);
     }
@@ -245,7 +264,8 @@ class BestFirst {
 
   void open_schedule(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
-    const BlockCosts& blocks = least_blocks(node);
+    const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
+    const BlockCosts& blocks = least_blocks(node, orders.front());
     for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
       if (!is_usual(x_.space.shardings(mesh)[i])) continue;
       Node child = node;
@@ -275,7 +295,7 @@ class BestFirst {
                               : std::min(plain_bytes, offload_bytes).si();
       if (child.bound <= limit) opened.children.push_back(child);
     }
-    if (!by_time() || limit == kNothingFound) return;
+    if (!by_time() || limit == kNothingFound || orders.size() > 1) return;
     for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, opened.children);
   }
 

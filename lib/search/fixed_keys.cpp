@@ -77,6 +77,21 @@ bool read(std::string_view text, E& value) {
   return named.has_value();
 }
 
+// Every value of a key that has a list of them; empty otherwise.
+std::vector<std::string> every_value(std::string_view key) {
+  std::vector<std::string> all;
+  const Strategy types;
+  for_each_key(types, [&](std::string_view name, const auto& member) {
+    using T = std::remove_cvref_t<decltype(member)>;
+    if (name != key) return;
+    if constexpr (std::is_same_v<T, bool>) all = {"false", "true"};
+    if constexpr (std::is_enum_v<T>) {
+      for (const auto& row : NameTable<T>::rows) all.emplace_back(row.name);
+    }
+  });
+  return all;
+}
+
 // What `before` becomes under one limit on a key that is not searched.
 std::vector<Strategy> limited(const std::vector<Strategy>& before, const Limit& limit) {
   std::vector<Strategy> after;
@@ -123,7 +138,14 @@ std::vector<std::int64_t> read_list(std::string_view text) {
 Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vector<Limit>& limits) {
   std::vector<Limit> ordered;  // a framework's preset comes before the keys that override it
   for (const Limit& limit : limits) {
-    if (!is_searched(limit.key)) ordered.push_back(limit);
+    if (is_searched(limit.key)) continue;
+    ordered.push_back(limit);
+    if (limit.op != LimitOp::kFree) continue;
+    ordered.back() = {limit.key, LimitOp::kEqual, every_value(limit.key), 0};
+    if (ordered.back().values.empty()) {
+      return error("'" + limit.key + "' has no list of values to search",
+                   "state some: --fix '" + limit.key + "=A|B'");
+    }
   }
   std::stable_sort(ordered.begin(), ordered.end(), [](const Limit& a, const Limit& b) {
     return a.key == "framework" && b.key != "framework";

@@ -55,6 +55,9 @@ class SpaceBuilder {
     space_.partition_rule_ = lists_.partition_rule();
     space_.given_partitions_ = lists_.given_partitions();
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
+    for (const LegalList<Sharding>& list : space_.shardings_) {
+      space_.bounding_orders_.push_back(bounding_orders(list.legal));
+    }
     return std::move(space_);
   }
 
@@ -115,6 +118,16 @@ class SpaceBuilder {
       }
     }
     return list;
+  }
+
+  static std::vector<RankOrder> bounding_orders(const std::vector<Sharding>& shardings) {
+    std::vector<RankOrder> all;
+    for (const Sharding& s : shardings) {
+      const RankOrder order = s.order == kPipelineInside ? kDefaultOrder : s.order;
+      if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
+    }
+    if (all.empty()) all.push_back(kDefaultOrder);
+    return all;
   }
 
   void add_meshes(std::size_t base) {
@@ -304,6 +317,9 @@ const std::vector<Split>& SearchSpace::splits(const Mesh& mesh) const {
 }
 const std::vector<Sharding>& SearchSpace::shardings(const Mesh& mesh) const {
   return shardings_[mesh.shardings].legal;
+}
+const std::vector<RankOrder>& SearchSpace::bounding_orders(const Mesh& mesh) const {
+  return bounding_orders_[mesh.shardings];
 }
 const std::vector<MemoryOption>& SearchSpace::options(const Mesh& mesh) const {
   return options_[mesh.options].legal;

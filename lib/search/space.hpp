@@ -46,6 +46,9 @@ struct Sharding {
   bool operator==(const Sharding&) const = default;
 };
 
+// The default order, but pipeline ranks closer together than data-parallel ones.
+inline constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
+
 struct ScheduleChoice {
   Schedule schedule = Schedule::k1f1b;
   std::int64_t vp = 1;
@@ -76,6 +79,9 @@ class SearchSpace {
   [[nodiscard]] const std::vector<CpKind>& cp_kinds(const Mesh& mesh) const;
   [[nodiscard]] const std::vector<Split>& splits(const Mesh& mesh) const;
   [[nodiscard]] const std::vector<Sharding>& shardings(const Mesh& mesh) const;
+  // Rank orders of which one costs the layers no more than any order of the shardings does. The
+  // default one stands for those that only bring pipeline ranks closer together.
+  [[nodiscard]] const std::vector<RankOrder>& bounding_orders(const Mesh& mesh) const;
   [[nodiscard]] const std::vector<ScheduleChoice>& schedules(const Mesh& mesh,
                                                              std::int64_t micro_batch) const;
   [[nodiscard]] const std::vector<MemoryOption>& options(const Mesh& mesh) const;
@@ -98,6 +104,7 @@ class SearchSpace {
   std::vector<LegalList<CpKind>> cp_kinds_;
   std::vector<LegalList<Split>> splits_;
   std::vector<LegalList<Sharding>> shardings_;
+  std::vector<std::vector<RankOrder>> bounding_orders_;  // indexed like shardings_
   std::vector<LegalList<ScheduleChoice>> schedules_;
   // Per base, pp and number of microbatches.
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> schedule_index_;

@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
-
 // Of the ranks that hold the same parameters as rank 0, those in its node.
 std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) {
   std::int64_t cp_stride = 1, dp_stride = 1, stride = 1;
@@ -26,6 +24,32 @@ std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) 
     n += std::min(mesh.dp, ceil_div(gpus_per_node - c * cp_stride, dp_stride));
   }
   return n;
+}
+
+// The orders of ranks that differ: axes of one rank, and that of experts, which share the ranks of
+// others, stay where they are.
+std::vector<RankOrder> every_order(const Strategy& mesh) {
+  const auto size = [&](Axis axis) {
+    return axis == Axis::kTp   ? mesh.tp
+           : axis == Axis::kCp ? mesh.cp
+           : axis == Axis::kDp ? mesh.dp
+           : axis == Axis::kPp ? mesh.pp
+                               : 1;
+  };
+  std::vector<Axis> moving;
+  for (const Axis axis : kDefaultOrder) {
+    if (size(axis) > 1) moving.push_back(axis);
+  }
+  std::vector<RankOrder> all;
+  do {
+    RankOrder order = kDefaultOrder;
+    std::size_t next = 0;
+    for (Axis& axis : order) {
+      if (size(axis) > 1) axis = moving[next++];
+    }
+    all.push_back(order);
+  } while (std::next_permutation(moving.begin(), moving.end()));
+  return all;
 }
 
 bool is_zero_bubble(Schedule s) {
@@ -119,12 +143,18 @@ std::vector<std::string> SpaceLists::stated(std::string_view key) const {
   return {};
 }
 
+bool SpaceLists::freed(std::string_view key) const {
+  return std::any_of(request_.limits.begin(), request_.limits.end(), [&](const Limit& limit) {
+    return limit.key == key && limit.op == LimitOp::kFree;
+  });
+}
+
 std::vector<MeshSizes> SpaceLists::meshes() const {
   std::vector<MeshSizes> all;
   const std::int64_t gpus = num_gpus(cluster_);
   for (const std::int64_t tp : divisors(gpus)) {
     for (const std::int64_t pp : divisors(gpus / tp)) {
-      if (request_.space == Space::kFsdp && pp > 1) break;
+      if (request_.space == Space::kFsdp && pp > 1 && !freed("pp")) break;
       for (const std::int64_t cp : divisors(gpus / (tp * pp))) {
         Strategy s = request_.base;
         s.tp = tp, s.pp = pp, s.cp = cp, s.dp = gpus / (tp * pp * cp);
@@ -152,7 +182,7 @@ std::vector<CpKind> SpaceLists::cp_kinds(std::int64_t cp) const {
   for (const auto& row : NameTable<CpKind>::rows) {
     Strategy s = request_.base;
     s.cp_kind = row.value;
-    if (cp > 1 && !runs_cp_kind(request_.space, row.value)) continue;
+    if (cp > 1 && !freed("cp_kind") && !runs_cp_kind(request_.space, row.value)) continue;
     if (!admits(s, {"cp_kind"})) continue;
     all.push_back(row.value);
     if (cp == 1) break;  // no kind differs from another
@@ -165,13 +195,15 @@ std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int
   const bool moe = model_.moe.has_value();
   for (const bool sequence_parallel : {false, true}) {
     if (sequence_parallel && tp == 1) continue;
-    if (!runs_sequence_parallel(request_.space, sequence_parallel, tp)) continue;
+    const bool any = freed("sequence_parallel");
+    if (!any && !runs_sequence_parallel(request_.space, sequence_parallel, tp)) continue;
     for (const std::int64_t etp : moe ? divisors(tp) : divisors(1)) {
       for (const std::int64_t ep : moe ? divisors(tp * cp * dp / etp) : divisors(1)) {
         Strategy s = request_.base;
         s.sequence_parallel = sequence_parallel;
         s.ep = ep, s.etp = etp;
-        if (request_.space == Space::kDeepspeed && etp != 1 && etp != tp) continue;
+        const bool whole = request_.space == Space::kDeepspeed && !freed("etp");
+        if (whole && etp != 1 && etp != tp) continue;
         if (!admits(s, {"sequence_parallel", "ep", "etp"})) continue;
         all.push_back({sequence_parallel, ep, etp});
       }
@@ -188,11 +220,13 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
       Strategy s = mesh;
       if (assign(s, "order", text)) all.push_back(s.order);
     }
+  } else if (freed("order")) {
+    all = every_order(mesh);
   } else if (request_.space == Space::kDeepspeed) {
     all = {kDefaultOrder};  // runtime/pipe/topology.py: tensor, data, pipeline from the inside
   }
   const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;
-  const bool same = mesh.pp == 1 || mesh.dp == 1 || one_node;
+  const bool same = one_node || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
   if (same && all.size() > 1 && all[0] == kDefaultOrder) all.resize(1);
   return all;
 }
@@ -209,6 +243,12 @@ std::vector<std::int64_t> SpaceLists::zero_groups(const Strategy& mesh) const {
   }
   const std::int64_t node = replicas_in_node(mesh, cluster_.gpus_per_node);
   const std::int64_t replicas = mesh.dp * mesh.cp;
+  if (freed("zero_group")) {
+    for (const std::int64_t group : divisors(replicas)) {
+      if (group > 1 && group < replicas) all.push_back(group);
+    }
+    return all;
+  }
   if (node > 1 && node < replicas && replicas % node == 0) all.push_back(node);
   return all;
 }
@@ -219,13 +259,14 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
   const bool one_replica = mesh.dp * mesh.cp == 1 && (!model_.moe || mesh.tp == 1);
   for (const RankOrder& order : orders(mesh)) {
     for (int zero = 0; zero <= 3; ++zero) {
-      if (!runs_zero(request_.space, zero, mesh.pp)) continue;
+      if (!freed("zero") && !runs_zero(request_.space, zero, mesh.pp)) continue;
       Strategy s = mesh;
       s.order = order, s.zero = zero;
       for (const std::int64_t group : zero_groups(s)) {
         s.zero_group = group;
         if (zero == 0 && group > 0) continue;
-        if (request_.space == Space::kDeepspeed && zero < 3 && group > 0) continue;
+        const bool none = request_.space == Space::kDeepspeed && !freed("zero_group");
+        if (none && zero < 3 && group > 0) continue;
         if (!admits(s, {"zero", "zero_group", "order"})) continue;
         if (one_replica && !all.empty()) continue;
         all.push_back({zero, group, order});
@@ -253,7 +294,7 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
   for (const ScheduleChoice& choice : candidates) {
     Strategy s = request_.base;
     s.schedule = choice.schedule, s.vp = choice.vp;
-    if (!runs_schedule(request_.space, choice.schedule)) continue;
+    if (!freed("schedule") && !runs_schedule(request_.space, choice.schedule)) continue;
     if (!admits(s, {"schedule", "vp"})) continue;
     if (pp == 1 && !all.empty()) continue;  // without a pipeline no schedule differs
     all.push_back(choice);
@@ -263,6 +304,7 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
 
 PartitionRule SpaceLists::partition_rule() const {
   if (!stated("stage_layers").empty()) return PartitionRule::kGiven;
+  if (freed("stage_layers")) return PartitionRule::kAny;
   switch (request_.space) {
     case Space::kFull:
       return PartitionRule::kAny;
@@ -308,7 +350,7 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
   if (request_.ignore_activations && none) return;
   add(Recompute::kSelective, CountRule::kNone, {});
   const bool fewest = request_.objective != Objective::kMemory;
-  const bool uniform = request_.space == Space::kMegatron;
+  const bool uniform = request_.space == Space::kMegatron && !freed("recompute_layers");
   if (fewest) add(Recompute::kFull, uniform ? CountRule::kUniform : CountRule::kFewest, {});
   if (!fewest || !none) add(Recompute::kFull, CountRule::kAll, {});
 }

@@ -35,6 +35,8 @@ class SpaceLists {
  private:
   // Whether `s` keeps every limit on these keys.
   [[nodiscard]] bool admits(const Strategy& s, std::initializer_list<std::string_view> keys) const;
+  // Whether the request frees the key: of it every value is in the space.
+  [[nodiscard]] bool freed(std::string_view key) const;
   // The values that the request states for a key; empty if it leaves the key open.
   [[nodiscard]] std::vector<std::string> stated(std::string_view key) const;
   [[nodiscard]] std::vector<RankOrder> orders(const Strategy& mesh) const;

@@ -22,6 +22,8 @@ std::string_view op_text(LimitOp op) {
       return "<";
     case LimitOp::kAbove:
       return ">";
+    case LimitOp::kFree:
+      return "=any";
   }
   return "=";
 }
@@ -38,6 +40,8 @@ bool compare(double value, LimitOp op, double bound) {
       return value < bound;
     case LimitOp::kAbove:
       return value > bound;
+    case LimitOp::kFree:
+      return true;
   }
   return false;
 }
@@ -50,6 +54,10 @@ bool satisfies(const Strategy& s, const Limit& limit) {
   for_each_key(s, [&](std::string_view key, const auto& value) {
     if (key != limit.key) return;
     found = true;
+    if (limit.op == LimitOp::kFree) {
+      good = true;
+      return;
+    }
     if (limit.op == LimitOp::kEqual) {
       good = std::find(limit.values.begin(), limit.values.end(), key_text(value)) !=
              limit.values.end();
@@ -71,6 +79,7 @@ bool satisfies(const Strategy& s, const std::vector<Limit>& limits) {
 
 std::string to_text(const Limit& limit) {
   std::string text = limit.key + std::string(op_text(limit.op));
+  if (limit.op == LimitOp::kFree) return text;
   if (limit.op != LimitOp::kEqual) return text + key_text(limit.bound);
   for (std::size_t i = 0; i < limit.values.size(); ++i)
     text += (i > 0 ? "|" : "") + limit.values[i];

@@ -8,13 +8,13 @@
 
 namespace meshplan {
 
-enum class LimitOp { kEqual, kAtMost, kAtLeast, kBelow, kAbove };
+enum class LimitOp { kEqual, kAtMost, kAtLeast, kBelow, kAbove, kFree };
 
 struct Limit {
   std::string key;  // dotted, one of strategy_keys()
   LimitOp op = LimitOp::kEqual;
   std::vector<std::string> values;  // kEqual: alternatives, as value_text() writes them
-  double bound = 0;                 // the other operators
+  double bound = 0;                 // the other operators but kFree, which admits every value
 
   bool operator==(const Limit&) const = default;
 };

@@ -25,8 +25,6 @@ struct Tried {
 
 using List = std::vector<std::int64_t>;
 
-inline constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
-
 // All ways to write `total` as `parts` positive multiples of `unit`, in lexicographic order.
 inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t unit, List& begun,
                          std::vector<List>& all) {
@@ -124,12 +122,38 @@ class Brute {
 
   // The layouts of devices are the same without a pipeline, without replicas, and in one node.
   void try_orders(Strategy s) {
+    if (frees("order") && c_.cluster.nodes > 1) return try_every_order(s);
     const bool same = s.pp == 1 || s.dp == 1 || c_.cluster.nodes == 1;
     for (const RankOrder& order : {kDefaultOrder, kPipelineInside}) {
       if (same && order != kDefaultOrder) continue;
       s.order = order;
       try_shardings(s);
     }
+  }
+
+  // Experts and axes of one rank stay where the default order has them.
+  void try_every_order(Strategy s) {
+    RankOrder order{};
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Axis>(i);
+    do {
+      const auto stays = [&](Axis axis) {
+        return axis == Axis::kEp || (axis == Axis::kTp && s.tp == 1) ||
+               (axis == Axis::kCp && s.cp == 1) || (axis == Axis::kDp && s.dp == 1) ||
+               (axis == Axis::kPp && s.pp == 1);
+      };
+      bool moved = false;
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        moved |= stays(kDefaultOrder[i]) && order[i] != kDefaultOrder[i];
+      }
+      if (moved) continue;
+      s.order = order;
+      try_shardings(s);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+
+  [[nodiscard]] bool frees(std::string_view key) const {
+    return std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
+                       [&](const Limit& l) { return l.key == key && l.op == LimitOp::kFree; });
   }
 
   void try_shardings(Strategy s) {
@@ -141,6 +165,12 @@ class Brute {
       s.zero_group = 0;
       if (const std::int64_t node = in_first_node(s); s.zero > 0 && node > 1 && node < replicas) {
         if (replicas % node == 0) groups.push_back(node);
+      }
+      if (frees("zero_group") && s.zero > 0) {
+        groups = {0};
+        for (std::int64_t n = 2; n < replicas; ++n) {
+          if (replicas % n == 0) groups.push_back(n);
+        }
       }
       for (const std::int64_t group : groups) {
         s.zero_group = group;

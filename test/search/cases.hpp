@@ -127,6 +127,7 @@ inline ClusterSpec random_cluster(Dice& dice) {
 inline Limit only(std::string key, std::vector<std::string> values) {
   return {std::move(key), LimitOp::kEqual, std::move(values), 0};
 }
+inline Limit any(std::string key) { return {std::move(key), LimitOp::kFree, {}, 0}; }
 inline Limit at_most(std::string key, double bound) {
   return {std::move(key), LimitOp::kAtMost, {}, bound};
 }
@@ -143,7 +144,12 @@ inline std::vector<Limit> random_limits(Dice& dice) {
     limits.push_back(only("zero", {dice.one_of<std::string>({"0", "1", "2", "3"}), "1"}));
   }
   if (dice.once_in(2)) limits.push_back(only("offload.optimizer", {"false"}));
-  if (dice.once_in(2)) limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+  if (dice.once_in(6)) limits.push_back(any("zero_group"));
+  if (dice.once_in(2)) {
+    limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+  } else if (dice.once_in(2)) {
+    limits.push_back(any("order"));
+  }
   if (dice.once_in(3)) limits.push_back(only("recompute", {"none", "full"}));
   if (dice.once_in(3)) limits.push_back(only("cp", {"1"}));
   if (dice.once_in(4)) limits.push_back({"pp", LimitOp::kAtLeast, {}, 2});
