@@ -59,6 +59,9 @@ Stages::Stages(const StageContext& context)
   add_up_least();
   add_up_activations();
   values_.resize(layout_.num_slots());
+  // The values themselves are worked out without asking for memory.
+  const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
+  ranges_.reserve(chunks), saved_.reserve(chunks), kept_.reserve(chunks);
 }
 
 std::int64_t Stages::weight() const {

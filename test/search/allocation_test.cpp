@@ -1,0 +1,87 @@
+// The search asks for no memory while it evaluates stages.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "search/candidate.hpp"
+#include "search/cases.hpp"
+#include "support/catch.hpp"
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(std::max<std::size_t>(1, size))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+// Values of every share of every stage, some recomputing; how many there were.
+int evaluate_all(const Stages& stages) {
+  int n = 0;
+  for (int r = 0; r < stages.num_stages(); ++r) {
+    for (int state = 0; state < stages.num_states(); ++state) {
+      stages.moves(r, state, kUnbounded / 4, [&](const StageMove&) { ++n; });
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("evaluating stages allocates nothing") {
+  struct Row {
+    Schedule schedule;
+    std::int64_t vp;
+  };
+  const auto row = GENERATE(values<Row>({{Schedule::k1f1b, 1},
+                                         {Schedule::kInterleaved, 3},
+                                         {Schedule::kZbH1, 1},
+                                         {Schedule::kZbV, 2},
+                                         {Schedule::kDualPipe, 2}}));
+  CAPTURE(name_of(row.schedule));
+  Case c;
+  c.model = small_model(24, 2048);
+  add_experts(c.model, 8, 2, 1);
+  c.cluster = small_cluster(1, 4, Bytes{24 * kGiB});
+  c.request.base = framework_preset(Framework::kMegatron);
+  c.request.base.global_batch = 32;
+  c.request.base.seq_len = 4096;
+  const auto space = SearchSpace::make(c.model, c.cluster, c.request);
+  REQUIRE(space.ok());
+  SearchContext x(c.model, c.cluster, c.request, *space);
+  Choice choice;
+  choice.pp = 4, choice.schedule = row.schedule, choice.vp = row.vp;
+  Strategy s = with_choice(space->bases().front(), choice);
+  s.recompute = Recompute::kFull;
+  const StageContext context{x.model,
+                             x.cluster,
+                             s,
+                             x.blocks.costs(s, 0),
+                             x.prefix,
+                             x.in_flight.of(pipeline_shape(s)),
+                             x.communicators(s, 0),
+                             x.capacity(),
+                             x.host_capacity(),
+                             false,
+                             Measure::kTime,
+                             CountRule::kFewest,
+                             0,
+                             nullptr};
+  const Stages stages(context);
+  const long before = allocations;
+  const int evaluated = evaluate_all(stages);
+  CHECK(allocations == before);
+  CHECK(evaluated > 20);
+}
