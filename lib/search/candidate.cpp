@@ -304,6 +304,7 @@ Recomputing may_divide(SearchContext& x, const Choice& choice, const BlockCosts&
                        Bytes communicators, double most) {
   Strategy s = with_choice(x.space.bases()[choice.base], choice);
   s.zero_group = 0;
+  if (s.zero == 1) s.zero = 0;  // without the optimizer nothing is sharded, or copied for it
   s.offload.optimizer = true;
   const auto possible = [&](Recompute mode, CountRule counts) {
     s.recompute = mode;
