@@ -14,16 +14,15 @@ constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
 
 std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {
   std::vector<Limit> all;
-  const auto read = [&](const std::vector<std::string>& texts, std::string_view flag,
-                        auto parse = parse_limits) {
+  const auto read = [&](const std::vector<std::string>& texts, std::string_view flag, auto parse) {
     for (const std::string& text : texts) {
       const std::optional<std::vector<Limit>> some =
           take(parse(text, std::string(flag)), flag, problems);
       if (some) all.insert(all.end(), some->begin(), some->end());
     }
   };
-  read(flags.fixed, "--fix");
-  read(flags.limits, "--limit");
+  read(flags.fixed, "--fix", parse_limits);
+  read(flags.limits, "--limit", parse_limits);
   read(flags.freed, "--free", parse_free_keys);
   return all;
 }
