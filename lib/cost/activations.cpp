@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spec/expert_load.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -86,6 +88,13 @@ double dense_mlp_bytes(const BlockContext& x) {
   return bytes;
 }
 
+// Token copies that the busiest expert-parallel rank receives. Memory must suffice in bad layers
+// too: the 99th percentile of [F-MOE-2], or [F-MOE-3].
+double received_tokens(const BlockContext& x) {
+  const MoeSpec& moe = *x.model.moe;
+  return real(x.shape.norm_tokens) * real(moe.top_k) * rank_load(moe, x.strategy.ep).p99;
+}
+
 // Routed experts: permuted inputs, the experts' hidden features, router logits and probabilities in
 // fp32; shared experts as a dense MLP. The probabilities weigh the hidden features (Megatron-Core
 // moe/experts.py, since 0.12), so the sum over copies needs no saved outputs.
@@ -94,7 +103,7 @@ double moe_bytes(const BlockContext& x) {
   const MoeSpec& moe = *x.model.moe;
   const Strategy& s = x.strategy;
   const double norm = real(l.norm_tokens) * real(l.hidden);
-  const double routed = real(l.norm_tokens) * real(moe.top_k) * moe.imbalance;
+  const double routed = received_tokens(x);
   const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
   double bytes = norm_bytes(x, norm) + kept(x) * norm;
   bytes += routed * gathered * real(l.hidden) * kept(x);
@@ -119,8 +128,7 @@ double recomputed(const BlockContext& x, bool moe) {
     const MoeSpec& e = *x.model.moe;
     const Strategy& s = x.strategy;
     const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
-    features = real(l.norm_tokens) * real(e.top_k) * e.imbalance * gathered *
-                   real(ceil_div(e.expert_ffn_hidden_size, s.etp)) +
+    features = received_tokens(x) * gathered * real(ceil_div(e.expert_ffn_hidden_size, s.etp)) +
                real(l.tokens) * real(ceil_div(e.shared_expert_ffn_hidden_size, s.tp));
   }
   bytes += kept(x) * features;
@@ -159,8 +167,8 @@ Bytes layer_working_set(const BlockContext& x, bool moe) {
   const double t = real(l.tokens), e = l.bytes;
   double features = real(l.ffn) * t;
   if (moe) {
-    features = real(l.norm_tokens) * real(x.model.moe->top_k) * x.model.moe->imbalance *
-               real(ceil_div(x.model.moe->expert_ffn_hidden_size, x.strategy.etp));
+    features =
+        received_tokens(x) * real(ceil_div(x.model.moe->expert_ffn_hidden_size, x.strategy.etp));
   }
   // Gradients of the widest features (both gated halves and the product), and of the gathered
   // input and output of the layer.

@@ -2,6 +2,7 @@
 
 #include "comm/collectives.hpp"
 #include "cost/block_ops.hpp"
+#include "spec/expert_load.hpp"
 
 namespace meshplan {
 namespace {
@@ -95,8 +96,8 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
 // [F-EP-1] Mixture of experts: each of T tokens of a rank goes to top_k experts. Dispatch and
 // combine are all-to-alls of T top_k h elements (fewer with flex_dispatcher, [F-EP-2]) over the
 // expert-parallel group, forward and again backward; expert tensor parallelism gathers and
-// reduce-scatters the received tokens. The busiest rank receives `imbalance` times the mean.
-// (Megatron-Core moe/token_dispatcher.py.)
+// reduce-scatters the received tokens. All wait for the busiest rank, whose load is that of
+// [F-MOE-2] or [F-MOE-3]: the median over placements. (Megatron-Core moe/token_dispatcher.py.)
 void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
@@ -122,16 +123,17 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   append_elementwise(x, "routing", 40 * scores, 10, 40 * scores, 8, ops);
 
   const double routed = tokens * real(moe.top_k);  // token copies this rank sends
+  const double busiest = rank_load(moe, s.ep).median;
   append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-      const double bytes = tokens * copies_sent(x) * h * e * moe.imbalance;
+      const double bytes = tokens * copies_sent(x) * h * e * busiest;
       push_ep(x, pass, bytes, ops);
       push_ep(x, pass, bytes, ops);
     }
   }
   const bool etp_gather = s.etp > 1 && s.sequence_parallel;
-  const double received = routed * moe.imbalance * (etp_gather ? real(s.etp) : 1);
+  const double received = routed * busiest * (etp_gather ? real(s.etp) : 1);
   if (etp_gather) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       push_etp(x, pass, Collective::kAllGather, received * h * e, ops);

@@ -3,6 +3,7 @@
 
 #include "io/load.hpp"
 #include "io/parts.hpp"
+#include "spec/expert_load.hpp"
 
 namespace meshplan {
 namespace {
@@ -86,6 +87,33 @@ void derive_head_dim(MapReader& r, ModelSpec& m) {
   m.head_dim = std::clamp<std::int64_t>(m.hidden_size / m.num_attention_heads, 1, 1 << 16);
 }
 
+// A number: the busiest expert over the mean; or a map that says more of the loads.
+void read_imbalance(MapReader& e, MoeSpec& moe) {
+  const YamlNode* node = e.find("imbalance");
+  if (node == nullptr || node->kind != YamlNode::Kind::kMap) {
+    e.read("imbalance", moe.imbalance);
+    return;
+  }
+  std::optional<MapReader> load = e.map("imbalance");
+  if (!load) return;
+  const YamlNode* histogram = load->find("histogram");
+  const bool is_empty = histogram != nullptr && histogram->kind == YamlNode::Kind::kSequence &&
+                        histogram->items.empty();
+  if (is_empty || (histogram != nullptr) == load->has("zipf")) {
+    load->report("histogram", "'moe.imbalance' needs 'histogram' or 'zipf', not both",
+                 "write a number, {histogram: [tokens of each expert]} or {zipf: exponent}");
+  }
+  const std::vector<const YamlNode*> items = load->list("histogram");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string key = load->path_of("histogram") + "[" + std::to_string(i) + "]";
+    double value = 0;
+    if (!read_value(load->document(), key, *items[i], value)) return;
+    moe.load_histogram.push_back(value);
+  }
+  load->read("zipf", moe.load_zipf);
+  load->refuse_unknown();
+}
+
 void read_experts(MapReader& r, ModelSpec& m) {
   std::optional<MapReader> e = r.map("moe");
   if (!e) return;
@@ -94,7 +122,7 @@ void read_experts(MapReader& r, ModelSpec& m) {
   e->read("top_k", moe.top_k, Need::kRequired);
   e->read("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, Need::kRequired);
   e->read("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size);
-  e->read("imbalance", moe.imbalance);
+  read_imbalance(*e, moe);
   e->read("router_bias", moe.router_bias);
   if (std::optional<MapReader> layers = e->map("layers")) {
     layers->read("first_dense", moe.first_dense);
@@ -131,6 +159,7 @@ Result<ModelSpec> read_model(Document& document) {
   r.refuse_unknown();
   if (m.moe || !r.has("moe")) document.add(findings(m));
   if (!document.ok()) return document.diagnostics();
+  if (m.moe) derive_loads(*m.moe);
   return m;
 }
 

@@ -8,6 +8,7 @@
 #include "cost/uncertainty.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
+#include "study/expert_spread.hpp"
 
 namespace meshplan {
 namespace {
@@ -193,7 +194,8 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
                           const TextOptions& options) {
   std::string text = subject_text(m, c, p.strategy, options);
   text += strategy_line(p.strategy) + '\n';
-  text += summary(c, p, options) + warnings_text(p, options) + '\n';
+  text += summary(c, p, options) + warnings_text(p, options);
+  text += expert_load_text(m, c, p, options) + '\n';
   text += time_table(p, options) + '\n';
   text += heading("Memory", options) + memory_table(p.stages, options) + '\n';
   text += heading("Pipeline ranks", options) + stage_table(p, options) + '\n';
@@ -204,6 +206,25 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
                     "recomputation repeats as well.",
                     options);
   return text;
+}
+
+std::string expert_load_text(const ModelSpec& m, const ClusterSpec& c, const PlanCost& p,
+                             const TextOptions& options) {
+  const std::optional<ExpertSpread> spread = expert_spread(m, c, p);
+  if (!spread) return {};
+  const RankLoad& load = spread->load;
+  if (load.ranks == 1) {
+    return labelled("Expert load", "every rank holds all experts: none waits for another", options);
+  }
+  return labelled("Expert load",
+                  "the busiest of " + with_thousands(load.ranks) + " expert-parallel ranks gets " +
+                      fixed(load.median, 2) + " times the mean load (median over placements), " +
+                      fixed(load.p99, 2) + " times at the 99th percentile: a step of " +
+                      human_time(spread->step_median) + ", of " + human_time(spread->step_p99) +
+                      " if every layer were that unlucky; " + human_bytes(spread->peak_median) +
+                      " of memory, " + human_bytes(spread->peak_p99) +
+                      " then, which is what must fit",
+                  options);
 }
 
 std::string infeasible_text(const Verdict& verdict, const TextOptions& options) {

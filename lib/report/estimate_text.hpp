@@ -24,6 +24,11 @@ namespace meshplan {
 // of every stage, and the remedies, cheapest first.
 [[nodiscard]] std::string infeasible_text(const Verdict& verdict, const TextOptions& options);
 
+// What the busiest expert-parallel rank costs, usually and in bad layers; empty where the loads of
+// the experts are not known one by one.
+[[nodiscard]] std::string expert_load_text(const ModelSpec& m, const ClusterSpec& c,
+                                           const PlanCost& p, const TextOptions& options);
+
 // Parts of the above.
 [[nodiscard]] std::string time_table(const PlanCost& p, const TextOptions& options);
 [[nodiscard]] std::string memory_table(const std::vector<StageCost>& stages,

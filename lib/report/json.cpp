@@ -86,6 +86,7 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
   }
+  if (!result.plans.empty()) add_expert_load(json, m, c, result.plans.front());
   if (studies != nullptr) add_studies(json, *studies, c);
   if (detail != nullptr) add_detail(json, c, result, *detail);
   return document_text(json);
@@ -100,6 +101,7 @@ std::string estimate_document(const ToolInfo& tool, const ModelSpec& m, const Cl
   json["verdict"] = verdict_name(verdict);
   if (verdict.feasible()) {
     json["plan"] = plan_json(verdict.cost(), c, 1);
+    add_expert_load(json, m, c, verdict.cost());
   } else {
     json["infeasible"] = infeasible_json(verdict, s);
   }

@@ -36,13 +36,26 @@ Json attention_keys(const ModelSpec& m) {
   return json;
 }
 
+// A number, or what derive_loads makes one of.
+Json imbalance_json(const MoeSpec& e) {
+  Json json = Json::object();
+  if (e.load_zipf) {
+    json["zipf"] = number(*e.load_zipf);
+  } else if (!e.load_histogram.empty()) {
+    json["histogram"] = e.load_histogram;
+  } else {
+    return number(e.imbalance);
+  }
+  return json;
+}
+
 Json moe_keys(const MoeSpec& e) {
   Json json{{"num_experts", e.num_experts},
             {"top_k", e.top_k},
             {"expert_ffn_hidden_size", e.expert_ffn_hidden_size},
             {"shared_expert_ffn_hidden_size", e.shared_expert_ffn_hidden_size},
             {"layers", {{"first_dense", e.first_dense}, {"every", e.every}}},
-            {"imbalance", number(e.imbalance)}};
+            {"imbalance", imbalance_json(e)}};
   add_if(json, "router_bias", e.router_bias);
   return json;
 }

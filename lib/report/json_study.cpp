@@ -1,6 +1,7 @@
 #include "report/json_study.hpp"
 
 #include "report/rates.hpp"
+#include "study/expert_spread.hpp"
 
 namespace meshplan {
 namespace {
@@ -126,6 +127,19 @@ void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
   if (studies.pareto) document["pareto"] = pareto_json(*studies.pareto, c);
   if (studies.sensitivity) document["sensitivity"] = sensitivity_json(*studies.sensitivity);
   if (studies.fallback) document["fallback"] = fallback_json(*studies.fallback, c);
+}
+
+void add_expert_load(Json& document, const ModelSpec& m, const ClusterSpec& c,
+                     const PlanCost& plan) {
+  const std::optional<ExpertSpread> spread = expert_spread(m, c, plan);
+  if (!spread) return;
+  document["expert_load"] = {{"ranks", spread->load.ranks},
+                             {"median", number(spread->load.median)},
+                             {"p99", number(spread->load.p99)},
+                             {"step_time_median_s", number(spread->step_median.si())},
+                             {"step_time_p99_s", number(spread->step_p99.si())},
+                             {"peak_median_bytes", spread->peak_median.count()},
+                             {"peak_p99_bytes", spread->peak_p99.count()}};
 }
 
 }  // namespace meshplan

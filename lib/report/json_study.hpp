@@ -8,4 +8,8 @@ namespace meshplan {
 // Adds an object for each study that was asked for.
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c);
 
+// Adds what the busiest expert-parallel rank costs, where the loads of the experts are known.
+void add_expert_load(Json& document, const ModelSpec& m, const ClusterSpec& c,
+                     const PlanCost& plan);
+
 }  // namespace meshplan

@@ -21,6 +21,15 @@ struct MlaSpec {
   bool operator==(const MlaSpec&) const = default;
 };
 
+// Load of the busiest of some expert-parallel ranks over the mean: over placements of the experts.
+struct RankLoad {
+  std::int64_t ranks = 1;
+  double median = 1;
+  double p99 = 1;
+
+  bool operator==(const RankLoad&) const = default;
+};
+
 struct MoeSpec {
   std::int64_t num_experts = 0;
   std::int64_t top_k = 0;
@@ -30,6 +39,12 @@ struct MoeSpec {
   std::int64_t every = 1;                          // of the rest, every n-th layer has experts
   double imbalance = 1.0;                          // load of the busiest expert over the mean
   bool router_bias = false;  // one correction per expert (DeepSeek-V3) or a linear bias (gpt-oss)
+  // More than `imbalance` about the loads, at most one of the two: tokens of each expert in any
+  // unit, or the exponent of their popularity. derive_loads (spec/expert_load.hpp) makes
+  // `imbalance` and `rank_loads` of it; without it these stay as stated and empty.
+  std::vector<double> load_histogram;
+  std::optional<double> load_zipf;
+  std::vector<RankLoad> rank_loads;  // for every number of ranks that divides the experts
 
   bool operator==(const MoeSpec&) const = default;
 };

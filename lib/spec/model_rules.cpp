@@ -1,6 +1,8 @@
 // What a model must satisfy. The ranges keep every later product inside 64 bits: the parameters of
 // one layer fit by the single limits, those of the whole model by kMostParameters.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/text.hpp"
 #include "spec/findings.hpp"
@@ -55,6 +57,37 @@ void check_latent_attention(const ModelSpec& m, Findings& f) {
   f.check("attention.v_head_dim", m.mla->v_head_dim, kHeadDim);
 }
 
+// Loads that a router can give: of every expert, and no expert twice per token.
+void check_histogram(const MoeSpec& moe, Findings& f) {
+  const std::vector<double>& loads = moe.load_histogram;
+  const std::string key = "moe.imbalance.histogram";
+  if (loads.empty()) return;
+  if (static_cast<std::int64_t>(loads.size()) != moe.num_experts) {
+    f.error({key, "moe.num_experts"}, "'" + key + "' needs one load for each of the " +
+                                          std::to_string(moe.num_experts) + " experts, got " +
+                                          std::to_string(loads.size()));
+    return;
+  }
+  double sum = 0, most = 0;
+  for (const double load : loads) {
+    sum += load >= 0 && load < 1e15 ? load : std::numeric_limits<double>::infinity();
+    most = std::max(most, load);
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    f.error({key}, "'" + key + "' must hold loads of zero or more, one of them above");
+    return;
+  }
+  const double over_mean = most * static_cast<double>(moe.num_experts) / sum;
+  const double cap = static_cast<double>(moe.num_experts) / static_cast<double>(moe.top_k);
+  if (over_mean > cap * (1 + 1e-9)) {
+    f.error({key, "moe.top_k"}, "'" + key + "' gives an expert " + fixed(over_mean, 2) +
+                                    " times the mean load, but with " + std::to_string(moe.top_k) +
+                                    " of " + std::to_string(moe.num_experts) +
+                                    " experts per token none can get more than " + fixed(cap, 2) +
+                                    " times");
+  }
+}
+
 void check_experts(const ModelSpec& m, Findings& f) {
   if (!m.moe) return;
   const MoeSpec& moe = *m.moe;
@@ -65,6 +98,8 @@ void check_experts(const ModelSpec& m, Findings& f) {
   f.check("moe.layers.first_dense", moe.first_dense, {0, kLayers.highest});
   f.check("moe.layers.every", moe.every, kLayers);
   f.check("moe.imbalance", moe.imbalance, {1, static_cast<double>(kExperts.highest)});
+  if (moe.load_zipf) f.check("moe.imbalance.zipf", *moe.load_zipf, {0, 8});
+  check_histogram(moe, f);
 }
 
 void check_heads(const ModelSpec& m, Findings& f) {
