@@ -113,3 +113,23 @@ TEST_CASE("another batch stays whole rounds of the best plan") {
   CHECK(batch.more.scenario.factor == Approx(static_cast<double>(then.global_batch) /
                                              static_cast<double>(best.strategy.global_batch)));
 }
+
+TEST_CASE("where the best plan has one round, the batch is halved and doubled") {
+  const ModelSpec m = small_model(4, 2048);
+  const ClusterSpec c = small_cluster(1, 8, Bytes{80 * kGiB});
+  SearchRequest request;
+  request.base = framework_preset(Framework::kMegatron);
+  request.base.global_batch = 8, request.base.seq_len = 2048;
+  request.limits = {only("dp", {"8"}), only("micro_batch", {"1"})};
+  const Result<SearchResult> found = search(m, c, request);
+  REQUIRE(found.ok());
+  REQUIRE_FALSE(found->plans.empty());
+  const Result<Sensitivity> s = sensitivity(m, c, request, found->plans.front(), 0.2);
+  REQUIRE(s.ok());
+  const SensitivityRow& batch = s->rows.back();
+  CHECK(batch.less.scenario.factor == 0.5);
+  CHECK_FALSE(batch.less.kept);  // 4 sequences for 8 replicas
+  CHECK_FALSE(batch.less.kept_is_legal);
+  CHECK(batch.more.scenario.factor == 2);
+  CHECK(batch.more.kept);
+}
