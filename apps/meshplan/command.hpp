@@ -27,6 +27,7 @@ void add_estimate_command(CLI::App& app, Action& action);
 void add_explain_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
 void add_validate_command(CLI::App& app, Action& action);
+void add_calibrate_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, Action& action);
 

@@ -19,6 +19,7 @@ int run(int argc, char** argv) {
   add_explain_command(app, action);
   add_bench_command(app, action);
   add_validate_command(app, action);
+  add_calibrate_command(app, action);
   add_list_command(app, action);
   add_import_command(app, action);
   try {
