@@ -1,0 +1,106 @@
+#include <filesystem>
+#include <memory>
+#include <spdlog/spdlog.h>
+
+#include "console.hpp"
+#include "cost/step.hpp"
+#include "inputs.hpp"
+#include "io/write.hpp"
+#include "launch/launch.hpp"
+#include "strategy_flag.hpp"
+
+namespace meshplan {
+namespace {
+
+struct ExportFlags {
+  CommonFlags common;
+  WorkloadFlags workload;
+  std::string strategy, format, out;
+};
+
+LaunchFormat read_format(const ExportFlags& flags, Diagnostics& problems) {
+  if (!flags.format.empty()) return read_name<LaunchFormat>(flags.format, "--format", problems);
+  problems.push_back(error("--format is missing", "one of " + choices_text<LaunchFormat>()));
+  return LaunchFormat::kMegatron;
+}
+
+// The plan of one strategy, complete and legal; whether it fits is said, not required.
+std::optional<LaunchPlan> read_plan(const ExportFlags& flags, Diagnostics& problems) {
+  const WorkloadInputs in = read_workload(flags.workload, problems);
+  const std::optional<Strategy> given =
+      read_strategy(flags.strategy, flags.workload, in, problems);
+  if (has_errors(problems)) return std::nullopt;
+  ClusterSpec cluster = cluster_for(*given, in);
+  const Verdict verdict = evaluate(*in.model, cluster, *given, {.with_remedies = false});
+  if (!verdict.feasible() && verdict.infeasible().reason == InfeasibleReason::kIllegal) {
+    for (const std::string& message : verdict.infeasible().messages) {
+      problems.push_back(error_at({"--strategy"}, message));
+    }
+    return std::nullopt;
+  }
+  if (!verdict.feasible()) {
+    spdlog::warn("this plan does not fit the memory by {} ('meshplan estimate' says more)",
+                 human_bytes(verdict.infeasible().shortfall));
+  }
+  Strategy whole =
+      verdict.feasible() ? verdict.cost().strategy : complete(*given, *in.model, cluster);
+  return LaunchPlan{*in.model, std::move(cluster), std::move(whole)};
+}
+
+int write_files(const ExportFlags& flags, const LaunchFiles& launch) {
+  Diagnostics problems;
+  std::error_code failure;
+  const std::filesystem::path folder = flags.out;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) problems.push_back(error_at({"--out"}, flags.out + ": " + failure.message()));
+  for (const LaunchFile& file : launch.files) {
+    if (has_errors(problems)) break;
+    take(write_file_atomically(folder / file.name, file.text), "--out", problems);
+    spdlog::info("wrote {}", (folder / file.name).string());
+  }
+  return has_errors(problems) ? report_errors(problems, flags.common) : kExitOk;
+}
+
+int export_plan(const ExportFlags& flags) {
+  set_up_logging(flags.common);
+  Diagnostics problems;
+  const LaunchFormat format = read_format(flags, problems);
+  const std::optional<LaunchPlan> plan = read_plan(flags, problems);
+  if (!plan || has_errors(problems)) return report_errors(problems, flags.common);
+  const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
+  if (!launch) return report_errors(launch.errors(), flags.common);
+  for (const std::string& note : launch->notes) spdlog::warn("{}", note);
+  if (!flags.out.empty()) {
+    const int written = write_files(flags, *launch);
+    if (written != kExitOk || !flags.common.json) return written;
+  }
+  return write_result(flags.common.json ? launch->files.back().text : launch->files.front().text,
+                      kExitOk);
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, Action& action) {
+  const auto flags = std::make_shared<ExportFlags>();
+  CLI::App* command = add_command(
+      app, "export", "Write what starts a plan: scripts and framework configurations",
+      "meshplan export --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
+      "      --strategy tp=2,sequence_parallel=true,micro_batch=1 --global-batch 64 \\\n"
+      "      --seq-len 4096 --format megatron");
+  add_workload_flags(*command, flags->workload);
+  add_strategy_flag(*command, flags->strategy);
+  std::string formats;
+  for (const auto& row : NameTable<LaunchFormat>::rows) {
+    formats += (formats.empty() ? "" : "; ") + std::string(row.name) + ": " +
+               std::string(description_of(row.value));
+  }
+  command->add_option("--format", flags->format, formats)->type_name("NAME");
+  command
+      ->add_option("--out", flags->out,
+                   "Write all files to this folder instead of the main one to standard output")
+      ->type_name("DIR");
+  add_common_flags(*command, flags->common);
+  command->callback([flags, &action] { action = [flags] { return export_plan(*flags); }; });
+}
+
+}  // namespace meshplan

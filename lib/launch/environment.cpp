@@ -1,0 +1,30 @@
+#include <algorithm>
+
+#include "launch/targets.hpp"
+
+namespace meshplan {
+
+Environment cluster_environment(const ClusterSpec& c) {
+  Environment all;
+  const auto spans_nodes = [&](const LinkLevel& level) {
+    return c.nodes > 1 && (level.span == 0 || level.span > c.gpus_per_node);
+  };
+  const auto any = [&](auto is_kind) {
+    return std::any_of(c.levels.begin(), c.levels.end(), [&](const LinkLevel& level) {
+      return spans_nodes(level) && is_kind(level.kind);
+    });
+  };
+  // NCCL documentation, environment variables: without verbs it would look for them in vain and may
+  // pick management ports; NVLink across nodes must not silently fall back to the network.
+  const bool verbs =
+      any([](LinkKind k) { return k == LinkKind::kInfiniband || k == LinkKind::kRoce; });
+  if (!verbs && any([](LinkKind k) { return k == LinkKind::kEthernet; })) {
+    all.emplace_back("NCCL_IB_DISABLE", "1");
+  }
+  if (any([](LinkKind k) { return k == LinkKind::kNvswitch || k == LinkKind::kNvlink; })) {
+    all.emplace_back("NCCL_MNNVL_ENABLE", "1");
+  }
+  return all;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,93 @@
+#include "launch/launch.hpp"
+
+#include <array>
+
+#include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+struct FormatRow {
+  LaunchFormat format;
+  std::string_view description;
+};
+constexpr std::array kFormats{
+    FormatRow{LaunchFormat::kMegatron,
+              "Megatron-LM: argument list of pretrain_gpt.py and a script"},
+    FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node"},
+};
+
+// "tp=4,zero=1": the keys in which the two differ, as `to` has them.
+std::string changes(const Strategy& from, const Strategy& to) {
+  std::string text;
+  for (const std::string_view key : strategy_keys()) {
+    const std::string value = value_text(to, key);
+    if (value == value_text(from, key)) continue;
+    text += (text.empty() ? "" : ",") + std::string(key) + "=" + value;
+  }
+  return text;
+}
+
+// Every broken rule, and what to change.
+Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) {
+  Diagnostics all;
+  for (const Finding& finding : broken.all()) {
+    Diagnostic d = finding.diagnostic;
+    d.message = std::string(name_of(target)) + " cannot express the plan: " + d.message;
+    all.push_back(std::move(d));
+  }
+  const std::optional<Strategy> near = nearest_expressible(target, p.strategy, p.model, p.cluster);
+  all.back().hint = near ? "the nearest plan that it can: " + changes(p.strategy, *near)
+                         : "no plan near to it can be expressed either";
+  return all;
+}
+
+LaunchCommand command_for(Target target, const LaunchPlan& plan) {
+  switch (target) {
+    case Target::kMegatron:
+    case Target::kDeepspeed:
+    case Target::kTorchtitan:
+    case Target::kMegatronBridge:
+    case Target::kAccelerate:
+      break;
+  }
+  return megatron_command(plan);
+}
+
+}  // namespace
+
+std::string_view description_of(LaunchFormat format) {
+  return kFormats[static_cast<std::size_t>(format)].description;
+}
+
+Result<Target> target_of(LaunchFormat format, const Strategy& s) {
+  if (format == LaunchFormat::kMegatron) return Target::kMegatron;
+  if (s.framework == Framework::kMegatron) return Target::kMegatron;
+  return error("there is no launch script for " + std::string(name_of(s.framework)),
+               "framework=megatron");
+}
+
+Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,
+                                 std::string_view tool_version) {
+  const Result<Target> target = target_of(format, plan.strategy);
+  if (!target) return target.errors();
+  const Findings broken = target_findings(*target, plan.strategy, plan.model, plan.cluster);
+  if (broken.has_errors()) return refusal(*target, plan, broken);
+  const LaunchCommand command = command_for(*target, plan);
+  LaunchFiles result;
+  if (format == LaunchFormat::kSlurm) {
+    result.files.push_back({"train.sbatch", slurm_script(plan, command)});
+  }
+  result.files.push_back({"train.sh", node_script(plan, command)});
+  for (const LaunchFile& file : command.files) result.files.push_back(file);
+  if (*target == Target::kMegatron) {
+    result.files.push_back({"megatron.args", arguments_text(plan, command)});
+  }
+  result.files.push_back(
+      {"launch.json", launch_document(plan, command, format, *target, tool_version)});
+  result.notes = command.notes;
+  return result;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,270 @@
+#include "launch/megatron.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "cost/chunks.hpp"
+#include "launch/targets.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+bool shards_fully(const Strategy& s) { return s.zero >= 2; }
+
+void add_parallel(const LaunchPlan& p, Options& o) {
+  const Strategy& s = p.strategy;
+  o.push_back({"--tensor-model-parallel-size", n(s.tp)});
+  if (s.sequence_parallel) o.push_back({"--sequence-parallel"});
+  if (s.sequence_parallel && s.overlap.tp) o.push_back({"--tp-comm-overlap"});
+  o.push_back({"--pipeline-model-parallel-size", n(s.pp)});
+  o.push_back({"--context-parallel-size", n(s.cp)});
+  if (s.cp > 1) {
+    constexpr std::array kNames{"p2p", "all_gather", "a2a"};
+    o.push_back({"--cp-comm-type", kNames[static_cast<std::size_t>(s.cp_kind)]});
+  }
+  if (p.model.moe) {
+    o.push_back({"--expert-model-parallel-size", n(s.ep)});
+    o.push_back({"--expert-tensor-parallel-size", n(s.etp)});
+    o.push_back({"--moe-token-dispatcher-type", "alltoall"});
+    o.push_back({"--moe-grouped-gemm"});
+    o.push_back({"--moe-permute-fusion"});
+  }
+  if (!same_rank_order(s, kDefaultOrder)) o.push_back({"--use-tp-pp-dp-mapping"});
+}
+
+// Equal chunks have a number, an uneven first or last rank has a flag each; any other division is a
+// layout. An end that holds no layer needs the layout too.
+void add_stages(const LaunchPlan& p, Options& o) {
+  const Strategy& s = p.strategy;
+  if (s.pp == 1) return;
+  const std::vector<std::int64_t>& layers = s.stage_layers;
+  const auto whole = [&](std::int64_t count) { return count > 0 && count % s.vp == 0; };
+  const bool middle_alike = std::adjacent_find(layers.begin() + 1, layers.end() - 1,
+                                               std::not_equal_to<>()) == layers.end() - 1;
+  const bool flags = middle_alike && std::all_of(layers.begin(), layers.end(), whole);
+  if (!flags) {
+    o.push_back({"--pipeline-model-parallel-layout", megatron_pipeline_layout(p.model, s)});
+  } else {
+    if (s.vp > 1) o.push_back({"--num-virtual-stages-per-pipeline-rank", n(s.vp)});
+    const bool even = std::all_of(layers.begin(), layers.end(),
+                                  [&](std::int64_t count) { return count == layers.front(); });
+    if (!even) {
+      o.push_back({"--decoder-first-pipeline-num-layers", n(layers.front())});
+      o.push_back({"--decoder-last-pipeline-num-layers", n(layers.back())});
+    }
+  }
+  if (s.vp > 1) {
+    o.push_back({"--microbatch-group-size-per-virtual-pipeline-stage", n(s.pp)});
+    if (!s.overlap.pp) o.push_back({"--no-overlap-p2p-communication"});
+  }
+}
+
+std::string type_name(Dtype d) { return std::string(name_of(d)); }
+
+void add_fully_sharded(const Strategy& s, Options& o) {
+  o.push_back({"--use-megatron-fsdp"});
+  o.push_back(
+      {"--data-parallel-sharding-strategy", s.zero == 2 ? "optim_grads" : "optim_grads_params"});
+  o.push_back({"--ckpt-format", "fsdp_dtensor"});
+  o.push_back({"--init-model-with-meta-device"});
+  o.push_back({"--megatron-fsdp-main-grads-dtype", type_name(s.grad_dtype)});
+  o.push_back({"--megatron-fsdp-grad-comm-dtype", type_name(s.grad_dtype)});
+}
+
+void add_data_parallel(const LaunchPlan& p, Options& o) {
+  const Strategy& s = p.strategy;
+  if (s.zero >= 1) o.push_back({"--use-distributed-optimizer"});
+  if (shards_fully(s)) add_fully_sharded(s, o);
+  const std::int64_t copies = s.dp * s.cp / shard_group(s);
+  if (s.zero >= 1 && copies > 1) {
+    o.push_back({"--num-distributed-optimizer-instances", n(copies)});
+  }
+  if (s.overlap.grad_reduce) o.push_back({"--overlap-grad-reduce"});
+  if (s.overlap.param_gather && s.zero >= 1) o.push_back({"--overlap-param-gather"});
+  if (!s.kernels.fused_grad_accumulation) o.push_back({"--no-gradient-accumulation-fusion"});
+}
+
+void add_batch(const Strategy& s, Options& o) {
+  o.push_back({"--micro-batch-size", n(s.micro_batch)});
+  o.push_back({"--global-batch-size", n(s.global_batch)});
+}
+
+std::vector<std::string> recomputed_modules(const LaunchPlan& p) {
+  const Strategy& s = p.strategy;
+  std::vector<std::string> words{"--recompute-modules"};
+  if (!s.flash_attention) return {"--recompute-modules", "core_attn"};
+  words.emplace_back("layernorm");
+  if (p.model.moe) words.emplace_back("moe_act");
+  if (num_moe_layers(p.model) < p.model.num_layers) words.emplace_back("mlp");
+  if (p.model.mla) words.emplace_back("mla_up_proj");
+  return words;
+}
+
+void add_memory(const LaunchPlan& p, Options& o) {
+  const Strategy& s = p.strategy;
+  const std::optional<std::int64_t> each = recomputed_per_chunk(s, p.model);
+  PLAN_CHECK(each.has_value());
+  if (*each != 0) {
+    o.push_back({"--recompute-granularity", "full"});
+    o.push_back({"--recompute-method", *each < 0 ? "uniform" : "block"});
+    o.push_back({"--recompute-num-layers", n(*each < 0 ? 1 : *each)});
+  } else if (s.recompute == Recompute::kSelective) {
+    o.push_back({"--recompute-granularity", "selective"});
+    o.push_back(recomputed_modules(p));
+  }
+  if (s.offload.activations) {
+    o.push_back({"--cpu-offloading-num-layers", n(p.model.num_layers - 1)});
+  }
+  const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
+  if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});
+  if (s.offload.optimizer) {
+    o.push_back({"--optimizer-cpu-offload"});
+    o.push_back({"--optimizer-offload-fraction", "1.0"});
+  }
+  if (low_moments) {
+    o.push_back({"--exp-avg-dtype", type_name(s.optimizer_dtype)});
+    o.push_back({"--exp-avg-sq-dtype", type_name(s.optimizer_dtype)});
+  }
+}
+
+void add_precision(const LaunchPlan& p, Options& o) {
+  const Strategy& s = p.strategy;
+  switch (s.precision) {
+    case Precision::kFp32:
+    case Precision::kTf32:
+      return;
+    case Precision::kFp16:
+      o.push_back({"--fp16"});
+      if (s.grad_dtype == Dtype::kFp32) o.push_back({"--accumulate-allreduce-grads-in-fp32"});
+      return;
+    case Precision::kFp8: {
+      // One scale per 32 elements needs Blackwell's matrix units; before that one per tensor.
+      const bool blocks = p.cluster.device.architecture == Architecture::kBlackwell;
+      o.push_back({"--bf16"});
+      o.push_back({"--fp8-format", blocks ? "e4m3" : "hybrid"});
+      o.push_back({"--fp8-recipe", blocks ? "mxfp8" : "tensorwise"});
+      break;
+    }
+    case Precision::kBf16:
+      o.push_back({"--bf16"});
+      break;
+  }
+  if (s.grad_dtype == Dtype::kBf16) o.push_back({"--grad-reduce-in-bf16"});
+}
+
+void add_kernels(const LaunchPlan& p, Options& o) {
+  const Kernels& k = p.strategy.kernels;
+  const char* backend = "auto";
+  if (k.attention == AttentionKernel::kFlash2) backend = "flash";
+  if (!p.strategy.flash_attention) backend = "unfused";
+  o.push_back({"--attention-backend", backend});
+  if (k.fused_cross_entropy) o.push_back({"--cross-entropy-loss-fusion"});
+  if (!k.fused_softmax) o.push_back({"--no-masked-softmax-fusion"});
+  if (!k.fused_dropout_add) o.push_back({"--no-bias-dropout-fusion"});
+  if (!k.fused_activation) {
+    o.push_back({p.model.activation == Activation::kSilu ? "--no-bias-swiglu-fusion"
+                                                         : "--no-bias-gelu-fusion"});
+  }
+}
+
+// What the plan does not decide; enough to start on synthetic data.
+Options dry_start() {
+  return {{"--tokenizer-type", "NullTokenizer"},
+          {"--mock-data"},
+          {"--split", "99,1,0"},
+          {"--train-iters", "20"},
+          {"--lr", "3e-4"},
+          {"--min-lr", "3e-5"},
+          {"--lr-decay-style", "cosine"},
+          {"--weight-decay", "0.1"},
+          {"--clip-grad", "1.0"},
+          {"--log-interval", "1"},
+          {"--eval-iters", "0"}};
+}
+
+void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
+  const Strategy& s = p.strategy;
+  if (s.pp > 1 && s.vp == 1 && s.overlap.pp) {
+    notes.emplace_back(
+        "Megatron-LM waits for the messages of a pipeline that is not interleaved; the plan counts "
+        "them as overlapped (overlap.pp)");
+  }
+  if (s.pp > 1 && s.tp > 1 && !s.sequence_parallel && s.kernels.scatter_gather) {
+    notes.emplace_back(
+        "Megatron-Core sends whole pipeline messages without sequence parallelism; the plan counts "
+        "them split over tensor ranks (kernels.scatter_gather)");
+  }
+  if (p.model.mla && s.kernels.fused_rope) {
+    notes.emplace_back(
+        "the rotary embedding of latent attention is not fused; the plan counts one kernel");
+  }
+  if (s.recompute == Recompute::kSelective && s.flash_attention &&
+      num_moe_layers(p.model) < p.model.num_layers) {
+    notes.emplace_back(
+        "selective recomputation of a dense MLP repeats all of it (module mlp): it saves more "
+        "memory and takes more time than the plan counts");
+  }
+  if (p.model.moe && p.model.moe->imbalance > 1) {
+    notes.emplace_back("the experts' imbalance is an assumption of the plan, not a setting");
+  }
+}
+
+}  // namespace
+
+std::string megatron_pipeline_layout(const ModelSpec& m, const Strategy& s) {
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  std::vector<std::string> stages;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    std::string stage(i == 0 ? "E" : "");
+    stage += std::string(static_cast<std::size_t>(chunks[i].layers), 't');
+    if (i + 1 == chunks.size()) {
+      stage += std::string(static_cast<std::size_t>(m.mtp_layers), 'm') + "L";
+    }
+    stages.push_back(std::move(stage));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < stages.size();) {
+    std::size_t end = i;
+    while (end < stages.size() && stages[end] == stages[i]) ++end;
+    if (end - i > 2) {
+      text += "(" + stages[i] + "|)*" + std::to_string(end - i);
+    } else {
+      for (std::size_t k = i; k < end; ++k) text += stages[k] + (k + 1 < stages.size() ? "|" : "");
+    }
+    i = end;
+  }
+  return text;
+}
+
+LaunchCommand megatron_command(const LaunchPlan& plan) {
+  const Strategy& s = plan.strategy;
+  LaunchCommand command;
+  command.environment = cluster_environment(plan.cluster);
+  // A:1477: one queue keeps collectives in front of the products that wait for them; FSDP needs
+  // more than one (A:1166), and Blackwell neither.
+  const bool before_blackwell = plan.cluster.device.architecture != Architecture::kBlackwell;
+  if (shards_fully(s)) {
+    command.unset.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS");
+  } else if (before_blackwell && (s.tp > 1 || s.cp > 1)) {
+    command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+  }
+  Options parallel;
+  add_parallel(plan, parallel);
+  add_stages(plan, parallel);
+  add_data_parallel(plan, parallel);
+  add_batch(s, parallel);
+  add_memory(plan, parallel);
+  add_precision(plan, parallel);
+  add_kernels(plan, parallel);
+  command.sections = {{"model", megatron_model_options(plan.model, s)},
+                      {"plan", std::move(parallel)},
+                      {"run", dry_start()}};
+  command.needs = {": \"${MEGATRON_PATH:?set it to a checkout of Megatron-LM}\""};
+  command.program = "\"$MEGATRON_PATH/pretrain_gpt.py\"";
+  add_notes(plan, command.notes);
+  return command;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,125 @@
+#include <algorithm>
+
+#include "base/quantity.hpp"
+#include "launch/megatron.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+void add_attention(const ModelSpec& m, Options& o) {
+  o.push_back({"--num-attention-heads", n(m.num_attention_heads)});
+  if (m.mla) {
+    o.push_back({"--multi-latent-attention"});
+    // Its default is no compression of the queries, as q_lora_rank 0 means.
+    if (m.mla->q_lora_rank > 0) o.push_back({"--q-lora-rank", n(m.mla->q_lora_rank)});
+    o.push_back({"--kv-lora-rank", n(m.mla->kv_lora_rank)});
+    o.push_back({"--qk-head-dim", n(m.mla->qk_nope_head_dim)});
+    o.push_back({"--qk-pos-emb-head-dim", n(m.mla->qk_rope_head_dim)});
+    o.push_back({"--v-head-dim", n(m.mla->v_head_dim)});
+    o.push_back({"--kv-channels", n(m.mla->v_head_dim)});
+    o.push_back({"--qk-layernorm"});  // norms of the latents
+    return;
+  }
+  o.push_back({"--kv-channels", n(m.head_dim)});
+  // Without the first flag the second is ignored (A: num_query_groups).
+  if (m.num_query_groups != m.num_attention_heads) {
+    o.push_back({"--group-query-attention"});
+    o.push_back({"--num-query-groups", n(m.num_query_groups)});
+  }
+  if (m.qk_norm) o.push_back({"--qk-layernorm"});
+  if (m.attention_sinks) o.push_back({"--softmax-type", "learnable"});
+}
+
+void add_window(const ModelSpec& m, Options& o) {
+  if (m.window == 0) return;
+  // Tokens to the left and to the right of each; the window of a model counts the token itself.
+  o.push_back({"--window-size", n(m.window - 1) + ",0"});
+  if (m.window_every == 1) return;
+  o.push_back({"--window-attn-skip-freq",
+               python_list(m.num_layers, [&](std::int64_t i) { return layer_is_windowed(m, i); })});
+}
+
+void add_mlp(const ModelSpec& m, Options& o) {
+  o.push_back({"--ffn-hidden-size", n(m.ffn_hidden_size)});
+  if (m.activation == Activation::kSilu) o.push_back({"--swiglu"});
+  if (m.activation == Activation::kRelu2) o.push_back({"--squared-relu"});
+  if (!all_linear_biased(m)) {
+    o.push_back({"--disable-bias-linear"});
+    if (m.qkv_bias) o.push_back({"--add-qkv-bias"});
+  }
+}
+
+void add_experts(const ModelSpec& m, Options& o) {
+  if (!m.moe) return;
+  const MoeSpec& e = *m.moe;
+  o.push_back({"--num-experts", n(e.num_experts)});
+  o.push_back({"--moe-router-topk", n(e.top_k)});
+  o.push_back({"--moe-ffn-hidden-size", n(e.expert_ffn_hidden_size)});
+  if (e.shared_expert_ffn_hidden_size > 0) {
+    o.push_back({"--moe-shared-expert-intermediate-size", n(e.shared_expert_ffn_hidden_size)});
+  }
+  if (num_moe_layers(m) != m.num_layers) {
+    o.push_back({"--moe-layer-freq", python_list(m.num_layers, [&](std::int64_t i) {
+                   return layer_kind(m, i) == LayerKind::kMoe;
+                 })});
+  }
+  o.push_back({"--moe-router-dtype", "fp32"});
+  if (e.router_bias && !all_linear_biased(m)) {  // balanced by a correction per expert
+    o.push_back({"--moe-router-score-function", "sigmoid"});
+    o.push_back({"--moe-router-enable-expert-bias"});
+    o.push_back({"--moe-router-load-balancing-type", "none"});
+  } else {
+    o.push_back({"--moe-router-load-balancing-type", "aux_loss"});
+    o.push_back({"--moe-aux-loss-coeff", "0.01"});
+    if (e.top_k == 1) o.push_back({"--moe-router-pre-softmax"});
+  }
+}
+
+void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
+  o.push_back({"--seq-length", n(s.seq_len)});
+  o.push_back({"--max-position-embeddings", n(m.position_embedding == PositionEmbedding::kLearned
+                                                  ? m.max_seq_length
+                                                  : std::max(m.max_seq_length, s.seq_len))});
+  switch (m.position_embedding) {
+    case PositionEmbedding::kLearned:
+      o.push_back({"--position-embedding-type", "learned_absolute"});
+      break;
+    case PositionEmbedding::kRope:
+      o.push_back({"--position-embedding-type", "rope"});
+      // Fused rotary embedding of latent attention is for yarn only (T:3347).
+      if (m.mla) o.push_back({"--rope-type", "rope"});
+      if (m.mla || !s.kernels.fused_rope) o.push_back({"--no-rope-fusion"});
+      break;
+    case PositionEmbedding::kNone:
+    case PositionEmbedding::kAlibi:
+      o.push_back({"--position-embedding-type", "none"});
+      break;
+  }
+}
+
+}  // namespace
+
+Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
+  Options o;
+  o.push_back({"--transformer-impl", "transformer_engine"});
+  o.push_back({"--num-layers", n(m.num_layers)});
+  o.push_back({"--hidden-size", n(m.hidden_size)});
+  add_mlp(m, o);
+  add_attention(m, o);
+  add_window(m, o);
+  add_positions(m, s, o);
+  o.push_back({"--normalization", m.norm == Norm::kRmsNorm ? "RMSNorm" : "LayerNorm"});
+  if (!m.tied_embeddings) o.push_back({"--untie-embeddings-and-output-weights"});
+  o.push_back({"--attention-dropout", key_text(m.dropout)});
+  o.push_back({"--hidden-dropout", key_text(m.dropout)});
+  o.push_back({"--vocab-size", n(m.vocab_size)});
+  o.push_back({"--make-vocab-size-divisible-by", "128"});
+  add_experts(m, o);
+  if (m.mtp_layers > 0) o.push_back({"--mtp-num-layers", n(m.mtp_layers)});
+  return o;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,23 @@
+#pragma once
+// One function per target; the plan has passed the target's rules.
+#include "launch/launch.hpp"
+
+namespace meshplan {
+
+[[nodiscard]] LaunchCommand megatron_command(const LaunchPlan& plan);
+
+// Variables that follow from the cluster's links.
+[[nodiscard]] Environment cluster_environment(const ClusterSpec& c);
+
+// The sections of a command as lines of options, for people and for programs that read them.
+[[nodiscard]] std::string arguments_text(const LaunchPlan& plan, const LaunchCommand& command);
+
+// The script that starts the processes of one node.
+[[nodiscard]] std::string node_script(const LaunchPlan& plan, const LaunchCommand& command);
+[[nodiscard]] std::string slurm_script(const LaunchPlan& plan, const LaunchCommand& command);
+// launch.schema.json
+[[nodiscard]] std::string launch_document(const LaunchPlan& plan, const LaunchCommand& command,
+                                          LaunchFormat format, Target target,
+                                          std::string_view tool_version);
+
+}  // namespace meshplan

@@ -1,0 +1,78 @@
+#include "spec/target.hpp"
+
+#include <algorithm>
+
+#include "spec/strategy_rules.hpp"
+#include "spec/target_tables.hpp"
+
+namespace meshplan {
+namespace {
+
+// Axes of more than one rank, innermost first, with their sizes.
+std::vector<std::pair<Axis, std::int64_t>> axes_of(const Strategy& s, const RankOrder& order,
+                                                   bool expert) {
+  const auto size = [&](Axis axis) -> std::int64_t {
+    switch (axis) {
+      case Axis::kTp:
+        return expert ? s.etp : s.tp;
+      case Axis::kCp:
+        return expert ? 1 : s.cp;
+      case Axis::kEp:
+        return expert ? s.ep : 1;
+      case Axis::kDp:
+        return expert ? expert_dp(s) : s.dp;
+      case Axis::kPp:
+        return s.pp;
+    }
+    return 1;
+  };
+  std::vector<std::pair<Axis, std::int64_t>> axes;
+  for (const Axis axis : order) {
+    if (size(axis) > 1) axes.emplace_back(axis, size(axis));
+  }
+  return axes;
+}
+
+}  // namespace
+
+bool same_rank_order(const Strategy& s, const RankOrder& other) {
+  return axes_of(s, s.order, false) == axes_of(s, other, false) &&
+         axes_of(s, s.order, true) == axes_of(s, other, true);
+}
+
+std::span<const TargetRule> target_rules(Target t) {
+  switch (t) {
+    case Target::kMegatron:
+      return megatron_rules();
+    case Target::kDeepspeed:
+    case Target::kTorchtitan:
+    case Target::kMegatronBridge:
+    case Target::kAccelerate:
+      break;
+  }
+  return {};
+}
+
+Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  Findings f;
+  for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
+  return f;
+}
+
+std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpec& m,
+                                            const ClusterSpec& c) {
+  constexpr int kRounds = 3;  // mending one rule may break one that was looked at before
+  for (int round = 0; round < kRounds; ++round) {
+    for (const TargetRule& rule : target_rules(t)) {
+      Findings f;
+      rule.check({s, m, c}, f);
+      if (f.has_errors() && rule.mend != nullptr) rule.mend(s, m);
+    }
+  }
+  if (has_errors(validate(s, m, c)) || target_findings(t, s, m, c).has_errors()) {
+    return std::nullopt;
+  }
+  return s;
+}
+
+}  // namespace meshplan

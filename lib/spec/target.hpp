@@ -1,0 +1,57 @@
+#pragma once
+// What a training framework can be told: the rules that a plan must keep beyond being legal, so
+// that the framework's own configuration says the same as the plan. Each rule cites the file of the
+// framework that it comes from. Search spaces and exporters ask the same tables.
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "spec/findings.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+enum class Target { kMegatron, kDeepspeed, kTorchtitan, kMegatronBridge, kAccelerate };
+MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
+                        {Target::kDeepspeed, "deepspeed"},
+                        {Target::kTorchtitan, "torchtitan"},
+                        {Target::kMegatronBridge, "megatron-bridge"},
+                        {Target::kAccelerate, "accelerate"}});
+
+struct Plan;
+
+struct TargetRule {
+  std::string_view source;  // file of the framework, and what is checked there
+  void (*check)(const Plan&, Findings&);
+  // Changes the strategy into the nearest that keeps the rule; null where only another model would.
+  void (*mend)(Strategy&, const ModelSpec&) = nullptr;
+};
+
+[[nodiscard]] std::span<const TargetRule> target_rules(Target t);
+
+// Every rule of the target that `s` breaks. `s` must be legal (validate()); its lists may be empty.
+[[nodiscard]] Findings target_findings(Target t, const Strategy& s, const ModelSpec& m,
+                                       const ClusterSpec& c);
+
+// The nearest legal strategy that the target can express; nothing if there is none.
+[[nodiscard]] std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpec& m,
+                                                          const ClusterSpec& c);
+
+// Layers that Megatron-LM's block recomputation names per chunk, if the plan's counts are such:
+// n layers of every chunk, or all of a chunk that has fewer. 0: no layer. -1: every layer.
+[[nodiscard]] std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s,
+                                                               const ModelSpec& m);
+
+// Whether every linear layer has a bias, the experts' and the router's included, as Megatron-LM's
+// add_bias_linear means it.
+[[nodiscard]] bool all_linear_biased(const ModelSpec& m);
+
+// Rank numbering by the sizes of the axes that matter, so that orders that number alike compare
+// equal.
+[[nodiscard]] bool same_rank_order(const Strategy& s, const RankOrder& other);
+
+inline constexpr RankOrder kPipelineInsideOrder{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp,
+                                                Axis::kDp};
+
+}  // namespace meshplan

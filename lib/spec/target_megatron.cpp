@@ -1,0 +1,290 @@
+// Megatron-LM's pretrain_gpt.py (A: megatron/training/arguments.py, T:
+// megatron/core/transformer/transformer_config.py, P: megatron/core/parallel_state.py).
+#include <algorithm>
+
+#include "spec/strategy_keys.hpp"
+#include "spec/strategy_rules.hpp"
+#include "spec/target_tables.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+std::string name(auto value) { return std::string(name_of(value)); }
+
+bool is_half(Precision p) { return p != Precision::kFp32 && p != Precision::kTf32; }
+
+void framework(const Plan& p, Findings& f) {
+  if (p.s.framework == Framework::kMegatron) return;
+  f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for Megatron-LM",
+          "framework=megatron");
+}
+void mend_framework(Strategy& s, const ModelSpec&) {
+  const Strategy own = s;
+  s = with_preset(s, Framework::kMegatron);
+  s.zero = own.zero;
+}
+
+void activation(const Plan& p, Findings& f) {
+  const Activation a = p.m.activation;
+  const bool gated = a == Activation::kSilu && p.m.gated_mlp;
+  const bool plain = (a == Activation::kGelu || a == Activation::kRelu2) && !p.m.gated_mlp;
+  if (gated || plain) return;
+  f.error({"activation"}, "Megatron-LM has no " + std::string(p.m.gated_mlp ? "gated " : "") +
+                              name(a) + " MLP: it takes gelu, relu2 and gated silu");
+}
+
+void block(const Plan& p, Findings& f) {
+  if (p.m.parallel_block) {
+    f.error({"parallel_block"},
+            "Megatron-LM has no layers whose attention and MLP run in parallel");
+  }
+  if (p.m.embedding_norm) {
+    f.error({"embedding_norm"}, "Megatron-LM has no norm behind the embedding");
+  }
+}
+
+void positions(const Plan& p, Findings& f) {
+  if (p.m.position_embedding == PositionEmbedding::kAlibi) {
+    f.error({"position_embedding"}, "Megatron-LM has no alibi position embedding");
+  }
+  if (p.m.position_embedding == PositionEmbedding::kLearned && p.s.seq_len > p.m.max_seq_length) {
+    f.error({"seq_len"}, "'seq_len' " + n(p.s.seq_len) + " is more than the " +
+                             n(p.m.max_seq_length) + " learned positions");
+  }
+}
+void mend_positions(Strategy& s, const ModelSpec& m) {
+  if (m.position_embedding == PositionEmbedding::kLearned) {
+    s.seq_len = std::min(s.seq_len, m.max_seq_length);
+  }
+}
+
+void biases(const Plan& p, Findings& f) {
+  const ModelSpec& m = p.m;
+  if (all_linear_biased(m)) return;
+  if (m.linear_bias || m.attention_out_bias || m.expert_bias) {
+    f.error({"linear_bias"},
+            "Megatron-LM gives biases to every linear layer (experts and router included), to the "
+            "query/key/value projection alone, or to none");
+  }
+}
+
+void schedule(const Plan& p, Findings& f) {
+  const Schedule k = p.s.schedule;
+  if (p.s.pp == 1 || k == Schedule::k1f1b || k == Schedule::kInterleaved) return;
+  f.error({"schedule"}, "Megatron-LM runs 1f1b and interleaved pipelines, not " + name(k));
+}
+void mend_schedule(Strategy& s, const ModelSpec&) {
+  if (s.pp == 1 || s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved) return;
+  s.schedule = s.vp > 1 ? Schedule::kInterleaved : Schedule::k1f1b;
+  s.stage_layers.clear();
+  s.recompute_layers.clear();
+}
+
+void message_overlap(const Plan& p, Findings& f) {
+  if (p.s.schedule != Schedule::kInterleaved || p.s.pp != 2 || p.s.overlap.pp) return;
+  f.error(
+      {"overlap.pp", "schedule", "pp"},
+      "schedule interleaved on pp=2 needs 'overlap.pp': two messages between the same two ranks "
+      "would meet in one batch");
+}
+void mend_message_overlap(Strategy& s, const ModelSpec&) {
+  if (s.schedule == Schedule::kInterleaved && s.pp == 2) s.overlap.pp = true;
+}
+
+void tensor_overlap(const Plan& p, Findings& f) {
+  if (p.s.tp == 1 || p.s.overlap.tp_backward) return;
+  f.error({"overlap.tp_backward"},
+          "the backward pass always overlaps its tensor-parallel collectives");
+}
+void mend_tensor_overlap(Strategy& s, const ModelSpec&) { s.overlap.tp_backward = true; }
+
+void order(const Plan& p, Findings& f) {
+  const bool inside = same_rank_order(p.s, kPipelineInsideOrder);
+  if (!inside && !same_rank_order(p.s, kDefaultOrder)) {
+    f.error({"order"},
+            "ranks are numbered tp-cp-ep-dp-pp or tp-cp-ep-pp-dp, not " + key_text(p.s.order));
+  } else if (!same_rank_order(p.s, kDefaultOrder) && p.m.moe && expert_dp(p.s) != p.s.dp) {
+    f.error({"order", "ep", "etp"},
+            "order tp-cp-ep-pp-dp needs as many copies of the experts as of the rest: " +
+                n(expert_dp(p.s)) + " and " + n(p.s.dp));
+  }
+}
+void mend_order(Strategy& s, const ModelSpec& m) {
+  const bool inside = same_rank_order(s, kPipelineInsideOrder);
+  s.order = inside && (!m.moe || expert_dp(s) == s.dp) ? kPipelineInsideOrder : kDefaultOrder;
+}
+
+void expert_sequence(const Plan& p, Findings& f) {
+  if (!p.m.moe || p.s.tp == 1 || p.s.sequence_parallel) return;
+  f.error({"sequence_parallel", "tp"},
+          "experts with 'tp' over 1 need 'sequence_parallel', else the first forward pass stops");
+}
+void mend_expert_sequence(Strategy& s, const ModelSpec& m) {
+  if (m.moe && s.tp > 1) s.sequence_parallel = true;
+}
+
+void window(const Plan& p, Findings& f) {
+  if (p.m.window == 0 || p.s.cp == 1 || p.s.cp_kind != CpKind::kRing) return;
+  f.error({"cp_kind"}, "ring context parallelism has no sliding window");
+}
+void mend_window(Strategy& s, const ModelSpec& m) {
+  if (m.window > 0 && s.cp > 1 && s.cp_kind == CpKind::kRing) s.cp_kind = CpKind::kAllGather;
+}
+
+void optimizer_host(const Plan& p, Findings& f) {
+  if (!p.s.offload.optimizer || p.s.zero == 1) return;
+  f.error({"offload.optimizer", "zero"},
+          "'offload.optimizer' needs the distributed optimizer: zero=1, got " + n(p.s.zero));
+}
+void mend_optimizer_host(Strategy& s, const ModelSpec&) {
+  if (s.offload.optimizer) s.zero = 1;
+}
+
+void activations_host(const Plan& p, Findings& f) {
+  if (!p.s.offload.activations || p.m.num_layers > 1) return;
+  f.error({"offload.activations"}, "'offload.activations' needs two layers or more");
+}
+
+void recomputation(const Plan& p, Findings& f) {
+  if (!recomputed_per_chunk(p.s, p.m)) {
+    f.error(
+        {"recompute_layers"},
+        "recomputation is of all layers or of the same number in every chunk of every rank, not "
+        "of 'recompute_layers' " +
+            key_text(p.s.recompute_layers));
+    return;
+  }
+  const bool some = *recomputed_per_chunk(p.s, p.m) != 0;
+  if (some && p.s.recompute == Recompute::kSelective) {
+    f.error({"recompute", "recompute_layers"},
+            "recomputation is selective or of whole layers, not both");
+  }
+  if (some && *recomputed_per_chunk(p.s, p.m) > 0 && p.m.mtp_layers > 0) {
+    f.error({"recompute_layers"},
+            "a model with multi-token prediction recomputes every layer or none");
+  }
+}
+void mend_recomputation(Strategy& s, const ModelSpec& m) {
+  if (s.recompute == Recompute::kSelective) {
+    s.recompute_layers.clear();
+    return;
+  }
+  const std::optional<std::int64_t> exact = recomputed_per_chunk(s, m);
+  if (exact && (*exact <= 0 || m.mtp_layers == 0)) return;
+  const auto most = std::max_element(s.recompute_layers.begin(), s.recompute_layers.end());
+  const std::int64_t each = ceil_div(*most, s.vp) * s.vp;
+  const std::vector<std::int64_t> layers = stage_layers(s, m);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    s.recompute_layers[i] = m.mtp_layers > 0 ? layers[i] : std::min(each, layers[i]);
+  }
+  s.recompute = Recompute::kFull;
+}
+
+void precision(const Plan& p, Findings& f) {
+  if (p.s.precision != Precision::kTf32) return;
+  f.error({"precision"}, "Megatron-LM has no switch for tf32");
+}
+void mend_precision(Strategy& s, const ModelSpec&) {
+  if (s.precision == Precision::kTf32) s.precision = Precision::kFp32;
+}
+
+void dtypes(const Plan& p, Findings& f) {
+  const Precision k = p.s.precision;
+  if (is_half(k) && !p.s.master_weights) {
+    f.error({"master_weights"}, "an optimizer of " + name(k) + " weights keeps an fp32 copy");
+  }
+  const Dtype own = k == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
+  if (p.s.grad_dtype != Dtype::kFp32 && (!is_half(k) || p.s.grad_dtype != own)) {
+    f.error({"grad_dtype"},
+            "gradients are fp32 or of the weights' type, not " + name(p.s.grad_dtype));
+  }
+  if (p.s.optimizer_dtype != Dtype::kFp32 && (p.s.zero != 1 || !is_half(k))) {
+    f.error({"optimizer_dtype", "zero"},
+            "moments in " + name(p.s.optimizer_dtype) +
+                " need the precision-aware optimizer: zero=1 and 16-bit weights");
+  }
+}
+void mend_dtypes(Strategy& s, const ModelSpec&) {
+  s.master_weights = true;
+  const Dtype own = s.precision == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
+  if (!is_half(s.precision) || s.grad_dtype != own) s.grad_dtype = Dtype::kFp32;
+  if (s.zero != 1 || !is_half(s.precision)) s.optimizer_dtype = Dtype::kFp32;
+}
+
+void kernels(const Plan& p, Findings& f) {
+  const Kernels& k = p.s.kernels;
+  if (!k.fused_norm) f.error({"kernels.fused_norm"}, "Transformer Engine's norms are fused");
+  if (!k.fused_optimizer) f.error({"kernels.fused_optimizer"}, "Adam is one multi-tensor kernel");
+  const bool old =
+      k.attention == AttentionKernel::kFlash1 || k.attention == AttentionKernel::kTriton;
+  if (p.s.flash_attention && old) {
+    f.error({"kernels.attention"},
+            "Transformer Engine has no attention kernel " + name(k.attention));
+  }
+}
+void mend_kernels(Strategy& s, const ModelSpec&) {
+  s.kernels.fused_norm = s.kernels.fused_optimizer = true;
+  const AttentionKernel k = s.kernels.attention;
+  if (k == AttentionKernel::kFlash1 || k == AttentionKernel::kTriton) {
+    s.kernels.attention = AttentionKernel::kBest;
+  }
+}
+
+constexpr TargetRule kRules[] = {
+    {"pretrain_gpt.py: its own overlaps, data types and kernels", framework, mend_framework},
+    {"A:2440 --swiglu, --squared-relu, --openai-gelu, --quick-geglu: activations there are",
+     activation, nullptr},
+    {"core/transformer/transformer_layer.py: attention, then MLP", block, nullptr},
+    {"A:1354 max_position_embeddings >= seq_length; A:2397 choices of --position-embedding-type",
+     positions, mend_positions},
+    {"T add_bias_linear, add_qkv_bias; core/transformer/moe/router.py:67", biases, nullptr},
+    {"core/pipeline_parallel/schedules.py get_forward_backward_func", schedule, mend_schedule},
+    {"A:1006 pipeline-model-parallel-size > 2 without overlap of messages", message_overlap,
+     mend_message_overlap},
+    {"core/tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication",
+     tensor_overlap, mend_tensor_overlap},
+    {"P RankGenerator; P:897 expert_data_parallel_size when pp is not last", order, mend_order},
+    {"core/transformer/moe/moe_layer.py:636", expert_sequence, mend_expert_sequence},
+    {"Transformer Engine attention/dot_product_attention/context_parallel.py", window, mend_window},
+    {"core/optimizer/__init__.py:1057, A:1885", optimizer_host, mend_optimizer_host},
+    {"T:1884 cpu_offloading_num_layers < num_layers", activations_host, nullptr},
+    {"T:1914 recompute_granularity, core/transformer/transformer_block.py _checkpointed_forward, "
+     "core/transformer/multi_token_prediction.py:1622",
+     recomputation, mend_recomputation},
+    {"A:1190 params_dtype", precision, mend_precision},
+    {"core/optimizer/optimizer_config.py:433", dtypes, mend_dtypes},
+    {"core/extensions/transformer_engine.py", kernels, mend_kernels},
+};
+
+}  // namespace
+
+std::span<const TargetRule> megatron_rules() { return kRules; }
+
+std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s, const ModelSpec& m) {
+  const std::vector<std::int64_t>& counts = s.recompute_layers;
+  if (counts.empty()) return s.recompute == Recompute::kFull ? -1 : 0;
+  if (std::all_of(counts.begin(), counts.end(), [](std::int64_t c) { return c == 0; })) return 0;
+  const std::vector<std::int64_t> layers = stage_layers(s, m);
+  if (counts == layers) return -1;
+  // A chunk has layers / vp, rounded up or down: n layers of each are n * vp, or all.
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == layers[i]) continue;
+    const std::int64_t each = counts[i] / s.vp;
+    if (each == 0) return std::nullopt;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      if (counts[r] != std::min(each * s.vp, layers[r])) return std::nullopt;
+    }
+    return each;
+  }
+  return std::nullopt;
+}
+
+bool all_linear_biased(const ModelSpec& m) {
+  const bool attention = m.linear_bias || (m.qkv_bias && m.attention_out_bias);
+  const bool dense = m.linear_bias || num_moe_layers(m) == m.num_layers;
+  const bool experts = !m.moe || ((m.linear_bias || m.expert_bias) && m.moe->router_bias);
+  return attention && dense && experts;
+}
+
+}  // namespace meshplan
