@@ -5,6 +5,7 @@
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
+#include "io/plans_file.hpp"
 #include "io/write.hpp"
 #include "launch/launch.hpp"
 #include "strategy_flag.hpp"
@@ -12,16 +13,42 @@
 namespace meshplan {
 namespace {
 
+constexpr std::int64_t kMostPlans = 10'000;
+
 struct ExportFlags {
   CommonFlags common;
   WorkloadFlags workload;
-  std::string strategy, format, out;
+  std::string plans, rank, strategy, format, out;
 };
 
 LaunchFormat read_format(const ExportFlags& flags, Diagnostics& problems) {
   if (!flags.format.empty()) return read_name<LaunchFormat>(flags.format, "--format", problems);
   problems.push_back(error("--format is missing", "one of " + choices_text<LaunchFormat>()));
   return LaunchFormat::kMegatron;
+}
+
+// One plan of a file that `plan` wrote.
+std::optional<LaunchPlan> saved_plan(const ExportFlags& flags, Diagnostics& problems) {
+  const WorkloadFlags& w = flags.workload;
+  for (const auto& [flag, text] :
+       {std::pair{"--model", w.model}, std::pair{"--cluster", w.cluster},
+        std::pair{"--strategy", flags.strategy}, std::pair{"--global-batch", w.global_batch},
+        std::pair{"--seq-len", w.seq_len}, std::pair{"--gpus", w.gpus},
+        std::pair{"--framework", w.framework}}) {
+    if (text.empty()) continue;
+    problems.push_back(error(std::string(flag) + " cannot be combined with --plans",
+                             "the file says which model, cluster and strategy it is about"));
+  }
+  const std::int64_t rank =
+      std::max<std::int64_t>(read_count(flags.rank, "--rank", kMostPlans, problems), 1);
+  const std::optional<PlansFile> file = take(load_plans(flags.plans), "--plans", problems);
+  if (!file || has_errors(problems)) return std::nullopt;
+  for (const SavedPlan& plan : file->plans) {
+    if (plan.rank == rank) return LaunchPlan{file->model, file->cluster, plan.strategy};
+  }
+  problems.push_back(error_at({flags.plans}, "there is no plan of rank " + std::to_string(rank),
+                              "it holds " + std::to_string(file->plans.size()) + " plans"));
+  return std::nullopt;
 }
 
 // The plan of one strategy, complete and legal; whether it fits is said, not required.
@@ -65,7 +92,11 @@ int export_plan(const ExportFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
   const LaunchFormat format = read_format(flags, problems);
-  const std::optional<LaunchPlan> plan = read_plan(flags, problems);
+  if (flags.plans.empty() && !flags.rank.empty()) {
+    problems.push_back(error("--rank needs --plans"));
+  }
+  const std::optional<LaunchPlan> plan =
+      flags.plans.empty() ? read_plan(flags, problems) : saved_plan(flags, problems);
   if (!plan || has_errors(problems)) return report_errors(problems, flags.common);
   const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
   if (!launch) return report_errors(launch.errors(), flags.common);
@@ -87,6 +118,12 @@ void add_export_command(CLI::App& app, Action& action) {
       "meshplan export --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
       "      --strategy tp=2,sequence_parallel=true,micro_batch=1 --global-batch 64 \\\n"
       "      --seq-len 4096 --format megatron");
+  command
+      ->add_option("--plans", flags->plans,
+                   "A plans.json of 'meshplan plan --out': instead of model, cluster and strategy")
+      ->type_name("FILE");
+  command->add_option("--rank", flags->rank, "Which of its plans (default 1, the best)")
+      ->type_name("K");
   add_workload_flags(*command, flags->workload);
   add_strategy_flag(*command, flags->strategy);
   std::string formats;

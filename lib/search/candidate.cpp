@@ -6,6 +6,7 @@
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "search/bounds.hpp"
+#include "search/space_target.hpp"
 
 namespace meshplan {
 namespace {
@@ -170,7 +171,10 @@ bool ranks_before(const Found& a, const Found& b, Objective o) {
 
 Divided divide(StageContext context, const SearchSpace& space, double most) {
   if (context.counts != CountRule::kUniform) return divide(Stages(context), context, space, most);
-  for (context.uniform = 1; context.uniform <= context.model.num_layers; ++context.uniform) {
+  // The same number in every chunk of a rank.
+  const std::int64_t step = context.strategy.vp;
+  for (context.uniform = step; context.uniform < context.model.num_layers + step;
+       context.uniform += step) {
     const Divided divided = divide(Stages(context), context, space, most);
     if (divided.fits) return divided;
   }
@@ -231,6 +235,7 @@ class Examiner {
     s.recompute = option.recompute;
     s.offload = {option.offload_optimizer, option.offload_activations};
     double end = 0;
+    if (refuses(s)) return true;  // what differs in recomputation alone may do
     if (by_time_) {
       const bool everywhere =
           option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
@@ -255,8 +260,18 @@ class Examiner {
       if (!none_too) return false;
       s.recompute = Recompute::kNone;
     }
+    if (option.counts == CountRule::kGiven && refuses(s)) return false;
     cost(std::move(s));
     return some;
+  }
+
+  // Whether the space's framework cannot be told the strategy.
+  bool refuses(const Strategy& s) {
+    const std::string reason = refusal_of(x_.request.space, s, x_.model, x_.cluster);
+    if (reason.empty()) return false;
+    ++result_.evaluated;
+    ++result_.infeasible[reason];
+    return true;
   }
 
   void cost(Strategy s) {

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "search/fixed_keys.hpp"
 #include "search/space_lists.hpp"
+#include "search/space_target.hpp"
 #include "search/stage_layout.hpp"
 #include "spec/findings.hpp"
 
@@ -96,7 +97,7 @@ class SpaceBuilder {
       s.global_batch = s.dp;
       found = findings(s, model_, cluster_);
     }
-    Diagnostics problems;
+    Diagnostics problems = hopeless_for(request_.space, s, model_, cluster_);
     for (const Finding& finding : found.all()) {
       if (finding.diagnostic.severity != Severity::kError) continue;
       if (std::none_of(finding.keys.begin(), finding.keys.end(), is_searched)) {

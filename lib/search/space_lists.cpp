@@ -350,9 +350,13 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
   if (request_.ignore_activations && none) return;
   add(Recompute::kSelective, CountRule::kNone, {});
   const bool fewest = request_.objective != Objective::kMemory;
-  const bool uniform = request_.space == Space::kMegatron && !freed("recompute_layers");
-  if (fewest) add(Recompute::kFull, uniform ? CountRule::kUniform : CountRule::kFewest, {});
-  if (!fewest || !none) add(Recompute::kFull, CountRule::kAll, {});
+  // Megatron-LM recomputes as many layers in every chunk; with multi-token prediction all of them
+  // (core/transformer/multi_token_prediction.py:1622).
+  const bool megatron = request_.space == Space::kMegatron && !freed("recompute_layers");
+  const bool all_only = megatron && model_.mtp_layers > 0;
+  const CountRule some = megatron ? CountRule::kUniform : CountRule::kFewest;
+  if (fewest && !all_only) add(Recompute::kFull, some, {});
+  if (!fewest || !none || all_only) add(Recompute::kFull, CountRule::kAll, {});
 }
 
 std::vector<MemoryOption> SpaceLists::options() const {

@@ -69,6 +69,12 @@ std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpe
       if (f.has_errors() && rule.mend != nullptr) rule.mend(s, m);
     }
   }
+  // Lists that were taken back when their schedule changed.
+  if (s.stage_layers.empty()) s.stage_layers = stage_layers(s, m);
+  if (s.recompute_layers.empty()) {
+    s.recompute_layers.assign(s.stage_layers.size(), 0);
+    if (s.recompute == Recompute::kFull) s.recompute_layers = s.stage_layers;
+  }
   if (has_errors(validate(s, m, c)) || target_findings(t, s, m, c).has_errors()) {
     return std::nullopt;
   }

@@ -99,20 +99,27 @@ void tensor_overlap(const Plan& p, Findings& f) {
 }
 void mend_tensor_overlap(Strategy& s, const ModelSpec&) { s.overlap.tp_backward = true; }
 
+// Copies of the experts; of a dense model, whose experts would be split as tp splits the rest.
+std::int64_t expert_copies(const Strategy& s, const ModelSpec& m) {
+  return m.moe ? expert_dp(s) : s.cp * s.dp;
+}
+
 void order(const Plan& p, Findings& f) {
-  const bool inside = same_rank_order(p.s, kPipelineInsideOrder);
-  if (!inside && !same_rank_order(p.s, kDefaultOrder)) {
+  if (same_rank_order(p.s, kDefaultOrder)) return;
+  if (!same_rank_order(p.s, kPipelineInsideOrder)) {
     f.error({"order"},
             "ranks are numbered tp-cp-ep-dp-pp or tp-cp-ep-pp-dp, not " + key_text(p.s.order));
-  } else if (!same_rank_order(p.s, kDefaultOrder) && p.m.moe && expert_dp(p.s) != p.s.dp) {
-    f.error({"order", "ep", "etp"},
-            "order tp-cp-ep-pp-dp needs as many copies of the experts as of the rest: " +
-                n(expert_dp(p.s)) + " and " + n(p.s.dp));
+  } else if (expert_copies(p.s, p.m) != p.s.dp) {
+    f.error(
+        {"order", "cp", "ep", "etp"},
+        "order tp-cp-ep-pp-dp needs as many copies of the experts (or, without any, cp * dp) as "
+        "dp: " +
+            n(expert_copies(p.s, p.m)) + " and " + n(p.s.dp));
   }
 }
 void mend_order(Strategy& s, const ModelSpec& m) {
   const bool inside = same_rank_order(s, kPipelineInsideOrder);
-  s.order = inside && (!m.moe || expert_dp(s) == s.dp) ? kPipelineInsideOrder : kDefaultOrder;
+  s.order = inside && expert_copies(s, m) == s.dp ? kPipelineInsideOrder : kDefaultOrder;
 }
 
 void expert_sequence(const Plan& p, Findings& f) {

@@ -1,0 +1,100 @@
+// What Megatron-LM cannot be told is refused, and the nearest plan keeps every rule.
+#include "spec/target.hpp"
+
+#include "launch/plans.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using test::plan_of;
+
+struct Row {
+  const char* model;
+  const char* keys;
+  const char* message;  // part of the refusal
+  const char* nearest;  // a key of the nearest plan
+  const char* value;
+};
+
+}  // namespace
+
+TEST_CASE("refusals of Megatron-LM name the rule and the nearest plan") {
+  const auto row = GENERATE(values<Row>({
+      {"llama-2-7b", "framework=deepspeed,zero=1", "made for deepspeed", "framework", "megatron"},
+      {"llama-2-7b", "pp=4,schedule=zb-h1", "not zb-h1", "schedule", "1f1b"},
+      {"llama-2-7b", "pp=2,vp=2,schedule=zb-v", "not zb-v", "schedule", "interleaved"},
+      {"llama-2-7b", "pp=2,schedule=gpipe", "not gpipe", "schedule", "1f1b"},
+      {"llama-2-7b", "pp=2,vp=2,schedule=interleaved,overlap.pp=false", "overlap.pp", "overlap.pp",
+       "true"},
+      {"llama-2-7b", "tp=2,overlap.tp_backward=false", "always overlaps", "overlap.tp_backward",
+       "true"},
+      {"llama-2-7b", "tp=2,pp=2,dp=4,order=pp-tp-cp-ep-dp", "numbered", "order", "tp-cp-ep-dp-pp"},
+      {"llama-2-7b", "cp=2,pp=2,dp=4,order=tp-cp-ep-pp-dp", "as many copies", "order",
+       "tp-cp-ep-dp-pp"},
+      {"mixtral-8x7b", "tp=2,etp=2", "need 'sequence_parallel'", "sequence_parallel", "true"},
+      {"llama-2-7b", "zero=3,offload.optimizer=true", "distributed optimizer", "zero", "1"},
+      {"llama-2-7b", "pp=2,recompute=full,recompute_layers=[3,5]", "same number",
+       "recompute_layers", "[5,5]"},
+      {"llama-2-7b", "pp=2,vp=2,schedule=interleaved,recompute=full,recompute_layers=[3,3]",
+       "same number", "recompute_layers", "[4,4]"},
+      {"llama-2-7b", "pp=2,recompute=selective,recompute_layers=[3,3]", "not both", "recompute",
+       "selective"},
+      {"deepseek-v3", "ep=8,pp=2,recompute=full,recompute_layers=[3,3]", "every layer or none",
+       "recompute_layers", "[31,30]"},
+      {"llama-2-7b", "precision=tf32", "tf32", "precision", "fp32"},
+      {"llama-2-7b", "master_weights=false", "fp32 copy", "master_weights", "true"},
+      {"llama-2-7b", "grad_dtype=fp16", "weights' type", "grad_dtype", "fp32"},
+      {"llama-2-7b", "zero=0,optimizer_dtype=bf16", "precision-aware", "optimizer_dtype", "fp32"},
+      {"llama-2-7b", "kernels.attention=triton", "no attention kernel", "kernels.attention",
+       "best"},
+      {"llama-2-7b", "kernels.fused_norm=false", "norms are fused", "kernels.fused_norm", "true"},
+      {"gpt-oss-120b", "cp=2", "sliding window", "cp_kind", "allgather"},
+      {"gpt3-175b", "seq_len=4096", "learned positions", "seq_len", "2048"},
+  }));
+  INFO(row.model << " " << row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-a100-80gb", 16, row.keys);
+  const Findings broken = target_findings(Target::kMegatron, p.strategy, p.model, p.cluster);
+  REQUIRE(broken.has_errors());
+  CHECK(to_text(broken.diagnostics()).find(row.message) != std::string::npos);
+  const std::optional<Strategy> near =
+      nearest_expressible(Target::kMegatron, p.strategy, p.model, p.cluster);
+  REQUIRE(near.has_value());
+  CHECK(value_text(*near, row.nearest) == row.value);
+
+  const Result<LaunchFiles> refused = launch_files(LaunchFormat::kMegatron, p, "test");
+  REQUIRE(!refused.ok());
+  CHECK(to_text(refused.errors()).find("the nearest plan that it can: ") != std::string::npos);
+  const Result<LaunchFiles> accepted =
+      launch_files(LaunchFormat::kMegatron, {p.model, p.cluster, *near}, "test");
+  CHECK(accepted.ok());
+}
+
+TEST_CASE("models that no flag describes have no nearest plan") {
+  for (const char* name : {"palm-540b", "bloom-176b", "gpt-neox-20b"}) {
+    INFO(name);
+    const LaunchPlan p = plan_of(name, "dgx-a100-80gb", 16, "tp=8,seq_len=2048");
+    CHECK(target_findings(Target::kMegatron, p.strategy, p.model, p.cluster).has_errors());
+    CHECK(!nearest_expressible(Target::kMegatron, p.strategy, p.model, p.cluster));
+  }
+}
+
+TEST_CASE("orders that number ranks alike are the same") {
+  Strategy s;
+  s.tp = 2, s.dp = 4;
+  s.order = {Axis::kTp, Axis::kDp, Axis::kCp, Axis::kEp, Axis::kPp};
+  CHECK(same_rank_order(s, kDefaultOrder));
+  s.pp = 2;
+  CHECK(same_rank_order(s, kDefaultOrder));
+  s.order = kPipelineInsideOrder;
+  CHECK(!same_rank_order(s, kDefaultOrder));
+}
+
+TEST_CASE("every rule cites its file") {
+  for (const TargetRule& rule : target_rules(Target::kMegatron)) {
+    CHECK(!rule.source.empty());
+    CHECK(rule.check != nullptr);
+  }
+}
+
+}  // namespace meshplan
