@@ -9,7 +9,8 @@ namespace meshplan {
 namespace {
 
 constexpr std::array kObjectives{Objective::kStepTime, Objective::kCost, Objective::kMemory};
-constexpr std::array kSpaces{Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp};
+constexpr std::array kSpaces{Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
+                             Space::kTorchtitan};
 constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
 
 std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {

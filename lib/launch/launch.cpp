@@ -15,6 +15,9 @@ struct FormatRow {
 constexpr std::array kFormats{
     FormatRow{LaunchFormat::kMegatron,
               "Megatron-LM: argument list of pretrain_gpt.py and a script"},
+    FormatRow{LaunchFormat::kDeepspeed, "DeepSpeed: ds_config.json and a script"},
+    FormatRow{LaunchFormat::kTorchtitan, "torchtitan v0.2.2: job file and a script"},
+    FormatRow{LaunchFormat::kAccelerate, "Hugging Face accelerate with FSDP2: YAML and a script"},
     FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node"},
 };
 
@@ -45,14 +48,38 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
 
 LaunchCommand command_for(Target target, const LaunchPlan& plan) {
   switch (target) {
-    case Target::kMegatron:
     case Target::kDeepspeed:
+      return deepspeed_command(plan);
     case Target::kTorchtitan:
-    case Target::kMegatronBridge:
+      return torchtitan_command(plan);
     case Target::kAccelerate:
+      return accelerate_command(plan);
+    case Target::kMegatron:
+    case Target::kMegatronBridge:
       break;
   }
   return megatron_command(plan);
+}
+
+// What Slurm starts.
+std::optional<Target> target_of(Framework f) {
+  switch (f) {
+    case Framework::kMegatron:
+      return Target::kMegatron;
+    case Framework::kDeepspeed:
+    case Framework::kMegatronDeepspeed:
+      return Target::kDeepspeed;
+    case Framework::kTorchtitan:
+      return Target::kTorchtitan;
+    case Framework::kFsdp:
+      return Target::kAccelerate;
+    case Framework::kNanotron:
+    case Framework::kLlmFoundry:
+    case Framework::kInternEvo:
+    case Framework::kMegatronV2:
+      break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -62,10 +89,21 @@ std::string_view description_of(LaunchFormat format) {
 }
 
 Result<Target> target_of(LaunchFormat format, const Strategy& s) {
-  if (format == LaunchFormat::kMegatron) return Target::kMegatron;
-  if (s.framework == Framework::kMegatron) return Target::kMegatron;
+  switch (format) {
+    case LaunchFormat::kMegatron:
+      return Target::kMegatron;
+    case LaunchFormat::kDeepspeed:
+      return Target::kDeepspeed;
+    case LaunchFormat::kTorchtitan:
+      return Target::kTorchtitan;
+    case LaunchFormat::kAccelerate:
+      return Target::kAccelerate;
+    case LaunchFormat::kSlurm:
+      break;
+  }
+  if (const std::optional<Target> target = target_of(s.framework)) return *target;
   return error("there is no launch script for " + std::string(name_of(s.framework)),
-               "framework=megatron");
+               "plan for megatron, deepspeed, megatron-deepspeed, torchtitan or fsdp");
 }
 
 Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,

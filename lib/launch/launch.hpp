@@ -54,9 +54,12 @@ struct LaunchFiles {
   std::vector<std::string> notes;
 };
 
-enum class LaunchFormat { kMegatron, kSlurm };
-MESHPLAN_NAMES(LaunchFormat,
-               {{LaunchFormat::kMegatron, "megatron"}, {LaunchFormat::kSlurm, "slurm"}});
+enum class LaunchFormat { kMegatron, kDeepspeed, kTorchtitan, kAccelerate, kSlurm };
+MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
+                              {LaunchFormat::kDeepspeed, "deepspeed"},
+                              {LaunchFormat::kTorchtitan, "torchtitan"},
+                              {LaunchFormat::kAccelerate, "accelerate"},
+                              {LaunchFormat::kSlurm, "slurm"}});
 
 // The target whose rules a format follows; Slurm starts what the plan's framework trains with.
 [[nodiscard]] Result<Target> target_of(LaunchFormat format, const Strategy& s);

@@ -1,4 +1,6 @@
 // Scripts that start a command: on one node, and as a Slurm job.
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "launch/shell.hpp"
 #include "launch/targets.hpp"
@@ -64,13 +66,17 @@ std::string arguments_text(const LaunchPlan& plan, const LaunchCommand& command)
 }
 
 std::string node_script(const LaunchPlan& plan, const LaunchCommand& command) {
+  const bool dry = std::any_of(command.sections.begin(), command.sections.end(),
+                               [](const auto& section) { return section.name == "run"; });
   std::string text = "#!/bin/bash\n" + header(plan, command);
-  text += plan.cluster.nodes == 1
-              ? "# Arguments replace those of the dry start on synthetic data.\n"
-              : "# Run it on every node. Arguments replace those of the dry start on synthetic "
-                "data.\n";
+  if (plan.cluster.nodes > 1) text += "# Run it on every node.\n";
+  text += dry ? "# Arguments replace those of the dry start on synthetic data.\n"
+              : "# Arguments go to the training program.\n";
   text += "set -euo pipefail\n\n" + environment_text(command);
   for (const std::string& line : command.needs) text += line + "\n";
+  if (!command.files.empty()) {
+    text += "here=$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" && pwd)\n";
+  }
   std::string words;
   for (const LaunchCommand::Section& section : command.sections) {
     text += "\n";
@@ -79,6 +85,7 @@ std::string node_script(const LaunchPlan& plan, const LaunchCommand& command) {
     if (section.name == "run") text += "if (( $# > 0 )); then run=(\"$@\"); fi\n";
     words += " \"${" + section.name + "[@]}\"";
   }
+  if (!dry) words += " \"$@\"";
   text += "\n" + (command.uses_torchrun ? torchrun_text(plan) + " \\\n  " : std::string("exec "));
   return text + command.program + words + "\n";
 }

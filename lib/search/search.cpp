@@ -96,7 +96,8 @@ std::string_view name_of(Objective o) {
 }
 
 std::string_view name_of(Space s) {
-  constexpr std::array<std::string_view, 4> kNames{"full", "megatron", "deepspeed", "fsdp"};
+  constexpr std::array<std::string_view, 5> kNames{"full", "megatron", "deepspeed", "fsdp",
+                                                     "torchtitan"};
   return kNames[static_cast<std::size_t>(s)];
 }
 

@@ -19,7 +19,7 @@
 namespace meshplan {
 
 enum class Objective { kStepTime, kCost, kMemory };
-enum class Space { kFull, kMegatron, kDeepspeed, kFsdp };
+enum class Space { kFull, kMegatron, kDeepspeed, kFsdp, kTorchtitan };
 
 struct SearchRequest {
   Strategy base;              // workload (global_batch, seq_len), precision, framework, and every

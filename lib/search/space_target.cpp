@@ -22,6 +22,8 @@ std::optional<Target> target_of(Space space) {
       return Target::kDeepspeed;
     case Space::kFsdp:
       return Target::kAccelerate;
+    case Space::kTorchtitan:
+      return Target::kTorchtitan;
   }
   return std::nullopt;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "spec/strategy_rules.hpp"
 #include "spec/target_tables.hpp"
 
 namespace meshplan {
@@ -43,12 +42,14 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
 std::span<const TargetRule> target_rules(Target t) {
   switch (t) {
     case Target::kMegatron:
+    case Target::kMegatronBridge:  // runs Megatron-Core with the same checks
       return megatron_rules();
     case Target::kDeepspeed:
+      return deepspeed_rules();
     case Target::kTorchtitan:
-    case Target::kMegatronBridge:
+      return torchtitan_rules();
     case Target::kAccelerate:
-      break;
+      return accelerate_rules();
   }
   return {};
 }

@@ -43,6 +43,14 @@ struct TargetRule {
 [[nodiscard]] std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s,
                                                                const ModelSpec& m);
 
+// A model that torchtitan ships.
+struct TorchtitanFlavor {
+  std::string_view model, flavor;
+  std::int64_t layers = 0, hidden = 0, heads = 0, ffn = 0, vocabulary = 0, experts = 0;
+};
+// The one of the same sizes, or null.
+[[nodiscard]] const TorchtitanFlavor* torchtitan_flavor(const ModelSpec& m);
+
 // Whether every linear layer has a bias, the experts' and the router's included, as Megatron-LM's
 // add_bias_linear means it.
 [[nodiscard]] bool all_linear_biased(const ModelSpec& m);

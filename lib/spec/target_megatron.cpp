@@ -61,6 +61,10 @@ void mend_positions(Strategy& s, const ModelSpec& m) {
 
 void biases(const Plan& p, Findings& f) {
   const ModelSpec& m = p.m;
+  if (m.moe && m.linear_bias && m.moe->shared_expert_ffn_hidden_size > 0) {
+    f.error({"linear_bias", "moe.shared_expert_ffn_hidden_size"},
+            "shared experts have no biases in Megatron-LM");
+  }
   if (all_linear_biased(m)) return;
   if (m.linear_bias || m.attention_out_bias || m.expert_bias) {
     f.error({"linear_bias"},
@@ -245,7 +249,8 @@ constexpr TargetRule kRules[] = {
     {"core/transformer/transformer_layer.py: attention, then MLP", block, nullptr},
     {"A:1354 max_position_embeddings >= seq_length; A:2397 choices of --position-embedding-type",
      positions, mend_positions},
-    {"T add_bias_linear, add_qkv_bias; core/transformer/moe/router.py:67", biases, nullptr},
+    {"T add_bias_linear, add_qkv_bias; core/transformer/moe/router.py:67, shared_experts.py",
+     biases, nullptr},
     {"core/pipeline_parallel/schedules.py get_forward_backward_func", schedule, mend_schedule},
     {"A:1006 pipeline-model-parallel-size > 2 without overlap of messages", message_overlap,
      mend_message_overlap},

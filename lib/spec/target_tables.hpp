@@ -1,9 +1,28 @@
 #pragma once
-// The tables behind target_rules(), one file each.
+// The tables behind target_rules(), one file each, and rules that several of them have.
+#include "spec/strategy_rules.hpp"
 #include "spec/target.hpp"
 
 namespace meshplan {
 
 [[nodiscard]] std::span<const TargetRule> megatron_rules();
+[[nodiscard]] std::span<const TargetRule> deepspeed_rules();
+[[nodiscard]] std::span<const TargetRule> torchtitan_rules();
+[[nodiscard]] std::span<const TargetRule> accelerate_rules();
+
+// Ranks are numbered tp-cp-ep-dp-pp, and no other way.
+void check_default_order(const Plan& p, Findings& f);
+void mend_default_order(Strategy& s, const ModelSpec& m);
+
+// Every layer is recomputed, or none.
+void check_whole_recomputation(const Plan& p, Findings& f);
+void mend_whole_recomputation(Strategy& s, const ModelSpec& m);
+
+// An optimizer of 16-bit weights keeps them and both moments in fp32.
+void check_fp32_states(const Plan& p, Findings& f);
+void mend_fp32_states(Strategy& s, const ModelSpec& m);
+
+void check_resident_activations(const Plan& p, Findings& f);
+void mend_resident_activations(Strategy& s, const ModelSpec& m);
 
 }  // namespace meshplan

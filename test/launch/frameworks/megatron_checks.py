@@ -237,6 +237,7 @@ class Framework:
                      "moe_permute_fusion", "moe_grouped_gemm", "cpu_offloading"):
             setattr(config, name, False)
         config.init_model_with_meta_device = True
+        config.fp8 = config.recompute_granularity = None
         args.moe_grouped_gemm = False
 
         class NoAttention(torch.nn.Module):

@@ -58,6 +58,8 @@ FOUND_LATER = {
     ("optimizer_dtype", "zero"), ("offload.optimizer", "zero"),
     # A chunk without layers: Megatron-LM passes activations through it, plans have no use for it.
     ("stage_layers", "vp"),
+    # No flag says it, so nothing is there to be refused: bf16 gradients of fp16 weights.
+    ("grad_dtype",),
     # Ours alone: a shard group without sharding.
     ("zero_group", "zero"),
     # Experts of a dense model: ignored or refused by another rule.

@@ -1,0 +1,120 @@
+// ds_config.json, and the arguments that a training program needs beside it.
+#include <nlohmann/json.hpp>
+
+#include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
+
+Json zero_json(const Strategy& s) {
+  Json zero{{"stage", s.zero}};
+  if (s.zero == 0) return zero;
+  zero["overlap_comm"] = s.overlap.grad_reduce;
+  zero["contiguous_gradients"] = true;
+  zero["reduce_scatter"] = true;
+  if (s.zero == 3) {
+    // Elements gathered ahead of their use; none without overlap.
+    zero["stage3_prefetch_bucket_size"] = s.overlap.param_gather ? 50'000'000 : 0;
+    if (shard_group(s) != s.dp * s.cp) zero["mics_shard_size"] = shard_group(s);
+  }
+  if (s.offload.optimizer) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
+  return zero;
+}
+
+Json config_json(const LaunchPlan& p) {
+  const Strategy& s = p.strategy;
+  const bool splits_tensors = s.tp > 1 && !splits_itself(s);
+  Json json{{"train_micro_batch_size_per_gpu", s.micro_batch},
+            {"gradient_accumulation_steps", num_microbatches(s)}};
+  // Without a model-parallel unit DeepSpeed multiplies by all ranks (runtime/config.py:714).
+  if (!splits_tensors) json["train_batch_size"] = s.global_batch;
+  if (s.precision == Precision::kBf16) json["bf16"] = {{"enabled", true}};
+  if (s.precision == Precision::kFp16) json["fp16"] = {{"enabled", true}};
+  json["data_types"] = {{"grad_accum_dtype", std::string(name_of(s.grad_dtype))}};
+  json["zero_optimization"] = zero_json(s);
+  if (splits_tensors) {
+    json["tensor_parallel"] = {{"autotp_size", s.tp}, {"tp_overlap_comm", s.overlap.tp}};
+  }
+  if (s.cp > 1 && !splits_itself(s)) {
+    json["sequence_parallel_size"] = s.cp;
+    json["data_parallel_size"] = s.dp;
+  }
+  if (s.ep > 1) json["expert_parallel"] = {{"enabled", true}, {"autoep_size", s.ep}};
+  if (s.pp > 1) {
+    const bool full = recomputed_per_chunk(s, p.model).value_or(0) != 0;
+    json["pipeline"] = {{"activation_checkpoint_interval", full ? 1 : 0}};
+  }
+  json["optimizer"] = {
+      {"type", "AdamW"},
+      {"params", {{"lr", 3e-4}, {"betas", {0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}}}};
+  json["gradient_clipping"] = 1.0;
+  json["steps_per_print"] = 10;
+  return json;
+}
+
+using Lines = std::vector<std::vector<std::string>>;
+
+// Megatron-DeepSpeed's pretrain_gpt.py (megatron/arguments.py there).
+Lines own_split(const LaunchPlan& p) {
+  const Strategy& s = p.strategy;
+  Lines o{{"--tensor-model-parallel-size", n(s.tp)},
+          {"--pipeline-model-parallel-size", n(s.pp)},
+          {"--micro-batch-size", n(s.micro_batch)},
+          {"--global-batch-size", n(s.global_batch)},
+          {"--seq-length", n(s.seq_len)},
+          {"--zero-stage", n(s.zero)}};
+  if (s.pp == 1) o.push_back({"--no-pipeline-parallel"});
+  if (s.cp > 1) o.push_back({"--ds-sequence-parallel-size", n(s.cp)});
+  if (recomputed_per_chunk(s, p.model).value_or(0) != 0) {
+    o.push_back({"--checkpoint-activations"});
+    o.push_back({"--deepspeed-activation-checkpointing"});
+  }
+  if (s.precision == Precision::kBf16) o.push_back({"--bf16"});
+  if (s.precision == Precision::kFp16) o.push_back({"--fp16"});
+  return o;
+}
+
+void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
+  const Strategy& s = p.strategy;
+  if (s.pp > 1 && !splits_itself(s)) {
+    notes.push_back("the number of stages is the program's: PipelineModule(num_stages=" + n(s.pp) +
+                    ", partition_method=\"type:<layer class>\")");
+  }
+  if (s.pp == 1 && !splits_itself(s) && recomputed_per_chunk(s, p.model).value_or(0) != 0) {
+    notes.emplace_back(
+        "which layers are recomputed is the program's: every one (gradient_checkpointing=True in "
+        "Transformers)");
+  }
+  if ((s.zero == 1 || s.zero == 2) && s.overlap.param_gather) {
+    notes.push_back("DeepSpeed gathers the weights of zero=" + n(s.zero) +
+                    " behind the optimizer's step, which the plan counts as overlapped "
+                    "(overlap.param_gather)");
+  }
+  if (!s.flash_attention || s.cp > 1) {
+    notes.push_back(std::string("attention is the program's: the plan counts ") +
+                    (s.flash_attention ? "a fused kernel" : "a materialised one"));
+  }
+}
+
+}  // namespace
+
+LaunchCommand deepspeed_command(const LaunchPlan& plan) {
+  const Strategy& s = plan.strategy;
+  LaunchCommand command;
+  command.environment = cluster_environment(plan.cluster);
+  command.files.push_back({"ds_config.json", config_json(plan).dump(2) + '\n'});
+  if (splits_itself(s)) command.sections = {{"plan", own_split(plan)}};
+  command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
+  command.program = "\"$TRAIN_PROGRAM\" --deepspeed --deepspeed_config \"$here/ds_config.json\"";
+  add_notes(plan, command.notes);
+  return command;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,119 @@
+// Hugging Face accelerate with PyTorch's FSDP2 (files below src/accelerate/).
+#include "spec/strategy_keys.hpp"
+#include "spec/target_tables.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+std::string name(auto value) { return std::string(name_of(value)); }
+
+void framework(const Plan& p, Findings& f) {
+  if (p.s.framework == Framework::kFsdp) return;
+  f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for PyTorch FSDP",
+          "framework=fsdp");
+}
+void mend_framework(Strategy& s, const ModelSpec&) {
+  const int zero = s.zero;
+  s = with_preset(s, Framework::kFsdp);
+  s.zero = zero;
+}
+
+void dimensions(const Plan& p, Findings& f) {
+  if (p.s.pp > 1) f.error({"pp"}, "there is no pipeline: pp=1, got " + n(p.s.pp));
+  if (p.s.ep > 1 || p.s.etp > 1) {
+    f.error({"ep", "etp"}, "experts are not spread over ranks: ep=1 and etp=1");
+  }
+  if (p.s.sequence_parallel) {
+    f.error({"sequence_parallel"}, "tensor parallelism does not split the sequence");
+  }
+  if (p.s.overlap.tp && p.s.tp > 1) {
+    f.error({"overlap.tp"}, "tensor-parallel collectives are not overlapped");
+  }
+}
+void mend_dimensions(Strategy& s, const ModelSpec&) {
+  if (s.pp > 1) {
+    s.dp *= s.pp;
+    s.pp = s.vp = 1;
+    s.schedule = Schedule::k1f1b;
+    s.stage_layers.clear();
+    s.recompute_layers.clear();
+  }
+  s.ep = s.etp = 1;
+  s.sequence_parallel = s.overlap.tp = false;
+}
+
+void sharding(const Plan& p, Findings& f) {
+  if (p.s.zero < 2) {
+    f.error({"zero"},
+            "FSDP shards gradients (zero=2) or weights too (zero=3), got zero=" + n(p.s.zero));
+  } else if (shard_group(p.s) % p.s.cp != 0) {
+    f.error({"zero_group", "cp"}, "a shard group holds whole context-parallel groups of " +
+                                      n(p.s.cp) + " ranks, got " + n(shard_group(p.s)));
+  } else if (shard_group(p.s) == p.s.cp && p.s.dp > 1 && (p.s.tp > 1 || p.s.cp > 1)) {
+    f.error({"zero_group", "tp", "cp"},
+            "replicas with 'tp' or 'cp' need shards: dp_shard_size must be over 1");
+  }
+}
+void mend_sharding(Strategy& s, const ModelSpec&) {
+  if (s.zero < 2) s.zero = 3;
+  const bool whole = shard_group(s) % s.cp == 0 && (shard_group(s) > s.cp || s.dp == 1);
+  if (!whole) s.zero_group = 0;
+}
+
+void sequence(const Plan& p, Findings& f) {
+  if (p.s.cp > 1 && p.s.cp_kind == CpKind::kUlysses) {
+    f.error({"cp_kind"}, "context parallelism rotates keys and values: ring or allgather");
+  }
+}
+void mend_sequence(Strategy& s, const ModelSpec&) {
+  if (s.cp > 1 && s.cp_kind == CpKind::kUlysses) s.cp_kind = CpKind::kAllGather;
+}
+
+void precision(const Plan& p, Findings& f) {
+  if (p.s.precision == Precision::kTf32) {
+    f.error({"precision"}, "mixed_precision is no, fp16, bf16 or fp8");
+  }
+}
+void mend_precision(Strategy& s, const ModelSpec&) { s.precision = Precision::kFp32; }
+
+void recomputation(const Plan& p, Findings& f) {
+  if (p.s.recompute == Recompute::kSelective) {
+    f.error({"recompute"}, "fsdp_activation_checkpointing recomputes whole layers");
+  }
+}
+void mend_recomputation(Strategy& s, const ModelSpec& m) {
+  s.recompute = Recompute::kFull;
+  s.recompute_layers = stage_layers(s, m);
+}
+
+void offload(const Plan& p, Findings& f) {
+  if (!p.s.offload.optimizer) return;
+  f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
+}
+void mend_offload(Strategy& s, const ModelSpec&) { s.offload.optimizer = false; }
+
+constexpr TargetRule kRules[] = {
+    {"FSDP2's own overlaps, data types and kernels", framework, mend_framework},
+    {"parallelism_config.py ParallelismConfig: dp_replicate, dp_shard, tp, cp, sp", dimensions,
+     mend_dimensions},
+    {"parallelism_config.py:337; utils/dataclasses.py:1869 fsdp_reshard_after_forward", sharding,
+     mend_sharding},
+    {"utils/dataclasses.py TorchContextParallelConfig.cp_comm_strategy", sequence, mend_sequence},
+    {"commands/config/config_args.py mixed_precision", precision, mend_precision},
+    {"utils/dataclasses.py fsdp activation_checkpointing", recomputation, mend_recomputation},
+    {"utils/dataclasses.py fsdp activation_checkpointing", check_whole_recomputation,
+     mend_whole_recomputation},
+    {"utils/fsdp_utils.py fsdp2_prepare_model upcasts to fp32", check_fp32_states,
+     mend_fp32_states},
+    {"utils/dataclasses.py CPUOffloadPolicy", offload, mend_offload},
+    {"utils/dataclasses.py CPUOffloadPolicy", check_resident_activations,
+     mend_resident_activations},
+    {"parallelism_config.py build_device_mesh", check_default_order, mend_default_order},
+};
+
+}  // namespace
+
+std::span<const TargetRule> accelerate_rules() { return kRules; }
+
+}  // namespace meshplan

@@ -1,0 +1,41 @@
+#include "spec/strategy_keys.hpp"
+#include "spec/target_tables.hpp"
+
+namespace meshplan {
+
+void check_default_order(const Plan& p, Findings& f) {
+  if (same_rank_order(p.s, kDefaultOrder)) return;
+  f.error({"order"}, "ranks are numbered tp-cp-ep-dp-pp, not " + key_text(p.s.order));
+}
+void mend_default_order(Strategy& s, const ModelSpec&) { s.order = kDefaultOrder; }
+
+void check_whole_recomputation(const Plan& p, Findings& f) {
+  const std::optional<std::int64_t> each = recomputed_per_chunk(p.s, p.m);
+  if (each && *each <= 0) return;
+  f.error({"recompute_layers"}, "every layer is recomputed or none, not 'recompute_layers' " +
+                                    key_text(p.s.recompute_layers));
+}
+void mend_whole_recomputation(Strategy& s, const ModelSpec& m) {
+  s.recompute = Recompute::kFull;
+  s.recompute_layers = stage_layers(s, m);
+}
+
+void check_fp32_states(const Plan& p, Findings& f) {
+  if (!p.s.master_weights) f.error({"master_weights"}, "the optimizer keeps fp32 weights");
+  if (p.s.optimizer_dtype != Dtype::kFp32) {
+    f.error({"optimizer_dtype"}, "the optimizer's moments are fp32");
+  }
+}
+void mend_fp32_states(Strategy& s, const ModelSpec&) {
+  s.master_weights = true;
+  s.optimizer_dtype = Dtype::kFp32;
+}
+
+void check_resident_activations(const Plan& p, Findings& f) {
+  if (p.s.offload.activations) {
+    f.error({"offload.activations"}, "activations that are not recomputed stay on the device");
+  }
+}
+void mend_resident_activations(Strategy& s, const ModelSpec&) { s.offload.activations = false; }
+
+}  // namespace meshplan

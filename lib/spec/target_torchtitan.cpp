@@ -1,0 +1,183 @@
+// torchtitan v0.2.2, the last release with TOML files (files below torchtitan/).
+#include <algorithm>
+#include <array>
+
+#include "spec/strategy_keys.hpp"
+#include "spec/target_tables.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+std::string name(auto value) { return std::string(name_of(value)); }
+
+// models/*/__init__.py: the sizes by which a model is known again.
+constexpr std::array kFlavors{
+    TorchtitanFlavor{"llama3", "8B", 32, 4096, 32, 14336, 128256, 0},
+    TorchtitanFlavor{"llama3", "70B", 80, 8192, 64, 28672, 128256, 0},
+    TorchtitanFlavor{"llama3", "405B", 126, 16384, 128, 53248, 128256, 0},
+    TorchtitanFlavor{"qwen3", "0.6B", 28, 1024, 16, 3072, 151936, 0},
+    TorchtitanFlavor{"qwen3", "1.7B", 28, 2048, 16, 6144, 151936, 0},
+    TorchtitanFlavor{"qwen3", "4B", 36, 2560, 32, 9728, 151936, 0},
+    TorchtitanFlavor{"qwen3", "8B", 36, 4096, 32, 12288, 151936, 0},
+    TorchtitanFlavor{"qwen3", "14B", 40, 5120, 40, 17408, 151936, 0},
+    TorchtitanFlavor{"qwen3", "32B", 64, 5120, 64, 25600, 151936, 0},
+    TorchtitanFlavor{"qwen3", "30B-A3B", 48, 2048, 32, 6144, 151936, 128},
+    TorchtitanFlavor{"qwen3", "235B-A22B", 94, 4096, 64, 12288, 151936, 128},
+    TorchtitanFlavor{"deepseek_v3", "16B", 27, 2048, 16, 10944, 102400, 64},
+    TorchtitanFlavor{"deepseek_v3", "236B", 60, 5120, 128, 12288, 102400, 160},
+    TorchtitanFlavor{"deepseek_v3", "671B", 61, 7168, 128, 18432, 129280, 256},
+    TorchtitanFlavor{"gpt_oss", "20b", 24, 2880, 64, 2880, 201088, 32},
+    TorchtitanFlavor{"gpt_oss", "120b", 36, 2880, 64, 2880, 201088, 128},
+};
+
+void framework(const Plan& p, Findings& f) {
+  if (p.s.framework == Framework::kTorchtitan) return;
+  f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for torchtitan",
+          "framework=torchtitan");
+}
+void mend_framework(Strategy& s, const ModelSpec&) {
+  const int zero = s.zero;
+  s = with_preset(s, Framework::kTorchtitan);
+  s.zero = zero;
+}
+
+void model(const Plan& p, Findings& f) {
+  if (torchtitan_flavor(p.m) == nullptr) {
+    f.error({"name"}, "no model of torchtitan has the sizes of " + p.m.name);
+  } else if (p.m.mtp_layers > 0) {
+    f.error({"mtp_layers"}, "torchtitan's models have no multi-token prediction");
+  }
+}
+
+void schedule(const Plan& p, Findings& f) {
+  const Schedule k = p.s.schedule;
+  if (p.s.pp > 1 && (k == Schedule::kZbH1 || k == Schedule::kDualPipe)) {
+    f.error({"schedule"},
+            "PyTorch's pipelines are gpipe, 1f1b, interleaved and zb-v, not " + name(k));
+  }
+}
+void mend_schedule(Strategy& s, const ModelSpec&) {
+  s.schedule = s.schedule == Schedule::kDualPipe ? Schedule::kZbV : Schedule::k1f1b;
+  s.stage_layers.clear();
+  s.recompute_layers.clear();
+}
+
+void sharding(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.zero == 1) f.error({"zero"}, "FSDP shards gradients (zero=2) or weights too (zero=3)");
+  if (s.zero == 0 && (s.tp > 1 || s.cp > 1 || s.pp > 1)) {
+    f.error({"zero", "tp", "cp", "pp"}, "replicated weights (zero=0) need tp=1, cp=1 and pp=1");
+  }
+  if (s.zero > 0 && shard_group(s) % s.cp != 0) {
+    f.error({"zero_group", "cp"}, "a shard group holds whole context-parallel groups of " +
+                                      n(s.cp) + " ranks, got " + n(shard_group(s)));
+  }
+}
+void mend_sharding(Strategy& s, const ModelSpec&) {
+  if (s.zero < 2) s.zero = 2;
+  if (shard_group(s) % s.cp != 0) s.zero_group = 0;
+}
+
+void tensor_parallel(const Plan& p, Findings& f) {
+  if (p.s.sequence_parallel != (p.s.tp > 1)) {
+    f.error({"sequence_parallel", "tp"}, "tensor parallelism always splits the sequence too");
+  }
+  const std::int64_t parts = product({p.s.tp, 2, p.s.cp});
+  if (p.s.seq_len % parts != 0) {
+    f.error({"seq_len", "tp", "cp"}, "'seq_len' must be a multiple of 2 * tp * cp = " + n(parts) +
+                                         ", got " + n(p.s.seq_len));
+  }
+}
+void mend_tensor_parallel(Strategy& s, const ModelSpec&) { s.sequence_parallel = s.tp > 1; }
+
+void context(const Plan& p, Findings& f) {
+  if (p.s.cp > 1 && p.s.cp_kind == CpKind::kUlysses) {
+    f.error({"cp_kind"}, "context parallelism rotates keys and values: ring or allgather");
+  }
+}
+void mend_context(Strategy& s, const ModelSpec&) {
+  if (s.cp > 1 && s.cp_kind == CpKind::kUlysses) s.cp_kind = CpKind::kAllGather;
+}
+
+void experts(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (s.ep == 1) return;
+  if (s.etp != 1 && s.etp != s.tp) {
+    f.error({"etp", "tp"}, "'etp' is 1 or tp, got " + n(s.etp));
+  } else if (s.zero > 0 && shard_group(s) * s.tp % (s.ep * s.etp) != 0) {
+    f.error({"ep", "etp", "zero_group"}, "ep * etp must divide the " + n(shard_group(s) * s.tp) +
+                                             " ranks that share the shards");
+  }
+}
+void mend_experts(Strategy& s, const ModelSpec&) {
+  if (s.etp != s.tp) s.etp = 1;
+  s.zero_group = 0;
+}
+
+void overlap(const Plan& p, Findings& f) {
+  if (p.s.zero == 0 || (p.s.overlap.grad_reduce && p.s.overlap.param_gather)) return;
+  f.error({"overlap.grad_reduce", "overlap.param_gather"},
+          "FSDP always overlaps its gathers and reductions");
+}
+void mend_overlap(Strategy& s, const ModelSpec&) {
+  s.overlap.grad_reduce = s.overlap.param_gather = true;
+}
+
+void precision(const Plan& p, Findings& f) {
+  const Precision k = p.s.precision;
+  if (k == Precision::kFp16 || k == Precision::kTf32) {
+    f.error({"precision"}, "precision is fp32, bf16 or fp8, not " + name(k));
+  }
+  if (p.s.grad_dtype != Dtype::kFp32) {
+    f.error({"grad_dtype"}, "gradients are reduced in fp32, not " + name(p.s.grad_dtype));
+  }
+}
+void mend_precision(Strategy& s, const ModelSpec&) {
+  if (s.precision == Precision::kFp16) s.precision = Precision::kBf16;
+  if (s.precision == Precision::kTf32) s.precision = Precision::kFp32;
+  s.grad_dtype = Dtype::kFp32;
+}
+
+void offload(const Plan& p, Findings& f) {
+  if (!p.s.offload.optimizer) return;
+  f.error({"offload.optimizer"}, "enable_cpu_offload moves weights and gradients to the host too");
+}
+void mend_offload(Strategy& s, const ModelSpec&) { s.offload.optimizer = false; }
+
+constexpr TargetRule kRules[] = {
+    {"its own overlaps, data types and kernels", framework, mend_framework},
+    {"models/*/__init__.py: flavors", model, nullptr},
+    {"distributed/pipeline_parallel.py build_pipeline_schedule, PyTorch get_schedule_class",
+     schedule, mend_schedule},
+    {"models/llama3/infra/parallelize.py apply_fsdp, apply_ddp: DDP is for one dimension alone",
+     sharding, mend_sharding},
+    {"models/llama3/infra/parallelize.py:69 seq_len_divisor", tensor_parallel,
+     mend_tensor_parallel},
+    {"config/job_config.py context_parallel_rotate_method", context, mend_context},
+    {"distributed/parallel_dims.py:59 ETP=TP or ETP=1", experts, mend_experts},
+    {"PyTorch fully_shard", overlap, mend_overlap},
+    {"config/job_config.py mixed_precision_param, mixed_precision_reduce", precision,
+     mend_precision},
+    {"distributed/activation_checkpoint.py apply_ac", check_whole_recomputation,
+     mend_whole_recomputation},
+    {"config/job_config.py training.dtype", check_fp32_states, mend_fp32_states},
+    {"config/job_config.py enable_cpu_offload", offload, mend_offload},
+    {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},
+    {"distributed/parallel_dims.py build_mesh", check_default_order, mend_default_order},
+};
+
+}  // namespace
+
+std::span<const TargetRule> torchtitan_rules() { return kRules; }
+
+const TorchtitanFlavor* torchtitan_flavor(const ModelSpec& m) {
+  const auto* found = std::find_if(kFlavors.begin(), kFlavors.end(), [&](const auto& f) {
+    return f.layers == m.num_layers && f.hidden == m.hidden_size &&
+           f.heads == m.num_attention_heads && f.ffn == m.ffn_hidden_size &&
+           f.vocabulary == m.vocab_size && f.experts == (m.moe ? m.moe->num_experts : 0);
+  });
+  return found == kFlavors.end() ? nullptr : found;
+}
+
+}  // namespace meshplan
