@@ -4,6 +4,8 @@
 
 #include "base/quantity.hpp"
 #include "io/limits.hpp"
+#include "search/space_target.hpp"
+#include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
@@ -52,6 +54,9 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
       problems);
   request.space = read_choice(
       flags.space, "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
+  if (const auto own = framework_of(request.space); own && workload.framework.empty()) {
+    request.base = with_preset(request.base, *own);
+  }
   request.top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
   request.threads =
       static_cast<int>(read_count(flags.threads, "--threads", kMostThreads, problems));
@@ -68,7 +73,7 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
   command
       .add_option("--space", flags.space,
                   "What to search: full (default), or what a framework can run: megatron, "
-                  "deepspeed, fsdp")
+                  "deepspeed, fsdp, torchtitan")
       ->type_name("NAME");
   command.add_option("--fix", flags.fixed, "Keys that are given: tp=8,schedule=1f1b")
       ->type_name("KEYS")

@@ -30,7 +30,8 @@ std::string config_text(const LaunchPlan& p) {
   text += "num_machines: " + n(p.cluster.nodes) + "\nnum_processes: " + n(num_gpus(s)) + "\n";
   text += "machine_rank: 0\nmain_training_function: main\nrdzv_backend: static\n";
   text += "same_network: true\nuse_cpu: false\ndebug: false\n";
-  text += "mixed_precision: " + precision_name(s.precision) + "\n";
+  text += "mixed_precision: " + precision_name(s.master_weights ? s.precision : Precision::kFp32) +
+          "\n";
   text += "fsdp_config:\n  fsdp_version: 2\n";
   text += "  fsdp_reshard_after_forward: " + yes(s.zero == 3) + "\n";
   text += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
@@ -74,7 +75,10 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
   command.notes.push_back("the length of a sequence is the program's: " + n(s.seq_len) +
                           " tokens; the batch sizes are passed as Transformers' TrainingArguments "
                           "call them");
-  if (s.precision != Precision::kFp32 && s.grad_dtype == Dtype::kFp32) {
+  if (!s.master_weights && s.precision != Precision::kFp32) {
+    command.notes.push_back("the program loads its weights in " +
+                            std::string(name_of(s.precision)) + ": there is no fp32 copy");
+  } else if (s.precision != Precision::kFp32 && s.grad_dtype == Dtype::kFp32) {
     command.notes.emplace_back(
         "gradients are reduced in the type of mixed_precision unless the program's "
         "MixedPrecisionPolicy says fp32, as the plan does");

@@ -97,7 +97,7 @@ std::string_view name_of(Objective o) {
 
 std::string_view name_of(Space s) {
   constexpr std::array<std::string_view, 5> kNames{"full", "megatron", "deepspeed", "fsdp",
-                                                     "torchtitan"};
+                                                   "torchtitan"};
   return kNames[static_cast<std::size_t>(s)];
 }
 

@@ -67,6 +67,8 @@ bool runs_schedule(Space space, Schedule s) {
     case Space::kDeepspeed:
     case Space::kFsdp:
       return s == Schedule::k1f1b;
+    case Space::kTorchtitan:  // torch/distributed/pipelining/schedules.py
+      return s != Schedule::kZbH1 && s != Schedule::kDualPipe;
   }
   return true;
 }
@@ -80,6 +82,8 @@ bool runs_zero(Space space, int zero, std::int64_t pp) {
       return zero <= 1 || pp == 1;
     case Space::kFsdp:
       return zero == 3;
+    case Space::kTorchtitan:
+      return zero >= 2;
   }
   return true;
 }
@@ -94,20 +98,23 @@ bool runs_cp_kind(Space space, CpKind kind) {
     case Space::kDeepspeed:
       return kind == CpKind::kUlysses;
     case Space::kFsdp:
+    case Space::kTorchtitan:
       return kind != CpKind::kUlysses;
   }
   return true;
 }
 
-// torchtitan always shards the sequence with its tensor parallelism; DeepSpeed never does.
+// torchtitan always shards the sequence with its tensor parallelism; DeepSpeed and Transformers,
+// which splits the tensors of accelerate's models, never do.
 bool runs_sequence_parallel(Space space, bool sequence_parallel, std::int64_t tp) {
   switch (space) {
     case Space::kFull:
     case Space::kMegatron:
       return true;
     case Space::kDeepspeed:
-      return !sequence_parallel;
     case Space::kFsdp:
+      return !sequence_parallel;
+    case Space::kTorchtitan:
       return sequence_parallel == (tp > 1);
   }
   return true;
@@ -202,8 +209,9 @@ std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int
         Strategy s = request_.base;
         s.sequence_parallel = sequence_parallel;
         s.ep = ep, s.etp = etp;
-        const bool whole = request_.space == Space::kDeepspeed && !freed("etp");
-        if (whole && etp != 1 && etp != tp) continue;
+        const bool freed_etp = freed("etp");
+        if (request_.space == Space::kDeepspeed && etp != 1 && !freed_etp) continue;
+        if (request_.space == Space::kFsdp && etp * ep > 1 && !freed_etp) continue;
         if (!admits(s, {"sequence_parallel", "ep", "etp"})) continue;
         all.push_back({sequence_parallel, ep, etp});
       }
@@ -222,8 +230,10 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
     }
   } else if (freed("order")) {
     all = every_order(mesh);
-  } else if (request_.space == Space::kDeepspeed) {
-    all = {kDefaultOrder};  // runtime/pipe/topology.py: tensor, data, pipeline from the inside
+  } else if (request_.space != Space::kFull && request_.space != Space::kMegatron) {
+    // runtime/pipe/topology.py of DeepSpeed and torchtitan's mesh: tensor, data, pipeline from the
+    // inside.
+    all = {kDefaultOrder};
   }
   const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;
   const bool same = one_node || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
@@ -307,6 +317,7 @@ PartitionRule SpaceLists::partition_rule() const {
   if (freed("stage_layers")) return PartitionRule::kAny;
   switch (request_.space) {
     case Space::kFull:
+    case Space::kTorchtitan:  // module_fqns_per_model_part
       return PartitionRule::kAny;
     case Space::kMegatron:
       return PartitionRule::kEnds;
@@ -351,9 +362,10 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
   add(Recompute::kSelective, CountRule::kNone, {});
   const bool fewest = request_.objective != Objective::kMemory;
   // Megatron-LM recomputes as many layers in every chunk; with multi-token prediction all of them
-  // (core/transformer/multi_token_prediction.py:1622).
-  const bool megatron = request_.space == Space::kMegatron && !freed("recompute_layers");
-  const bool all_only = megatron && model_.mtp_layers > 0;
+  // (core/transformer/multi_token_prediction.py:1622), as the others always do.
+  const bool any_count = freed("recompute_layers") || request_.space == Space::kFull;
+  const bool megatron = request_.space == Space::kMegatron && !any_count;
+  const bool all_only = megatron ? model_.mtp_layers > 0 : !any_count;
   const CountRule some = megatron ? CountRule::kUniform : CountRule::kFewest;
   if (fewest && !all_only) add(Recompute::kFull, some, {});
   if (!fewest || !none || all_only) add(Recompute::kFull, CountRule::kAll, {});

@@ -28,6 +28,22 @@ std::optional<Target> target_of(Space space) {
   return std::nullopt;
 }
 
+std::optional<Framework> framework_of(Space space) {
+  switch (space) {
+    case Space::kFull:
+      return std::nullopt;
+    case Space::kMegatron:
+      return Framework::kMegatron;
+    case Space::kDeepspeed:
+      return Framework::kDeepspeed;
+    case Space::kFsdp:
+      return Framework::kFsdp;
+    case Space::kTorchtitan:
+      return Framework::kTorchtitan;
+  }
+  return std::nullopt;
+}
+
 std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   const std::optional<Target> target = target_of(space);
   if (!target) return {};

@@ -10,6 +10,9 @@ namespace meshplan {
 
 [[nodiscard]] std::optional<Target> target_of(Space space);
 
+// The framework whose preset plans of the space start from; none for the full space.
+[[nodiscard]] std::optional<Framework> framework_of(Space space);
+
 // "megatron cannot express it (order, ep)" if the space's framework cannot be told the strategy,
 // else empty. Which framework the plan's preset is of does not matter here.
 [[nodiscard]] std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m,

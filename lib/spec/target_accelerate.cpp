@@ -87,6 +87,25 @@ void mend_recomputation(Strategy& s, const ModelSpec& m) {
   s.recompute_layers = stage_layers(s, m);
 }
 
+// Without mixed precision the program's own type of weights is that of everything else.
+void states(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const bool fp32 = s.precision == Precision::kFp32;
+  const Dtype own = fp32                              ? Dtype::kFp32
+                    : s.precision == Precision::kFp16 ? Dtype::kFp16
+                                                      : Dtype::kBf16;
+  const Dtype wanted = s.master_weights ? Dtype::kFp32 : own;
+  if (s.optimizer_dtype != wanted) {
+    f.error(
+        {"optimizer_dtype", "master_weights"},
+        "the optimizer's moments are of the type of the weights that it updates: " + name(wanted));
+  }
+}
+void mend_states(Strategy& s, const ModelSpec&) {
+  s.master_weights = true;
+  s.optimizer_dtype = Dtype::kFp32;
+}
+
 void offload(const Plan& p, Findings& f) {
   if (!p.s.offload.optimizer) return;
   f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
@@ -104,8 +123,8 @@ constexpr TargetRule kRules[] = {
     {"utils/dataclasses.py fsdp activation_checkpointing", recomputation, mend_recomputation},
     {"utils/dataclasses.py fsdp activation_checkpointing", check_whole_recomputation,
      mend_whole_recomputation},
-    {"utils/fsdp_utils.py fsdp2_prepare_model upcasts to fp32", check_fp32_states,
-     mend_fp32_states},
+    {"utils/fsdp_utils.py fsdp2_prepare_model: upcast to fp32 with mixed precision", states,
+     mend_states},
     {"utils/dataclasses.py CPUOffloadPolicy", offload, mend_offload},
     {"utils/dataclasses.py CPUOffloadPolicy", check_resident_activations,
      mend_resident_activations},

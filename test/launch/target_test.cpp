@@ -70,6 +70,94 @@ TEST_CASE("refusals of Megatron-LM name the rule and the nearest plan") {
   CHECK(accepted.ok());
 }
 
+namespace {
+
+constexpr Target kDs = Target::kDeepspeed, kTt = Target::kTorchtitan, kAc = Target::kAccelerate;
+constexpr LaunchFormat kDsFile = LaunchFormat::kDeepspeed, kTtFile = LaunchFormat::kTorchtitan,
+                       kAcFile = LaunchFormat::kAccelerate;
+
+struct TargetRow {
+  Target target;
+  LaunchFormat format;
+  Row row;
+};
+
+}  // namespace
+
+TEST_CASE("refusals of the other targets name the rule and the nearest plan") {
+  const TargetRow all = GENERATE(values<TargetRow>({
+      {kDs, kDsFile, {"llama-2-7b", "zero=1", "not for DeepSpeed", "framework", "deepspeed"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,zero=1,pp=2,schedule=gpipe", "runs 1f1b", "schedule",
+        "1f1b"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,zero=1,pp=2,stage_layers=[15,17]", "as many layers",
+        "stage_layers", "[16,16]"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,zero=1,pp=2,tp=2", "cannot be combined with a pipeline",
+        "framework", "megatron-deepspeed"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,cp=2", "as Ulysses does", "cp_kind", "ulysses"}},
+      {kDs, kDsFile, {"mixtral-8x7b", "framework=deepspeed,ep=8", "zero=3", "zero", "2"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,zero=2,zero_group=8", "for zero=3", "zero_group", "0"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,precision=tf32", "not tf32", "precision", "fp32"}},
+      {kDs,
+       kDsFile,
+       {"llama-2-7b", "framework=deepspeed,recompute=selective", "not parts", "recompute", "full"}},
+      {kTt, kTtFile, {"llama-3.1-8b", "zero=3", "not for torchtitan", "framework", "torchtitan"}},
+      {kTt,
+       kTtFile,
+       {"llama-3.1-8b", "framework=torchtitan,pp=2,schedule=zb-h1", "not zb-h1", "schedule",
+        "1f1b"}},
+      {kTt, kTtFile, {"llama-3.1-8b", "framework=torchtitan,zero=1", "zero=2", "zero", "2"}},
+      {kTt,
+       kTtFile,
+       {"llama-3.1-8b", "framework=torchtitan,tp=2", "always splits the sequence",
+        "sequence_parallel", "true"}},
+      {kTt,
+       kTtFile,
+       {"llama-3.1-8b", "framework=torchtitan,precision=fp16", "not fp16", "precision", "bf16"}},
+      {kTt,
+       kTtFile,
+       {"llama-3.1-8b", "framework=torchtitan,recompute=full,recompute_layers=[4]",
+        "every layer is recomputed or none", "recompute_layers", "[32]"}},
+      {kTt,
+       kTtFile,
+       {"llama-3.1-8b", "framework=torchtitan,overlap.grad_reduce=false", "always overlaps",
+        "overlap.grad_reduce", "true"}},
+      {kAc, kAcFile, {"llama-2-7b", "zero=3", "not for PyTorch FSDP", "framework", "fsdp"}},
+      {kAc, kAcFile, {"llama-2-7b", "framework=fsdp,zero=1,pp=2", "no pipeline", "pp", "1"}},
+      {kAc, kAcFile, {"llama-2-7b", "framework=fsdp,zero=1", "got zero=1", "zero", "3"}},
+      {kAc,
+       kAcFile,
+       {"llama-2-7b", "framework=fsdp,cp=2,cp_kind=ulysses", "rotates", "cp_kind", "allgather"}},
+      {kAc,
+       kAcFile,
+       {"llama-2-7b", "framework=fsdp,offload.optimizer=true", "to the host too",
+        "offload.optimizer", "false"}},
+      {kAc, kAcFile, {"mixtral-8x7b", "framework=fsdp,ep=8", "not spread", "ep", "1"}},
+  }));
+  const auto& [target, format, row] = all;
+  INFO(name_of(target) << " " << row.model << " " << row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100", 16, row.keys);
+  const Findings broken = target_findings(target, p.strategy, p.model, p.cluster);
+  REQUIRE(broken.has_errors());
+  CHECK(to_text(broken.diagnostics()).find(row.message) != std::string::npos);
+  const std::optional<Strategy> near = nearest_expressible(target, p.strategy, p.model, p.cluster);
+  REQUIRE(near.has_value());
+  CHECK(value_text(*near, row.nearest) == row.value);
+  CHECK(!launch_files(format, p, "test").ok());
+  CHECK(launch_files(format, {p.model, p.cluster, *near}, "test").ok());
+}
+
 TEST_CASE("models that no flag describes have no nearest plan") {
   for (const char* name : {"palm-540b", "bloom-176b", "gpt-neox-20b"}) {
     INFO(name);
@@ -91,9 +179,12 @@ TEST_CASE("orders that number ranks alike are the same") {
 }
 
 TEST_CASE("every rule cites its file") {
-  for (const TargetRule& rule : target_rules(Target::kMegatron)) {
-    CHECK(!rule.source.empty());
-    CHECK(rule.check != nullptr);
+  for (const auto& row : NameTable<Target>::rows) {
+    CHECK(!target_rules(row.value).empty());
+    for (const TargetRule& rule : target_rules(row.value)) {
+      CHECK(!rule.source.empty());
+      CHECK(rule.check != nullptr);
+    }
   }
 }
 
