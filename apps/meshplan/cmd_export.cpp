@@ -54,8 +54,7 @@ std::optional<LaunchPlan> saved_plan(const ExportFlags& flags, Diagnostics& prob
 // The plan of one strategy, complete and legal; whether it fits is said, not required.
 std::optional<LaunchPlan> read_plan(const ExportFlags& flags, Diagnostics& problems) {
   const WorkloadInputs in = read_workload(flags.workload, problems);
-  const std::optional<Strategy> given =
-      read_strategy(flags.strategy, flags.workload, in, problems);
+  const std::optional<Strategy> given = read_strategy(flags.strategy, flags.workload, in, problems);
   if (has_errors(problems)) return std::nullopt;
   ClusterSpec cluster = cluster_for(*given, in);
   const Verdict verdict = evaluate(*in.model, cluster, *given, {.with_remedies = false});

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include "import.hpp"
+#include "import_megatron.hpp"
 #include "io/write.hpp"
 #include "report/model_yaml.hpp"
 
@@ -47,6 +48,10 @@ int import_files(const ImportFlags& flags) {
 }
 
 }  // namespace
+
+int import_megatron_args(const ImportFlags& flags) {
+  return import_megatron(flags.files.front(), flags.out, flags.common);
+}
 
 int write_import(const ImportFlags& flags, const std::string& file_text,
                  const std::string& document) {

@@ -24,6 +24,7 @@ struct ImportFlags {
 [[nodiscard]] int import_bench_samples(const ImportFlags& flags);
 [[nodiscard]] int import_smi_topology(const ImportFlags& flags);
 [[nodiscard]] int import_nccl_topology(const ImportFlags& flags);
+[[nodiscard]] int import_megatron_args(const ImportFlags& flags);
 
 struct ImportKind {
   std::string_view name;
@@ -40,7 +41,9 @@ inline constexpr std::array kImportKinds{
                true},
     ImportKind{"nvidia-smi-topo", "what 'nvidia-smi topo -m' prints", import_smi_topology, false,
                false, true},
-    ImportKind{"nccl-topo", "NCCL_TOPO_DUMP_FILE's XML", import_nccl_topology, false, false, true}};
+    ImportKind{"nccl-topo", "NCCL_TOPO_DUMP_FILE's XML", import_nccl_topology, false, false, true},
+    ImportKind{"megatron-args", "a script or argument list of pretrain_gpt.py; --out is a folder",
+               import_megatron_args}};
 
 // Writes `file_text` to --out, else prints it (with --json the document).
 [[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,

@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
   add_list_command(app, action);
   add_import_command(app, action);
   add_export_command(app, action);
+  add_lint_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion&) {

@@ -1,0 +1,234 @@
+#include "launch/lint.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "spec/findings.hpp"
+#include "spec/target.hpp"
+
+namespace meshplan {
+namespace {
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+struct KeyOption {
+  std::string_view key, option;
+};
+// Where a key of a strategy or model stands on Megatron-LM's command line.
+constexpr std::array kOptions{
+    KeyOption{"tp", "--tensor-model-parallel-size"},
+    KeyOption{"pp", "--pipeline-model-parallel-size"},
+    KeyOption{"vp", "--num-virtual-stages-per-pipeline-rank"},
+    KeyOption{"vp", "--num-layers-per-virtual-pipeline-stage"},
+    KeyOption{"cp", "--context-parallel-size"},
+    KeyOption{"cp_kind", "--cp-comm-type"},
+    KeyOption{"ep", "--expert-model-parallel-size"},
+    KeyOption{"etp", "--expert-tensor-parallel-size"},
+    KeyOption{"sequence_parallel", "--sequence-parallel"},
+    KeyOption{"micro_batch", "--micro-batch-size"},
+    KeyOption{"global_batch", "--global-batch-size"},
+    KeyOption{"seq_len", "--seq-length"},
+    KeyOption{"stage_layers", "--pipeline-model-parallel-layout"},
+    KeyOption{"stage_layers", "--decoder-first-pipeline-num-layers"},
+    KeyOption{"recompute_layers", "--recompute-num-layers"},
+    KeyOption{"recompute", "--recompute-granularity"},
+    KeyOption{"zero", "--use-distributed-optimizer"},
+    KeyOption{"overlap.param_gather", "--overlap-param-gather"},
+    KeyOption{"order", "--use-tp-pp-dp-mapping"},
+    KeyOption{"precision", "--fp8-format"},
+    KeyOption{"activation", "--swiglu"},
+};
+
+class Linter {
+ public:
+  Linter(const MegatronRun& run, const std::optional<ClusterSpec>& cluster, const std::string& file)
+      : run_(run), s_(run.strategy), m_(run.model), cluster_(cluster), file_(file) {}
+
+  Diagnostics run() {
+    legal();
+    ignored();
+    environment();
+    late();
+    wasteful();
+    return std::move(all_);
+  }
+
+ private:
+  [[nodiscard]] const MegatronOption* option(std::string_view name) const {
+    const auto found = run_.options.find(std::string(name));
+    return found == run_.options.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] bool has(std::string_view name) const { return option(name) != nullptr; }
+
+  void add(Severity severity, std::string_view at, std::string message, std::string hint) {
+    Diagnostic d = error_at({file_}, std::move(message), std::move(hint));
+    d.severity = severity;
+    if (const MegatronOption* o = option(at)) {
+      d.where = {file_, o->name.line, o->name.column, static_cast<int>(o->name.text.size())};
+      d.source_line = run_.script.line_of(o->name);
+    }
+    all_.push_back(std::move(d));
+  }
+  void error(std::string_view at, std::string message, std::string hint = {}) {
+    add(Severity::kError, at, std::move(message), std::move(hint));
+  }
+  void warning(std::string_view at, std::string message, std::string hint = {}) {
+    add(Severity::kWarning, at, std::move(message), std::move(hint));
+  }
+
+  // The rules of lib/spec, at the first option that a broken one concerns.
+  void take(const Findings& findings) {
+    for (const Finding& f : findings.all()) {
+      std::string_view at;
+      for (const std::string& key : f.keys) {
+        for (const KeyOption& row : kOptions) {
+          if (at.empty() && row.key == key && has(row.option)) at = row.option;
+        }
+      }
+      add(f.diagnostic.severity, at, f.diagnostic.message, f.diagnostic.hint);
+    }
+  }
+
+  void legal() {
+    const Findings own = findings(m_);
+    take(own);
+    if (own.has_errors()) return;
+    if (!cluster_) {
+      take(findings(s_));
+      return;
+    }
+    const Findings all = findings(s_, m_, *cluster_);
+    take(all);
+    if (!all.has_errors()) take(target_findings(Target::kMegatron, s_, m_, *cluster_));
+  }
+
+  // Options that Megatron-LM reads and does nothing with.
+  void ignored() {
+    if (has("--num-query-groups") && !has("--group-query-attention")) {
+      error("--num-query-groups",
+            "--num-query-groups is ignored without --group-query-attention: every head gets keys "
+            "and values of its own",
+            "add --group-query-attention");
+    }
+    if (has("--sequence-parallel") && s_.tp == 1) {
+      warning("--sequence-parallel",
+              "--sequence-parallel is switched off without tensor parallelism", "leave it out");
+    }
+    if (has("--use-mcore-models")) {
+      warning("--use-mcore-models", "--use-mcore-models does nothing any more", "leave it out");
+    }
+    if (has("--recompute-num-layers") && s_.recompute == Recompute::kNone) {
+      warning("--recompute-num-layers",
+              "--recompute-num-layers does nothing without "
+              "--recompute-granularity full");
+    }
+    if (has("--moe-router-topk") && !m_.moe) {
+      warning("--moe-router-topk", "--moe-router-topk does nothing without --num-experts");
+    }
+    if (has("--multi-latent-attention") && !has("--kv-lora-rank")) {
+      error("--multi-latent-attention",
+            "without --kv-lora-rank latent attention compresses keys and values to 32 elements",
+            "state --kv-lora-rank");
+    }
+    if (has("--overlap-param-gather") && s_.zero == 0) {
+      error("--overlap-param-gather",
+            "--overlap-param-gather needs --use-distributed-optimizer or FSDP",
+            "add --use-distributed-optimizer");
+    }
+    if (has("--tp-comm-overlap") && !s_.sequence_parallel) {
+      error("--tp-comm-overlap",
+            "--tp-comm-overlap needs --sequence-parallel and tensor parallelism");
+    }
+  }
+
+  // A:1477, A:1048, A:1166.
+  void environment() {
+    const auto found = run_.environment.find("CUDA_DEVICE_MAX_CONNECTIONS");
+    const bool one = found != run_.environment.end() && found->second.text == "1";
+    const bool sharded = has("--use-megatron-fsdp") || has("--use-torch-fsdp2");
+    const bool blackwell = cluster_ && cluster_->device.architecture == Architecture::kBlackwell;
+    if (sharded && one) {
+      error("--use-megatron-fsdp", "FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1", "do not set it");
+    }
+    if (!sharded && !one && !blackwell && (s_.tp > 1 || s_.cp > 1)) {
+      const std::string message =
+          "tensor and context parallelism need CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell";
+      const std::string hint = "export CUDA_DEVICE_MAX_CONNECTIONS=1";
+      const char* at = s_.tp > 1 ? "--tensor-model-parallel-size" : "--context-parallel-size";
+      // It may be set outside of the script.
+      found == run_.environment.end() ? warning(at, message, hint) : error(at, message, hint);
+    }
+  }
+
+  // What Megatron-LM finds only when training has begun, or never.
+  void late() {
+    if (m_.moe && m_.moe->top_k > m_.moe->num_experts) {
+      error("--moe-router-topk", "--moe-router-topk is " + n(m_.moe->top_k) + ", but there are " +
+                                     n(m_.moe->num_experts) + " experts");
+    }
+    if (m_.moe && s_.tp > 1 && !s_.sequence_parallel && !cluster_) {
+      error(
+          "--tensor-model-parallel-size",
+          "experts with tensor parallelism need --sequence-parallel: the first forward pass stops");
+    }
+    const MegatronOption* each = option("--recompute-num-layers");
+    if (each != nullptr && s_.recompute == Recompute::kFull && s_.recompute_layers.empty() &&
+        !each->values.empty() && each->values.front().text != "1") {
+      warning("--recompute-num-layers",
+              "uniform recomputation in groups of " + each->values.front().text +
+                  " layers holds the activations of a whole group; the estimate counts single "
+                  "layers");
+    }
+  }
+
+  void wasteful() {
+    const std::int64_t copies = s_.dp * s_.cp;
+    if (s_.zero == 0 && copies > 1) {
+      warning("--bf16", n(copies) + " ranks hold the same optimizer states",
+              "add --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather");
+    } else if (!s_.overlap.grad_reduce && copies > 1) {
+      warning("--use-distributed-optimizer", "gradients are reduced behind the backward pass",
+              "add --overlap-grad-reduce");
+    }
+    if (s_.zero > 0 && copies > 1 && s_.overlap.grad_reduce && !s_.overlap.param_gather) {
+      warning("--use-distributed-optimizer", "weights are gathered behind the optimizer's step",
+              "add --overlap-param-gather");
+    }
+    if (s_.tp > 1 && !s_.sequence_parallel) {
+      warning("--tensor-model-parallel-size",
+              "every tensor rank keeps the activations between the split layers",
+              "add --sequence-parallel");
+    }
+    if (cluster_ && s_.tp > cluster_->gpus_per_node &&
+        (cluster_->levels.empty() || cluster_->levels.front().span < s_.tp)) {
+      warning("--tensor-model-parallel-size", "tensor parallelism of " + n(s_.tp) +
+                                                  " crosses nodes of " +
+                                                  n(cluster_->gpus_per_node) + " devices");
+    }
+    if (m_.moe && s_.ep > 1 && !has("--moe-token-dispatcher-type")) {
+      warning("--expert-model-parallel-size",
+              "tokens are gathered on every rank: --moe-token-dispatcher-type is allgather",
+              "add --moe-token-dispatcher-type alltoall");
+    }
+    if (m_.moe && !has("--moe-grouped-gemm")) {
+      warning("--num-experts", "experts are computed one after the other",
+              "add --moe-grouped-gemm");
+    }
+  }
+
+  const MegatronRun& run_;
+  const Strategy& s_;
+  const ModelSpec& m_;
+  const std::optional<ClusterSpec>& cluster_;
+  std::string file_;
+  Diagnostics all_;
+};
+
+}  // namespace
+
+Diagnostics lint(const MegatronRun& run, const std::optional<ClusterSpec>& cluster,
+                 const std::string& file) {
+  return Linter(run, cluster, file).run();
+}
+
+}  // namespace meshplan

@@ -1,0 +1,17 @@
+#pragma once
+// What is illegal, silently ignored or wasteful in the arguments of a run of Megatron-LM.
+#include <optional>
+#include <string>
+
+#include "launch/megatron_import.hpp"
+#include "spec/cluster.hpp"
+
+namespace meshplan {
+
+// Errors: Megatron-LM stops, or trains something else than asked for. Warnings: ignored or
+// wasteful. Positions are those of the options concerned. `cluster`, resized to the run, lets the
+// rules that need one be asked too; without it only those of the arguments themselves.
+[[nodiscard]] Diagnostics lint(const MegatronRun& run, const std::optional<ClusterSpec>& cluster,
+                               const std::string& file);
+
+}  // namespace meshplan

@@ -1,0 +1,82 @@
+#include "launch/lint_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kLintSchemaVersion = 1;
+
+Json head(std::string_view tool_version, const MegatronRun& run, const std::string& file) {
+  return {{"schema_version", kLintSchemaVersion},
+          {"tool", {{"name", "meshplan"}, {"version", std::string(tool_version)}}},
+          {"file", file},
+          {"parameters", parameter_count(run.model).total},
+          {"world_size", run.world_size},
+          {"strategy", to_text(run.strategy)}};
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string severity(Severity s) {
+  switch (s) {
+    case Severity::kError:
+      return "error";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kNote:
+      break;
+  }
+  return "note";
+}
+
+}  // namespace
+
+std::string lint_document(std::string_view tool_version, const MegatronRun& run,
+                          const Diagnostics& found, const std::string& file,
+                          const std::optional<PlannerChoice>& planner) {
+  Json json = head(tool_version, run, file);
+  json["findings"] = Json::array();
+  for (const Diagnostic& d : found) {
+    json["findings"].push_back({{"severity", severity(d.severity)},
+                                {"line", d.where.line},
+                                {"column", d.where.column},
+                                {"message", d.message},
+                                {"hint", d.hint}});
+  }
+  if (planner) {
+    json["planner"] = {{"strategy", to_text(planner->strategy)},
+                       {"step_time_s", planner->step_time.si()}};
+    if (planner->own_step_time) {
+      json["planner"]["own_step_time_s"] = planner->own_step_time->si();
+    }
+  }
+  return text_of(json);
+}
+
+std::string run_document(std::string_view tool_version, const MegatronRun& run,
+                         const std::string& file) {
+  Json json = head(tool_version, run, file);
+  json["not_read"] = run.not_read;
+  return text_of(json);
+}
+
+std::string strategy_yaml(const Strategy& s) {
+  Strategy start = framework_preset(s.framework);
+  start.dp = 0;
+  std::string text;
+  for (const std::string_view key : strategy_keys()) {
+    const std::string value = value_text(s, key);
+    const bool same = value == value_text(start, key) || (key == "dp" && s.dp == 0);
+    if (key == "framework" || !same) text += std::string(key) + ": " + value + "\n";
+  }
+  return text;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,169 @@
+#include <algorithm>
+
+#include "launch/lint.hpp"
+#include "launch/megatron_import.hpp"
+#include "launch/plans.hpp"
+#include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using test::plan_of;
+
+std::vector<std::string> texts(const ShellScript& script) {
+  std::vector<std::string> all;
+  for (const ShellWord& word : script.words) all.push_back(word.text);
+  return all;
+}
+
+// Keys that Megatron-LM's arguments carry.
+constexpr std::array kCarried{"tp",
+                              "pp",
+                              "vp",
+                              "cp",
+                              "ep",
+                              "etp",
+                              "dp",
+                              "zero",
+                              "seq_len",
+                              "sequence_parallel",
+                              "micro_batch",
+                              "global_batch",
+                              "schedule",
+                              "recompute",
+                              "precision",
+                              "grad_dtype",
+                              "order",
+                              "optimizer_dtype",
+                              "flash_attention",
+                              "overlap.grad_reduce",
+                              "offload.optimizer",
+                              "kernels.fused_softmax",
+                              "kernels.fused_cross_entropy"};
+
+}  // namespace
+
+TEST_CASE("words of a script: quotes, comments, variables, arrays, continued lines") {
+  const ShellScript s = read_shell(
+      "#!/bin/bash\n"
+      "TP=8  # tensor ranks\n"
+      "args=(\n  --tensor-model-parallel-size $TP  # why\n  --x 'a b'\n)\n"
+      "torchrun --nproc_per_node ${GPUS:-4} \\\n  t.py \"${args[@]}\" --y=\"$TP\"1 $UNKNOWN\n");
+  CHECK(texts(s) == std::vector<std::string>{"--tensor-model-parallel-size", "8", "--x", "a b",
+                                             "torchrun", "--nproc_per_node", "4", "t.py",
+                                             "--y=81"});
+  CHECK(s.variables.at("TP").text == "8");
+  CHECK(s.words[0].line == 4);
+  CHECK(s.words[0].column == 3);
+}
+
+TEST_CASE("options inside of an assigned text are words") {
+  const ShellScript s = read_shell("A=\"\n --bf16 \\\n --lr 1e-4\n\"\nrun $A\n");
+  REQUIRE(texts(s).size() >= 3);
+  CHECK(texts(s)[0] == "--bf16");
+  CHECK(texts(s)[2] == "1e-4");
+}
+
+TEST_CASE("what was exported is read back") {
+  struct Row {
+    const char* model;
+    std::int64_t gpus;
+    const char* keys;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"llama-3.1-70b", 64, "tp=4,pp=4,vp=5,schedule=interleaved,sequence_parallel=true"},
+      {"llama-3.1-70b", 64, "tp=4,pp=4,stage_layers=[19,21,21,19],recompute=selective"},
+      {"llama-3.1-405b", 128, "tp=8,pp=16,sequence_parallel=true,recompute=full"},
+      {"llama-2-7b", 8, "pp=2,vp=2,schedule=interleaved,stage_layers=[15,17]"},
+      {"llama-2-7b", 16, "zero=3,recompute=full,recompute_layers=[8]"},
+      {"gpt3-175b", 64, "tp=8,seq_len=2048,zero=0,overlap.param_gather=false"},
+      {"mixtral-8x7b", 64, "tp=2,sequence_parallel=true,pp=2,ep=8,cp=2,cp_kind=ulysses"},
+      {"deepseek-v3", 256, "ep=8,pp=4,recompute=full"},
+      {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
+      {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
+  }));
+  INFO(row.model << " " << row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100", row.gpus, row.keys);
+  const LaunchCommand command = megatron_command(p);
+  for (const std::string& text : {arguments_text(p, command), node_script(p, command)}) {
+    const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
+    REQUIRE(run.ok());
+    CHECK(run->world_size == row.gpus);
+    for (const char* key : kCarried) {
+      INFO(key);
+      CHECK(value_text(run->strategy, key) == value_text(p.strategy, key));
+    }
+    CHECK(stage_layers(run->strategy, run->model) == p.strategy.stage_layers);
+    CHECK(parameter_count(run->model).total == parameter_count(p.model).total);
+    CHECK(parameter_count(run->model).mtp == parameter_count(p.model).mtp);
+    CHECK(!has_errors(lint(*run, p.cluster, "train.sh")));
+  }
+}
+
+TEST_CASE("what is missing or no number is said with its place") {
+  const Result<MegatronRun> missing = read_megatron_run("--num-layers 4 --bf16", "a.sh");
+  REQUIRE(!missing.ok());
+  CHECK(to_text(missing.errors()).find("--hidden-size is missing") != std::string::npos);
+  const Result<MegatronRun> word =
+      read_megatron_run("--num-layers 4\n --hidden-size big --num-attention-heads 8", "a.sh");
+  REQUIRE(!word.ok());
+  CHECK(to_text(word.errors())
+            .find("a.sh:2:16: error: --hidden-size must be a whole number, got "
+                  "\"big\"") != std::string::npos);
+}
+
+namespace {
+
+constexpr const char* kRun =
+    "WORLD_SIZE=16\nCUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 --swiglu "
+    "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope "
+    "--seq-length 4096 --max-position-embeddings 4096 --vocab-size 32000 "
+    "--untie-embeddings-and-output-weights --tensor-model-parallel-size 2 --sequence-parallel "
+    "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16 "
+    "--micro-batch-size 1 --global-batch-size 64\n";
+
+std::string linted(std::string text, const std::string& from, const std::string& to) {
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  const Result<MegatronRun> run = read_megatron_run(text, "a.sh");
+  REQUIRE(run.ok());
+  return to_text(lint(*run, test::shipped_cluster("dgx-h100", 16), "a.sh"));
+}
+
+}  // namespace
+
+TEST_CASE("a sound run has nothing to be said of it") { CHECK(linted(kRun, "", "").empty()); }
+
+TEST_CASE("what Megatron-LM refuses, ignores or wastes is named") {
+  struct Row {
+    const char* from;
+    const char* to;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"--bf16", "--bf16 --num-query-groups 8", "error: --num-query-groups is ignored"},
+      {"--tensor-model-parallel-size 2", "--tensor-model-parallel-size 1",
+       "warning: --sequence-parallel is switched off"},
+      {"--bf16", "--bf16 --use-mcore-models", "warning: --use-mcore-models does nothing"},
+      {"--bf16", "--bf16 --recompute-num-layers 4", "warning: --recompute-num-layers does nothing"},
+      {"CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_DEVICE_MAX_CONNECTIONS=8",
+       "error: tensor and context parallelism need"},
+      {"CUDA_DEVICE_MAX_CONNECTIONS=1\n", "", "warning: tensor and context parallelism need"},
+      {"--use-distributed-optimizer", "--use-megatron-fsdp", "error: FSDP refuses"},
+      {"--global-batch-size 64", "--global-batch-size 63", "error: 'global_batch' must be"},
+      {"--num-attention-heads 32", "--num-attention-heads 31 --kv-channels 128",
+       "error: 'tp' must divide the 31 attention heads"},
+      {"--sequence-parallel", "--tp-comm-overlap", "error: --tp-comm-overlap needs"},
+      {"--sequence-parallel", "", "add --sequence-parallel"},
+      {"--overlap-param-gather", "", "add --overlap-param-gather"},
+      {"--use-distributed-optimizer", "", "error: --overlap-param-gather needs"},
+      {"--bf16", "--bf16 --num-experts 2 --moe-router-topk 4", "there are 2 experts"},
+      {"--bf16", "--bf16 --num-experts 8 --expert-model-parallel-size 4",
+       "--moe-token-dispatcher-type is allgather"},
+  }));
+  INFO(row.to);
+  CHECK(linted(kRun, row.from, row.to).find(row.message) != std::string::npos);
+}
+
+}  // namespace meshplan
