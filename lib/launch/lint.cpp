@@ -150,7 +150,8 @@ class Linter {
     if (sharded && one) {
       error("--use-megatron-fsdp", "FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1", "do not set it");
     }
-    if (!sharded && !one && !blackwell && (s_.tp > 1 || s_.cp > 1)) {
+    const bool spread = s_.overlap.ep;  // wants more queues
+    if (!sharded && !one && !spread && !blackwell && (s_.tp > 1 || s_.cp > 1)) {
       const std::string message =
           "tensor and context parallelism need CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell";
       const std::string hint = "export CUDA_DEVICE_MAX_CONNECTIONS=1";

@@ -27,7 +27,9 @@ void add_parallel(const LaunchPlan& p, Options& o) {
   if (p.model.moe) {
     o.push_back({"--expert-model-parallel-size", n(s.ep)});
     o.push_back({"--expert-tensor-parallel-size", n(s.etp)});
-    o.push_back({"--moe-token-dispatcher-type", "alltoall"});
+    o.push_back({"--moe-token-dispatcher-type", s.kernels.flex_dispatcher ? "flex" : "alltoall"});
+    if (s.kernels.flex_dispatcher) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
+    if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     o.push_back({"--moe-grouped-gemm"});
     o.push_back({"--moe-permute-fusion"});
   }
@@ -245,7 +247,10 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   // A:1477: one queue keeps collectives in front of the products that wait for them; FSDP needs
   // more than one (A:1166), and Blackwell neither.
   const bool before_blackwell = plan.cluster.device.architecture != Architecture::kBlackwell;
-  if (shards_fully(s)) {
+  // Dispatch beside computation wants more than one as well.
+  if (s.overlap.ep) {
+    command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+  } else if (shards_fully(s)) {
     command.unset.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS");
   } else if (before_blackwell && (s.tp > 1 || s.cp > 1)) {
     command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "1");

@@ -239,6 +239,8 @@ class Importer {
     const std::int64_t model_ranks = std::max<std::int64_t>(s.tp * s.pp * s.cp, 1);
     s.dp = run_.world_size / model_ranks;
     s.global_batch = number("--global-batch-size", s.micro_batch * std::max<std::int64_t>(s.dp, 1));
+    s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
+    s.kernels.flex_dispatcher = text("--moe-token-dispatcher-type") == "flex";
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
   }
 
@@ -361,8 +363,8 @@ class Importer {
     s.kernels.fused_activation = !has("--no-bias-swiglu-fusion") && !has("--no-bias-gelu-fusion");
     s.kernels.fused_rope = run_.model.mla.has_value() || !has("--no-rope-fusion");
     for (const char* name :
-         {"--fp8-recipe", "--exp-avg-sq-dtype", "--moe-token-dispatcher-type", "--moe-grouped-gemm",
-          "--moe-permute-fusion", "--moe-router-dtype", "--no-rope-fusion",
+         {"--fp8-recipe", "--exp-avg-sq-dtype", "--moe-flex-dispatcher-backend",
+          "--moe-grouped-gemm", "--moe-permute-fusion", "--moe-router-dtype", "--no-rope-fusion",
           "--moe-router-score-function", "--moe-router-load-balancing-type", "--moe-aux-loss-coeff",
           "--moe-router-pre-softmax"}) {
       read_.insert(name);

@@ -153,6 +153,7 @@ constexpr TargetRule kRules[] = {
     {"sequence/layer.py; runtime/sequence_parallel/parallel_state_sp.py:30", sequence,
      mend_sequence},
     {"runtime/engine.py:1890; module_inject/auto_ep_folding.py:112, :215", experts, mend_experts},
+    {"moe/sharded_moe.py _AllToAll", check_plain_dispatch, mend_plain_dispatch},
     {"runtime/zero/mics.py, mics_shard_size", shard_groups, mend_shard_groups},
     {"runtime/config.py:827 fp16 xor bf16", precision, mend_precision},
     {"runtime/activation_checkpointing/checkpointing.py", recomputation, mend_recomputation},

@@ -135,6 +135,24 @@ void mend_expert_sequence(Strategy& s, const ModelSpec& m) {
   if (m.moe && s.tp > 1) s.sequence_parallel = true;
 }
 
+void dispatch(const Plan& p, Findings& f) {
+  if (p.s.overlap.ep && !is_half(p.s.precision)) {
+    f.error({"overlap.ep", "precision"}, "'overlap.ep' is for 16-bit weights");
+  }
+  if (p.s.overlap.ep && p.m.mtp_layers > 1) {
+    f.error({"overlap.ep", "mtp_layers"},
+            "'overlap.ep' takes one layer of multi-token prediction at most");
+  }
+}
+void mend_dispatch(Strategy& s, const ModelSpec&) { s.overlap.ep = false; }
+
+void gathers(const Plan& p, Findings& f) {
+  if (p.s.tp == 1 || !p.s.sequence_parallel || p.s.kernels.tp_recompute_allgather) return;
+  f.error({"kernels.tp_recompute_allgather"},
+          "the input of a split layer is always gathered again for its weight gradient");
+}
+void mend_gathers(Strategy& s, const ModelSpec&) { s.kernels.tp_recompute_allgather = true; }
+
 void window(const Plan& p, Findings& f) {
   if (p.m.window == 0 || p.s.cp == 1 || p.s.cp_kind != CpKind::kRing) return;
   f.error({"cp_kind"}, "ring context parallelism has no sliding window");
@@ -258,6 +276,9 @@ constexpr TargetRule kRules[] = {
      tensor_overlap, mend_tensor_overlap},
     {"P RankGenerator; P:897 expert_data_parallel_size when pp is not last", order, mend_order},
     {"core/transformer/moe/moe_layer.py:636", expert_sequence, mend_expert_sequence},
+    {"T:3004 overlap_moe_expert_parallel_comm", dispatch, mend_dispatch},
+    {"core/tensor_parallel/layers.py all_gather_buffer of the backward pass", gathers,
+     mend_gathers},
     {"Transformer Engine attention/dot_product_attention/context_parallel.py", window, mend_window},
     {"core/optimizer/__init__.py:1057, A:1885", optimizer_host, mend_optimizer_host},
     {"T:1884 cpu_offloading_num_layers < num_layers", activations_host, nullptr},

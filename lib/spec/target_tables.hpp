@@ -22,6 +22,10 @@ void mend_whole_recomputation(Strategy& s, const ModelSpec& m);
 void check_fp32_states(const Plan& p, Findings& f);
 void mend_fp32_states(Strategy& s, const ModelSpec& m);
 
+// Tokens reach their experts by plain all-to-alls, which nothing hides.
+void check_plain_dispatch(const Plan& p, Findings& f);
+void mend_plain_dispatch(Strategy& s, const ModelSpec& m);
+
 void check_resident_activations(const Plan& p, Findings& f);
 void mend_resident_activations(Strategy& s, const ModelSpec& m);
 

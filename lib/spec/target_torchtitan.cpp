@@ -156,6 +156,7 @@ constexpr TargetRule kRules[] = {
      mend_tensor_parallel},
     {"config/job_config.py context_parallel_rotate_method", context, mend_context},
     {"distributed/parallel_dims.py:59 ETP=TP or ETP=1", experts, mend_experts},
+    {"distributed/expert_parallel.py", check_plain_dispatch, mend_plain_dispatch},
     {"PyTorch fully_shard", overlap, mend_overlap},
     {"config/job_config.py mixed_precision_param, mixed_precision_reduce", precision,
      mend_precision},

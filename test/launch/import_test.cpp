@@ -38,6 +38,8 @@ constexpr std::array kCarried{"tp",
                               "optimizer_dtype",
                               "flash_attention",
                               "overlap.grad_reduce",
+                              "overlap.ep",
+                              "kernels.flex_dispatcher",
                               "offload.optimizer",
                               "kernels.fused_softmax",
                               "kernels.fused_cross_entropy"};
@@ -80,6 +82,8 @@ TEST_CASE("what was exported is read back") {
       {"gpt3-175b", 64, "tp=8,seq_len=2048,zero=0,overlap.param_gather=false"},
       {"mixtral-8x7b", 64, "tp=2,sequence_parallel=true,pp=2,ep=8,cp=2,cp_kind=ulysses"},
       {"deepseek-v3", 256, "ep=8,pp=4,recompute=full"},
+      {"mixtral-8x7b", 64, "pp=2,vp=2,schedule=interleaved,ep=8,overlap.ep=true"},
+      {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));
