@@ -17,6 +17,7 @@ constexpr std::array kFormats{
               "Megatron-LM: argument list of pretrain_gpt.py and a script"},
     FormatRow{LaunchFormat::kDeepspeed, "DeepSpeed: ds_config.json and a script"},
     FormatRow{LaunchFormat::kTorchtitan, "torchtitan v0.2.2: job file and a script"},
+    FormatRow{LaunchFormat::kMegatronBridge, "Megatron-Bridge: a recipe's overrides in a script"},
     FormatRow{LaunchFormat::kAccelerate, "Hugging Face accelerate with FSDP2: YAML and a script"},
     FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node"},
 };
@@ -54,8 +55,9 @@ LaunchCommand command_for(Target target, const LaunchPlan& plan) {
       return torchtitan_command(plan);
     case Target::kAccelerate:
       return accelerate_command(plan);
-    case Target::kMegatron:
     case Target::kMegatronBridge:
+      return bridge_command(plan);
+    case Target::kMegatron:
       break;
   }
   return megatron_command(plan);
@@ -96,6 +98,8 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
       return Target::kDeepspeed;
     case LaunchFormat::kTorchtitan:
       return Target::kTorchtitan;
+    case LaunchFormat::kMegatronBridge:
+      return Target::kMegatronBridge;
     case LaunchFormat::kAccelerate:
       return Target::kAccelerate;
     case LaunchFormat::kSlurm:

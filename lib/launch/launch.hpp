@@ -54,10 +54,18 @@ struct LaunchFiles {
   std::vector<std::string> notes;
 };
 
-enum class LaunchFormat { kMegatron, kDeepspeed, kTorchtitan, kAccelerate, kSlurm };
+enum class LaunchFormat {
+  kMegatron,
+  kDeepspeed,
+  kTorchtitan,
+  kMegatronBridge,
+  kAccelerate,
+  kSlurm
+};
 MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
                               {LaunchFormat::kDeepspeed, "deepspeed"},
                               {LaunchFormat::kTorchtitan, "torchtitan"},
+                              {LaunchFormat::kMegatronBridge, "megatron-bridge"},
                               {LaunchFormat::kAccelerate, "accelerate"},
                               {LaunchFormat::kSlurm, "slurm"}});
 

@@ -209,4 +209,32 @@ TEST_CASE("no flag is written twice and every section but the dry start follows 
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
 }
 
+TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
+  const auto words = [](const char* model, std::int64_t gpus, const char* keys) {
+    const LaunchCommand c = bridge_command(plan_of(model, "dgx-h100", gpus, keys));
+    std::vector<std::string> all;
+    for (const auto& line : c.sections.at(0).lines) all.push_back(line.at(0));
+    CHECK(std::all_of(all.begin(), all.end(),
+                      [](const std::string& w) { return w.find('=') != std::string::npos; }));
+    return all;
+  };
+  const auto holds = [](const std::vector<std::string>& all, const char* word) {
+    return std::find(all.begin(), all.end(), word) != all.end();
+  };
+  const auto dense = words("llama-3.1-70b", 64,
+                           "tp=4,pp=4,vp=5,schedule=interleaved,sequence_parallel=true,"
+                           "recompute=selective,overlap.pp=false");
+  CHECK(holds(dense, "model.virtual_pipeline_model_parallel_size=5"));
+  CHECK(holds(dense, "model.sequence_parallel=true"));
+  CHECK(holds(dense, "model.recompute_modules=[layernorm,mlp]"));
+  CHECK(holds(dense, "comm_overlap.overlap_p2p_comm=false"));
+  CHECK(holds(dense, "mixed_precision=bf16_mixed"));
+  CHECK(holds(dense, "ddp.grad_reduce_in_fp32=true"));
+  const auto experts = words("mixtral-8x7b", 64, "ep=8,zero=3,precision=fp8,grad_dtype=bf16");
+  CHECK(holds(experts, "model.expert_model_parallel_size=8"));
+  CHECK(holds(experts, "ddp.data_parallel_sharding_strategy=optim_grads_params"));
+  CHECK(holds(experts, "mixed_precision=bf16_with_fp8_current_scaling_mixed"));
+  CHECK(holds(experts, "ddp.grad_reduce_in_fp32=false"));
+}
+
 }  // namespace meshplan

@@ -1,0 +1,147 @@
+// Overrides of a Megatron-Bridge recipe (scripts/training/run_recipe.py KEY=VALUE...). The recipe
+// decides the model; fields are named as scripts/translate_mlm_to_bridge.py names them.
+#include <algorithm>
+#include <array>
+
+#include "base/check.hpp"
+#include "launch/megatron.hpp"
+#include "launch/targets.hpp"
+
+namespace meshplan {
+namespace {
+
+enum class Kind { kValue, kTrue, kFalse, kList };
+struct Field {
+  std::string_view option, field;
+  Kind kind = Kind::kValue;
+};
+
+// What megatron_command() may write of a plan. An option that is missing here is our bug.
+constexpr std::array kFields{
+    Field{"--tensor-model-parallel-size", "model.tensor_model_parallel_size"},
+    Field{"--sequence-parallel", "model.sequence_parallel", Kind::kTrue},
+    Field{"--tp-comm-overlap", "comm_overlap.tp_comm_overlap", Kind::kTrue},
+    Field{"--pipeline-model-parallel-size", "model.pipeline_model_parallel_size"},
+    Field{"--context-parallel-size", "model.context_parallel_size"},
+    Field{"--cp-comm-type", "model.cp_comm_type"},
+    Field{"--expert-model-parallel-size", "model.expert_model_parallel_size"},
+    Field{"--expert-tensor-parallel-size", "model.expert_tensor_parallel_size"},
+    Field{"--moe-token-dispatcher-type", "model.moe_token_dispatcher_type"},
+    Field{"--moe-flex-dispatcher-backend", "model.moe_flex_dispatcher_backend"},
+    Field{"--overlap-moe-expert-parallel-comm", "comm_overlap.overlap_moe_expert_parallel_comm",
+          Kind::kTrue},
+    Field{"--moe-grouped-gemm", "model.moe_grouped_gemm", Kind::kTrue},
+    Field{"--moe-permute-fusion", "model.moe_permute_fusion", Kind::kTrue},
+    Field{"--use-tp-pp-dp-mapping", "dist.use_tp_pp_dp_mapping", Kind::kTrue},
+    Field{"--pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout"},
+    Field{"--num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size"},
+    Field{"--decoder-first-pipeline-num-layers", "model.num_layers_in_first_pipeline_stage"},
+    Field{"--decoder-last-pipeline-num-layers", "model.num_layers_in_last_pipeline_stage"},
+    Field{"--microbatch-group-size-per-virtual-pipeline-stage",
+          "model.microbatch_group_size_per_vp_stage"},
+    Field{"--no-overlap-p2p-communication", "comm_overlap.overlap_p2p_comm", Kind::kFalse},
+    Field{"--use-distributed-optimizer", "ddp.use_distributed_optimizer", Kind::kTrue},
+    Field{"--use-megatron-fsdp", "ddp.use_megatron_fsdp", Kind::kTrue},
+    Field{"--data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy"},
+    Field{"--ckpt-format", "checkpoint.ckpt_format"},
+    Field{"--init-model-with-meta-device", "model.init_model_with_meta_device", Kind::kTrue},
+    Field{"--megatron-fsdp-main-grads-dtype", "ddp.megatron_fsdp_main_grads_dtype"},
+    Field{"--megatron-fsdp-grad-comm-dtype", "ddp.megatron_fsdp_grad_comm_dtype"},
+    Field{"--num-distributed-optimizer-instances", "ddp.num_distributed_optimizer_instances"},
+    Field{"--overlap-grad-reduce", "ddp.overlap_grad_reduce", Kind::kTrue},
+    Field{"--overlap-param-gather", "ddp.overlap_param_gather", Kind::kTrue},
+    Field{"--no-gradient-accumulation-fusion", "model.gradient_accumulation_fusion", Kind::kFalse},
+    Field{"--micro-batch-size", "train.micro_batch_size"},
+    Field{"--global-batch-size", "train.global_batch_size"},
+    Field{"--recompute-granularity", "model.recompute_granularity"},
+    Field{"--recompute-method", "model.recompute_method"},
+    Field{"--recompute-num-layers", "model.recompute_num_layers"},
+    Field{"--recompute-modules", "model.recompute_modules", Kind::kList},
+    Field{"--cpu-offloading-num-layers", "model.cpu_offloading_num_layers"},
+    Field{"--use-precision-aware-optimizer", "optimizer.use_precision_aware_optimizer",
+          Kind::kTrue},
+    Field{"--optimizer-cpu-offload", "optimizer.optimizer_cpu_offload", Kind::kTrue},
+    Field{"--optimizer-offload-fraction", "optimizer.optimizer_offload_fraction"},
+    Field{"--exp-avg-dtype", "optimizer.exp_avg_dtype"},
+    Field{"--exp-avg-sq-dtype", "optimizer.exp_avg_sq_dtype"},
+    Field{"--attention-backend", "model.attention_backend"},
+    Field{"--cross-entropy-loss-fusion", "model.cross_entropy_loss_fusion", Kind::kTrue},
+    Field{"--no-masked-softmax-fusion", "model.masked_softmax_fusion", Kind::kFalse},
+    Field{"--no-bias-dropout-fusion", "model.bias_dropout_fusion", Kind::kFalse},
+    Field{"--no-bias-swiglu-fusion", "model.bias_activation_fusion", Kind::kFalse},
+    Field{"--no-bias-gelu-fusion", "model.bias_activation_fusion", Kind::kFalse},
+};
+
+// Options that `mixed_precision` and `ddp.grad_reduce_in_fp32` stand for.
+constexpr std::array kPrecisionOptions{"--bf16",
+                                       "--fp16",
+                                       "--fp8-format",
+                                       "--fp8-recipe",
+                                       "--grad-reduce-in-bf16",
+                                       "--accumulate-allreduce-grads-in-fp32"};
+
+std::string override_text(const std::vector<std::string>& line) {
+  const auto* row = std::find_if(kFields.begin(), kFields.end(),
+                                 [&](const Field& f) { return f.option == line.front(); });
+  PLAN_CHECK(row != kFields.end());
+  const std::string start = std::string(row->field) + "=";
+  switch (row->kind) {
+    case Kind::kTrue:
+      return start + "true";
+    case Kind::kFalse:
+      return start + "false";
+    case Kind::kValue:
+      return start + line.at(1);
+    case Kind::kList:
+      break;
+  }
+  std::string list;
+  for (std::size_t i = 1; i < line.size(); ++i) list += (i > 1 ? "," : "") + line[i];
+  return start + "[" + list + "]";
+}
+
+std::string recipe_of(const LaunchPlan& p) {
+  switch (p.strategy.precision) {
+    case Precision::kFp16:
+      return "fp16_mixed";
+    case Precision::kBf16:
+      return "bf16_mixed";
+    case Precision::kFp8:
+      return p.cluster.device.architecture == Architecture::kBlackwell
+                 ? "bf16_with_mxfp8_mixed"
+                 : "bf16_with_fp8_current_scaling_mixed";
+    case Precision::kFp32:
+    case Precision::kTf32:
+      break;
+  }
+  return "null";
+}
+
+}  // namespace
+
+LaunchCommand bridge_command(const LaunchPlan& plan) {
+  LaunchCommand command = megatron_command(plan);
+  const auto section = std::find_if(command.sections.begin(), command.sections.end(),
+                                    [](const auto& s) { return s.name == "plan"; });
+  PLAN_CHECK(section != command.sections.end());
+  std::vector<std::vector<std::string>> overrides;
+  for (const std::vector<std::string>& line : section->lines) {
+    const bool precision = std::find(kPrecisionOptions.begin(), kPrecisionOptions.end(),
+                                     line.front()) != kPrecisionOptions.end();
+    if (!precision) overrides.push_back({override_text(line)});
+  }
+  const bool fp32 = plan.strategy.grad_dtype == Dtype::kFp32;
+  overrides.push_back({"mixed_precision=" + recipe_of(plan)});
+  overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (fp32 ? "true" : "false")});
+  // run_recipe.py copies it into the model's.
+  overrides.push_back({"dataset.seq_length=" + std::to_string(plan.strategy.seq_len)});
+  command.sections = {{"plan", std::move(overrides)}};
+  command.needs = {": \"${BRIDGE_PATH:?set it to a checkout of Megatron-Bridge}\"",
+                   ": \"${RECIPE:?set it to the recipe of the model, a function name}\""};
+  command.program = "\"$BRIDGE_PATH/scripts/training/run_recipe.py\" --recipe \"$RECIPE\" \\\n ";
+  command.notes.push_back("the recipe decides the model: it must be of the sizes of " +
+                          plan.model.name);
+  return command;
+}
+
+}  // namespace meshplan
