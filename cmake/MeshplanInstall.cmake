@@ -10,6 +10,7 @@ install(DIRECTORY models hardware-profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/
 install(DIRECTORY lib/report/schema/ DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan/schema
         FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_BINARY_DIR}/page/page_licences.txt DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 # Manual page and completions come from the program's own --help, so they cannot fall behind it.
 if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING)

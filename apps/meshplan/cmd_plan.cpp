@@ -4,6 +4,7 @@
 #include "console.hpp"
 #include "inputs.hpp"
 #include "io/write.hpp"
+#include "report/html.hpp"
 #include "report/plan_table.hpp"
 #include "report/study_text.hpp"
 #include "search_flags.hpp"
@@ -17,7 +18,7 @@ struct PlanFlags {
   WorkloadFlags workload;
   SearchFlags search;
   StudyFlags studies;
-  std::string out;
+  std::string out, html;
   bool explain_infeasible = false;
 };
 
@@ -37,6 +38,14 @@ int write_outputs(const PlanFlags& flags, const std::string& json, const std::st
   if (has_errors(problems)) return report_errors(problems, flags.common);
   spdlog::info("wrote {} and {}", (folder / "plans.json").string(),
                (folder / "plans.txt").string());
+  return kExitOk;
+}
+
+int write_html(const PlanFlags& flags, const std::string& json) {
+  Diagnostics problems;
+  take(write_file_atomically(flags.html, html_report(json)), "--html", problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+  spdlog::info("wrote {}", flags.html);
   return kExitOk;
 }
 
@@ -100,6 +109,7 @@ int plan(const PlanFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
   const Inputs in = read_inputs(flags, problems);
+  if (!flags.html.empty()) check_page(problems);
   if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
@@ -113,7 +123,7 @@ int plan(const PlanFlags& flags) {
 
   const int exit_code = result.plans.empty() ? kExitNoPlan : kExitOk;
   std::string json;
-  if (flags.common.json || !flags.out.empty()) {
+  if (flags.common.json || !flags.out.empty() || !flags.html.empty()) {
     const PlanDetail detail = plan_detail(m, cluster, in.request, result);
     json = plan_document(kTool, m, cluster, in.request, result, &detail, &studies);
   }
@@ -128,6 +138,9 @@ int plan(const PlanFlags& flags) {
     const int written = write_outputs(flags, json, text(TextOptions()));
     if (written != kExitOk) return written;
   }
+  if (!flags.html.empty()) {
+    if (const int written = write_html(flags, json); written != kExitOk) return written;
+  }
   if (flags.common.json) return write_result(json, exit_code);
   return write_result(text(console_options()), exit_code);
 }
@@ -135,6 +148,10 @@ int plan(const PlanFlags& flags) {
 void add_plan_flags(CLI::App& command, PlanFlags& flags) {
   command.add_option("--out", flags.out, "Also write plans.json and plans.txt to this folder")
       ->type_name("DIR");
+  command
+      .add_option("--html", flags.html,
+                  "Also write a report with charts: one HTML file that opens offline")
+      ->type_name("FILE");
   command.add_flag("--explain-infeasible", flags.explain_infeasible,
                    "Count what was ruled out by reason");
 }

@@ -32,6 +32,7 @@ void add_list_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
 void add_lint_command(CLI::App& app, Action& action);
+void add_report_command(CLI::App& app, Action& action);
 
 // Version, help and examples of the program itself.
 void describe_program(CLI::App& app);

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/quantity.hpp"
+#include "report/html.hpp"
 
 namespace meshplan {
 namespace {
@@ -61,6 +62,12 @@ void add_workload_flags(CLI::App& command, WorkloadFlags& flags) {
                   "Preset of overlaps, data types and kernels (default megatron): " +
                       choices_text<Framework>())
       ->type_name("NAME");
+}
+
+void check_page(Diagnostics& problems) {
+  if (has_page()) return;
+  problems.push_back(error_at({"--html"}, "this program was built without the HTML report",
+                              "install nodejs (18 or later) and npm, and build it again"));
 }
 
 std::int64_t read_count(const std::string& text, std::string_view flag, std::int64_t most,

@@ -50,6 +50,9 @@ std::optional<T> take(Result<T> result, std::string_view flag, Diagnostics& prob
   return std::nullopt;
 }
 
+// A diagnostic if the program was built without the page of the HTML report.
+void check_page(Diagnostics& problems);
+
 // A whole number from one to `most`; 0 where the flag was not given.
 [[nodiscard]] std::int64_t read_count(const std::string& text, std::string_view flag,
                                       std::int64_t most, Diagnostics& problems);

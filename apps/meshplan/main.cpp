@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   add_import_command(app, action);
   add_export_command(app, action);
   add_lint_command(app, action);
+  add_report_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion&) {

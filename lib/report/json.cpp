@@ -128,6 +128,12 @@ std::string error_document(const ToolInfo& tool, const Diagnostics& all) {
   return document_text(json);
 }
 
+std::string report_document(const ToolInfo& tool, std::span<const WrittenFile> all) {
+  return list_document(tool, "written", all, [](const WrittenFile& file) -> Json {
+    return {{"kind", file.kind}, {"path", file.path}, {"bytes", file.bytes}};
+  });
+}
+
 std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all) {
   return list_document(tool, "models", all, model_json);
 }

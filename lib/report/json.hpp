@@ -47,6 +47,14 @@ struct ToolInfo {
 // error.schema.json: what stands in place of a result when the input is wrong.
 [[nodiscard]] std::string error_document(const ToolInfo& tool, const Diagnostics& all);
 
+// report.schema.json: the files that were written.
+struct WrittenFile {
+  std::string_view kind;  // html, trace
+  std::string path;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] std::string report_document(const ToolInfo& tool, std::span<const WrittenFile> all);
+
 // list.schema.json
 [[nodiscard]] std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all);
 [[nodiscard]] std::string device_list_document(const ToolInfo& tool,

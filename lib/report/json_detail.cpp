@@ -128,15 +128,23 @@ constexpr std::array kAxes{AxisRow{"tp", Group::kTp}, AxisRow{"cp", Group::kCp},
                            AxisRow{"ep", Group::kEp}, AxisRow{"dp", Group::kDp},
                            AxisRow{"pp", Group::kPp}};
 
-// Number of the rank among the members of its group.
-std::int64_t position(const RankDigits& d, std::int64_t rank) {
-  std::int64_t number = 0, weight = 1;
+// Where a rank sits along an axis: its number in its group, and the group's first rank.
+struct Position {
+  std::int64_t number = 0;
+  std::int64_t first = 0;
+};
+
+Position position(const RankDigits& d, std::int64_t rank) {
+  Position p{0, rank};
+  std::int64_t weight = 1;
   for (std::size_t i = 0; i < d.count; ++i) {
     if (!d.digits[i].member) continue;
-    number += rank / d.digits[i].stride % d.digits[i].size * weight;
+    const std::int64_t value = rank / d.digits[i].stride % d.digits[i].size;
+    p.number += value * weight;
+    p.first -= value * d.digits[i].stride;
     weight *= d.digits[i].size;
   }
-  return number;
+  return p;
 }
 
 // Nodes to show: all if they are few, else those of the groups of rank 0, nearest first.
@@ -169,19 +177,23 @@ Json rank_map_json(const Strategy& s, const ClusterSpec& c) {
   for (const std::int64_t node : shown_nodes(s, c, nodes)) {
     const std::int64_t first = node * c.gpus_per_node;
     const std::int64_t count = std::min(c.gpus_per_node, gpus - first);
-    Json positions = Json::object();
+    Json positions = Json::object(), groups = Json::object();
     for (const Json& axis : axes) {
       const std::string& name = axis.at("name").get_ref<const std::string&>();
       const auto row = std::find_if(kAxes.begin(), kAxes.end(),
                                     [&](const AxisRow& other) { return name == other.name; });
       const RankDigits digits = rank_digits(s, row->group);
-      for (std::int64_t i = 0; i < count; ++i)
-        positions[name].push_back(position(digits, first + i));
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Position p = position(digits, first + i);
+        positions[name].push_back(p.number);
+        groups[name].push_back(p.first);
+      }
     }
     shown.push_back({{"node", node},
                      {"first_rank", first},
                      {"gpus", count},
-                     {"positions", std::move(positions)}});
+                     {"positions", std::move(positions)},
+                     {"groups", std::move(groups)}});
   }
   return {
       {"plan_rank", 1}, {"nodes", nodes}, {"axes", std::move(axes)}, {"shown", std::move(shown)}};

@@ -85,6 +85,9 @@ TEST_CASE("the map says where each rank sits along each axis") {
   CHECK(json["shown"][0]["positions"]["tp"] == Json({0, 1, 0, 1}));
   CHECK(json["shown"][0]["positions"]["dp"] == Json({0, 0, 1, 1}));
   CHECK(json["shown"][0]["positions"]["pp"] == Json({0, 0, 0, 0}));
+  CHECK(json["shown"][0]["groups"]["tp"] == Json({0, 0, 2, 2}));
+  CHECK(json["shown"][0]["groups"]["dp"] == Json({0, 1, 0, 1}));
+  CHECK(json["shown"][1]["groups"]["pp"] == Json({0, 1, 2, 3}));
   CHECK(json["shown"][1]["first_rank"] == 4);
   CHECK(json["shown"][1]["positions"]["pp"] == Json({1, 1, 1, 1}));
 }

@@ -11,8 +11,8 @@ using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::array kSchemas{"plan",  "estimate", "explain",   "list",
-                              "model", "error",    "validation"};
+constexpr std::array kSchemas{"plan",  "estimate",   "explain", "list", "model",
+                              "error", "validation", "report",  "trace"};
 
 Json schema(const std::string& name) {
   std::ifstream file(std::string(MESHPLAN_SOURCE_DIR) + "/lib/report/schema/" + name +

@@ -1,0 +1,54 @@
+// Reads the result that the program embedded and lays the report out. Nothing is computed here that
+// the program did not: numbers are shown as they are, or as lengths and shares of each other.
+import {communication} from "./communication.js";
+import {compare} from "./compare.js";
+import {el} from "./dom.js";
+import {memory} from "./memory.js";
+import {placement} from "./placement.js";
+import {scatter} from "./scatter.js";
+import {searched, summary} from "./summary.js";
+import {breakdown} from "./time.js";
+import {timeline} from "./timeline.js";
+import * as tip from "./tip.js";
+
+// Calls draw(width) for the holder now and whenever its width changes.
+const drawings = new Map();
+const watcher = new ResizeObserver((entries) => {
+  for (const {target, contentRect} of entries) redraw(target, Math.floor(contentRect.width));
+});
+
+function redraw(holder, width) {
+  const drawing = drawings.get(holder);
+  if (width <= 0 || drawing.width === width) return;
+  drawing.width = width;
+  drawing.draw(width);
+}
+
+function resized(holder, draw) {
+  drawings.set(holder, {draw, width: 0});
+  watcher.observe(holder);
+}
+
+function contents(sections) {
+  return el("nav", {class: "contents", "aria-label": "Contents"}, sections.map((section) =>
+    el("a", {href: `#${section.id}`}, section.querySelector("h2").textContent)));
+}
+
+function main() {
+  const result = JSON.parse(document.getElementById("result").textContent);
+  const plan = (result.plans ?? (result.plan ? [result.plan] : []))[0];
+  document.title = `${result.model.name} on ${result.cluster.name} · meshplan`;
+  const [head, answer, why] = summary(result, plan);
+  const sections = [why, ...(plan ? [breakdown(plan), memory(plan, resized), timeline(result, plan, resized),
+    communication(plan), placement(result), scatter(result, resized), compare(result)] : []), searched(result)]
+    .filter(Boolean);
+  document.getElementById("report").replaceChildren(head, answer, contents(sections), ...sections);
+  document.getElementById("origin").textContent = `Written by ${result.tool.name} ${result.tool.version}. ` +
+    "The numbers of this page are the JSON inside it.";
+  tip.install();
+  const folded = () => document.querySelectorAll("main details");
+  addEventListener("beforeprint", () => folded().forEach((d) => { d.open = true; }));
+  document.documentElement.dataset.ready = "true";
+}
+
+main();

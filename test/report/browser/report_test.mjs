@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import {after, before, describe, it} from "node:test";
+import {readFileSync, statSync} from "node:fs";
+import {cleanUp, embedded, estimated, launch, open, pipelined, planned, report} from "./support.mjs";
+
+let browser, result, html;
+before(async () => {
+  browser = await launch();
+  result = pipelined();
+  html = report(result);
+});
+after(async () => {
+  await browser?.close();
+  cleanUp();
+});
+
+const clean = (page) => assert.deepEqual(page.problems, []);
+const sum = (list) => list.reduce((a, b) => a + b, 0);
+
+describe("the file", () => {
+  it("holds the result unchanged and stays small", () => {
+    assert.deepEqual(embedded(html), result);
+    assert.ok(statSync(html).size < 2e6);
+  });
+
+  it("refers to nothing outside itself", () => {
+    const markup = readFileSync(html, "utf8").replace(/<script[^]*?<\/script>/g, "").replace(/<pre>[^]*?<\/pre>/g, "");
+    assert.doesNotMatch(markup, /(?:src|href)="(?!#)/);
+    assert.doesNotMatch(markup, /url\(/);
+  });
+
+  for (const [width, colorScheme] of [[1400, "light"], [1400, "dark"], [400, "light"], [400, "dark"]]) {
+    it(`opens without errors and fits ${width} pixels, ${colorScheme}`, async () => {
+      const page = await open(browser, html, {viewport: {width, height: 900}, colorScheme});
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width);
+      const background = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+      const light = sum(background.match(/\d+/g).slice(0, 3).map(Number)) > 384;
+      assert.equal(light, colorScheme === "light");
+      clean(page);
+      await page.close();
+    });
+  }
+
+  it("forbids the network and scripts that are not its own", async () => {
+    const page = await open(browser, html);
+    const outcome = await page.evaluate(async () => {
+      const script = document.createElement("script");
+      script.textContent = "window.intruder = true";
+      document.body.append(script);
+      const fetched = await fetch("http://127.0.0.1:9/").then(() => "fetched", () => "refused");
+      return [fetched, window.intruder === true];
+    });
+    assert.deepEqual(outcome, ["refused", false]);
+    assert.ok(page.problems.some((text) => /Content Security Policy/.test(text)));
+    await page.close();
+  });
+
+  it("prints", async () => {
+    const page = await open(browser, html, {colorScheme: "dark"});
+    const pdf = await page.pdf({format: "A4"});
+    assert.ok(pdf.length > 20000);
+    clean(page);
+    await page.close();
+  });
+});
+
+describe("the answer", () => {
+  it("stands first: plan, time, memory, why", async () => {
+    const page = await open(browser, html);
+    const plan = result.plans[0];
+    const text = await page.innerText(".answer");
+    for (const part of [`tp${plan.strategy.tp}`, `pp${plan.strategy.pp}`, plan.strategy_text, "MFU", "GiB"]) {
+      assert.ok(text.includes(part), part);
+    }
+    const why = await page.locator(".why li").allTextContents();
+    assert.deepEqual(why, result.explanation);
+    await page.close();
+  });
+});
+
+describe("the charts", () => {
+  let page;
+  before(async () => { page = await open(browser, html); });
+  after(async () => page.close());
+
+  it("show every term of the time, as long as it takes", async () => {
+    const parts = await page.$$eval(".strip span", (all) =>
+      all.map((s) => [s.dataset.key, Number(s.dataset.value), s.getBoundingClientRect().width]));
+    const time = result.plans[0].time;
+    const used = Object.entries(time).filter(([, value]) => value > 0);
+    assert.deepEqual(Object.fromEntries(parts.map(([key, value]) => [key, value])), Object.fromEntries(used));
+    const wide = parts.filter(([, , width]) => width > 10), [, value, width] = wide[0];
+    for (const part of wide) assert.ok(Math.abs(part[2] / part[1] / (width / value) - 1) < 0.05, part[0]);
+  });
+
+  it("show every term of every rank's memory, as long as it is large", async () => {
+    const parts = await page.$$eval("#memory rect", (all) => all.map((r) =>
+      [Number(r.dataset.rank), r.dataset.key, Number(r.dataset.value), Number(r.getAttribute("width"))]));
+    const {memory} = result.plans[0];
+    for (const [rank, key, value] of parts) assert.equal(memory[rank][key], value);
+    memory.forEach((m, rank) => assert.equal(sum(parts.filter((p) => p[0] === rank).map((p) => p[2])), m.peak_bytes));
+    const scale = parts[0][3] / parts[0][2];
+    for (const part of parts) assert.ok(Math.abs(part[3] - part[2] * scale) < 0.01);
+  });
+
+  it("list all communication", async () => {
+    const rows = await page.$$eval("#communication tbody tr", (all) => all.map((r) => r.cells[1].textContent));
+    assert.deepEqual(rows, result.plans[0].communication.map((row) => row.operation));
+  });
+
+  it("place every evaluated plan by its time and memory", async () => {
+    const all = result.evaluated_plans;
+    const points = await page.$$eval("#plans circle", (nodes) => nodes.map((n) =>
+      [Number(n.dataset.index), Number(n.getAttribute("cx")), Number(n.getAttribute("cy"))]));
+    const crosses = await page.$$eval("#plans path.misfit", (nodes) => nodes.map((n) => Number(n.dataset.index)));
+    assert.equal(points.length + crosses.length, all.count);
+    for (const index of crosses) assert.equal(all.fits[index], false);
+    const quick = points.filter(([i]) => all.step_times_s[i] < 20 * all.step_times_s[0]);
+    const [a, b] = [quick[0], quick.reduce((x, y) => Math.abs(y[1] - quick[0][1]) > Math.abs(x[1] - quick[0][1]) ? y : x)];
+    const log = ([i]) => Math.log(all.step_times_s[i]);
+    for (const p of quick) {
+      const x = a[1] + (log(p) - log(a)) / (log(b) - log(a)) * (b[1] - a[1]);
+      assert.ok(Math.abs(x - p[1]) < 0.01);
+    }
+    const low = points.reduce((x, y) => y[2] > x[2] ? y : x), high = points.reduce((x, y) => y[2] < x[2] ? y : x);
+    for (const p of points) {
+      const y = low[2] + (all.peaks_bytes[p[0]] - all.peaks_bytes[low[0]]) /
+        (all.peaks_bytes[high[0]] - all.peaks_bytes[low[0]]) * (high[2] - low[2]);
+      assert.ok(Math.abs(y - p[2]) < 0.01);
+    }
+  });
+
+  it("filter the plans by any key", async () => {
+    for (const {key, choices, values} of result.evaluated_plans.keys) {
+      const choice = values.at(-1), wanted = values.filter((v) => v === choice).length;
+      await page.selectOption(`.filters select[data-key="${key}"]`, choices[choice]);
+      assert.equal(await page.locator("#plans .point").count(), wanted, key);
+      assert.equal(await page.innerText(".filters output"), `${wanted} of ${values.length} plans`);
+      await page.click(".filters button");
+    }
+    assert.equal(await page.locator("#plans .point").count(), result.evaluated_plans.count);
+  });
+
+  it("compare the ranked plans", async () => {
+    assert.equal(await page.locator(".compare thead th").count(), Math.min(6, result.plans.length));
+  });
+
+  it("show a tooltip under the pointer, and hide it on Escape", async () => {
+    const bar = page.locator('#memory rect[data-key="activations_bytes"]').first();
+    await bar.scrollIntoViewIfNeeded();
+    await bar.hover();
+    assert.match(await page.innerText(".tip"), /activations\n[\d.]+ GiB/);
+    await page.keyboard.press("Escape");
+    assert.equal(await page.isVisible(".tip"), false);
+  });
+
+  it("go with no error", () => clean(page));
+});
+
+describe("the timeline", () => {
+  let page, canvas;
+  before(async () => {
+    page = await open(browser, html);
+    canvas = page.locator("canvas.timeline");
+    await canvas.scrollIntoViewIfNeeded();
+  });
+  after(async () => page.close());
+
+  const colour = (x, y) => canvas.evaluate((node, at) => {
+    const ratio = node.width / node.clientWidth;
+    return [...node.getContext("2d").getImageData(at[0] * ratio, at[1] * ratio, 1, 1).data].slice(0, 3);
+  }, [x, y]);
+  const wanted = (name) => page.evaluate((n) => {
+    const probe = document.createElement("i");
+    probe.style.color = getComputedStyle(document.documentElement).getPropertyValue(`--${n}`);
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color.match(/\d+/g).map(Number);
+    probe.remove();
+    return found;
+  }, name);
+
+  it("draws each rank's tasks where they are", async () => {
+    const {timeline} = result;
+    const box = await canvas.boundingBox(), ranks = timeline.ranks.length;
+    const row = (box.height - 24) / ranks, inner = box.width - 52 - 8;
+    const backward = await wanted("t-backward");
+    const colours = {F: await wanted("t-forward"), B: backward, I: backward, W: await wanted("t-weight")};
+    const x = (us) => 52 + us / 1e6 / timeline.step_time_s * inner;
+    let seen = 0;
+    for (const [rank, {tasks}] of timeline.ranks.entries()) {
+      for (let i = 0; i < tasks.starts_us.length; ++i) {
+        const [from, to] = [x(tasks.starts_us[i]), x(tasks.ends_us[i])];
+        if (to - from < 4) continue;
+        assert.deepEqual(await colour(from + 2, (rank + 0.15) * row), colours[tasks.kinds[i]], `rank ${rank}, task ${i}`);
+        if (++seen > 60 * (rank + 1)) break;
+      }
+    }
+    assert.ok(seen > 20, `${seen} tasks are wide enough to look at`);
+  });
+
+  it("says what is under the pointer", async () => {
+    const {timeline} = result, {tasks} = timeline.ranks[0];
+    const box = await canvas.boundingBox();
+    const middle = (tasks.starts_us[0] + tasks.ends_us[0]) / 2e6 / timeline.step_time_s;
+    await page.mouse.move(box.x + 52 + middle * (box.width - 60), box.y + 6);
+    assert.match(await page.innerText(".tip"), /^forward\npipeline rank 0\nmicrobatch 0, chunk 0\n0 s to /);
+  });
+
+  it("goes with the keyboard from task to task and from rank to rank", async () => {
+    await canvas.focus();
+    const live = () => page.innerText("#schedule .live");
+    const {tasks} = result.timeline.ranks[0];
+    await page.keyboard.press("ArrowRight");
+    assert.match(await live(), /^forward, pipeline rank 0, microbatch 0/);
+    await page.keyboard.press("ArrowRight");
+    assert.match(await live(), new RegExp(`microbatch ${tasks.microbatches[1]}, chunk ${tasks.chunks[1]}`));
+    await page.keyboard.press("ArrowDown");
+    assert.match(await live(), /pipeline rank 1/);
+  });
+
+  it("zooms in by key and by button, and back", async () => {
+    const shot = () => canvas.evaluate((node) => node.toDataURL());
+    const whole = await shot();
+    await page.keyboard.press("+");
+    const near = await shot();
+    assert.notEqual(near, whole);
+    await page.click('#schedule button[aria-label="Zoom in"]');
+    assert.notEqual(await shot(), near);
+    await page.click('#schedule button:has-text("Whole step")');
+    assert.equal(await shot(), whole);
+    clean(page);
+  });
+});
+
+describe("the placement", () => {
+  it("shows the group of the GPU that has the focus, along the chosen axis", async () => {
+    const page = await open(browser, html);
+    const {placement} = result, {axes, shown} = placement;
+    for (const {name} of axes) {
+      await page.selectOption("#axis", name);
+      const first = page.locator(".gpu").first();
+      await page.locator("#axis").focus();
+      await first.focus();
+      const marked = await page.$$eval(".gpu.same", (all) => all.map((n) => Number(n.dataset.rank)));
+      const expected = shown.flatMap((node) => node.groups[name].flatMap((group, i) =>
+        group === shown[0].groups[name][0] ? [node.first_rank + i] : []));
+      assert.deepEqual(marked, expected, name);
+      assert.equal(await first.textContent(), String(shown[0].positions[name][0]));
+    }
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.rank), "1");
+    clean(page);
+    await page.close();
+  });
+});
+
+describe("hostile text", () => {
+  it("stays text, wherever it stands", async () => {
+    const nasty = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1> \"'&<!--\u2028\n";
+    const bad = structuredClone(result);
+    bad.model.name = bad.model.spec.name = nasty;
+    bad.cluster.name = bad.cluster.spec.name = nasty;
+    bad.explanation = [nasty];
+    bad.plans[0].warnings = [nasty];
+    bad.search.statement = nasty;
+    bad.search.infeasible = {[nasty]: 3};
+    const page = await open(browser, report(bad));
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.equal(await page.locator("h1").evaluate((n) => n.textContent), `${nasty} on ${nasty}`);
+    assert.equal(await page.locator(".why li").evaluate((n) => n.textContent), nasty);
+    clean(page);
+    await page.close();
+  });
+});
+
+describe("other results", () => {
+  it("shows what comes closest where nothing fits", async () => {
+    const none = planned("--model", "llama-3.1-405b", "--cluster", "dgx-a100-80gb", "--gpus", "8",
+      "--global-batch", "8", "--seq-len", "4096");
+    assert.equal(none.plans.length, 0);
+    const page = await open(browser, report(none));
+    assert.match(await page.innerText(".answer"), /No plan fits/);
+    clean(page);
+    await page.close();
+  });
+
+  it("shows the estimate of one strategy", async () => {
+    const one = estimated("--model", "llama-2-7b", "--cluster", "dgx-a100-80gb", "--strategy", "tp=2,pp=2,dp=2",
+      "--global-batch", "64", "--seq-len", "4096");
+    const page = await open(browser, report(one));
+    assert.match(await page.innerText(".answer"), /tp2 pp2/);
+    assert.equal(await page.locator("#memory rect[data-rank]").count() > 8, true);
+    clean(page);
+    await page.close();
+  });
+
+  it("does without what an older result lacks", async () => {
+    const old = structuredClone(result);
+    for (const key of ["evaluated_plans", "timeline", "placement"]) delete old[key];
+    const page = await open(browser, report(old));
+    assert.equal(await page.locator("#plans").count(), 0);
+    assert.equal(await page.locator("#schedule canvas").count(), 1);  // the program adds it
+    clean(page);
+    await page.close();
+  });
+});
