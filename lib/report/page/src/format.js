@@ -40,6 +40,9 @@ export function money(usd) {
   return `$${usd.toFixed(usd >= 1 ? 2 : 4)}`;
 }
 
+// Sentences of the program, with numbers kept beside their units.
+export const prose = (text) => text.replace(/(\d) (%|[KMGT]?i?B\b|[mun]?s\b|min\b)/g, "$1\u00a0$2");
+
 // The value of a strategy key as strategies write it.
 export function keyText(value) {
   if (Array.isArray(value)) return `[${value.join(",")}]`;

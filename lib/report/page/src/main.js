@@ -8,6 +8,7 @@ import {placement} from "./placement.js";
 import {scatter} from "./scatter.js";
 import {searched, summary} from "./summary.js";
 import {breakdown} from "./time.js";
+import {fallback, goodput, pareto, sensitivity, sweep} from "./study.js";
 import {timeline} from "./timeline.js";
 import * as tip from "./tip.js";
 
@@ -30,8 +31,18 @@ function resized(holder, draw) {
 }
 
 function contents(sections) {
-  return el("nav", {class: "contents", "aria-label": "Contents"}, sections.map((section) =>
+  return el("nav", {class: "contents", "aria-label": "Contents"}, sections.filter((s) => s.id).map((section) =>
     el("a", {href: `#${section.id}`}, section.querySelector("h2").textContent)));
+}
+
+// One part that cannot be drawn must not take the others with it.
+function guarded(part) {
+  try {
+    return part();
+  } catch (failure) {
+    console.error(failure);
+    return el("p", {class: "warning"}, el("strong", {}, "A part of this report could not be drawn: "), failure.message);
+  }
 }
 
 function main() {
@@ -39,9 +50,11 @@ function main() {
   const plan = (result.plans ?? (result.plan ? [result.plan] : []))[0];
   document.title = `${result.model.name} on ${result.cluster.name} · meshplan`;
   const [head, answer, why] = summary(result, plan);
-  const sections = [why, ...(plan ? [breakdown(plan), memory(plan, resized), timeline(result, plan, resized),
-    communication(plan), placement(result), scatter(result, resized), compare(result)] : []), searched(result)]
-    .filter(Boolean);
+  const parts = [() => breakdown(plan), () => memory(plan, resized), () => timeline(result, plan, resized),
+    () => communication(plan), () => placement(result), () => scatter(result, resized), () => pareto(result),
+    () => compare(result), () => sensitivity(result), () => sweep(result, resized), () => goodput(result),
+    () => fallback(result)];
+  const sections = [why, ...(plan ? parts.map(guarded) : []), guarded(() => searched(result))].filter(Boolean);
   document.getElementById("report").replaceChildren(head, answer, contents(sections), ...sections);
   document.getElementById("origin").textContent = `Written by ${result.tool.name} ${result.tool.version}. ` +
     "The numbers of this page are the JSON inside it.";

@@ -20,7 +20,7 @@ function load(all) {
 
 function describe(plan) {
   const keys = Object.entries(plan.keys).map(([key, value]) => `${key}=${value}`).join(" ");
-  const state = plan.rank > 0 ? `plan ${plan.rank} of the ranking` : !plan.fits ? "does not fit" : plan.pareto ? "on the front" : "fits";
+  const state = plan.rank > 0 ? `plan ${plan.rank} of the ranking` : !plan.fits ? "does not fit" : plan.pareto ? "fits, and no other one here is faster and smaller" : "fits";
   return [`${format.time(plan.step_time_s)}, ${format.bytes(plan.peak_bytes)}`, state, keys];
 }
 
@@ -32,9 +32,10 @@ function timeTicks(scale, most) {
 }
 
 class Scatter {
-  constructor(all) {
+  constructor(all, proved) {
     this.plans = load(all);
     this.capacity = all.capacity_bytes;
+    this.proved = proved;
     this.wanted = new Map();
     this.live = el("p", {class: "live", role: "status", "aria-live": "polite"});
     this.svg = svg("svg", {class: "scatter", role: "application", tabindex: "0",
@@ -72,20 +73,29 @@ class Scatter {
     root.setAttribute("height", height);
     root.replaceChildren(...this.axes());
     const shown = this.shown();
-    const front = shown.filter((p) => p.pareto);
+    const front = this.proved ?? shown.filter((p) => p.pareto);
     if (front.length > 1) {
       root.append(svg("path", {class: "front", d: line().x((p) => this.place(p)[0]).y((p) => this.place(p)[1]).curve(curveStepAfter)(front)}));
     }
     // What matters is drawn last.
     const order = [...shown].sort((a, b) => a.fits - b.fits || a.pareto - b.pareto || (a.rank > 0) - (b.rank > 0));
     for (const plan of order) root.append(this.point(plan));
+    for (const plan of this.proved ?? []) root.append(this.provedPoint(plan));
     this.count.textContent = `${shown.length} of ${this.plans.length} plans`;
+  }
+
+  provedPoint(plan) {
+    const [cx, cy] = this.place(plan);
+    const node = svg("circle", {class: "point pareto", cx, cy, r: 4.5, "data-proved": plan.step_time_s});
+    tip.attach(node, () => [`${format.time(plan.step_time_s)}, ${format.bytes(plan.peak_bytes)}`, "on the front of the whole space",
+      plan.strategy_text]);
+    return node;
   }
 
   point(plan) {
     const [x, y] = this.place(plan);
     const data = {"data-index": plan.index, "data-time": plan.step_time_s, "data-bytes": plan.peak_bytes};
-    const style = plan.rank > 0 ? "ranked" : !plan.fits ? "misfit" : plan.pareto ? "pareto" : "fit";
+    const style = plan.rank > 0 ? "ranked" : !plan.fits ? "misfit" : plan.pareto && !this.proved ? "pareto" : "fit";
     const node = style === "misfit"
       ? svg("path", {class: "point misfit", ...data, d: `M${x - 3},${y - 3}l6,6m0,-6l-6,6`})
       : svg("circle", {class: `point ${style}`, ...data, cx: x, cy: y, r: style === "ranked" ? 6 : style === "pareto" ? 4.5 : 3.5});
@@ -163,13 +173,13 @@ function frontTable(scatter) {
 export function scatter(result, resized) {
   const all = result.evaluated_plans;
   if (!all) return null;
-  const chart = new Scatter(all);
+  const chart = new Scatter(all, result.pareto?.points);
   const holder = el("div", {class: "chart"}, chart.svg);
   resized(holder, (width) => chart.resize(width));
   return section("plans", "All evaluated plans",
-    figure("The ranked plans and a sample of the space, each costed in full. The front holds the plans that no other " +
-      "beats in both time and memory; those at the upper and the right edge lie beyond it.",
+    figure(`The ranked plans and a sample of the space, each costed in full. ${result.pareto ? "The line is the front of the "
+      + "whole space" : "The front holds the plans here that no other beats in both time and memory"}; those at the upper and the right edge lie beyond it.`,
     legend([["p-ranked", "ranked"], ["p-pareto", "on the front"], ["p-fit", "fits"], ["p-misfit", "does not fit"]]),
     chart.filters(all.keys), holder, chart.live),
-    asTable("The front as a table", frontTable(chart)));
+    result.pareto ? null : asTable("The front as a table", frontTable(chart)));
 }

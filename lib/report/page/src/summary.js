@@ -81,7 +81,7 @@ export function summary(result, plan) {
       facts(result, plan),
       el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, text)), copyButton(text)),
       ...warnings(plan)),
-    why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, line)))),
+    why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, format.prose(line))))),
   ];
 }
 

@@ -23,7 +23,7 @@ class Drawing {
   constructor(timeline) {
     this.data = load(timeline);
     const ranks = this.data.ranks.length;
-    this.each = ranks > 24 ? 14 : ranks > 12 ? 20 : ranks > 1 ? 28 : 48;
+    this.each = ranks > 24 ? 14 : ranks > 12 ? 20 : ranks > 4 ? 28 : ranks > 1 ? 38 : 52;
     this.canvas = el("canvas", {class: "timeline", tabindex: "0", role: "application",
       "aria-label": `Pipeline schedule of ${ranks} ranks over ${format.time(timeline.step_time_s)}. ` +
         "Left and right arrow: previous and next task; up and down: other rank; plus and minus: zoom; zero: whole step."});
