@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,15 +21,27 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-bool wants_colour(int descriptor) {
+// A terminal that a person looks at: continuous integration may offer one too.
+bool is_live(int descriptor) {
   // mpirun gives each rank a terminal of its own, wherever its output goes.
   if (is_set("OMPI_COMM_WORLD_RANK")) return false;
   const char* terminal = std::getenv("TERM");
   const bool dumb = terminal != nullptr && std::strcmp(terminal, "dumb") == 0;
-  return isatty(descriptor) == 1 && !dumb && !is_set("NO_COLOR");
+  return isatty(descriptor) == 1 && !dumb && !is_set("CI");
 }
 
-bool shows_progress(const CommonFlags& flags) { return isatty(STDERR_FILENO) == 1 && !flags.quiet; }
+bool wants_colour(int descriptor) { return is_live(descriptor) && !is_set("NO_COLOR"); }
+
+bool shows_progress(const CommonFlags& flags) { return is_live(STDERR_FILENO) && !flags.quiet; }
+
+// Columns of a terminal; 80 where that cannot be told.
+std::size_t columns_of(int descriptor) {
+  winsize size{};
+  if (isatty(descriptor) == 1 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  return TextOptions{}.width;
+}
 
 }  // namespace
 
@@ -44,11 +57,7 @@ TextOptions console_options() {
   constexpr std::size_t kNarrowest = 60, kWidest = 160;
   TextOptions options;
   options.colour = wants_colour(STDOUT_FILENO);
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-      size.ws_col > 0) {
-    options.width = std::clamp<std::size_t>(size.ws_col, kNarrowest, kWidest);
-  }
+  options.width = std::clamp(columns_of(STDOUT_FILENO), kNarrowest, kWidest);
   return options;
 }
 
@@ -69,13 +78,19 @@ int report_errors(const Diagnostics& all, const CommonFlags& flags) {
   return flags.json ? write_result(error_document(kTool, all), kExitBadInput) : kExitBadInput;
 }
 
-Progress progress_bar(const CommonFlags& flags) {
+Progress progress_bar(const CommonFlags& flags, const std::string& what) {
   if (!shows_progress(flags)) return {};
-  return [](double share) {
-    constexpr std::size_t kBar = 30;
-    const std::string done = bar(share, kBar);
-    const std::string text = "\rsearching [" + done + std::string(kBar - done.size(), ' ') + "] " +
-                             fixed(100 * share, 0) + " % ";
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kFirst{300},
+      kBetween{100};  // what is over soon shows nothing
+  const Clock::time_point start = Clock::now();
+  return [what, start, next = start + kFirst](double share) mutable {
+    const Clock::time_point now = Clock::now();
+    if (now < next) return;
+    next = now + kBetween;
+    const Seconds elapsed{std::chrono::duration<double>(now - start).count()};
+    const std::size_t width = columns_of(STDERR_FILENO) - 1;  // the last column would wrap
+    const std::string text = "\r" + progress_line(what, share, elapsed, width) + "\x1b[K";
     std::fwrite(text.data(), 1, text.size(), stderr);
   };
 }

@@ -25,8 +25,10 @@ void set_up_logging(const CommonFlags& flags);
 // Diagnostics on standard error and, with --json, as a document on standard output.
 [[nodiscard]] int report_errors(const Diagnostics& all, const CommonFlags& flags);
 
-// A bar on standard error; no-op unless that is a terminal and nothing asks for quiet.
-[[nodiscard]] Progress progress_bar(const CommonFlags& flags);
+// A bar with the time left on standard error; no-op unless that is a person's terminal and nothing
+// asks for quiet.
+[[nodiscard]] Progress progress_bar(const CommonFlags& flags,
+                                    const std::string& what = "searching");
 void clear_progress_bar(const CommonFlags& flags);
 
 }  // namespace meshplan

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/text.hpp"
 
 namespace meshplan {
 namespace {
@@ -231,6 +232,23 @@ std::string bar(double share, std::size_t width) {
   if (!(share > 0)) return {};
   const auto length = static_cast<std::size_t>(std::lround(share * static_cast<double>(width)));
   return std::string(std::clamp<std::size_t>(length, 1, width), '#');
+}
+
+std::string progress_line(std::string_view what, double share, Seconds elapsed, std::size_t width) {
+  constexpr double kEnoughSeen = 0.05;
+  constexpr std::size_t kLongestBar = 30, kShortestBar = 5;
+  const double done = std::clamp(share, 0.0, 1.0);
+  const std::string percent = fixed(100 * done, 0);
+  std::string after = " " + std::string(3 - percent.size(), ' ') + percent + " %";
+  if (done >= kEnoughSeen && done < 1) {
+    after += ", about " + human_time(elapsed * ((1 - done) / done)) + " left";
+  }
+  const std::size_t used = display_width(what) + 3 + display_width(after);
+  const std::size_t room = width > used ? width - used : 0;
+  if (room < kShortestBar) return std::string(what) + after;
+  const std::size_t length = std::min(room, kLongestBar);
+  const std::string filled = bar(done, length);
+  return std::string(what) + " [" + filled + std::string(length - filled.size(), ' ') + "]" + after;
 }
 
 }  // namespace meshplan

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/units.hpp"
+
 namespace meshplan {
 
 struct TextOptions {
@@ -60,5 +62,10 @@ enum class Emphasis { kHeading, kGood, kWarning, kBad };
 
 // `share` (0..1) of `width` characters, at least one for any share above zero.
 [[nodiscard]] std::string bar(double share, std::size_t width);
+
+// "searching [####      ]  40 %, about 3.00 s left": one line of at most `width` columns. The time
+// left assumes that the rest goes on as `elapsed` did; it is not stated before a twentieth is done.
+[[nodiscard]] std::string progress_line(std::string_view what, double share, Seconds elapsed,
+                                        std::size_t width);
 
 }  // namespace meshplan

@@ -105,3 +105,21 @@ TEST_CASE("colour codes appear only when asked for", "[table]") {
   CHECK(emphasised("x", Emphasis::kBad, {}) == "x");
   CHECK(emphasised("x", Emphasis::kBad, {.colour = true}) == "\x1b[31mx\x1b[0m");
 }
+
+TEST_CASE("progress shows the share that is done and the time that is left at the same pace") {
+  // Two of eight seconds are a quarter: six are left.
+  CHECK(progress_line("searching", 0.25, Seconds{2}, 80) ==
+        "searching [########                      ]  25 %, about 6.00 s left");
+  CHECK(progress_line("searching", 1, Seconds{8}, 80) ==
+        "searching [##############################] 100 %");
+  // Too early to tell.
+  CHECK(progress_line("measuring", 0.01, Seconds{2}, 80) ==
+        "measuring [#                             ]   1 %");
+}
+
+TEST_CASE("progress keeps to its width, and gives up the bar before the numbers") {
+  for (std::size_t width = 40; width <= 100; ++width) {
+    CHECK(display_width(progress_line("searching", 0.5, Seconds{3}, width)) <= width);
+  }
+  CHECK(progress_line("searching", 0.5, Seconds{3}, 20) == "searching  50 %, about 3.00 s left");
+}
