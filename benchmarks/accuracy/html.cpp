@@ -9,15 +9,16 @@
 namespace meshplan::accuracy {
 namespace {
 
-constexpr double kSize = 640, kMargin = 60;  // of the plot, in pixels
+constexpr double kSize = 640, kMargin = 76;  // of the plot, in pixels
 
 constexpr std::string_view kStyle =
     "body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:1100px;padding:0 1rem;"
-    "color:#222;background:#fff}table{border-collapse:collapse;margin:1rem 0}th,td{padding:.25rem "
-    ".6rem;text-align:right;border-bottom:1px solid #ddd}th:first-child,td:first-child{text-align:"
-    "left}svg{max-width:100%;height:auto}.key{display:inline-block;width:.8em;height:.8em;"
-    "border-radius:50%;margin-right:.4em}@media(prefers-color-scheme:dark){body{color:#ddd;"
-    "background:#181818}th,td{border-color:#444}}";
+    "color:#222;background:#fff}.wide{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0}"
+    "th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap;"
+    "font-variant-numeric:tabular-nums}th:first-child,td:first-child{text-align:left}svg{max-width:"
+    "100%;height:auto}.key{display:inline-block;width:.8em;height:.8em;border-radius:50%;"
+    "margin-right:.4em}tr[tabindex]{cursor:default}@media(prefers-color-scheme:dark){body{color:"
+    "#ddd;background:#181818}th,td{border-color:#444}}";
 
 // Colours spread by the golden angle: neighbouring sources differ.
 std::string colour(std::size_t i) {
@@ -61,12 +62,18 @@ std::string label(double x, double y, std::string_view anchor, const std::string
          std::string(anchor) + "' font-size='12' fill='currentColor'>" + text + "</text>";
 }
 
+// Whole seconds stay seconds: decades are read against each other.
+std::string decade_name(double decade) {
+  const double seconds = std::pow(10, decade);
+  return decade >= 0 ? with_thousands(std::llround(seconds)) + " s" : human_time(Seconds{seconds});
+}
+
 std::string grid(const Axis& axis) {
   std::string svg;
   const double far = kSize - kMargin;
   for (double decade = axis.low; decade <= axis.high; decade += 1) {
     const double at = axis.at(std::pow(10, decade));
-    const std::string name = human_time(Seconds{std::pow(10, decade)});
+    const std::string name = decade_name(decade);
     svg +=
         line(at, kMargin, at, far, "stroke='#8884'") + line(kMargin, at, far, at, "stroke='#8884'");
     svg += label(at, kMargin - 18, "middle", name) + label(kMargin - 6, at - 4, "end", name);
@@ -83,6 +90,17 @@ std::string grid(const Axis& axis) {
   return svg;
 }
 
+// While a source's row is pointed at or has the focus, the runs of the others fade.
+std::string one_source_rules(const Report& report) {
+  std::string css;
+  for (std::size_t i = 0; i < report.sources.size(); ++i) {
+    const std::string id = "#s" + std::to_string(i);
+    css += "body:has(" + id + ":hover," + id + ":focus) g:not(.s" + std::to_string(i) +
+           "){opacity:.07}";
+  }
+  return css;
+}
+
 std::string scatter(const Report& report) {
   const Axis axis = axis_of(report);
   std::string svg = "<svg viewBox='0 0 " + fixed(kSize, 0) + " " + fixed(kSize, 0) + "' width='" +
@@ -91,7 +109,7 @@ std::string scatter(const Report& report) {
                     "measured step time'>" +
                     grid(axis);
   for (std::size_t i = 0; i < report.sources.size(); ++i) {
-    svg += "<g fill='" + colour(i) + "' fill-opacity='.6'>";
+    svg += "<g class='s" + std::to_string(i) + "' fill='" + colour(i) + "' fill-opacity='.6'>";
     for (const ScoredRun& run : report.sources[i].runs) {
       const double predicted = run.prediction->cost.step_time.si();
       svg += "<circle r='3' cx='" + fixed(axis.at(run.measured_s), 1) + "' cy='" +
@@ -114,11 +132,13 @@ std::string stats_cells(const std::optional<ErrorStats>& stats) {
 
 std::string source_table(const Report& report) {
   std::string html =
-      "<table><tr><th>source<th>runs<th>bias<th>median<th>mean<th>90th percentile<th>memory, "
+      "<div class='wide'><table><tr><th>source<th>runs<th>bias<th>median<th>mean<th>90th "
+      "percentile<th>memory, "
       "median<th>regret, mean<th>Kendall tau</tr>";
   for (std::size_t i = 0; i < report.sources.size(); ++i) {
     const SourceScore& s = report.sources[i];
-    html += "<tr><td><span class='key' style='background:" + colour(i) + "'></span>" +
+    html += "<tr id='s" + std::to_string(i) +
+            "' tabindex='0'><td><span class='key' style='background:" + colour(i) + "'></span>" +
             escape_html(s.name) + "</td>" + cell(std::to_string(s.runs.size())) +
             stats_cells(s.step_time) + cell(s.memory ? human_percent(s.memory->median_abs) : "") +
             cell(s.choice ? human_percent(s.choice->regret_mean) : "") +
@@ -130,12 +150,13 @@ std::string source_table(const Report& report) {
           cell(m.memory ? human_percent(m.memory->median_abs) : "") +
           cell(m.regret_mean ? human_percent(*m.regret_mean) : "") +
           cell(m.kendall_tau ? fixed(*m.kendall_tau, 2) : "") + "</tr>";
-  return html + "</table>";
+  return html + "</table></div>";
 }
 
 std::string run_table(const Report& report) {
   std::string html =
-      "<details><summary>every run</summary><table><tr><th>run<th>measured<th>predicted<th>error"
+      "<details><summary>every run</summary><div "
+      "class='wide'><table><tr><th>run<th>measured<th>predicted<th>error"
       "<th>memory error</tr>";
   for (const SourceScore& source : report.sources) {
     for (const ScoredRun& run : source.runs) {
@@ -145,7 +166,7 @@ std::string run_table(const Report& report) {
               cell(run.memory_error ? human_percent(*run.memory_error) : "") + "</tr>";
     }
   }
-  return html + "</table></details>";
+  return html + "</table></div></details>";
 }
 
 }  // namespace
@@ -178,12 +199,13 @@ std::string escape_html(std::string_view text) {
 
 std::string to_html(const Report& report) {
   std::string html =
-      "<!doctype html><html lang='en'><meta charset='utf-8'><title>meshplan: "
-      "predicted against measured</title><style>" +
-      std::string(kStyle) +
+      "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' "
+      "content='width=device-width,initial-scale=1'><meta name='color-scheme' content='light "
+      "dark'><title>meshplan: predicted against measured</title><style>" +
+      std::string(kStyle) + one_source_rules(report) +
       "</style><h1>Predicted against measured</h1><p>Every point is a published "
       "training run; dashed lines are ten per cent off. Errors are predicted / "
-      "measured - 1.</p>";
+      "measured - 1. Point at a source in the table to see its runs alone.</p>";
   html += scatter(report) + source_table(report);
   if (!report.skipped.empty())
     html += "<p>" + std::to_string(report.skipped.size()) +
