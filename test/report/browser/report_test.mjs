@@ -183,10 +183,10 @@ describe("the timeline", () => {
   it("draws each rank's tasks where they are", async () => {
     const {timeline} = result;
     const box = await canvas.boundingBox(), ranks = timeline.ranks.length;
-    const row = (box.height - 24) / ranks, inner = box.width - 52 - 8;
+    const row = (box.height - 24) / ranks, inner = box.width - 60 - 8;
     const backward = await wanted("t-backward");
     const colours = {F: await wanted("t-forward"), B: backward, I: backward, W: await wanted("t-weight")};
-    const x = (us) => 52 + us / 1e6 / timeline.step_time_s * inner;
+    const x = (us) => 60 + us / 1e6 / timeline.step_time_s * inner;
     let seen = 0;
     for (const [rank, {tasks}] of timeline.ranks.entries()) {
       for (let i = 0; i < tasks.starts_us.length; ++i) {
@@ -203,7 +203,7 @@ describe("the timeline", () => {
     const {timeline} = result, {tasks} = timeline.ranks[0];
     const box = await canvas.boundingBox();
     const middle = (tasks.starts_us[0] + tasks.ends_us[0]) / 2e6 / timeline.step_time_s;
-    await page.mouse.move(box.x + 52 + middle * (box.width - 60), box.y + 6);
+    await page.mouse.move(box.x + 60 + middle * (box.width - 68), box.y + 6);
     assert.match(await page.innerText(".tip"), /^forward\npipeline rank 0\nmicrobatch 0, chunk 0\n0 s to /);
   });
 

@@ -8,7 +8,7 @@ import * as format from "./format.js";
 import {at, load, visible} from "./timeline_data.js";
 import * as tip from "./tip.js";
 
-const kLeft = 52, kRight = 8, kAxis = 24;
+const kLeft = 60, kRight = 8, kAxis = 24;
 
 function describe(bar) {
   const lines = [bar.name, `pipeline rank ${bar.rank}`];
