@@ -42,9 +42,9 @@ struct MoeSpec {
   // More than `imbalance` about the loads, at most one of the two: tokens of each expert in any
   // unit, or the exponent of their popularity. derive_loads (spec/expert_load.hpp) makes
   // `imbalance` and `rank_loads` of it; without it these stay as stated and empty.
-  std::vector<double> load_histogram;
-  std::optional<double> load_zipf;
-  std::vector<RankLoad> rank_loads;  // for every number of ranks that divides the experts
+  std::vector<double> load_histogram = {};
+  std::optional<double> load_zipf = {};
+  std::vector<RankLoad> rank_loads = {};  // for every number of ranks that divides the experts
 
   bool operator==(const MoeSpec&) const = default;
 };
