@@ -27,8 +27,10 @@ void add_parallel(const LaunchPlan& p, Options& o) {
   if (p.model.moe) {
     o.push_back({"--expert-model-parallel-size", n(s.ep)});
     o.push_back({"--expert-tensor-parallel-size", n(s.etp)});
-    o.push_back({"--moe-token-dispatcher-type", s.kernels.flex_dispatcher ? "flex" : "alltoall"});
-    if (s.kernels.flex_dispatcher) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
+    // The flexible dispatcher wants a group (core/transformer/moe/token_dispatcher.py).
+    const bool flex = s.kernels.flex_dispatcher && s.ep * s.etp > 1;
+    o.push_back({"--moe-token-dispatcher-type", flex ? "flex" : "alltoall"});
+    if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     o.push_back({"--moe-grouped-gemm"});
     o.push_back({"--moe-permute-fusion"});

@@ -240,7 +240,9 @@ class Importer {
     s.dp = run_.world_size / model_ranks;
     s.global_batch = number("--global-batch-size", s.micro_batch * std::max<std::int64_t>(s.dp, 1));
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
-    s.kernels.flex_dispatcher = text("--moe-token-dispatcher-type") == "flex";
+    // Without groups of experts no dispatcher differs from another.
+    const bool flex = text("--moe-token-dispatcher-type") == "flex";
+    if (s.ep * s.etp > 1) s.kernels.flex_dispatcher = flex;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
   }
 

@@ -239,6 +239,7 @@ class Framework:
             setattr(config, name, False)
         config.init_model_with_meta_device = True
         config.fp8 = config.recompute_granularity = None
+        config.moe_token_dispatcher_type = "alltoall"  # DeepEP is a library of its own
         args.moe_grouped_gemm = False
 
         class NoAttention(torch.nn.Module):
