@@ -60,6 +60,8 @@ FOUND_LATER = {
     ("stage_layers", "vp"),
     # No flag says it, so nothing is there to be refused: bf16 gradients of fp16 weights.
     ("grad_dtype",),
+    # Found when a stage with experts is built; only the first stage is built here.
+    ("linear_bias", "moe.shared_expert_ffn_hidden_size"),
     # Ours alone: a shard group without sharding.
     ("zero_group", "zero"),
     # Experts of a dense model: ignored or refused by another rule.
