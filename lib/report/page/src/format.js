@@ -30,6 +30,16 @@ export function count(value) {
 }
 
 export const percent = (ratio) => `${(100 * ratio).toFixed(1)} %`;
+// A percentage with its sign; what rounds to nothing has none.
+export function change(ratio) {
+  const text = percent(Math.abs(ratio));
+  if (text === percent(0)) return text;
+  return `${ratio > 0 ? "+" : "−"}${text}`;
+}
+
+// A number far below one.
+export const small = (value) => value < 0.001 ? value.toExponential(1) : value.toPrecision(2);
+
 export const thousands = (value) => Math.round(value).toLocaleString("en-US");
 export const rate = (tflops) => `${threeDigits(tflops)} TFLOP/s`;
 export const bandwidth = (bytesPerSecond) =>

@@ -25,7 +25,7 @@ export function goodput(result) {
   const parts = [["update", "useful", best.useful_share], ["again", "writing checkpoints", best.checkpoint_share],
     ["talk", "lost to failures", best.lost_share]];
   return section("goodput", "What failures leave of it",
-    figure(`With ${study.failures_per_gpu_hour.toPrecision(3)} failures per GPU and hour, one ends the job every ` +
+    figure(`With ${format.small(study.failures_per_gpu_hour)} failures per GPU and hour, one ends the job every ` +
       `${format.time(best.time_between_failures_s)} on average. A checkpoint (${format.bytes(best.checkpoint_bytes)}, ` +
       `${format.time(best.checkpoint_time_s)}) every ${format.thousands(best.steps_per_checkpoint)} steps, ` +
       `${format.time(best.daly_interval_s)}, loses the least: ${format.count(best.tokens_per_s)} tokens/s remain.`,
@@ -104,7 +104,7 @@ function changeCell(change, most, side) {
   if (!shown) return el("td", {class: `swing ${side}`}, "nothing fits");
   const bar = el("span", {class: `bar ${shown.change > 0 ? "talk" : "update"}`, "data-change": shown.change});
   bar.style.width = `${100 * Math.abs(shown.change) / most}%`;
-  const text = `${shown.change > 0 ? "+" : ""}${format.percent(shown.change)}`;
+  const text = format.change(shown.change);
   const note = !change.kept ? "the plan no longer runs" : !change.same_choice ? "another plan wins" : null;
   const cell = el("td", {class: `swing ${side}`}, el("span", {class: "swing-text"}, text, note ? el("small", {}, ` ${note}`) : null), bar);
   tip.attach(cell, () => [`times ${change.factor}: ${text}`, `${format.time(shown.step_time_s)} a step`,
