@@ -313,7 +313,7 @@ Result<bool> Coordinator::check_result(const Operation& op, Sample& sample) {
     if (reply.wrong <= 0) continue;
     sample.correctness = Correctness::kWrong;
     sample.note = name_of(peers_[r].hello) + ": " + std::to_string(reply.wrong) +
-                  " wrong elements; " + reply.note;
+                  " wrong elements" + (reply.note.empty() ? "" : "; " + reply.note);
     break;
   }
   return true;

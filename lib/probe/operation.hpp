@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "probe/operation_kinds.hpp"
 #include "spec/kinds.hpp"
 
 namespace meshplan {
@@ -34,14 +35,6 @@ struct CollectiveOperation {
   bool operator==(const CollectiveOperation&) const = default;
 };
 
-// The three products of a linear layer y[m,n] = x[m,k] W[n,k]^T, row-major: which operands are read
-// across their rows decides the kernel.
-enum class GemmLayout {
-  kForward,         // y = x W^T: both operands run along k
-  kInputGradient,   // dx = dy W: the second operand runs along n
-  kWeightGradient,  // dW += dy^T x: both run across k, into fp32 when it accumulates
-};
-
 // `count` products C[m,n] (+)= A[m,k] B[k,n] in one call.
 struct GemmOperation {
   std::int64_t m = 0, n = 0, k = 0;
@@ -66,18 +59,6 @@ struct AttentionOperation {
   bool operator==(const AttentionOperation&) const = default;
 };
 
-enum class MemoryKernel {
-  kRmsNorm,
-  kRmsNormBackward,
-  kGatedActivation,  // silu(a) * b
-  kGatedActivationBackward,
-  kRotary,
-  kResidual,  // y = a + b
-  kAdam,      // fp32 master weights and moments, bf16 copy
-  kCast,      // fp32 -> 16 bit
-  kFill,
-};
-
 // rows x columns elements; columns is the feature dimension (norms reduce over it).
 struct MemoryOperation {
   MemoryKernel kernel = MemoryKernel::kRmsNorm;
@@ -86,8 +67,6 @@ struct MemoryOperation {
   Dtype dtype = Dtype::kBf16;
   bool operator==(const MemoryOperation&) const = default;
 };
-
-enum class CopyDirection { kHostToDevice, kDeviceToHost, kDeviceToDevice, kBothWays };
 
 struct CopyOperation {
   CopyDirection direction = CopyDirection::kHostToDevice;
@@ -136,22 +115,5 @@ struct GroupPlace {
 // The group of an operation that communicates, else null.
 [[nodiscard]] const RankGroup* group_of(const Operation& op);
 [[nodiscard]] RankGroup* group_of(Operation& op);
-
-MESHPLAN_NAMES(GemmLayout, {{GemmLayout::kForward, "forward"},
-                            {GemmLayout::kInputGradient, "input-gradient"},
-                            {GemmLayout::kWeightGradient, "weight-gradient"}});
-MESHPLAN_NAMES(MemoryKernel, {{MemoryKernel::kRmsNorm, "rmsnorm"},
-                              {MemoryKernel::kRmsNormBackward, "rmsnorm-backward"},
-                              {MemoryKernel::kGatedActivation, "gated-activation"},
-                              {MemoryKernel::kGatedActivationBackward, "gated-activation-backward"},
-                              {MemoryKernel::kRotary, "rotary"},
-                              {MemoryKernel::kResidual, "residual"},
-                              {MemoryKernel::kAdam, "adam"},
-                              {MemoryKernel::kCast, "cast"},
-                              {MemoryKernel::kFill, "fill"}});
-MESHPLAN_NAMES(CopyDirection, {{CopyDirection::kHostToDevice, "host-to-device"},
-                               {CopyDirection::kDeviceToHost, "device-to-host"},
-                               {CopyDirection::kDeviceToDevice, "device-to-device"},
-                               {CopyDirection::kBothWays, "both-ways"}});
 
 }  // namespace meshplan

@@ -1,0 +1,89 @@
+#include "work.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <random>
+#include <vector>
+
+namespace meshplan::device {
+
+std::int64_t copies_past_cache(const Properties& p, std::int64_t bytes) {
+  constexpr std::int64_t kTimesCache = 3, kMost = 32;
+  const std::int64_t wanted = kTimesCache * p.l2_bytes / std::max<std::int64_t>(bytes, 1) + 1;
+  const std::int64_t room = p.memory_bytes / 2 / std::max<std::int64_t>(bytes, 1);
+  return std::clamp<std::int64_t>(std::min(wanted, room), 1, kMost);
+}
+
+Dtype dtype_of(Precision p) {
+  switch (p) {
+    case Precision::kFp32:
+    case Precision::kTf32:
+      return Dtype::kFp32;
+    case Precision::kFp16:
+      return Dtype::kFp16;
+    case Precision::kBf16:
+      return Dtype::kBf16;
+    case Precision::kFp8:
+      return Dtype::kFp8;
+  }
+  return Dtype::kFp32;
+}
+
+void store_at(void* data, std::int64_t i, Dtype d, double value) {
+  char* at = static_cast<char*>(data) + i * size_of(d);
+  const auto put = [at](auto v) { std::memcpy(at, &v, sizeof(v)); };
+  switch (d) {
+    case Dtype::kFp32:
+      return put(static_cast<float>(value));
+    case Dtype::kFp16:
+      return put(__half(static_cast<float>(value)));
+    case Dtype::kBf16:
+      return put(__nv_bfloat16(static_cast<float>(value)));
+    case Dtype::kFp8:
+      return put(__nv_fp8_e4m3(static_cast<float>(value)));
+  }
+}
+
+double value_at(const void* data, std::int64_t i, Dtype d) {
+  const char* at = static_cast<const char*>(data) + i * size_of(d);
+  const auto get = [at](auto v) {
+    std::memcpy(&v, at, sizeof(v));
+    return v;
+  };
+  switch (d) {
+    case Dtype::kFp32:
+      return static_cast<double>(get(float{}));
+    case Dtype::kFp16:
+      return static_cast<double>(__half2float(get(__half{})));
+    case Dtype::kBf16:
+      return static_cast<double>(__bfloat162float(get(__nv_bfloat16{})));
+    case Dtype::kFp8:
+      return static_cast<double>(static_cast<float>(get(__nv_fp8_e4m3{})));
+  }
+  return 0;
+}
+
+void fill_random(const Buffer& buffer, Dtype d, unsigned seed) {
+  // A prime number of values is repeated: rows of any power of two come out unlike each other.
+  constexpr std::int64_t kBlock = 1'048'573;
+  const std::int64_t elements = buffer.size() / size_of(d);
+  const std::int64_t n = std::min(elements, kBlock);
+  std::vector<char> block(static_cast<std::size_t>(n * size_of(d)));
+  std::minstd_rand source(seed + 1);
+  std::normal_distribution<double> normal;
+  for (std::int64_t i = 0; i < n; ++i) store_at(block.data(), i, d, normal(source));
+  for (std::int64_t at = 0; at < elements; at += n) {
+    const std::int64_t bytes = std::min(n, elements - at) * size_of(d);
+    MESHPLAN_CUDA(cudaMemcpy(buffer.at(at * size_of(d)), block.data(),
+                             static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice));
+  }
+}
+
+void fill_random(const Buffer& buffer, Precision p, unsigned seed) {
+  fill_random(buffer, dtype_of(p), seed);
+}
+
+}  // namespace meshplan::device

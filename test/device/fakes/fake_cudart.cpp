@@ -1,0 +1,220 @@
+// A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
+// nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
+// are (default 8, "no-driver" for none at all); FAKE_CUDA_SHARED: all of them are one.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class FakeStream {
+ public:
+  FakeStream() : worker_([this] { work(); }) {}
+  FakeStream(const FakeStream&) = delete;
+  FakeStream& operator=(const FakeStream&) = delete;
+  ~FakeStream() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    worker_.join();
+  }
+  void enqueue(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    return tasks_.empty();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.empty(); });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;  // the first one runs
+  bool ended_ = false;
+  std::thread worker_;
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return ended_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = tasks_.front();
+      lock.unlock();
+      task();
+      lock.lock();
+      tasks_.pop_front();
+      changed_.notify_all();
+    }
+  }
+};
+
+struct FakeEvent {
+  std::atomic<bool> done{true};
+  Clock::time_point time;
+};
+
+FakeStream* stream_of(cudaStream_t s) { return reinterpret_cast<FakeStream*>(s); }
+FakeEvent* event_of(cudaEvent_t e) { return reinterpret_cast<FakeEvent*>(e); }
+
+const char* variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+}  // namespace
+
+extern "C" {
+
+// For the other fakes: work in the order of a stream.
+void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument) {
+  stream_of(stream)->enqueue([=] { run(argument); });
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const std::string devices = variable("FAKE_CUDA_DEVICES", "8");
+  if (devices == "no-driver") return cudaErrorInsufficientDriver;
+  *count = std::atoi(devices.c_str());
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  const int shown = *variable("FAKE_CUDA_SHARED", "") != '\0' ? 0 : device;
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", shown);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrL2CacheSize ? 1 << 16 : 9;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {};
+  std::strcpy(p->name, variable("FAKE_CUDA_NAME", "Fake GPU"));
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
+  *free_bytes = *total = std::size_t{1} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t e) {
+  return e == cudaErrorMemoryAllocation ? "out of memory" : "a fake error";
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, std::size_t size) {
+  if (size > std::size_t{1} << 30) return cudaErrorMemoryAllocation;
+  *data = std::calloc(1, size);
+  return *data != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void* data) { return std::free(data), cudaSuccess; }
+cudaError_t cudaMallocHost(void** data, std::size_t size) { return cudaMalloc(data, size); }
+cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t size, cudaMemcpyKind) {
+  return std::memcpy(to, from, size), cudaSuccess;
+}
+cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                         std::size_t width, std::size_t height, cudaMemcpyKind) {
+  for (std::size_t row = 0; row < height; ++row) {
+    std::memcpy(static_cast<char*>(to) + row * to_pitch,
+                static_cast<const char*>(from) + row * from_pitch, width);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  stream_of(stream)->enqueue([=] { std::memcpy(to, from, size); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* data, int value, std::size_t size) {
+  return std::memset(data, value, size), cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<cudaStream_t>(new FakeStream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream_of(stream), cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return stream_of(stream)->idle() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return stream_of(stream)->wait(), cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  stream_of(stream)->enqueue([=] {
+    while (!event_of(event)->done) std::this_thread::yield();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaSuccess; }
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  *graph = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replay, cudaGraph_t, unsigned long long) {
+  *replay = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event_of(event), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event_of(event)->done = false;
+  stream_of(stream)->enqueue([=] {
+    event_of(event)->time = Clock::now();
+    event_of(event)->done = true;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const std::chrono::duration<float, std::milli> t = event_of(end)->time - event_of(begin)->time;
+  *milliseconds = t.count();
+  return cudaSuccess;
+}
+
+// What nvcc's own code calls. A launch is accepted and does nothing.
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) { return 0; }
+void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*,
+                            dim3*, int*) {}
+cudaError_t __cudaPushCallConfiguration(dim3, dim3, std::size_t, void*) { return cudaSuccess; }
+cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { return cudaSuccess; }
+cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { return cudaSuccess; }
+cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
+  return cudaSuccess;
+}
+
+}  // extern "C"

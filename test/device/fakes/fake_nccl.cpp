@@ -1,0 +1,392 @@
+// A libnccl whose ranks are processes of one host: data really moves, through shared memory, in the
+// order of the (fake) streams. Like the real one with non-blocking communicators, it does not
+// notice that a peer on the same host died.
+//   FAKE_NCCL_FAULT=rank:call:kind   at that rank's call-th operation (from 1) of the job:
+//       hang    it never ends, and neither does anybody who waits for it
+//       die     the process kills itself
+//       error   the communicator reports a remote error
+//       wrong   the first received byte is changed
+//   FAKE_NCCL_VERSION=22809
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_bf16.h>
+#include <fcntl.h>
+#include <memory>
+#include <mutex>
+#include <nccl.h>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+extern "C" void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument);
+
+namespace {
+
+constexpr int kMostRanks = 8;
+constexpr std::size_t kChunk = 32 * 1024;
+
+// From one rank to another: full while `size` is not zero.
+struct Mailbox {
+  std::atomic<std::uint32_t> size;
+  char data[kChunk];
+};
+struct Segment {
+  std::atomic<int> opened;
+  Mailbox boxes[kMostRanks][kMostRanks];  // [from][to]
+};
+
+}  // namespace
+
+struct ncclComm {
+  int rank = 0, ranks = 1;
+  std::string name;
+  Segment* segment = nullptr;
+  std::atomic<int> state{ncclInProgress};
+  std::atomic<bool> aborted{false};
+  int splits = 0;
+  int job_rank = 0;  // for faults
+};
+
+namespace {
+
+struct Fault {
+  int rank = -1, call = 0;
+  std::string kind;
+};
+
+const Fault& fault() {
+  static const Fault found = [] {
+    Fault f;
+    char kind[16] = "";
+    const char* text = std::getenv("FAKE_NCCL_FAULT");
+    if (text != nullptr && std::sscanf(text, "%d:%d:%15s", &f.rank, &f.call, kind) == 3) {
+      f.kind = kind;
+    }
+    return f;
+  }();
+  return found;
+}
+
+std::atomic<int> g_calls{0};
+
+bool open_segment(ncclComm& c) {
+  const std::string path = "/fake_nccl_" + c.name;
+  const int fd = shm_open(path.c_str(), O_CREAT | O_RDWR, 0600);
+  if (fd < 0 || ftruncate(fd, sizeof(Segment)) != 0) return false;
+  void* memory = mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) return false;
+  c.segment = static_cast<Segment*>(memory);  // a new file is all zeros: empty boxes
+  c.segment->opened.fetch_add(1);
+  while (c.segment->opened.load() < c.ranks) {
+    if (c.aborted) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  shm_unlink(path.c_str());  // nobody else opens it: nothing stays behind
+  return true;
+}
+
+struct Transfer {
+  int peer = 0;
+  bool sends = false;
+  char* data = nullptr;
+  std::size_t size = 0, done = 0;
+};
+
+// One step of a transfer; false if it has to wait.
+bool advance(ncclComm& c, Transfer& t) {
+  Mailbox& box = t.sends ? c.segment->boxes[c.rank][t.peer] : c.segment->boxes[t.peer][c.rank];
+  const std::uint32_t filled = box.size.load(std::memory_order_acquire);
+  if (t.sends != (filled == 0)) return false;
+  if (t.sends) {
+    const std::size_t n = std::min(kChunk, t.size - t.done);
+    std::memcpy(box.data, t.data + t.done, n);
+    t.done += n;
+    box.size.store(static_cast<std::uint32_t>(n), std::memory_order_release);
+  } else {
+    std::memcpy(t.data + t.done, box.data, filled);
+    t.done += filled;
+    box.size.store(0, std::memory_order_release);
+  }
+  return true;
+}
+
+bool move_all(ncclComm& c, std::vector<Transfer>& all) {
+  bool open = true;
+  while (open) {
+    open = false;
+    bool moved = false;
+    for (Transfer& t : all) {
+      if (t.done == t.size) continue;
+      moved = advance(c, t) || moved;
+      open = open || t.done < t.size;
+    }
+    if (c.aborted) return false;
+    if (open && !moved) std::this_thread::yield();
+  }
+  return true;
+}
+
+std::size_t size_of_type(int type) {
+  return type == ncclFloat32 ? 4 : type == ncclBfloat16 || type == ncclFloat16 ? 2 : 1;
+}
+
+void add(char* into, const char* from, std::size_t count, int type) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (type == ncclFloat32) {
+      reinterpret_cast<float*>(into)[i] += reinterpret_cast<const float*>(from)[i];
+    } else if (type == ncclBfloat16) {
+      auto* sum = reinterpret_cast<__nv_bfloat16*>(into) + i;
+      *sum = __nv_bfloat16(__bfloat162float(*sum) +
+                           __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(from)[i]));
+    }
+  }
+}
+
+enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kPairs };
+
+struct Task {
+  ncclComm* comm = nullptr;
+  Kind kind = Kind::kPairs;
+  char *in = nullptr, *out = nullptr;
+  std::size_t part = 0;  // bytes
+  int type = 0, root = 0;
+  std::vector<Transfer> pairs;
+};
+
+// Everybody's contribution to what this rank keeps, added up in the order of ranks.
+void reduce(Task& t, bool scatter) {
+  ncclComm& c = *t.comm;
+  std::vector<std::vector<char>> parts(static_cast<std::size_t>(c.ranks));
+  std::vector<Transfer> moves;
+  for (int peer = 0; peer < c.ranks; ++peer) {
+    auto& part = parts[static_cast<std::size_t>(peer)];
+    char* mine = t.in + (scatter ? static_cast<std::size_t>(peer) * t.part : 0);
+    if (peer == c.rank) {
+      part.assign(mine, mine + t.part);
+      continue;
+    }
+    part.resize(t.part);
+    moves.push_back({peer, true, mine, t.part});
+    moves.push_back({peer, false, part.data(), t.part});
+  }
+  if (!move_all(c, moves)) return;
+  for (std::size_t peer = 1; peer < parts.size(); ++peer) {
+    add(parts[0].data(), parts[peer].data(), t.part / size_of_type(t.type), t.type);
+  }
+  std::memcpy(t.out, parts[0].data(), t.part);
+}
+
+void gather(Task& t) {
+  ncclComm& c = *t.comm;
+  std::vector<Transfer> moves;
+  for (int peer = 0; peer < c.ranks; ++peer) {
+    char* place = t.out + static_cast<std::size_t>(peer) * t.part;
+    if (peer == c.rank) {
+      std::memmove(place, t.in, t.part);
+    } else {
+      moves.push_back({peer, true, t.in, t.part});
+      moves.push_back({peer, false, place, t.part});
+    }
+  }
+  static_cast<void>(move_all(c, moves));
+}
+
+void broadcast(Task& t) {
+  ncclComm& c = *t.comm;
+  std::vector<Transfer> moves;
+  if (c.rank != t.root) moves.push_back({t.root, false, t.out, t.part});
+  for (int peer = 0; c.rank == t.root && peer < c.ranks; ++peer) {
+    if (peer != c.rank) moves.push_back({peer, true, t.in, t.part});
+  }
+  if (c.rank == t.root) std::memmove(t.out, t.in, t.part);
+  static_cast<void>(move_all(c, moves));
+}
+
+// A rank's messages to itself, in all-to-all.
+void copy_own(Task& t) {
+  Transfer *sent = nullptr, *received = nullptr;
+  for (Transfer& p : t.pairs) {
+    if (p.peer != t.comm->rank) continue;
+    (p.sends ? sent : received) = &p;
+  }
+  if (sent == nullptr || received == nullptr) return;
+  std::memcpy(received->data, sent->data, sent->size);
+  sent->done = received->done = sent->size;
+}
+
+// True if the operation shall not be done.
+bool play_fault(Task& t, int call) {
+  const Fault& f = fault();
+  if (f.rank != t.comm->job_rank || f.call != call) return false;
+  if (f.kind == "die") raise(SIGKILL);
+  if (f.kind == "error") t.comm->state = ncclRemoteError;
+  if (f.kind == "hang" || f.kind == "error") {
+    while (!t.comm->aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return true;
+  }
+  return false;
+}
+
+void spoil(Task& t, int call) {
+  const Fault& f = fault();
+  const bool from_now_on = f.rank == t.comm->job_rank && call >= f.call && f.kind == "wrong";
+  if (from_now_on && t.out != nullptr) *t.out = static_cast<char>(*t.out ^ 0x40);
+}
+
+void run(void* argument) {
+  const std::unique_ptr<Task> t(static_cast<Task*>(argument));
+  const int call = ++g_calls;
+  if (t->comm->aborted || play_fault(*t, call)) return;
+  switch (t->kind) {
+    case Kind::kAllReduce:
+      reduce(*t, false);
+      break;
+    case Kind::kReduceScatter:
+      reduce(*t, true);
+      break;
+    case Kind::kAllGather:
+      gather(*t);
+      break;
+    case Kind::kBroadcast:
+      broadcast(*t);
+      break;
+    case Kind::kPairs:
+      copy_own(*t);
+      static_cast<void>(move_all(*t->comm, t->pairs));
+      break;
+  }
+  spoil(*t, call);
+}
+
+ncclResult_t start(Kind kind, const void* in, void* out, std::size_t count, int type, int root,
+                   ncclComm* comm, cudaStream_t stream) {
+  auto* t = new Task;
+  t->comm = comm, t->kind = kind, t->type = type, t->root = root;
+  t->in = static_cast<char*>(const_cast<void*>(in)), t->out = static_cast<char*>(out);
+  t->part = count * size_of_type(type);
+  fake_cuda_enqueue(stream, run, t);
+  return ncclSuccess;
+}
+
+thread_local int t_depth = 0;
+thread_local std::unique_ptr<Task> t_group;
+thread_local cudaStream_t t_stream = nullptr;
+
+ncclResult_t add_pair(bool sends, const void* data, std::size_t count, int type, int peer,
+                      ncclComm* comm, cudaStream_t stream) {
+  if (!t_group) t_group = std::make_unique<Task>();
+  t_group->comm = comm;
+  t_group->pairs.push_back(
+      {peer, sends, static_cast<char*>(const_cast<void*>(data)), count * size_of_type(type)});
+  t_stream = stream;
+  if (t_depth == 0) fake_cuda_enqueue(stream, run, t_group.release());
+  return ncclSuccess;
+}
+
+void open_in_background(ncclComm* c) {
+  std::thread([c] { c->state = open_segment(*c) ? ncclSuccess : ncclSystemError; }).detach();
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  const char* text = std::getenv("FAKE_NCCL_VERSION");
+  *version = text != nullptr ? std::atoi(text) : NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::snprintf(id->internal, sizeof(id->internal), "%d_%lld", getpid(),
+                static_cast<long long>(now));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (ranks > kMostRanks || config->blocking != 0) return ncclInvalidArgument;
+  auto* c = new ncclComm;
+  c->rank = c->job_rank = rank, c->ranks = ranks, c->name = id.internal;
+  *comm = c;
+  open_in_background(c);
+  return ncclInProgress;
+}
+// Members of one colour must be as the keys say; the fake asks nobody: colour and key come from a
+// division of equal groups, so the number of ranks is told through the parent's mailboxes.
+ncclResult_t ncclCommSplit(ncclComm_t parent, int colour, int key, ncclComm_t* comm,
+                           ncclConfig_t*) {
+  std::vector<int> colours(static_cast<std::size_t>(parent->ranks), colour);
+  std::vector<Transfer> moves;
+  for (int peer = 0; peer < parent->ranks; ++peer) {
+    if (peer == parent->rank) continue;
+    moves.push_back({peer, true, reinterpret_cast<char*>(&colour), sizeof(int)});
+    moves.push_back({peer, false, reinterpret_cast<char*>(&colours[static_cast<std::size_t>(peer)]),
+                     sizeof(int)});
+  }
+  if (!move_all(*parent, moves)) return ncclInternalError;
+  const int number = parent->splits++;
+  *comm = nullptr;
+  if (colour == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  auto* c = new ncclComm;
+  c->rank = key, c->job_rank = parent->job_rank, c->ranks = 0;
+  for (const int other : colours) c->ranks += other == colour ? 1 : 0;
+  c->name = parent->name + "_" + std::to_string(number) + "_" + std::to_string(colour);
+  *comm = c;
+  open_in_background(c);
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = static_cast<ncclResult_t>(comm->state.load());
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  comm->aborted = true;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t code) {
+  return code == ncclRemoteError ? "remote process exited or there was a network error"
+                                 : "fake error";
+}
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGroupStart() { return ++t_depth, ncclSuccess; }
+ncclResult_t ncclGroupEnd() {
+  if (--t_depth == 0 && t_group) fake_cuda_enqueue(t_stream, run, t_group.release());
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return start(Kind::kAllReduce, in, out, count, type, 0, comm, stream);
+}
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return start(Kind::kAllGather, in, out, count, type, 0, comm, stream);
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return start(Kind::kReduceScatter, in, out, count, type, 0, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return start(Kind::kBroadcast, in, out, count, type, root, comm, stream);
+}
+ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return add_pair(true, data, count, type, peer, comm, stream);
+}
+ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_pair(false, data, count, type, peer, comm, stream);
+}
+
+}  // extern "C"

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The CUDA and NCCL plug-in against small libraries that stand for CUDA, cuBLASLt and NCCL: ranks are
+processes, data really moves, kernels do nothing. What is tested is everything around the kernels.
+
+usage: nccl_test.py PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
+"""
+import os
+import signal
+import socket
+import sys
+import tempfile
+import unittest
+
+from jobs import Job, samples, wait_for
+
+PROGRAM, FAKES, PLUGINS = "", "", ""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class NcclBench(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.samples = os.path.join(self.folder.name, "samples.jsonl")
+
+    def job(self, *arguments, ranks=2, environment=None, of_rank=None):
+        """Ranks as torchrun starts them."""
+        port = str(free_port())
+        each = [{"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(ranks),
+                 "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                 **(of_rank or {}).get(r, {})} for r in range(ranks)]
+        job = Job([PROGRAM, "bench", "--backend", "nccl", *arguments], ranks=each,
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS,
+                               **(environment or {})})
+        self.addCleanup(job.kill)
+        return job
+
+    def collectives(self, *arguments, **options):
+        return self.job("--only", "collective", "--largest", "4 KiB", "--repetitions", "3",
+                        "--samples", self.samples, *arguments, **options)
+
+    def faulty(self, fault, *arguments):
+        return self.collectives("--timeout", "5 s", *arguments,
+                                environment={"FAKE_NCCL_FAULT": fault})
+
+    def assert_gone(self, job):
+        self.assertEqual(job.orphans(), {})
+
+    def test_two_and_four_ranks_move_their_data(self):
+        for ranks in (2, 4):
+            codes, out, err = self.collectives(ranks=ranks).end(120)
+            self.assertEqual(codes, [0] * ranks, err)
+            machine, found = samples(self.samples)
+            self.assertEqual(machine["backend"], "nccl")
+            self.assertFalse(machine["time_sliced"])
+            self.assertEqual({s["correctness"] for s in found}, {"correct"})
+            self.assertEqual(max(s["operation"]["group"]["size"] for s in found), ranks)
+            self.assertEqual(out[1:], [""] * (ranks - 1))  # one rank prints
+
+    def test_ranks_that_share_a_device_are_time_sliced(self):
+        shared = {r: {"NCCL_HOSTID": f"rank{r}"} for r in range(2)}
+        codes, out, err = self.collectives(environment={"FAKE_CUDA_SHARED": "1"},
+                                           of_rank=shared).end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertTrue(samples(self.samples)[0]["time_sliced"])
+        self.assertIn("never a bandwidth", out[0].replace("\n", " "))
+
+    def test_one_gpu_is_measured_without_collectives(self):
+        codes, _, err = self.job("--only", "launch", "--repetitions", "3", "--samples", self.samples,
+                                 ranks=1).end(120)
+        self.assertEqual(codes, [0], err)
+        self.assertEqual({s["operation"]["kind"] for s in samples(self.samples)[1]}, {"launch"})
+
+    def test_kernels_that_do_nothing_are_noticed(self):
+        codes, out, err = self.job("--only", "memory", "--repetitions", "1", "--budget", "10 s",
+                                   "--samples", self.samples, ranks=1).end(120)
+        self.assertEqual(codes, [3], err)
+        self.assertIn("WRONG: ", out[0])
+
+    def test_a_wrong_result_is_noticed(self):
+        codes, out, err = self.faulty("1:1:wrong").end(60)
+        self.assertEqual(codes[0], 3, err)
+        self.assertRegex(out[0], r"WRONG: .* rank 1 on")
+
+    def test_a_rank_that_dies_in_a_collective_is_named(self):
+        job = self.faulty("1:200:die")
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, -signal.SIGKILL], err)
+        self.assertRegex(err[0], r"rank 1 on \S+ \(process \d+\) died during .* of \d.* in groups")
+        self.assert_gone(job)
+
+    def test_a_rank_killed_from_outside_is_named(self):
+        job = self.collectives("--largest", "1 GiB", "--budget", "200 s")
+        wait_for("the first samples", lambda: len(samples(self.samples)[1]) >= 5)
+        os.kill(job.processes[1].pid, signal.SIGKILL)
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, -signal.SIGKILL], err)
+        self.assertRegex(err[0], r"rank 1 on \S+ \(process \d+\) died during ")
+        self.assertGreaterEqual(len(samples(self.samples)[1]), 5)
+        self.assert_gone(job)
+
+    def test_a_collective_that_hangs_ends_with_an_error(self):
+        job = self.faulty("1:200:hang")
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, 3], err)
+        self.assertRegex(err[0], r"did not get through within 5.00 s: .* of \d.* in groups")
+        self.assert_gone(job)
+
+    def test_a_rank_that_stops_is_ended(self):
+        job = self.collectives("--largest", "1 GiB", "--budget", "200 s")
+        wait_for("the first samples", lambda: len(samples(self.samples)[1]) >= 5)
+        os.kill(job.processes[1].pid, signal.SIGSTOP)
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, -signal.SIGKILL], err)
+        self.assertRegex(err[0], r"rank 1 on \S+ \(process \d+\) stopped answering during ")
+        self.assert_gone(job)
+
+    def test_an_error_of_nccl_names_rank_and_operation(self):
+        job = self.faulty("1:200:error")
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, 3], err)
+        self.assertRegex(err[0], r"rank 1 on .* failed during .* in groups of 2: .*remote process")
+        self.assert_gone(job)
+
+    def test_different_versions_are_refused(self):
+        job = self.collectives(of_rank={1: {"FAKE_NCCL_VERSION": "22703"}})
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, 3], err)
+        self.assertRegex(err[0], r"rank 1 on .* has nccl 2\.27\.3, rank 0 on .* has nccl 2\.28\.9")
+        self.assert_gone(job)
+
+    def test_different_devices_are_refused(self):
+        codes, _, err = self.collectives(of_rank={1: {"FAKE_CUDA_NAME": "Another"}}).end(30)
+        self.assertEqual(codes, [3, 3], err)
+        self.assertIn("has the device Another", err[0])
+
+    def test_a_machine_without_a_driver_is_told_so(self):
+        codes, _, err = self.collectives(ranks=1,
+                                         environment={"FAKE_CUDA_DEVICES": "no-driver"}).end(30)
+        self.assertEqual(codes, [3])
+        self.assertIn("there is no driver of NVIDIA here", err[0])
+
+    def test_a_machine_without_nccl_is_told_so(self):
+        codes, _, err = self.collectives(environment={"MESHPLAN_NCCL_LIBRARY": "libnowhere.so"}).end(30)
+        self.assertEqual(codes, [3, 3])
+        self.assertIn("NCCL is needed to measure communication and is not on this machine", err[0])
+
+    def test_a_rank_that_never_starts_is_named(self):
+        port = str(free_port())
+        job = Job([PROGRAM, "bench", "--backend", "nccl", "--timeout", "2 s"],
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS, "RANK": "0",
+                               "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                               "MASTER_PORT": port})
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3])
+        self.assertRegex(err[0], r"rank 1 of 2 did not come to port \d+ in time")
+
+
+if __name__ == "__main__":
+    PROGRAM, FAKES, PLUGINS = sys.argv[1:4]
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
