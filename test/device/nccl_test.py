@@ -40,8 +40,8 @@ class NcclBench(unittest.TestCase):
         self.addCleanup(job.kill)
         return job
 
-    def collectives(self, *arguments, **options):
-        return self.job("--only", "collective", "--largest", "4 KiB", "--repetitions", "3",
+    def collectives(self, *arguments, largest="4 KiB", **options):
+        return self.job("--only", "collective", "--largest", largest, "--repetitions", "3",
                         "--samples", self.samples, *arguments, **options)
 
     def faulty(self, fault, *arguments):
@@ -95,7 +95,7 @@ class NcclBench(unittest.TestCase):
         self.assert_gone(job)
 
     def test_a_rank_killed_from_outside_is_named(self):
-        job = self.collectives("--largest", "1 GiB", "--budget", "200 s")
+        job = self.collectives("--budget", "200 s", largest="64 MiB")
         wait_for("the first samples", lambda: len(samples(self.samples)[1]) >= 5)
         os.kill(job.processes[1].pid, signal.SIGKILL)
         codes, _, err = job.end(30)
@@ -112,7 +112,7 @@ class NcclBench(unittest.TestCase):
         self.assert_gone(job)
 
     def test_a_rank_that_stops_is_ended(self):
-        job = self.collectives("--largest", "1 GiB", "--budget", "200 s")
+        job = self.collectives("--budget", "200 s", largest="64 MiB")
         wait_for("the first samples", lambda: len(samples(self.samples)[1]) >= 5)
         os.kill(job.processes[1].pid, signal.SIGSTOP)
         codes, _, err = job.end(30)
