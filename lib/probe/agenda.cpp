@@ -15,16 +15,16 @@ class Builder {
  public:
   Builder(const Machine& m, const AgendaOptions& options) : machine_(m), options_(options) {}
 
-  void add(Operation op, int turn) {
+  void add(const Operation& op, int turn) {
     const bool wanted = options_.kinds.empty() || options_.kinds.count(kind_of(op)) > 0;
-    if (wanted) items_.push_back({std::move(op), turn});
+    if (wanted) items_.push_back({op, turn});
   }
 
   std::vector<Operation> in_order() {
     std::stable_sort(items_.begin(), items_.end(),
                      [](const Item& a, const Item& b) { return a.turn < b.turn; });
     std::vector<Operation> all;
-    for (Item& item : items_) all.push_back(std::move(item.operation));
+    for (const Item& item : items_) all.push_back(item.operation);
     return all;
   }
 

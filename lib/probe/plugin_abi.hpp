@@ -3,8 +3,9 @@
 // program itself needs neither CUDA nor NCCL nor MPI. A plug-in exports one function,
 // meshplan_probe_plugin(). All calls of one process come from one thread, except abort().
 // Sizes are bytes, times seconds. Strings are UTF-8.
-#include <stddef.h>  // NOLINT: C types, so that a plug-in may be written in C
-#include <stdint.h>  // NOLINT
+// NOLINTBEGIN: names and types of C, so that a plug-in may be written in it
+#include <stddef.h>
+#include <stdint.h>
 
 extern "C" {
 
@@ -157,3 +158,4 @@ typedef struct meshplan_probe_plugin_table {
 typedef const meshplan_probe_plugin_table* (*meshplan_probe_plugin_function)(uint32_t abi);
 
 }  // extern "C"
+// NOLINTEND
