@@ -19,7 +19,7 @@ void add(std::vector<KernelCall>& all, const KernelOp& op, double count) {
   const auto same = std::find_if(all.begin(), all.end(),
                                  [&](const KernelCall& call) { return is_alike(call.op, op); });
   if (same == all.end()) {
-    all.push_back({op, count});
+    all.push_back({op, count, {}});
   } else {
     same->count_per_step += count;
   }
@@ -50,7 +50,7 @@ void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   const bool on_device = s.kernels.fused_optimizer && step <= fused;
   op.kind = on_device ? KernelKind::kOptimizer : KernelKind::kOther;
   op.bytes = optimizer_traffic(s, p);
-  add(all, op, 1);
+  if (step > Seconds{}) all.push_back({op, 1, step});
 }
 
 }  // namespace
@@ -70,6 +70,8 @@ std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, c
       }
     }
   }
+  const double slowest = slowest_of(c.device, num_gpus(s));
+  for (KernelCall& call : all) call.per_step = call.op.time * (call.count_per_step * slowest);
   add_optimizer(m, c, s, chunks, rank, all);
   return all;
 }

@@ -15,11 +15,12 @@ namespace meshplan {
 struct KernelCall {
   KernelOp op;
   double count_per_step = 0;  // recomputation included
+  Seconds per_step;           // what they add to the step, which waits for the slowest device
 };
 
 // Kernels of a complete strategy (cost/step.hpp) on the devices of pipeline rank `rank`, alike ones
 // merged, in the order of the blocks; the optimizer step last, where it runs on the device as one
-// fused kernel. Their times add up to the rank's compute, recompute and optimizer terms.
+// fused kernel. What they add makes up the rank's compute, recompute and optimizer terms.
 [[nodiscard]] std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c,
                                                    const Strategy& s, std::int64_t rank);
 

@@ -120,7 +120,7 @@ PlannedOperation planned_kernel(const ModelSpec& m, const Strategy& s, const Ker
   }
   p.count_per_step = call.count_per_step * op.calls;
   p.predicted = op.time / op.calls;
-  p.exposed = op.time * call.count_per_step;
+  p.exposed = call.per_step;
   p.kernel = exact_key(op);
   if (op.gemm) {
     const GemmShape& g = *op.gemm;
