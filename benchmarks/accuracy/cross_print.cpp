@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
+#include "cost/uncertainty.hpp"
 #include "text_table.hpp"
 
 namespace meshplan::accuracy {
@@ -143,6 +144,27 @@ json stats_json(const std::optional<ErrorStats>& stats) {
           {"bias", stats->bias}};
 }
 
+json intervals_json(const ErrorReport& errors) {
+  json out{{"promised", 0.8}, {"coverage_macro", macro_coverage(errors.coverage)}};
+  out["sources"] = json::object();
+  for (const Coverage& c : errors.coverage)
+    out["sources"][c.source] = {
+        {"n", c.runs}, {"inside", c.inside}, {"median_width", c.median_width}};
+  const auto bins = [](const std::vector<Reliability>& all) {
+    json list = json::array();
+    for (const Reliability& r : all)
+      list.push_back({{"from", r.low},
+                      {"to", r.high},
+                      {"n", r.count},
+                      {"said", r.said},
+                      {"came_true", r.came}});
+    return list;
+  };
+  out["order_reliability"] = bins(errors.order);
+  out["memory_reliability"] = bins(errors.memory);
+  return out;
+}
+
 json refit_json(const Refit& refit) {
   return {{"left_out", refit.left_out.empty() ? json() : json(refit.left_out)},
           {"values", refit.values},
@@ -160,7 +182,7 @@ std::string to_text(const CrossValidation& all, const std::vector<FittedConstant
          constants_text(all, constants);
 }
 
-std::string to_json(const CrossValidation& all, const Report& shipped) {
+std::string to_json(const CrossValidation& all, const Report& shipped, const ErrorReport& errors) {
   json out{{"schema_version", 1}};
   const std::vector<SourceErrors> rows = table_of(all, shipped);
   const auto or_null = [](std::optional<double> x) { return x ? json(*x) : json(); };
@@ -181,13 +203,18 @@ std::string to_json(const CrossValidation& all, const Report& shipped) {
                                 {"left_out", stats_json(row.left_out)}};
   out["constants"] = json::array();
   for (const Refit& refit : all.refits) out["constants"].push_back(refit_json(refit));
+  out["intervals"] = intervals_json(errors);
   out["runs"] = json::array();
-  for (const Prediction& p : all.held_out)
+  for (std::size_t i = 0; i < all.held_out.size(); ++i) {
+    const Prediction& p = all.held_out[i];
+    const StepTimeInterval& interval = errors.intervals[i];
     out["runs"].push_back({{"id", p.run->id},
                            {"source", p.source->name},
+                           {"regime", std::string(name_of(regime_of(p.cost)))},
                            {"predicted_s", p.cost.step_time.si()},
                            {"measured_s", p.run->step_time->si()},
-                           {"interval_s", {p.interval.low.si(), p.interval.high.si()}}});
+                           {"interval_s", {interval.low.si(), interval.high.si()}}});
+  }
   return out.dump(1) + "\n";
 }
 

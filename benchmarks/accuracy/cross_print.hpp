@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cross_validate.hpp"
+#include "error_report.hpp"
 #include "summary.hpp"
 
 namespace meshplan::accuracy {
@@ -14,6 +15,7 @@ namespace meshplan::accuracy {
                                   const Report& shipped);
 
 // Fractions, not per cent; every number is finite.
-[[nodiscard]] std::string to_json(const CrossValidation& all, const Report& shipped);
+[[nodiscard]] std::string to_json(const CrossValidation& all, const Report& shipped,
+                                  const ErrorReport& errors);
 
 }  // namespace meshplan::accuracy

@@ -29,7 +29,7 @@ constexpr int kSuccess = 0, kBadInput = 2, kBug = 70;
 struct Options {
   std::vector<fs::path> inputs;
   std::vector<std::string> sources, overrides;
-  std::string only, json, html, rows, constants = MESHPLAN_ACCURACY_CONSTANTS;
+  std::string only, json, html, rows, errors, constants = MESHPLAN_ACCURACY_CONSTANTS;
   int threads = 0;
   bool sanity = false, verbose = false, cross_validate = false;
 };
@@ -46,6 +46,10 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("--cross-validate", o.cross_validate,
                "choose the fitted constants anew without each source and predict it with them; "
                "--json and --rows then hold these predictions");
+  app.add_option("--write-errors", o.errors,
+                 "with --cross-validate: write the table of measured errors that ships, "
+                 "lib/cost/measured_errors_table.cpp")
+      ->needs("--cross-validate");
   app.add_option("--constants", o.constants, "table of the fitted constants");
   app.add_flag("--sanity", o.sanity, "add runs that are not for scoring to the CSV");
   app.add_flag("-v,--verbose", o.verbose, "list every run and every skipped row");
@@ -109,7 +113,7 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 int cross_validate(const Options& o, const std::vector<Task>& tasks, const Report& shipped,
-                   int threads) {
+                   const std::vector<Prediction>& predictions, int threads) {
   const Result<std::string> text = read_text_file(o.constants);
   const Result<std::vector<FittedConstant>> constants =
       text ? parse_constants(*text, o.constants)
@@ -119,9 +123,16 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
     return kBadInput;
   }
   const CrossValidation all = cross_validate(tasks, *constants, {.threads = threads});
-  if (o.json != "-") std::cout << to_text(all, *constants, shipped);
+  // One per source and one of all.
+  if (all.refits.size() < 3) {
+    std::cerr << "error: runs of two sources or more are needed to leave one out\n";
+    return kBadInput;
+  }
+  const ErrorReport errors = error_report(all, shipped, predictions);
+  if (o.json != "-") std::cout << to_text(all, *constants, shipped) << to_text(errors);
   const bool written = write_file(o.rows, to_csv(all.held_out)) &&
-                       (o.json.empty() || write_file(o.json, to_json(all, shipped)));
+                       write_file(o.errors, table_text(errors.table)) &&
+                       (o.json.empty() || write_file(o.json, to_json(all, shipped, errors)));
   return written ? kSuccess : kBadInput;
 }
 
@@ -157,7 +168,7 @@ int run(const Options& o) {
   std::erase_if(predictions, [](const Prediction& p) { return p.source->use == Use::kSanity; });
   std::erase_if(skipped, [](const Skipped& s) { return s.source->use == Use::kSanity; });
   const Report report = summarise(sources, predictions, std::move(skipped));
-  if (o.cross_validate) return cross_validate(o, tasks, report, threads);
+  if (o.cross_validate) return cross_validate(o, tasks, report, predictions, threads);
   if (o.json != "-") std::cout << to_text(report, o.verbose);
   const bool written = write_file(o.rows, rows) &&
                        (o.json.empty() || write_file(o.json, to_json(report))) &&

@@ -94,7 +94,7 @@ std::variant<Prediction, Skipped> predict(const Task& task) {
                     task.cluster.name,
                     task.cluster.device.name,
                     cost,
-                    step_time_interval(cost),
+                    step_time_interval(task.cluster, cost),
                     fits_everywhere(cost),
                     task.mapped.searched};
     if (!best || better(next, *best)) best = std::move(next);

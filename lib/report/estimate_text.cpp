@@ -5,9 +5,9 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
-#include "cost/uncertainty.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
+#include "report/uncertainty_text.hpp"
 #include "study/expert_spread.hpp"
 
 namespace meshplan {
@@ -37,12 +37,8 @@ std::string calls(double count) { return count >= 100 ? whole(count) : human_cou
 
 std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& options) {
   const Rates r = rates(p, c);
-  const StepTimeInterval interval = step_time_interval(p);
   const MemoryBreakdown& fullest = p.memory();
-  std::string text = labelled("Step time",
-                              human_time(p.step_time) + ", between " + human_time(interval.low) +
-                                  " and " + human_time(interval.high) + " (not calibrated)",
-                              options);
+  std::string text = labelled("Step time", step_time_text(p, c), options);
   text += labelled(
       "Throughput",
       whole(r.tokens_per_s) + " tokens/s, " + whole(r.tokens_per_s_per_gpu) + " per GPU", options);
@@ -55,6 +51,7 @@ std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& 
                        human_percent(fullest.peak.si() / fullest.capacity.si()) +
                        ") on pipeline rank " + std::to_string(p.fullest_stage),
                    options);
+  text += labelled("Out of memory", out_of_memory_text(fullest), options);
   if (r.usd_per_step) text += labelled("Price", usd(*r.usd_per_step) + " per step", options);
   return text;
 }

@@ -81,6 +81,9 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   json["plans"] = Json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     json["plans"].push_back(plan_json(result.plans[i], c, i + 1));
+    if (i > 0)
+      json["plans"].back()["against_best"] =
+          against_best_json(result.plans.front(), result.plans[i]);
   }
   json["explanation"] = result.plans.empty() ? std::vector<std::string>{} : explain(m, c, result);
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {

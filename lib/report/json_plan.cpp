@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
 #include "report/json_value.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
+#include "report/uncertainty_text.hpp"
 
 namespace meshplan {
 namespace {
@@ -77,7 +79,34 @@ Json stages_json(const PlanCost& p) {
   return json;
 }
 
+Json extrapolated_json(const Extrapolation& beyond) {
+  return {{"device", beyond.device},
+          {"framework", beyond.framework},
+          {"gpu_doublings", number(beyond.doublings)}};
+}
+
+Json tipping_json(const TippingTerm& tipping) {
+  std::string_view key;
+  for (const MemoryTermRow& row : kMemoryTerms) {
+    if (row.term == tipping.term) key = row.key;
+  }
+  return {{"term", std::string(key)}, {"growth_that_exceeds", number(tipping.growth)}};
+}
+
 }  // namespace
+
+Json against_best_json(const PlanCost& best, const PlanCost& p) {
+  const auto term = separating_term(best, p);
+  std::string_view key;
+  for (const TimeTermRow& row : kTimeTerms) {
+    if (row.term == term) key = row.key;
+  }
+  return {{"best_is_faster_probability", number(probability_faster(best, p))},
+          {"practically_tied", practically_tied(best, p)},
+          {"separating_term", std::string(key)},
+          {"difference_s", number((p.time.*term - best.time.*term).si())},
+          {"measure", std::string(how_to_measure(term))}};
+}
 
 Json memory_json(const std::vector<StageCost>& stages) {
   Json json = Json::array();
@@ -106,12 +135,15 @@ Json placement_json(const Strategy& s, const ClusterSpec& c) {
 Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
   PLAN_CHECK(std::abs(total(p.time).si() - p.step_time.si()) <= 1e-9 * p.step_time.si());
   const Rates r = rates(p, c);
-  const StepTimeInterval interval = step_time_interval(p);
+  const StepTimeInterval interval = step_time_interval(c, p);
+  const MemoryInterval memory = memory_interval(p.memory());
   Json json{{"rank", rank},
             {"strategy", strategy_json(p.strategy)},
             {"strategy_text", to_text(p.strategy)},
             {"step_time_s", number(p.step_time.si())},
             {"step_time_interval_s", {number(interval.low.si()), number(interval.high.si())}},
+            {"step_time_regime", std::string(name_of(regime_of(p)))},
+            {"extrapolated", extrapolated_json(extrapolation_of(c, p))},
             {"tokens_per_s", number(r.tokens_per_s)},
             {"tokens_per_s_per_gpu", number(r.tokens_per_s_per_gpu)},
             {"model_tflops_per_gpu", number(r.model_flops_per_gpu.si() / 1e12)},
@@ -119,6 +151,9 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
             {"hfu", number(p.hfu)},
             {"memory", memory_json(p.stages)},
             {"fullest_stage", p.fullest_stage},
+            {"memory_interval_bytes", {memory.low.count(), memory.high.count()}},
+            {"out_of_memory_probability", number(out_of_memory_probability(p.memory()))},
+            {"out_of_memory_term", tipping_json(tipping_term(p.memory()))},
             {"time", time_json(p)},
             {"bubble_fraction", number(p.bubble_fraction)},
             {"communication", communication_json(p, c)},

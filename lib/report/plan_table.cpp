@@ -1,8 +1,11 @@
 #include "report/plan_table.hpp"
 
 #include "base/text.hpp"
+#include "cost/order.hpp"
+#include "cost/uncertainty.hpp"
 #include "report/estimate_text.hpp"
 #include "report/rates.hpp"
+#include "report/uncertainty_text.hpp"
 
 namespace meshplan {
 namespace {
@@ -13,6 +16,11 @@ std::string percent(double ratio, int decimals) { return fixed(100 * ratio, deci
 std::string memory_cell(const MemoryBreakdown& m) {
   const double share = m.capacity.count() > 0 ? m.peak.si() / m.capacity.si() : 0;
   return human_bytes(m.peak) + " " + percent(share, 0);
+}
+
+std::string oom_cell(const MemoryBreakdown& m) {
+  const double p = out_of_memory_probability(m);
+  return p < 0.01 ? "<1%" : p > 0.99 ? ">99%" : percent(p, 0);
 }
 
 std::string count_of(std::int64_t n, const std::string& what) {
@@ -30,32 +38,35 @@ std::string miss_text(const SearchResult& result, const TextOptions& options) {
 std::string plan_table(const SearchResult& result, const ClusterSpec& c, const TextOptions& options,
                        std::span<const Goodput> goodput) {
   const bool failures = goodput.size() == result.plans.size() && !goodput.empty();
-  std::vector<Column> columns{{"#"},      {"strategy", Align::kLeft, true},
-                              {"step"},   {"tok/s/GPU"},
-                              {"MFU"},    {"memory"},
-                              {"bubble"}, {"comm"}};
+  std::vector<Column> columns{{"#"},    {"strategy", Align::kLeft, true},
+                              {"step"}, {"tok/s/GPU"},
+                              {"MFU"},  {"memory"},
+                              {"OOM"},  {"bubble"},
+                              {"comm"}};
   if (failures) columns.insert(columns.begin() + 4, {"goodput"});
   Table table(columns, failures ? 1 : 2);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const PlanCost& p = result.plans[i];
     const double comm = exposed_communication(p.time) / p.step_time;
+    const bool tied = i > 0 && practically_tied(result.plans.front(), p);
     std::vector<std::string> row{
-        std::to_string(i + 1), short_text(p.strategy), human_time(p.step_time),
+        std::to_string(i + 1) + (tied ? "=" : ""), short_text(p.strategy), human_time(p.step_time),
         with_thousands(static_cast<std::int64_t>(rates(p, c).tokens_per_s_per_gpu))};
     if (failures) {
       const double each = goodput[i].tokens_per_s / static_cast<double>(num_gpus(p.strategy));
       row.push_back(with_thousands(static_cast<std::int64_t>(each)));
     }
-    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()),
+    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()), oom_cell(p.memory()),
                            percent(p.bubble_fraction, 1), percent(comm, 1)});
     table.add_row(std::move(row));
   }
   const std::string legend =
-      "memory: peak of the fullest pipeline rank, and its share of what the device offers; comm: "
-      "communication that nothing hides";
+      "memory: peak of the fullest pipeline rank, and its share of what the device offers; OOM: "
+      "probability of running out of it; comm: communication that nothing hides";
   return table.text(options) +
          paragraph("", legend + (failures ? "; goodput: tok/s/GPU that failures leave" : ""),
-                   options);
+                   options) +
+         tied_text(result, options);
 }
 
 std::string search_text(const SearchResult& result, const SearchTextOptions& what,

@@ -64,6 +64,41 @@ runs:
 - {id: without-time, gpus: 8, tp: 8, pp: 1}
 )";
 
+TEST_CASE("one source alone cannot be left out") {
+  const Program program;
+  program.write("made-up.yaml", kRows);
+  const Outcome outcome = program.run("--cross-validate");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.errors == "error: runs of two sources or more are needed to leave one out\n");
+}
+
+TEST_CASE("the table of errors is written from sources left out alone") {
+  const Program program;
+  program.write("made-up.yaml", kRows);
+  const Outcome outcome = program.run("--write-errors table.cpp");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.errors.find("--cross-validate") != std::string::npos);
+}
+
+TEST_CASE("two sources are predicted by each other's constants, with text, JSON and a table") {
+  const Program program;
+  program.write("made-up.yaml", kRows);
+  program.write("another.yaml", kRows);
+  const Outcome outcome =
+      program.run("--cross-validate --threads 1 --json " + program.path("left_out.json").string() +
+                  " --write-errors " + program.path("table.cpp").string());
+  INFO(outcome.errors);
+  REQUIRE(outcome.code == 0);
+  CHECK(outcome.output.find("Interval of the step time that promises 80 %") != std::string::npos);
+  const auto json = nlohmann::json::parse(content(program.path("left_out.json")));
+  REQUIRE(json["runs"].size() == 2);
+  CHECK(json["runs"][0]["interval_s"][0] <= json["runs"][0]["predicted_s"]);
+  CHECK(json["runs"][0]["interval_s"][1] >= json["runs"][0]["predicted_s"]);
+  CHECK(json["intervals"]["sources"]["another"]["n"] == 1);
+  CHECK(json["constants"].size() == 3);
+  CHECK(content(program.path("table.cpp")).find("MeasuredErrors table()") != std::string::npos);
+}
+
 TEST_CASE("the program predicts a folder of runs and says what it skipped") {
   const Program program;
   program.write("made-up.yaml", kRows);

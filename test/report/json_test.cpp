@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.hpp"
+#include "cost/uncertainty.hpp"
 #include "io/load.hpp"
 #include "report/model_yaml.hpp"
 #include "report/sample.hpp"
@@ -71,8 +72,18 @@ TEST_CASE("the numbers of a plan are those of its terms") {
   const Json plan = feasible_document()["plan"];
   CHECK(plan["tokens_per_s_per_gpu"] == 31250.0);
   CHECK(plan["model_tflops_per_gpu"] == 250.0);
-  CHECK(plan["step_time_interval_s"][0].get<double>() == Approx(3.4));
-  CHECK(plan["step_time_interval_s"][1].get<double>() == Approx(4.6));
+  const StepTimeInterval interval = step_time_interval(sample_cluster(), sample_plan());
+  CHECK(plan["step_time_interval_s"][0].get<double>() == interval.low.si());
+  CHECK(plan["step_time_interval_s"][1].get<double>() == interval.high.si());
+  CHECK(plan["step_time_regime"] == "waiting");  // 1.25 of 4 seconds
+  CHECK(plan["extrapolated"]["device"] == true);
+  CHECK(plan["extrapolated"]["framework"] == false);
+  const MemoryInterval memory = memory_interval(sample_memory(32));
+  CHECK(plan["memory_interval_bytes"] == Json{memory.low.count(), memory.high.count()});
+  CHECK(plan["out_of_memory_probability"] == out_of_memory_probability(sample_memory(32)));
+  // 20 of 80 GiB are free, beside 32 of activations.
+  CHECK(plan["out_of_memory_term"]["term"] == "activations_bytes");
+  CHECK(plan["out_of_memory_term"]["growth_that_exceeds"] == 0.625);
   CHECK(plan["communication"][1]["level"] == "between");
   CHECK_FALSE(plan.contains("usd_per_step"));
 }

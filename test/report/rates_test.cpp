@@ -1,7 +1,6 @@
 #include "report/rates.hpp"
 
 #include "base/check.hpp"
-#include "cost/uncertainty.hpp"
 #include "report/sample.hpp"
 #include "report/terms.hpp"
 #include "support/catch.hpp"
@@ -24,12 +23,6 @@ TEST_CASE("[F-USD-1] eight devices at 9 USD per hour cost 8 cents in four second
   CHECK_FALSE(rates(sample_plan(), c).usd_per_step.has_value());
   c.usd_per_gpu_hour = 9;
   CHECK(*rates(sample_plan(), c).usd_per_step == Approx(0.08));
-}
-
-TEST_CASE("[F-UNC-1] without a calibration a step of four seconds may take 3.4 to 4.6") {
-  const StepTimeInterval interval = step_time_interval(sample_plan());
-  CHECK(interval.low.si() == Approx(3.4));
-  CHECK(interval.high.si() == Approx(4.6));
 }
 
 TEST_CASE("a plan without a step time is a bug, not a rate") {

@@ -1,0 +1,121 @@
+#include "report/uncertainty_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/text.hpp"
+#include "cost/order.hpp"
+#include "report/terms.hpp"
+
+namespace meshplan {
+namespace {
+
+struct Measurement {
+  Seconds TimeTerms::*term;
+  std::string_view text;
+};
+
+constexpr std::array kMeasurements{
+    Measurement{&TimeTerms::compute, "one layer's forward and backward pass as each plan cuts it"},
+    Measurement{&TimeTerms::recompute, "the forward pass that recomputation repeats"},
+    Measurement{&TimeTerms::tp_comm_exposed,
+                "the tensor-parallel collectives beside their products"},
+    Measurement{&TimeTerms::cp_comm_exposed, "the context-parallel exchange beside attention"},
+    Measurement{&TimeTerms::ep_comm_exposed, "the all-to-all of the experts"},
+    Measurement{&TimeTerms::pp_comm_exposed, "the sends between pipeline ranks"},
+    Measurement{&TimeTerms::pp_bubble, "each pipeline rank's forward and backward pass"},
+    Measurement{&TimeTerms::dp_comm_exposed, "the gradient reduction and the parameter gathers"},
+    Measurement{&TimeTerms::optimizer, "the optimizer step"},
+    Measurement{&TimeTerms::other, "the host's launches, in a profile of a few steps"}};
+
+std::string extrapolation_text(const Extrapolation& beyond) {
+  std::vector<std::string> reasons;
+  if (beyond.device) reasons.emplace_back("device");
+  if (beyond.framework) reasons.emplace_back("framework");
+  if (beyond.doublings > 0) reasons.emplace_back("number of devices");
+  if (reasons.empty()) return {};
+  return ", widened: no published run has this " + join_words(reasons, " or ");
+}
+
+std::string term_label(Seconds TimeTerms::*term) {
+  for (const TimeTermRow& row : kTimeTerms) {
+    if (row.term == term) return std::string(row.label);
+  }
+  return {};
+}
+
+// Memory tables' headers are cut short; sentences are not.
+std::string tipping_text(const TippingTerm& tipping) {
+  const auto is = [&](Bytes MemoryBreakdown::*term) { return tipping.term == term; };
+  if (is(&MemoryBreakdown::activations)) return "activations";
+  if (is(&MemoryBreakdown::buffers)) return "buffers";
+  if (is(&MemoryBreakdown::communicators)) return "NCCL's buffers";
+  if (is(&MemoryBreakdown::context)) return "the driver's context";
+  return "fragmentation";
+}
+
+}  // namespace
+
+std::string step_time_text(const PlanCost& p, const ClusterSpec& c) {
+  const StepTimeInterval interval = step_time_interval(c, p);
+  const Extrapolation beyond = extrapolation_of(c, p);
+  return human_time(p.step_time) + ", in four runs of five between " + human_time(interval.low) +
+         " and " + human_time(interval.high) + " (from " +
+         std::string(description_of(regime_of(p))) + extrapolation_text(beyond) + ")";
+}
+
+std::string chance_text(double probability) {
+  if (probability < 0.01) return "under 1 %";
+  if (probability > 0.99) return "over 99 %";
+  return fixed(100 * probability, 0) + " %";
+}
+
+std::string out_of_memory_text(const MemoryBreakdown& m) {
+  const MemoryInterval interval = memory_interval(m);
+  std::string text = chance_text(out_of_memory_probability(m)) +
+                     " likely; in four runs of five the peak lies between " +
+                     human_bytes(interval.low) + " and " + human_bytes(interval.high);
+  const TippingTerm tipping = tipping_term(m);
+  if (tipping.growth > 0)
+    text += "; " + tipping_text(tipping) + " would tip it, " +
+            (tipping.growth < 1 ? fixed(100 * tipping.growth, 0) + " % larger"
+                                : fixed(1 + tipping.growth, 1) + " times as large");
+  return text;
+}
+
+std::string_view how_to_measure(Seconds TimeTerms::*term) {
+  for (const Measurement& row : kMeasurements) {
+    if (row.term == term) return row.text;
+  }
+  PLAN_CHECK(false);
+}
+
+std::string tied_text(const SearchResult& result, const TextOptions& options) {
+  std::string text;
+  for (std::size_t i = 1; i < result.plans.size(); ++i) {
+    const PlanCost& best = result.plans.front();
+    const PlanCost& other = result.plans[i];
+    if (!practically_tied(best, other)) continue;
+    const double first = probability_faster(best, other);
+    const auto term = separating_term(best, other);
+    const std::string number = std::to_string(i + 1);
+    text += paragraph("  1 and " + number + ": ",
+                      "plan 1 is faster with " + chance_text(first) + "; they differ most in " +
+                          term_label(term) + " (" + human_time(best.time.*term) + " against " +
+                          human_time(other.time.*term) + "): measure " +
+                          std::string(how_to_measure(term)),
+                      options);
+  }
+  if (text.empty()) return text;
+  return paragraph(
+             "",
+             "=: practically tied with plan 1. Of measured pairs that differ as little, fewer "
+             "than four in five ran in the predicted order. To separate them:",
+             options) +
+         text;
+}
+
+}  // namespace meshplan

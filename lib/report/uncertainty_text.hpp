@@ -1,0 +1,28 @@
+#pragma once
+// How sure a prediction is, in words: the interval of a step time, the chance of running out of
+// memory, and plans whose order the predictions cannot tell.
+#include <string>
+
+#include "cost/uncertainty.hpp"
+#include "report/table.hpp"
+#include "search/search.hpp"
+#include "spec/cluster.hpp"
+
+namespace meshplan {
+
+// "1.24 s, in four runs of five between 1.10 s and 1.50 s (from ...)".
+[[nodiscard]] std::string step_time_text(const PlanCost& p, const ClusterSpec& c);
+
+// "3 %": a chance without more digits than it deserves.
+[[nodiscard]] std::string chance_text(double probability);
+
+// "3 %: the peak lies between ... in four runs of five; activations that grow by 25 % tip it".
+[[nodiscard]] std::string out_of_memory_text(const MemoryBreakdown& m);
+
+// What to measure so that the time of this term is known.
+[[nodiscard]] std::string_view how_to_measure(Seconds TimeTerms::*term);
+
+// Plans that are practically tied with the first, and what would separate them; empty if none is.
+[[nodiscard]] std::string tied_text(const SearchResult& result, const TextOptions& options);
+
+}  // namespace meshplan
