@@ -40,6 +40,7 @@ std::vector<RankOrder> every_order(const Strategy& mesh) {
   for (const Axis axis : kDefaultOrder) {
     if (size(axis) > 1) moving.push_back(axis);
   }
+  std::sort(moving.begin(), moving.end());
   std::vector<RankOrder> all;
   do {
     RankOrder order = kDefaultOrder;
@@ -49,6 +50,7 @@ std::vector<RankOrder> every_order(const Strategy& mesh) {
     }
     all.push_back(order);
   } while (std::next_permutation(moving.begin(), moving.end()));
+  std::iter_swap(all.begin(), std::find(all.begin(), all.end(), kDefaultOrder));
   return all;
 }
 

@@ -237,6 +237,10 @@ class Brute {
     List begun;
     compositions(c_.model.num_layers, s.pp, unit, begun, all);
     for (const List& layers : all) {
+      // nanotron may leave ranks before the last without layers; the search never does.
+      const bool hollow = layers.size() > 2 && std::any_of(layers.begin() + 1, layers.end() - 1,
+                                                           [](std::int64_t n) { return n == 0; });
+      if (hollow) continue;
       s.stage_layers = layers;
       if (!has_errors(validate(s, c_.model, c_.cluster))) legal.push_back(layers);
     }
