@@ -67,7 +67,7 @@ struct ClusterSpec {
   std::int64_t gpus_per_node = 0;
   std::vector<LinkLevel> levels;  // innermost first
   std::vector<CollectiveFit> collectives;
-  ExactCollectives exact_collectives;  // measured for a plan; of no file
+  ExactCollectives exact_collectives;    // measured for a plan; of no file
   std::optional<Provenance> measured{};  // of `collectives`, where a measurement wrote them
   Bytes host_memory;                     // per node, for offload; 0: unknown
   std::optional<double> usd_per_gpu_hour;

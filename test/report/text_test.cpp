@@ -93,7 +93,8 @@ TEST_CASE("an illegal strategy lists the broken rules and no memory") {
 
 TEST_CASE("ranked plans show step time, throughput, utilisation, memory and what is idle") {
   const std::string text = plan_table(sample_result(), sample_cluster(), {.width = 120});
-  CHECK(has(text, "4.00 s     31,250  50.0%  60.0 GiB 75%   12.5%  18.8%\n"));
+  CHECK(has(text, "4.00 s     31,250  50.0%  60.0 GiB 75%"));
+  CHECK(has(text, "12.5%  18.8%\n"));
   CHECK(has(text, "5.00 s     25,000  50.0%"));
 }
 
