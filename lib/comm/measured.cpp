@@ -8,25 +8,6 @@
 namespace meshplan {
 namespace {
 
-// [F-COMM-18] Between two measured sizes log t is linear in log S; below the first size its time
-// holds, beyond the last its bandwidth does. A larger message is never faster than a measured
-// smaller one.
-Seconds interpolate(const CollectiveFit& fit, Bytes bytes) {
-  Seconds floor{0};
-  for (std::size_t i = 0; i < fit.points.size(); ++i) {
-    const auto& [size, time] = fit.points[i];
-    if (bytes <= size) {
-      if (i == 0 || bytes == size) return std::max(floor, time);
-      const auto& [size0, time0] = fit.points[i - 1];
-      const double x = std::log(bytes.si() / size0.si()) / std::log(size.si() / size0.si());
-      return std::max(floor, time0 * std::pow(time / time0, x));
-    }
-    floor = std::max(floor, time);
-  }
-  const auto& [size, time] = fit.points.back();
-  return std::max(floor, time * (bytes.si() / size.si()));
-}
-
 std::int64_t nodes_of(const ClusterSpec& c, const GroupShape& g) {
   std::size_t l = 0;
   while (l < g.num_levels && !is_network(c.levels[l].kind)) ++l;
@@ -47,6 +28,25 @@ double distance(const ClusterSpec& c, Collective op, const GroupShape& g,
 }
 
 }  // namespace
+
+// [F-COMM-18] Between two measured sizes log t is linear in log S; below the first size its time
+// holds, beyond the last its bandwidth does. A larger message is never faster than a measured
+// smaller one.
+Seconds curve_time(std::span<const TimedSize> points, Bytes bytes) {
+  Seconds floor{0};
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto& [size, time] = points[i];
+    if (bytes <= size) {
+      if (i == 0 || bytes == size) return std::max(floor, time);
+      const auto& [size0, time0] = points[i - 1];
+      const double x = std::log(bytes.si() / size0.si()) / std::log(size.si() / size0.si());
+      return std::max(floor, time0 * std::pow(time / time0, x));
+    }
+    floor = std::max(floor, time);
+  }
+  const auto& [size, time] = points.back();
+  return std::max(floor, time * (bytes.si() / size.si()));
+}
 
 // [F-COMM-19] Bus bandwidth over algorithm bandwidth: all-reduce 2 (n - 1) / n; all-gather,
 // reduce-scatter, all-to-all (n - 1) / n; broadcast, send-recv 1. nccl-tests doc/PERFORMANCE.md.
@@ -81,7 +81,7 @@ std::optional<MeasuredTime> measured_time(const ClusterSpec& c, Collective op, B
   if (nearest == nullptr) return std::nullopt;
   const double scale = bus_factor(op, static_cast<double>(g.size)) /
                        bus_factor(op, static_cast<double>(nearest->ranks));
-  const Seconds total = interpolate(*nearest, bytes) * scale;
+  const Seconds total = curve_time(nearest->points, bytes) * scale;
   return MeasuredTime{total, std::min(total, nearest->points.front().second * scale)};
 }
 

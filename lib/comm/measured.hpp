@@ -1,6 +1,7 @@
 #pragma once
 // Times read off the cluster's measured curves.
 #include <optional>
+#include <span>
 
 #include "comm/collectives.hpp"
 
@@ -10,6 +11,9 @@ struct MeasuredTime {
   Seconds total;
   Seconds latency;
 };
+
+// Time at `bytes` on a curve of increasing sizes, at least one.
+[[nodiscard]] Seconds curve_time(std::span<const TimedSize> points, Bytes bytes);
 
 // Nothing if no curve covers the operation, the level and a near enough number of ranks.
 [[nodiscard]] std::optional<MeasuredTime> measured_time(const ClusterSpec& c, Collective op,

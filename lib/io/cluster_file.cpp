@@ -2,6 +2,7 @@
 
 #include "io/device_file.hpp"
 #include "io/load.hpp"
+#include "io/measured_keys.hpp"
 #include "io/parts.hpp"
 
 namespace meshplan {
@@ -37,11 +38,11 @@ LinkLevel read_level(MapReader r) {
 }
 
 // [[1 MiB, 23 us], ...]
-std::vector<std::pair<Bytes, Seconds>> read_points(MapReader& r) {
-  std::vector<std::pair<Bytes, Seconds>> points;
-  const std::vector<const YamlNode*> items = r.list("points", Need::kRequired);
+std::vector<TimedSize> read_sizes(MapReader& r, std::string_view key, Need need) {
+  std::vector<TimedSize> points;
+  const std::vector<const YamlNode*> items = r.list(key, need);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::string path = item_path(r.path_of("points"), i);
+    const std::string path = item_path(r.path_of(key), i);
     if (items[i]->kind != YamlNode::Kind::kSequence || items[i]->items.size() != 2) {
       r.document().report(*items[i], path, "'" + path + "' must be a pair of a size and a time",
                           "for example [1 MiB, 23 us]");
@@ -54,13 +55,25 @@ std::vector<std::pair<Bytes, Seconds>> read_points(MapReader& r) {
   return points;
 }
 
+AlphaBeta read_summary(MapReader r) {
+  AlphaBeta summary;
+  r.read("latency", summary.latency, Need::kRequired);
+  r.read("bandwidth", summary.bandwidth, Need::kRequired);
+  r.read("error", summary.error, Need::kRequired);
+  r.refuse_unknown();
+  return summary;
+}
+
 CollectiveFit read_fit(MapReader r) {
   CollectiveFit fit;
   r.read("operation", fit.operation, Need::kRequired);
   r.read("level", fit.level, Need::kRequired);
   r.read("ranks", fit.ranks, Need::kRequired);
   r.read("nodes", fit.nodes);
-  fit.points = read_points(r);
+  fit.points = read_sizes(r, "points", Need::kRequired);
+  if (std::optional<MapReader> summary = r.map("summary")) fit.summary = read_summary(*summary);
+  if (std::optional<MapReader> errors = r.map("errors")) fit.errors = read_fit_errors(*errors);
+  fit.samples = read_sizes(r, "samples", Need::kOptional);
   r.refuse_unknown();
   return fit;
 }
@@ -129,6 +142,9 @@ Result<ClusterSpec> read_cluster(Document& document, const DataFolders& data) {
   const std::vector<const YamlNode*> fits = r.list("collectives");
   for (std::size_t i = 0; i < fits.size(); ++i) {
     c.collectives.push_back(read_fit(MapReader(document, *fits[i], item_path("collectives", i))));
+  }
+  if (std::optional<MapReader> measured = r.map("measured")) {
+    c.measured = read_provenance(*measured);
   }
   r.read("host_memory", c.host_memory);
   if (std::optional<MapReader> cost = r.map("cost")) {

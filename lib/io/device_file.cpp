@@ -1,6 +1,7 @@
 #include "io/device_file.hpp"
 
 #include "io/load.hpp"
+#include "io/measured_keys.hpp"
 
 namespace meshplan {
 namespace {
@@ -14,12 +15,6 @@ void read_per_precision(MapReader& r, std::string_view key, PerPrecision<T>& tar
     map->read(NameTable<Precision>::rows[i].name, target[i]);
   }
   map->refuse_unknown();
-}
-
-void read_sources(MapReader& r, std::map<std::string, std::string>& target) {
-  std::optional<MapReader> map = r.map("sources");
-  if (!map) return;
-  for (const auto& [key, value] : map->node().entries) map->read(key.text, target[key.text]);
 }
 
 }  // namespace
@@ -53,7 +48,7 @@ DeviceSpec read_device(MapReader& r) {
   r.read("tdp_watts", d.tdp_watts);
   r.read("overlap_slowdown", d.overlap_slowdown);
   r.read("variability", d.variability);
-  read_sources(r, d.sources);
+  read_text_map(r, "sources", d.sources);
   r.refuse_unknown();
   return d;
 }

@@ -75,6 +75,19 @@ void check_points(const CollectiveFit& fit, const std::string& key, Findings& f)
   }
 }
 
+// Nothing computes with these: they only have to be what they claim to be.
+void check_measured(const CollectiveFit& fit, const std::string& key, Findings& f) {
+  for (const auto& [size, time] : fit.samples) {
+    if (size.count() >= 1 && time.si() > 0) continue;
+    f.error({key + ".samples"}, "'" + key + ".samples' must have sizes and times over zero");
+    return;
+  }
+  if (!fit.errors) return;
+  constexpr RealRange kError{0, 1e6};
+  f.check(key + ".errors.residual_median", fit.errors->residual_median, kError);
+  f.check(key + ".errors.held_out_median", fit.errors->held_out_median, kError);
+}
+
 void check_collectives(const ClusterSpec& c, Findings& f) {
   for (std::size_t i = 0; i < c.collectives.size(); ++i) {
     const CollectiveFit& fit = c.collectives[i];
@@ -86,6 +99,7 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
     f.check(key + ".ranks", fit.ranks, {2, kMostGpus});
     f.check(key + ".nodes", fit.nodes, {1, kMostGpus});
     check_points(fit, key, f);
+    check_measured(fit, key, f);
   }
 }
 

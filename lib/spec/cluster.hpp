@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "spec/device.hpp"
 #include "spec/kinds.hpp"
+#include "spec/provenance.hpp"
 
 namespace meshplan {
 
@@ -24,13 +25,37 @@ struct LinkLevel {
   bool operator==(const LinkLevel&) const = default;
 };
 
+using TimedSize = std::pair<Bytes, Seconds>;
+
+// latency + bytes / bandwidth over all sizes: for people to read, never used to predict.
+struct AlphaBeta {
+  Seconds latency;
+  BytesPerSecond bandwidth;
+  double error = 0;  // median relative error over the samples
+
+  bool operator==(const AlphaBeta&) const = default;
+};
+
+// How far a fit is from what was measured, as relative errors.
+struct FitErrors {
+  double residual_median = 0, residual_p90 = 0;  // of the samples that the fit has seen
+  double held_out_median = 0, held_out_p90 = 0;  // of sizes (shapes) that it was kept from
+  std::int64_t samples = 0;
+  std::int64_t outliers = 0;  // of these, left out of the fit
+
+  bool operator==(const FitErrors&) const = default;
+};
+
 // A measured curve: time of one operation against message size.
 struct CollectiveFit {
   Collective operation = Collective::kAllReduce;
   std::string level;  // outermost level that the group crosses
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
-  std::vector<std::pair<Bytes, Seconds>> points;  // increasing sizes, buffer bytes per rank
+  std::vector<TimedSize> points;       // increasing sizes, bytes as nccl-tests counts them
+  std::optional<AlphaBeta> summary{};  // these three only in files that a fit wrote
+  std::optional<FitErrors> errors{};
+  std::vector<TimedSize> samples{};  // what was measured, in the order of its sizes
 
   bool operator==(const CollectiveFit&) const = default;
 };
@@ -42,7 +67,8 @@ struct ClusterSpec {
   std::int64_t gpus_per_node = 0;
   std::vector<LinkLevel> levels;  // innermost first
   std::vector<CollectiveFit> collectives;
-  Bytes host_memory;  // per node, for offload; 0: unknown
+  std::optional<Provenance> measured{};  // of `collectives`, where a measurement wrote them
+  Bytes host_memory;                     // per node, for offload; 0: unknown
   std::optional<double> usd_per_gpu_hour;
   std::string source;
 

@@ -1,0 +1,14 @@
+#pragma once
+// Keys that measured cluster and device files share.
+#include "io/yaml_reader.hpp"
+#include "spec/cluster.hpp"
+
+namespace meshplan {
+
+[[nodiscard]] FitErrors read_fit_errors(MapReader& r);
+[[nodiscard]] Provenance read_provenance(MapReader& r);
+
+// A map of free keys to texts.
+void read_text_map(MapReader& r, std::string_view key, std::map<std::string, std::string>& target);
+
+}  // namespace meshplan
