@@ -1,61 +1,98 @@
 #include <memory>
 #include <spdlog/spdlog.h>
 
-#include "console.hpp"
-#include "inputs.hpp"
+#include "import.hpp"
 #include "io/write.hpp"
 #include "report/model_yaml.hpp"
 
 namespace meshplan {
 namespace {
 
-struct ImportFlags {
-  CommonFlags common;
-  std::string kind, file, out;
-};
+void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& problems) {
+  const std::string name(kind.name);
+  if (flags.files.size() > 1 && !kind.several_files) {
+    problems.push_back(
+        error("import " + name + " takes one file, got " + std::to_string(flags.files.size())));
+  }
+  if (kind.of_cluster && flags.cluster.empty()) {
+    problems.push_back(error("--cluster is missing",
+                             "name the cluster that was measured: 'meshplan list clusters' shows "
+                             "the shipped ones"));
+  }
+  const std::pair<const char*, bool> extra[] = {
+      {"--cluster", !flags.cluster.empty() && !kind.of_cluster},
+      {"--operation", !flags.operation.empty() && kind.name != "nccl-tests"}};
+  for (const auto& [flag, misplaced] : extra) {
+    if (misplaced) problems.push_back(error("import " + name + " does not take " + flag));
+  }
+}
 
-int import_file(const ImportFlags& flags) {
+int import_files(const ImportFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
-  if (flags.kind.empty() || flags.file.empty()) {
+  if (flags.kind.empty() || flags.files.empty()) {
     problems.push_back(error("import needs a kind and a file",
                              "for example 'meshplan import hf-config config.json'"));
     return report_errors(problems, flags.common);
   }
-  constexpr std::array kKinds{std::string_view("hf-config")};
-  read_choice(
-      flags.kind, "import", kKinds, [](std::string_view name) { return name; }, problems);
+  const ImportKind kind = read_choice(
+      flags.kind, "import", kImportKinds, [](const ImportKind& k) { return k.name; }, problems);
+  if (problems.empty()) check_flags(flags, kind, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
-
-  const std::optional<std::string> text = take(read_text_file(flags.file), flags.file, problems);
-  if (!text) return report_errors(problems, flags.common);
-  const std::optional<ModelSpec> model =
-      take(parse_hf_config(*text, flags.file), flags.file, problems);
-  if (!model) return report_errors(problems, flags.common);
-
-  const std::string yaml = model_yaml(*model);
-  if (!flags.out.empty()) {
-    take(write_file_atomically(flags.out, yaml), flags.out, problems);
-    if (has_errors(problems)) return report_errors(problems, flags.common);
-    spdlog::info("wrote {}", flags.out);
-  }
-  if (flags.common.json) return write_result(model_document(kTool, *model), kExitOk);
-  return flags.out.empty() ? write_result(yaml, kExitOk) : kExitOk;
+  return kind.run(flags);
 }
 
 }  // namespace
 
+int write_import(const ImportFlags& flags, const std::string& file_text,
+                 const std::string& document) {
+  if (!flags.out.empty()) {
+    Diagnostics problems;
+    take(write_file_atomically(flags.out, file_text), flags.out, problems);
+    if (has_errors(problems)) return report_errors(problems, flags.common);
+    spdlog::info("wrote {}", flags.out);
+  }
+  if (flags.common.json) return write_result(document, kExitOk);
+  return flags.out.empty() ? write_result(file_text, kExitOk) : kExitOk;
+}
+
+int import_hf_config(const ImportFlags& flags) {
+  const std::string& file = flags.files.front();
+  Diagnostics problems;
+  const std::optional<std::string> text = take(read_text_file(file), file, problems);
+  if (!text) return report_errors(problems, flags.common);
+  const std::optional<ModelSpec> model = take(parse_hf_config(*text, file), file, problems);
+  if (!model) return report_errors(problems, flags.common);
+  return write_import(flags, model_yaml(*model), model_document(kTool, *model));
+}
+
 void add_import_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ImportFlags>();
   CLI::App* command =
-      add_command(app, "import", "Turn a Hugging Face config.json into a model file",
-                  "meshplan import hf-config config.json --out my-model.yaml");
-  command->add_option("kind", flags->kind, "hf-config: a Hugging Face config.json")->type_name("");
-  command->add_option("file", flags->file, "The file to read")->type_name("");
-  command->add_option("--out", flags->out, "Write the model file here instead of standard output")
+      add_command(app, "import", "Turn files of other tools into model and cluster files",
+                  "meshplan import hf-config config.json --out my-model.yaml\n"
+                  "  meshplan import nccl-tests all_reduce.log alltoall.log --cluster dgx-h100 \\\n"
+                  "      --out measured.yaml");
+  std::string kinds;
+  for (const ImportKind& kind : kImportKinds) {
+    kinds += (kinds.empty() ? "" : "; ") + std::string(kind.name) + ": " + std::string(kind.what);
+  }
+  command->add_option("kind", flags->kind, kinds)->type_name("");
+  command->add_option("file", flags->files, "The file to read; nccl-tests: one or more")
+      ->type_name("");
+  command
+      ->add_option("--cluster", flags->cluster,
+                   "The cluster that was measured: a shipped name or a cluster file (nccl-tests)")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option(
+          "--operation", flags->operation,
+          "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>())
+      ->type_name("NAME");
+  command->add_option("--out", flags->out, "Write the result here instead of standard output")
       ->type_name("FILE");
   add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return import_file(*flags); }; });
+  command->callback([flags, &action] { action = [flags] { return import_files(*flags); }; });
 }
 
 }  // namespace meshplan

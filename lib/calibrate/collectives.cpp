@@ -19,8 +19,8 @@ std::string group_text(std::int64_t ranks, std::int64_t nodes) {
 
 Diagnostic no_room(const ClusterSpec& c, std::int64_t ranks, std::int64_t nodes) {
   return error("a group of " + group_text(ranks, nodes) + " does not fit cluster '" + c.name +
-                   "': " + std::to_string(c.nodes) + " nodes of " +
-                   std::to_string(c.gpus_per_node) + " devices",
+                   "', which has " + std::to_string(c.gpus_per_node) + " devices on each of " +
+                   std::to_string(c.nodes) + (c.nodes == 1 ? " node" : " nodes"),
                "give the cluster that was measured");
 }
 

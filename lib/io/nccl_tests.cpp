@@ -78,6 +78,8 @@ std::string describe_ranks(const std::vector<RankLine>& ranks, NcclTestsRun& run
     if (group.ranks != first.ranks || group.on_host.size() != first.on_host.size()) {
       return "its groups have different shapes";
     }
+  }
+  for (const auto& [id, group] : groups) {
     for (const auto& [host, count] : group.on_host) {
       if (count * static_cast<std::int64_t>(group.on_host.size()) != group.ranks) {
         return "its nodes hold different numbers of ranks";

@@ -50,12 +50,12 @@ std::string quantity_text(Quantity value, Digits digits, std::span<const Unit> u
 }  // namespace
 
 std::string yaml_bytes(Bytes n) {
-  static constexpr std::array kUnits{std::pair{kGiB * 1024, "TiB"},
-                                     std::pair{kGiB, "GiB"},
-                                     std::pair{kMiB, "MiB"},
-                                     std::pair{kKiB, "KiB"},
-                                     std::pair{std::int64_t{1'000'000'000'000}, "TB"},
-                                     std::pair{std::int64_t{1'000'000'000}, "GB"}};
+  constexpr std::int64_t kThousand = 1000;
+  static constexpr std::array kUnits{
+      std::pair{kGiB * 1024, "TiB"}, std::pair{kThousand * kThousand * kThousand * kThousand, "TB"},
+      std::pair{kGiB, "GiB"},        std::pair{kThousand * kThousand * kThousand, "GB"},
+      std::pair{kMiB, "MiB"},        std::pair{kThousand * kThousand, "MB"},
+      std::pair{kKiB, "KiB"}};
   for (const auto& [size, name] : kUnits) {
     if (n.count() >= size && n.count() % size == 0) {
       return std::to_string(n.count() / size) + " " + name;

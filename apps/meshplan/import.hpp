@@ -1,0 +1,39 @@
+#pragma once
+// `meshplan import`: one row of a table and one function per kind of file.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "console.hpp"
+#include "inputs.hpp"
+
+namespace meshplan {
+
+struct ImportFlags {
+  CommonFlags common;
+  std::string kind, out;
+  std::vector<std::string> files;
+  std::string cluster, operation;  // of measurements
+};
+
+// Returns the exit code.
+[[nodiscard]] int import_hf_config(const ImportFlags& flags);
+[[nodiscard]] int import_nccl_tests(const ImportFlags& flags);
+
+struct ImportKind {
+  std::string_view name;
+  std::string_view what;
+  int (*run)(const ImportFlags& flags);
+  bool several_files = false;
+  bool of_cluster = false;  // needs --cluster
+};
+inline constexpr std::array kImportKinds{
+    ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},
+    ImportKind{"nccl-tests", "logs or -J files of nccl-tests", import_nccl_tests, true, true}};
+
+// Writes `file_text` to --out, else prints it (with --json the document).
+[[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,
+                               const std::string& document);
+
+}  // namespace meshplan

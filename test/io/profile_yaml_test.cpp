@@ -1,0 +1,96 @@
+#include "io/profile_yaml.hpp"
+
+#include "base/quantity.hpp"
+#include "io/load.hpp"
+#include "io/yaml_text.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+const DataFolders kShipped({MESHPLAN_SOURCE_DIR});
+
+TEST_CASE("quantities are written in the unit that suits them and read back exactly") {
+  CHECK(yaml_bytes(Bytes{64 * kMiB}) == "64 MiB");
+  CHECK(yaml_bytes(Bytes{2'000'000'000'000}) == "2 TB");
+  CHECK(yaml_bytes(Bytes{1001}) == "1001 B");
+  CHECK(yaml_bytes(Bytes{0}) == "0 B");
+  CHECK(yaml_time(parse_time("15.2 us").value()) == "15.2 us");
+  CHECK(yaml_time(Seconds{15.23456789e-6}, Digits::kSix) == "15.2346 us");
+  CHECK(yaml_bandwidth(BytesPerSecond{450e9}) == "450 GB/s");
+  CHECK(yaml_bandwidth(BytesPerSecond{0}) == "0 B/s");
+  CHECK(yaml_flop_rate(FlopsPerSecond{989.4e12}) == "989.4 TFLOP/s");
+  for (const double value : {1.0 / 3, 1e-7 / 3, 12345.678901234567, 5e-324}) {
+    const Result<Seconds> read = parse_time(yaml_time(Seconds{value}));
+    REQUIRE(read.ok());
+    CHECK(read->si() == value);
+  }
+}
+
+TEST_CASE("text that YAML would read as something else is quoted") {
+  CHECK(yaml_text("h100-sxm-80gb") == "h100-sxm-80gb");
+  CHECK(yaml_text("on") == "\"on\"");
+  CHECK(yaml_text("2.28.9") == "\"2.28.9\"");
+  CHECK(yaml_text("a: b # c") == "\"a: b # c\"");
+  CHECK(yaml_text("") == "\"\"");
+  CHECK(yaml_text("line\nbreak") == "\"line\\nbreak\"");
+}
+
+TEST_CASE("every shipped cluster and device reads back from what is written of it") {
+  for (const std::string& name : kShipped.names(kClusterFolder)) {
+    INFO(name);
+    const Result<ClusterSpec> c = load_cluster(name, kShipped);
+    REQUIRE(c.ok());
+    for (const DeviceForm form : {DeviceForm::kName, DeviceForm::kInline}) {
+      const Result<ClusterSpec> back = parse_cluster(cluster_yaml(*c, form, "a\nb"), "x", kShipped);
+      REQUIRE(back.ok());
+      CHECK(*back == *c);
+    }
+  }
+  for (const std::string& name : kShipped.names(kDeviceFolder)) {
+    INFO(name);
+    const Result<DeviceSpec> d = load_device(name, kShipped);
+    REQUIRE(d.ok());
+    const Result<DeviceSpec> back = parse_device(device_yaml(*d), "x");
+    REQUIRE(back.ok());
+    CHECK(*back == *d);
+  }
+}
+
+TEST_CASE("a measured cluster keeps its curves, samples, errors and provenance") {
+  ClusterSpec c = load_cluster("dgx-h100", kShipped).value();
+  const std::vector<TimedSize> sizes{{Bytes{1024}, Seconds{15.5e-6}},
+                                     {Bytes{1 << 20}, Seconds{28e-6}}};
+  c.collectives = {{.operation = Collective::kAllToAll,
+                    .level = "rail",
+                    .ranks = 16,
+                    .nodes = 2,
+                    .points = sizes,
+                    .summary = AlphaBeta{Seconds{15e-6}, BytesPerSecond{80e9}, 0.125},
+                    .errors = FitErrors{0.01, 0.02, 0.03, 0.04, 2, 1},
+                    .samples = sizes}};
+  c.measured = Provenance{.method = "nccl-tests",
+                          .date = "2025-06-01",
+                          .host = "a: \"b\"",
+                          .gpu = "NVIDIA H100",
+                          .driver = "570.1",
+                          .cuda = "13.0",
+                          .nccl = "2.28.9",
+                          .environment = {{"NCCL_ALGO", "Ring"}},
+                          .notes = {{"ranks", "time-sliced"}}};
+  const Result<ClusterSpec> back = parse_cluster(cluster_yaml(c, DeviceForm::kName), "x", kShipped);
+  if (!back.ok()) FAIL(to_text(back.errors()));
+  CHECK(back->measured == c.measured);
+  REQUIRE(back->collectives.size() == 1);
+  const CollectiveFit& fit = back->collectives[0];
+  CHECK(fit.operation == Collective::kAllToAll);
+  CHECK(fit.errors == c.collectives[0].errors);
+  CHECK(fit.summary->bandwidth.si() == Approx(80e9));
+  REQUIRE(fit.points.size() == 2);
+  CHECK(fit.points[1].first == Bytes{1 << 20});
+  CHECK(fit.points[1].second.si() == Approx(28e-6));
+  CHECK(fit.samples.size() == 2);
+}
+
+}  // namespace
+}  // namespace meshplan
