@@ -21,7 +21,11 @@ void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& 
   }
   const std::pair<const char*, bool> extra[] = {
       {"--cluster", !flags.cluster.empty() && !kind.of_cluster},
-      {"--operation", !flags.operation.empty() && kind.name != "nccl-tests"}};
+      {"--operation", !flags.operation.empty() && kind.name != "nccl-tests"},
+      {"--device", !flags.device.empty() && !kind.of_topology},
+      {"--nodes", !flags.nodes.empty() && !kind.of_topology},
+      {"--network", !flags.network.empty() && !kind.of_topology},
+      {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology}};
   for (const auto& [flag, misplaced] : extra) {
     if (misplaced) problems.push_back(error("import " + name + " does not take " + flag));
   }
@@ -66,11 +70,31 @@ int import_hf_config(const ImportFlags& flags) {
   return write_import(flags, model_yaml(*model), model_document(kTool, *model));
 }
 
+static void add_topology_flags(CLI::App& command, ImportFlags& flags) {
+  command
+      .add_option("--device", flags.device,
+                  "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
+                  "nccl-topo where its PCI id is not known)")
+      ->type_name("NAME|FILE");
+  command.add_option("--nodes", flags.nodes, "Nodes of the cluster (topologies; default 1)")
+      ->type_name("N");
+  command
+      .add_option("--network", flags.network,
+                  "Network between the nodes (topologies): infiniband (default), roce, ethernet")
+      ->type_name("KIND");
+  command
+      .add_option("--nic-bandwidth", flags.nic_bandwidth,
+                  "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)")
+      ->type_name("RATE");
+}
+
 void add_import_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ImportFlags>();
   CLI::App* command =
       add_command(app, "import", "Turn files of other tools into model and cluster files",
                   "meshplan import hf-config config.json --out my-model.yaml\n"
+                  "  meshplan import nvidia-smi-topo topo.txt --device h100-sxm-80gb --nodes 4 \\\n"
+                  "      --nic-bandwidth '400 Gbit/s' --out my-cluster.yaml\n"
                   "  meshplan import nccl-tests all_reduce.log alltoall.log --cluster dgx-h100 \\\n"
                   "      --out measured.yaml");
   std::string kinds;
@@ -89,6 +113,7 @@ void add_import_command(CLI::App& app, Action& action) {
           "--operation", flags->operation,
           "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>())
       ->type_name("NAME");
+  add_topology_flags(*command, *flags);
   command->add_option("--out", flags->out, "Write the result here instead of standard output")
       ->type_name("FILE");
   add_common_flags(*command, flags->common);

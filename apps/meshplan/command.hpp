@@ -25,6 +25,7 @@ using Action = std::function<int()>;
 void add_plan_command(CLI::App& app, Action& action);
 void add_estimate_command(CLI::App& app, Action& action);
 void add_explain_command(CLI::App& app, Action& action);
+void add_calibrate_command(CLI::App& app, Action& action);
 void add_list_command(CLI::App& app, Action& action);
 void add_import_command(CLI::App& app, Action& action);
 

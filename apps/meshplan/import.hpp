@@ -14,23 +14,30 @@ struct ImportFlags {
   CommonFlags common;
   std::string kind, out;
   std::vector<std::string> files;
-  std::string cluster, operation;  // of measurements
+  std::string cluster, operation;                     // of measurements
+  std::string device, nodes, network, nic_bandwidth;  // of topologies
 };
 
 // Returns the exit code.
 [[nodiscard]] int import_hf_config(const ImportFlags& flags);
 [[nodiscard]] int import_nccl_tests(const ImportFlags& flags);
+[[nodiscard]] int import_smi_topology(const ImportFlags& flags);
+[[nodiscard]] int import_nccl_topology(const ImportFlags& flags);
 
 struct ImportKind {
   std::string_view name;
   std::string_view what;
   int (*run)(const ImportFlags& flags);
   bool several_files = false;
-  bool of_cluster = false;  // needs --cluster
+  bool of_cluster = false;   // needs --cluster
+  bool of_topology = false;  // takes --device and what else a cluster needs
 };
 inline constexpr std::array kImportKinds{
     ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},
-    ImportKind{"nccl-tests", "logs or -J files of nccl-tests", import_nccl_tests, true, true}};
+    ImportKind{"nccl-tests", "logs or -J files of nccl-tests", import_nccl_tests, true, true},
+    ImportKind{"nvidia-smi-topo", "what 'nvidia-smi topo -m' prints", import_smi_topology, false,
+               false, true},
+    ImportKind{"nccl-topo", "NCCL_TOPO_DUMP_FILE's XML", import_nccl_topology, false, false, true}};
 
 // Writes `file_text` to --out, else prints it (with --json the document).
 [[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,

@@ -17,6 +17,7 @@ int run(int argc, char** argv) {
   add_plan_command(app, action);
   add_estimate_command(app, action);
   add_explain_command(app, action);
+  add_calibrate_command(app, action);
   add_list_command(app, action);
   add_import_command(app, action);
   try {

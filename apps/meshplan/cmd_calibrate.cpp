@@ -1,0 +1,242 @@
+#include <cmath>
+#include <ctime>
+#include <memory>
+#include <set>
+#include <spdlog/spdlog.h>
+
+#include "calibrate/profile_parameters.hpp"
+#include "console.hpp"
+#include "cost/step.hpp"
+#include "inputs.hpp"
+#include "io/training_log.hpp"
+#include "io/write.hpp"
+#include "profile_output.hpp"
+#include "report/calibration.hpp"
+#include "strategy_flag.hpp"
+
+namespace meshplan {
+namespace {
+
+struct CalibrateFlags {
+  CommonFlags common;
+  WorkloadFlags workload;
+  std::vector<std::string> logs, strategies;
+  std::string out;
+};
+
+// One log and the strategy that it ran.
+struct Run {
+  TrainingLog log;
+  Strategy strategy;
+  ClusterSpec cluster;  // of the run's size
+  StepTime step;
+};
+
+// The log and the flags may both say it: they must agree.
+void check_same(const TrainingLog& log, std::int64_t in_log, std::int64_t stated,
+                const std::string& what, Diagnostics& problems) {
+  if (in_log == 0 || in_log == stated) return;
+  problems.push_back(error_at({log.file},
+                              "the log says " + what + " " + std::to_string(in_log) +
+                                  ", the strategy " + std::to_string(stated),
+                              "give the strategy that this log is of"));
+}
+
+std::optional<Run> read_run(const CalibrateFlags& flags, const std::string& file,
+                            const std::string& strategy, WorkloadInputs in, Diagnostics& problems) {
+  const std::optional<std::string> text = take(read_text_file(file), file, problems);
+  if (!text) return std::nullopt;
+  std::optional<TrainingLog> log = take(parse_training_log(*text, file), file, problems);
+  if (!log) return std::nullopt;
+  const bool stated = strategy.find("global_batch") != std::string::npos;
+  if (in.global_batch == 0 && !stated) in.global_batch = log->global_batch;
+  if (log->gpus > 0 && in.gpus == 0 && log->gpus <= num_gpus(*in.cluster)) {
+    in.cluster = with_gpus(*in.cluster, log->gpus);
+    in.gpus = log->gpus;
+  }
+  const std::optional<Strategy> given = read_strategy(strategy, flags.workload, in, problems);
+  if (!given) return std::nullopt;
+  Run run{std::move(*log), *given, cluster_for(*given, in), {}};
+  if (Diagnostics broken =
+          validate(with_derived_dp(*given, num_gpus(run.cluster)), *in.model, run.cluster);
+      has_errors(broken)) {
+    for (Diagnostic& d : broken) d.where.file = file + ": strategy";
+    append(problems, broken);
+    return std::nullopt;
+  }
+  run.strategy = complete(*given, *in.model, run.cluster);
+  const Strategy& s = run.strategy;
+  check_same(run.log, run.log.global_batch, s.global_batch, "global batch", problems);
+  check_same(run.log, run.log.gpus, num_gpus(s), "world size", problems);
+  check_same(run.log, run.log.tp, s.tp, "tensor-parallel size", problems);
+  check_same(run.log, run.log.pp, s.pp, "pipeline-parallel size", problems);
+  check_same(run.log, run.log.cp, s.cp, "context-parallel size", problems);
+  const std::optional<StepTime> step =
+      take(steady_step_time(run.log, s.global_batch, s.seq_len, num_gpus(s)), file, problems);
+  if (step) run.step = *step;
+  return run;
+}
+
+std::vector<Run> read_runs(const CalibrateFlags& flags, const WorkloadInputs& in,
+                           Diagnostics& problems) {
+  std::vector<Run> runs;
+  if (flags.logs.empty()) {
+    problems.push_back(error("--log is missing", "give one or more logs of training runs"));
+  }
+  const std::size_t given = flags.strategies.size();
+  if (given > 1 && given != flags.logs.size()) {
+    problems.push_back(error("there are " + std::to_string(flags.logs.size()) + " logs and " +
+                                 std::to_string(given) + " strategies",
+                             "give one --strategy for all logs, or one per --log in their order"));
+  }
+  if (has_errors(problems)) return runs;
+  for (std::size_t i = 0; i < flags.logs.size(); ++i) {
+    const std::string strategy = given == 0 ? "" : flags.strategies[given == 1 ? 0 : i];
+    std::optional<Run> run = read_run(flags, flags.logs[i], strategy, in, problems);
+    if (run) runs.push_back(std::move(*run));
+  }
+  return runs;
+}
+
+Calibration summarised(const std::vector<Run>& runs, const ModelSpec& m,
+                       const std::vector<ProfileParameter>& parameters, const ParameterFit& fit) {
+  Calibration c;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    const MemoryBreakdown memory = cost_of(m, run.cluster, run.strategy).memory();
+    CalibrationRun row{.file = run.log.file,
+                       .framework = std::string(name_of(run.log.kind)),
+                       .strategy = run.strategy,
+                       .measured = run.step.median,
+                       .spread = run.step.spread,
+                       .reports = run.step.reports,
+                       .before = Seconds{fit.before[i]},
+                       .after = Seconds{fit.after[i]},
+                       .leave_one_out = {},
+                       .allocated = run.log.max_allocated,
+                       .allocated_predicted = memory.allocated(),
+                       .reserved = run.log.max_reserved,
+                       .reserved_predicted = memory.allocated() + memory.fragmentation};
+    if (fit.leave_one_out) row.leave_one_out = fit.leave_one_out_errors[i];
+    c.runs.push_back(std::move(row));
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const FittedParameter& p = fit.parameters[i];
+    c.parameters.push_back({p.name, std::string(parameters[i].unit), p.before, p.after, p.fitted,
+                            p.deviation, p.reason});
+  }
+  c.error_before = fit.error_before;
+  c.error_after = fit.error_after;
+  c.leave_one_out = fit.leave_one_out;
+  return c;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+// The profile says which of its numbers come from where, and how good they are.
+ClusterSpec documented(ClusterSpec c, const Calibration& result, const ModelSpec& m) {
+  std::string basis = "fitted by meshplan calibrate on " + today() + " to " +
+                      std::to_string(result.runs.size()) +
+                      (result.runs.size() == 1 ? " run of " : " runs of ") + m.name;
+  std::set<std::string> frameworks;
+  for (const CalibrationRun& run : result.runs) frameworks.insert(run.framework);
+  basis += " (" + join_words(std::vector<std::string>(frameworks.begin(), frameworks.end())) + ")";
+  basis += result.leave_one_out ? ", leave-one-out error " + human_percent(*result.leave_one_out)
+                                : ", one run: nothing to judge it by";
+  if (!c.measured) {
+    c.measured.emplace();
+    c.measured->method = "training logs";
+    c.measured->date = today();
+  }
+  for (const CalibrationParameter& p : result.parameters) {
+    c.measured->notes[p.name] = p.fitted ? basis : "not fitted: " + p.reason;
+    const bool of_device = p.name.find(' ') == std::string::npos;
+    if (p.fitted && of_device) c.device.sources[p.name] = basis;
+  }
+  return c;
+}
+
+int write_calibration(const CalibrateFlags& flags, const Calibration& result,
+                      const WorkloadInputs& in, const ClusterSpec& fitted) {
+  if (!flags.out.empty()) {
+    Diagnostics problems;
+    take(write_file_atomically(flags.out, profile_text(fitted)), flags.out, problems);
+    if (has_errors(problems)) return report_errors(problems, flags.common);
+    spdlog::info("wrote {}", flags.out);
+  }
+  if (flags.common.json) {
+    return write_result(calibration_document(kTool, result, *in.model, fitted), kExitOk);
+  }
+  return write_result(calibration_text(result, console_options()), kExitOk);
+}
+
+int calibrate(const CalibrateFlags& flags) {
+  set_up_logging(flags.common);
+  Diagnostics problems;
+  const WorkloadInputs in = read_workload(flags.workload, problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+  const std::vector<Run> runs = read_runs(flags, in, problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+
+  std::vector<Precision> used;
+  std::vector<Observation> observations;
+  for (const Run& run : runs) {
+    used.push_back(run.strategy.precision);
+    // The median of n steps scatters less than one step does.
+    const double noise = run.step.spread / std::sqrt(static_cast<double>(run.step.reports));
+    observations.push_back({run.log.file, run.step.median.si(), noise});
+  }
+  const std::vector<ProfileParameter> parameters = profile_parameters(*in.cluster, used);
+  std::vector<Parameter> plain;
+  for (const ProfileParameter& p : parameters) plain.push_back(p.parameter);
+  const Predictor predict = [&](std::span<const double> values) {
+    std::vector<double> times;
+    for (const Run& run : runs) {
+      const ClusterSpec c = with_parameters(run.cluster, parameters, values);
+      times.push_back(cost_of(*in.model, c, run.strategy).step_time.si());
+    }
+    return times;
+  };
+  const std::optional<ParameterFit> fit =
+      take(fit_parameters(plain, observations, predict), "calibrate", problems);
+  if (!fit) return report_errors(problems, flags.common);
+  const Calibration result = summarised(runs, *in.model, parameters, *fit);
+  const ClusterSpec fitted =
+      documented(with_parameters(*in.cluster, parameters, fit->values), result, *in.model);
+  return write_calibration(flags, result, in, fitted);
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, Action& action) {
+  const auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App* command = add_command(
+      app, "calibrate", "Fit a profile to the logs of past training runs",
+      "meshplan calibrate --model llama-2-7b --cluster dgx-a100-80gb --seq-len 4096 \\\n"
+      "      --log run1.log --strategy tp=2,micro_batch=1 \\\n"
+      "      --log run2.log --strategy tp=4,pp=2,micro_batch=1 --out fitted.yaml");
+  add_workload_flags(*command, flags->workload);
+  command
+      ->add_option("--log", flags->logs,
+                   "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (required, repeatable)")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--strategy", flags->strategies,
+                   "What the run did: key=value,... or a file of these keys; one for all logs, or "
+                   "one per log in their order (required)")
+      ->type_name("KEYS|FILE")
+      ->allow_extra_args(false);
+  command->add_option("--out", flags->out, "Write the fitted cluster file here")->type_name("FILE");
+  add_common_flags(*command, flags->common);
+  command->callback([flags, &action] { action = [flags] { return calibrate(*flags); }; });
+}
+
+}  // namespace meshplan

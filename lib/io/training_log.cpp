@@ -1,0 +1,228 @@
+#include "io/training_log.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/quantity.hpp"
+#include "io/yaml_tree.hpp"
+
+namespace meshplan {
+namespace {
+
+// Text without the escape codes of a terminal.
+std::string without_colours(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\x1b') {
+      plain += text[i];
+      continue;
+    }
+    if (i + 1 < text.size() && text[i + 1] == '[') {
+      i += 2;
+      while (i < text.size() && !(text[i] >= '@' && text[i] <= '~')) ++i;
+    }
+  }
+  return plain;
+}
+
+// The number behind `key`, thousands separators dropped; blanks may stand between.
+std::optional<double> number_after(std::string_view line, std::string_view key) {
+  const std::size_t at = line.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string digits;
+  for (std::size_t i = line.find_first_not_of(" \t", at + key.size()); i < line.size(); ++i) {
+    const char c = line[i];
+    const bool part =
+        (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+    if (c == ',' && i + 1 < line.size() && line[i + 1] >= '0' && line[i + 1] <= '9') continue;
+    if (!part) break;
+    digits += c;
+  }
+  while (!digits.empty() && (digits.back() == '.' || digits.back() == '-')) digits.pop_back();
+  const Result<double> value = parse_real(digits);
+  return value.ok() && std::isfinite(*value) ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<double> positive_after(std::string_view line, std::string_view key) {
+  const std::optional<double> value = number_after(line, key);
+  return value && *value > 0 ? value : std::nullopt;
+}
+
+std::int64_t count_after(std::string_view line, std::string_view key) {
+  const std::optional<double> value = positive_after(line, key);
+  return value && *value < 1e12 ? std::llround(*value) : 0;
+}
+
+void raise(Bytes& most, std::optional<double> amount, double unit) {
+  if (amount && *amount < 1e9) most = std::max(most, ceil_bytes(*amount * unit));
+}
+
+constexpr double kMega = 1024.0 * 1024, kGiga = kMega * 1024;
+
+// What one line says, by kind.
+struct Found {
+  std::optional<StepReport> report;
+  std::int64_t global_batch = 0;
+};
+
+// " iteration       10/     100 | consumed samples: ... | elapsed time per iteration (ms): 1234.5 |
+// ... global batch size:    64 | ..." (training_log); "elapsed time per iteration (ms):
+// 1234.5/1240.1" in code made from it: this interval and the mean.
+Found megatron_line(std::string_view line, TrainingLog& log) {
+  if (line.find("using world size:") != std::string_view::npos) {
+    log.gpus = count_after(line, "using world size:");
+    log.dp = count_after(line, "data-parallel size:");
+    log.cp = count_after(line, " context-parallel size:");
+    log.tp = count_after(line, "tensor-model-parallel size:");
+    log.pp = count_after(line, "pipeline-model-parallel size:");
+  }
+  if (line.find("memory (MB)") != std::string_view::npos) {
+    raise(log.max_allocated, positive_after(line, "max allocated:"), kMega);
+    raise(log.max_reserved, positive_after(line, "max reserved:"), kMega);
+  }
+  const std::optional<double> ms = positive_after(line, "elapsed time per iteration (ms):");
+  if (!ms) return {};
+  return {StepReport{.time = Seconds{*ms * 1e-3}}, count_after(line, "global batch size:")};
+}
+
+// "steps: 10 loss: 2.3000 iter time (s): 1.234 samples/sec: 51.864" (PipelineEngine) and
+// "... RunningAvgSamplesPerSec=50.1, CurrSamplesPerSec=51.9, MemAllocated=4.1GB, MaxMemAllocated=
+// 12.3GB" (ThroughputTimer; the batch is the global one, GB are 2^30 bytes).
+Found deepspeed_line(std::string_view line, TrainingLog& log) {
+  raise(log.max_allocated, positive_after(line, "MaxMemAllocated="), kGiga);
+  if (const auto s = positive_after(line, "iter time (s):"))
+    return {StepReport{.time = Seconds{*s}}};
+  const std::optional<double> rate = positive_after(line, "CurrSamplesPerSec=");
+  if (!rate) return {};
+  return {StepReport{.samples_per_s = *rate}};
+}
+
+// "step: 10  loss: 7.1  grad_norm: ...  memory: 43.12GiB(54.30%)  tps: 5,678  tflops: ...": tokens
+// per second and device, peak of what the allocator reserved.
+Found torchtitan_line(std::string_view line, TrainingLog& log) {
+  if (line.find("step:") == std::string_view::npos) return {};
+  const std::optional<double> tps = positive_after(line, "tps:");
+  if (!tps) return {};
+  raise(log.max_reserved, positive_after(line, "memory:"), kGiga);
+  return {StepReport{.tokens_per_s_per_gpu = *tps}};
+}
+
+// NeMo 2: "Training epoch 0, iteration 9/99 | ... | global_batch_size: 512 | ... |
+// train_step_timing in s: 12.34"; NeMo 1's progress bar: "train_step_timing in s=8.420".
+Found nemo_line(std::string_view line, TrainingLog&) {
+  std::optional<double> s = positive_after(line, "train_step_timing in s:");
+  if (!s) s = positive_after(line, "train_step_timing in s=");
+  if (!s) return {};
+  return {StepReport{.time = Seconds{*s}}, count_after(line, "global_batch_size:")};
+}
+
+struct Kind {
+  LogKind kind;
+  Found (*read)(std::string_view line, TrainingLog& log);
+};
+// In order of preference: Megatron-DeepSpeed prints lines of both.
+constexpr auto kKinds = std::to_array<Kind>({{LogKind::kMegatron, megatron_line},
+                                             {LogKind::kNemo, nemo_line},
+                                             {LogKind::kTorchtitan, torchtitan_line},
+                                             {LogKind::kDeepspeed, deepspeed_line}});
+
+// Lines as a terminal would show them: progress bars rewrite theirs after a carriage return.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of("\r\n", at), text.size());
+    if (end > at) lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Times of a step are better than rates where a kind prints both.
+void keep_one_sort(std::vector<StepReport>& reports) {
+  const bool times = std::any_of(reports.begin(), reports.end(),
+                                 [](const StepReport& r) { return r.time.si() > 0; });
+  if (times) std::erase_if(reports, [](const StepReport& r) { return !(r.time.si() > 0); });
+}
+
+double quantile_of(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+}  // namespace
+
+std::string_view name_of(LogKind kind) {
+  switch (kind) {
+    case LogKind::kMegatron:
+      return "Megatron-LM";
+    case LogKind::kDeepspeed:
+      return "DeepSpeed";
+    case LogKind::kTorchtitan:
+      return "torchtitan";
+    case LogKind::kNemo:
+      return "NeMo";
+  }
+  return "";
+}
+
+Result<TrainingLog> parse_training_log(std::string_view text, const std::string& file) {
+  const std::string plain = without_colours(text);
+  const std::vector<std::string_view> lines = lines_of(plain);
+  for (const Kind& kind : kKinds) {
+    TrainingLog log;
+    log.file = file;
+    log.kind = kind.kind;
+    std::set<std::int64_t> batches;
+    for (const std::string_view line : lines) {
+      const Found found = kind.read(line, log);
+      if (!found.report) continue;
+      log.reports.push_back(*found.report);
+      if (found.global_batch > 0) batches.insert(found.global_batch);
+    }
+    if (log.reports.empty()) continue;
+    keep_one_sort(log.reports);
+    if (batches.size() > 1) {
+      return error_at({file},
+                      "the global batch changes during the run, from " +
+                          std::to_string(*batches.begin()) + " to " +
+                          std::to_string(*batches.rbegin()),
+                      "give the part of the log with one batch size");
+    }
+    if (!batches.empty()) log.global_batch = *batches.begin();
+    return log;
+  }
+  return error_at({file}, "no step of a training run is in this log",
+                  "logs of Megatron-LM, DeepSpeed, torchtitan and NeMo can be read");
+}
+
+Result<StepTime> steady_step_time(const TrainingLog& log, std::int64_t global_batch,
+                                  std::int64_t seq_len, std::int64_t gpus) {
+  constexpr std::size_t kLeast = 1, kMost = 20;
+  const std::size_t warm_up = std::clamp(log.reports.size() / 5, kLeast, kMost);
+  std::vector<double> times;
+  for (std::size_t i = warm_up; i < log.reports.size(); ++i) {
+    const StepReport& r = log.reports[i];
+    const auto batch = static_cast<double>(global_batch);
+    if (r.time.si() > 0) times.push_back(r.time.si());
+    if (r.samples_per_s > 0) times.push_back(batch / r.samples_per_s);
+    if (r.tokens_per_s_per_gpu > 0) {
+      times.push_back(batch * static_cast<double>(seq_len) /
+                      (r.tokens_per_s_per_gpu * static_cast<double>(gpus)));
+    }
+  }
+  if (times.empty()) {
+    return error_at({log.file}, "only one step is in this log, and the first one is warm-up",
+                    "give a longer log");
+  }
+  std::sort(times.begin(), times.end());
+  const double middle = quantile_of(times, 0.5);
+  return StepTime{Seconds{middle}, (quantile_of(times, 0.75) - quantile_of(times, 0.25)) / middle,
+                  static_cast<std::int64_t>(times.size())};
+}
+
+}  // namespace meshplan

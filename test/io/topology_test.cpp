@@ -1,0 +1,223 @@
+#include "io/topology.hpp"
+
+#include "io/load.hpp"
+#include "io/xml_tree.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+const DataFolders kShipped({MESHPLAN_SOURCE_DIR});
+
+TopologyChoices choices(const std::string& device, std::int64_t nodes = 1) {
+  return {.name = "mine",
+          .device = load_device(device, kShipped).value(),
+          .nodes = nodes,
+          .port = BytesPerSecond{50e9},
+          .network = LinkKind::kInfiniband,
+          .source = "topo"};
+}
+
+ClusterSpec cluster(const Result<NodeTopology>& node, const TopologyChoices& with) {
+  if (!node.ok()) FAIL(to_text(node.errors()));
+  const Result<ClusterSpec> c = cluster_of(*node, with);
+  if (!c.ok()) FAIL(to_text(c.errors()));
+  return *c;
+}
+
+// A matrix of `gpus` devices and as many cards, each nearest to its own device.
+std::string smi(std::int64_t gpus, const std::string& link, char blank = '\t') {
+  std::string text = "\t\x1b[4mGPU0";
+  for (std::int64_t i = 1; i < gpus; ++i) text += "\tGPU" + std::to_string(i);
+  for (std::int64_t i = 0; i < gpus; ++i) text += "\tNIC" + std::to_string(i);
+  text += "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n";
+  for (std::int64_t i = 0; i < gpus; ++i) {
+    text += "GPU" + std::to_string(i);
+    for (std::int64_t j = 0; j < gpus; ++j) text += "\t" + (i == j ? " X " : link);
+    for (std::int64_t j = 0; j < gpus; ++j) text += i == j ? "\tPIX" : "\tSYS";
+    text += "\t0-47,96-143\t0\t\tN/A\n";
+  }
+  for (std::int64_t i = 0; i < gpus; ++i) {
+    text += "NIC" + std::to_string(i);
+    for (std::int64_t j = 0; j < gpus; ++j) text += i == j ? "\tPIX" : "\tSYS";
+    for (std::int64_t j = 0; j < gpus; ++j) text += i == j ? "\t X " : "\tSYS";
+    text += "\t\t\t\t\n";
+  }
+  text +=
+      "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
+      "\nNIC Legend:\n\n  NIC0: mlx5_0\n";
+  std::replace(text.begin(), text.end(), '\t', blank);
+  return text;
+}
+
+TEST_CASE("nvidia-smi topo -m of a DGX H100 is the shipped cluster's node") {
+  const ClusterSpec c =
+      cluster(parse_smi_topology(smi(8, "NV18"), "x"), choices("h100-sxm-80gb", 4));
+  const ClusterSpec shipped = load_cluster("dgx-h100", kShipped).value();
+  CHECK(c.nodes == 4);
+  CHECK(c.gpus_per_node == 8);
+  REQUIRE(c.levels.size() == 2);
+  CHECK(c.levels[0] == shipped.levels[0]);
+  CHECK(c.levels[1].span == 0);
+  CHECK(c.levels[1].bandwidth == shipped.levels[1].bandwidth);
+  CHECK(c.levels[1].kind == LinkKind::kInfiniband);
+  // Pasted text has blanks for tabs.
+  CHECK(cluster(parse_smi_topology(smi(8, "NV18", ' '), "x"), choices("h100-sxm-80gb", 4)) == c);
+}
+
+TEST_CASE("NVLinks without a switch add up over the peers") {
+  // Four A100 with four links to each of three peers: twelve of 25 GB/s.
+  const ClusterSpec c = cluster(parse_smi_topology(smi(4, "NV4"), "x"), choices("a100-sxm-80gb"));
+  REQUIRE(c.levels.size() == 1);
+  CHECK(c.levels[0].kind == LinkKind::kNvlink);
+  CHECK(c.levels[0].bandwidth.si() == Approx(300e9));
+  // Twelve links to each peer are more than a device has: through switches.
+  const ClusterSpec s = cluster(parse_smi_topology(smi(4, "NV12"), "x"), choices("a100-sxm-80gb"));
+  CHECK(s.levels[0].kind == LinkKind::kNvswitch);
+  CHECK(s.levels[0].bandwidth.si() == Approx(300e9));
+}
+
+TEST_CASE("pairs of bridged cards are a level of their own below PCIe") {
+  const std::string text =
+      "        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity\n"
+      "GPU0     X      NV12    SYS     SYS     0-31            0\n"
+      "GPU1    NV12     X      SYS     SYS     0-31            0\n"
+      "GPU2    SYS     SYS      X      NV12    32-63           1\n"
+      "GPU3    SYS     SYS     NV12     X      32-63           1\n";
+  const ClusterSpec c = cluster(parse_smi_topology(text, "x"), choices("h100-pcie-80gb"));
+  REQUIRE(c.levels.size() == 2);
+  CHECK(c.levels[0].span == 2);
+  CHECK(c.levels[0].bandwidth.si() == Approx(300e9));
+  CHECK(c.levels[1].kind == LinkKind::kPcie);
+  CHECK(c.levels[1].span == 4);
+  CHECK(c.levels[1].bandwidth == c.device.host_link);
+}
+
+TEST_CASE("what nvidia-smi does not say is asked for") {
+  const Result<NodeTopology> node = parse_smi_topology(smi(8, "NV18"), "x");
+  TopologyChoices unknown = choices("h100-sxm-80gb", 2);
+  unknown.port = BytesPerSecond{0};
+  CHECK(to_text(cluster_of(*node, unknown).errors()).find("--nic-bandwidth") != std::string::npos);
+  const std::string without_cards =
+      "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-7\n"
+      "GPU1\tNV18\t X \t0-7\n";
+  const Result<NodeTopology> bare = parse_smi_topology(without_cards, "x");
+  REQUIRE(bare.ok());
+  CHECK(cluster_of(*bare, choices("h100-sxm-80gb")).ok());
+  CHECK(to_text(cluster_of(*bare, choices("h100-sxm-80gb", 2)).errors())
+            .find("no network card in the file") != std::string::npos);
+}
+
+TEST_CASE("matrices that are none, cut off or odd are refused") {
+  const auto message = [](const std::string& text) {
+    const Result<NodeTopology> node = parse_smi_topology(text, "x");
+    REQUIRE_FALSE(node.ok());
+    return to_text(node.errors());
+  };
+  CHECK(message("hello\n").find("no matrix") != std::string::npos);
+  std::string cut = smi(4, "NV12");
+  cut.resize(cut.find("GPU3\tNV12"));
+  CHECK(message(cut).find("4 columns of devices and 3 whole rows") != std::string::npos);
+  CHECK(message(smi(2, "WIFI")).find("x:2:1: error: 'WIFI' is no connection") != std::string::npos);
+  const std::string uneven =
+      "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\tSYS\t0\nGPU1\tNV4\t X \tSYS\t0\n"
+      "GPU2\tSYS\tSYS\t X \t0\n";
+  const Result<NodeTopology> parts = parse_smi_topology(uneven, "x");
+  REQUIRE(parts.ok());
+  CHECK(to_text(cluster_of(*parts, choices("a100-sxm-80gb")).errors()).find("unequal") !=
+        std::string::npos);
+}
+
+std::string nccl_xml(const std::string& links, const std::string& speed = "400000") {
+  std::string text = "<system version=\"1\">\n";
+  for (int g = 0; g < 2; ++g) {
+    const std::string n = std::to_string(g);
+    text += "  <cpu numaid=\"" + n +
+            "\" arch=\"x86_64\" vendor=\"GenuineIntel\">\n"
+            "    <pci busid=\"0000:0" +
+            n +
+            ":00.0\" class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" "
+            "link_width=\"16\">\n"
+            "      <pci busid=\"0000:1" +
+            n +
+            ":00.0\" class=\"0x030200\" vendor=\"0x10de\" "
+            "device=\"0x2330\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n"
+            "        <gpu dev=\"" +
+            n + "\" sm=\"90\" rank=\"" + n + "\" gdr=\"1\">\n" + links +
+            "        </gpu>\n      </pci>\n"
+            "      <pci busid=\"0000:2" +
+            n +
+            ":00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s "
+            "PCIe\" link_width=\"16\">\n"
+            "        <nic><net name=\"mlx5_" +
+            n + "\" dev=\"" + n + "\" speed=\"" + speed +
+            "\" port=\"1\" gdr=\"1\"/></nic>\n      </pci>\n    </pci>\n"
+            "    <nic><net name=\"eth" +
+            n + "\" dev=\"9\" speed=\"10000\"/></nic>\n  </cpu>\n";
+  }
+  return text + "</system>\n";
+}
+
+TEST_CASE("NCCL's dump: links into switches, the nearest card and its speed, the device") {
+  const std::string links =
+      "<nvlink target=\"0000:ff:00.0\" count=\"10\" tclass=\"0x068000\"/>"
+      "<nvlink target=\"0000:fe:00.0\" count=\"8\" tclass=\"0x068000\"/>\n";
+  const Result<NodeTopology> node = parse_nccl_topology(nccl_xml(links), "x.xml");
+  REQUIRE(node.ok());
+  CHECK(node->gpus == 2);
+  CHECK(node->switched);
+  CHECK(node->device == "h100-sxm-80gb");
+  CHECK(node->pcie.si() == Approx(48e9));  // NCCL's figure for sixteen lanes of 32 GT/s
+  CHECK(node->nics[0].nearest);
+  CHECK_FALSE(node->nics[1].nearest);  // on the processor, not behind the device's switch
+  TopologyChoices with = choices("h100-sxm-80gb", 2);
+  with.port = BytesPerSecond{0};
+  const ClusterSpec c = cluster(node, with);
+  CHECK(c.levels[0].bandwidth.si() == Approx(450e9));
+  CHECK(c.levels[0].kind == LinkKind::kNvswitch);
+  CHECK(c.levels[1].bandwidth.si() == Approx(50e9));
+}
+
+TEST_CASE("NCCL's dump without NVLink falls back to PCIe, unknown speeds to 10 Gbit/s") {
+  const Result<NodeTopology> node = parse_nccl_topology(nccl_xml("", "-1"), "x.xml");
+  TopologyChoices with = choices("h100-pcie-80gb", 2);
+  with.port = BytesPerSecond{0};
+  const ClusterSpec c = cluster(node, with);
+  REQUIRE(c.levels.size() == 2);
+  CHECK(c.levels[0].kind == LinkKind::kPcie);
+  CHECK(c.levels[0].bandwidth.si() == Approx(48e9));
+  CHECK(c.levels[1].bandwidth.si() == Approx(1.25e9));
+}
+
+TEST_CASE("XML that is broken, too deep or something else is refused with its line") {
+  const auto message = [](const std::string& text) {
+    const Result<NodeTopology> node = parse_nccl_topology(text, "x.xml");
+    REQUIRE_FALSE(node.ok());
+    return to_text(node.errors());
+  };
+  CHECK(message("<graphs version=\"1\"/>").find("not <system>") != std::string::npos);
+  CHECK(message("<system>\n<cpu>\n</system>")
+            .find("x.xml:3:9: error: </system> closes <cpu> of "
+                  "line 2") != std::string::npos);
+  CHECK(message("<system>\n").find("<system> of line 1 is not closed") != std::string::npos);
+  CHECK(message("<system a=1/>").find("an attribute that cannot be read") != std::string::npos);
+  CHECK(message("<system a=\"1\" a=\"2\"/>").find("'a' twice") != std::string::npos);
+  CHECK(message("<system/>\nmore").find("text behind the root") != std::string::npos);
+  CHECK(message("<system><cpu/></system>").find("there are 0 devices") != std::string::npos);
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "<a>";
+  CHECK(message(deep).find("nested too deeply") != std::string::npos);
+  CHECK(message("plain").find("this is no XML") != std::string::npos);
+}
+
+TEST_CASE("XML attributes keep what entities stand for, comments and prologs are skipped") {
+  const Result<XmlElement> root =
+      parse_xml("<?xml version='1.0'?>\n<!-- a <b> -->\n<r k='&lt;&amp;&quot;x'/>\n", "x");
+  REQUIRE(root.ok());
+  CHECK(root->attribute("k") == "<&\"x");
+  CHECK(root->line == 3);
+  CHECK(root->attribute("none").empty());
+}
+
+}  // namespace
+}  // namespace meshplan
