@@ -79,18 +79,21 @@ void add_links(const XmlElement& gpu, Gpu& target) {
 
 void walk(const XmlElement& e, const XmlElement* pci, Path path, Node& node) {
   if (e.name == "gpu" && pci != nullptr) {
-    Gpu gpu{.bus_id = pci->attribute("busid"),
-            .pci_id = pci->attribute("device"),
-            .path = path,
-            .pcie = pcie_rate(*pci)};
+    Gpu& gpu = node.gpus.emplace_back();
+    gpu.bus_id = pci->attribute("busid");
+    gpu.pci_id = pci->attribute("device");
+    gpu.path = path;
+    gpu.pcie = pcie_rate(*pci);
     add_links(e, gpu);
-    node.gpus.push_back(std::move(gpu));
   }
   if (e.name == "net") {
     // Mbit/s; what NCCL cannot find out it writes as -1 and counts as 10 Gbit/s.
     const std::int64_t speed = whole(e.attribute("speed"), 0);
     const double rate = (speed > 0 ? static_cast<double>(speed) : 10'000) * 1e6 / 8;
-    node.cards.push_back({{.name = e.attribute("name"), .bandwidth = BytesPerSecond{rate}}, path});
+    Card& card = node.cards.emplace_back();
+    card.nic.name = e.attribute("name");
+    card.nic.bandwidth = BytesPerSecond{rate};
+    card.path = path;
   }
   const XmlElement* inner = e.name == "pci" ? &e : pci;
   for (std::size_t i = 0; i < e.children.size(); ++i) {
