@@ -145,6 +145,7 @@ std::string device_keys(const DeviceSpec& d, std::size_t indent) {
   lines.key("host_link", yaml_bandwidth(d.host_link));
   lines.key("tdp_watts", yaml_real(d.tdp_watts));
   lines.key("overlap_slowdown", yaml_real(d.overlap_slowdown));
+  if (d.variability > 0) lines.key("variability", yaml_real(d.variability));
   lines.add(text_map("sources", d.sources, indent));
   return lines.text();
 }
