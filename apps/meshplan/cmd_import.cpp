@@ -106,7 +106,8 @@ void add_import_command(CLI::App& app, Action& action) {
       ->type_name("");
   command
       ->add_option("--cluster", flags->cluster,
-                   "The cluster that was measured: a shipped name or a cluster file (nccl-tests)")
+                   "The cluster that was measured: a shipped name or a cluster file (nccl-tests, "
+                   "bench-samples)")
       ->type_name("NAME|FILE");
   command
       ->add_option(

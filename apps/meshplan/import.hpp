@@ -21,6 +21,7 @@ struct ImportFlags {
 // Returns the exit code.
 [[nodiscard]] int import_hf_config(const ImportFlags& flags);
 [[nodiscard]] int import_nccl_tests(const ImportFlags& flags);
+[[nodiscard]] int import_bench_samples(const ImportFlags& flags);
 [[nodiscard]] int import_smi_topology(const ImportFlags& flags);
 [[nodiscard]] int import_nccl_topology(const ImportFlags& flags);
 
@@ -35,6 +36,8 @@ struct ImportKind {
 inline constexpr std::array kImportKinds{
     ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},
     ImportKind{"nccl-tests", "logs or -J files of nccl-tests", import_nccl_tests, true, true},
+    ImportKind{"bench-samples", "raw samples of 'meshplan bench'", import_bench_samples, false,
+               true},
     ImportKind{"nvidia-smi-topo", "what 'nvidia-smi topo -m' prints", import_smi_topology, false,
                false, true},
     ImportKind{"nccl-topo", "NCCL_TOPO_DUMP_FILE's XML", import_nccl_topology, false, false, true}};

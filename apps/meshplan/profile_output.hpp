@@ -1,12 +1,15 @@
 #pragma once
 // Measured profiles on their way out: the file, and what the fits are worth.
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "calibrate/collectives.hpp"
+#include "calibrate/device.hpp"
 #include "console.hpp"
 #include "inputs.hpp"
+#include "probe/samples_file.hpp"
 #include "report/profile.hpp"
 
 namespace meshplan {
@@ -21,6 +24,26 @@ struct NcclLogs {
 [[nodiscard]] std::optional<NcclLogs> read_nccl_logs(const std::vector<std::string>& files,
                                                      const std::string& operation,
                                                      Diagnostics& problems);
+
+// A profile from the samples of a benchmark run, and what was fitted for it.
+struct BenchProfile {
+  ClusterSpec cluster;
+  std::vector<CollectiveFit> fits;
+  std::vector<DeviceNumber> numbers;
+};
+
+// `cluster` describes the machine; what was measured takes the place of its own numbers. Warns of
+// what could not be used.
+[[nodiscard]] std::optional<BenchProfile> profile_of_samples(const SamplesFile& file,
+                                                             const ClusterSpec& cluster,
+                                                             Diagnostics& problems);
+// The fits with their residuals and held-out errors.
+[[nodiscard]] std::string bench_profile_text(const BenchProfile& profile,
+                                             const TextOptions& options);
+
+// Samples of nccl-tests against what `cluster` predicts for them: bench --compare.
+[[nodiscard]] std::string comparison_text(std::span<const Comparison> rows,
+                                          const TextOptions& options);
 
 // The cluster's file; the device by name where it is a shipped one, unchanged.
 [[nodiscard]] std::string profile_text(const ClusterSpec& c);

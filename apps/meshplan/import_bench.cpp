@@ -1,0 +1,59 @@
+#include <spdlog/spdlog.h>
+
+#include "calibrate/bench_samples.hpp"
+#include "calibrate/device.hpp"
+#include "import.hpp"
+#include "kernel_model.hpp"
+#include "probe/samples_file.hpp"
+#include "profile_output.hpp"
+
+namespace meshplan {
+
+std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const ClusterSpec& cluster,
+                                               Diagnostics& problems) {
+  BenchProfile result{cluster, {}, {}};
+  const std::optional<BenchCollectives> collectives =
+      take(bench_collectives(file.samples, file.machine, cluster), "bench", problems);
+  if (!collectives) return std::nullopt;
+  for (const std::string& warning : collectives->warnings) spdlog::warn("{}", warning);
+  if (!collectives->samples.empty()) {
+    const std::optional<CollectiveFits> fits =
+        take(fit_collectives(collectives->samples, cluster), "bench", problems);
+    if (!fits) return std::nullopt;
+    for (const std::string& warning : fits->warnings) spdlog::warn("{}", warning);
+    result.fits = fits->fits;
+    result.cluster = with_collectives(std::move(result.cluster), fits->fits);
+  }
+  DeviceFit device = fit_device(file.samples, file.machine, result.cluster.device, kernel_model());
+  for (const std::string& warning : device.warnings) spdlog::warn("{}", warning);
+  result.cluster.device = std::move(device.device);
+  result.numbers = std::move(device.numbers);
+  if (result.fits.empty() && result.numbers.empty()) {
+    problems.push_back(error("no sample determines anything of the profile",
+                             "measure collectives, products or memory-bound kernels"));
+    return std::nullopt;
+  }
+  result.cluster.measured = provenance_of(file.machine);
+  return result;
+}
+
+int import_bench_samples(const ImportFlags& flags) {
+  const std::string& file = flags.files.front();
+  Diagnostics problems;
+  const std::optional<ClusterSpec> cluster =
+      take(load_cluster(flags.cluster, DataFolders::standard()), "--cluster", problems);
+  const std::optional<std::string> text = take(read_text_file(file), file, problems);
+  if (!cluster || !text) return report_errors(problems, flags.common);
+  const std::optional<SamplesFile> samples = take(parse_samples(*text, file), file, problems);
+  if (!samples) return report_errors(problems, flags.common);
+  const std::optional<BenchProfile> profile = profile_of_samples(*samples, *cluster, problems);
+  if (!profile) return report_errors(problems, flags.common);
+  if (!flags.out.empty() && !flags.common.quiet && !flags.common.json) {
+    const int exit_code = write_result(bench_profile_text(*profile, console_options()), kExitOk);
+    if (exit_code != kExitOk) return exit_code;
+  }
+  return write_import(flags, profile_text(profile->cluster),
+                      profile_document(kTool, profile->cluster));
+}
+
+}  // namespace meshplan

@@ -1,0 +1,97 @@
+#include "calibrate/bench_samples.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace meshplan {
+namespace {
+
+// Why a sample does not count; empty if it does.
+std::string why_not(const Sample& s, const CollectiveOperation& op, const Machine& machine) {
+  const auto ranks = static_cast<std::int64_t>(machine.ranks.size());
+  if (s.correctness == Correctness::kWrong) return "its result was wrong";
+  if (s.throttled) return "the device was throttled";
+  if (!(s.median.si() > 0)) return "it has no time";
+  if (op.collective == Collective::kSendRecv && op.bidirectional) return "it went both ways";
+  // Training runs all sibling groups at once; alone they do not share the network.
+  if (!op.group.concurrent && op.group.size * 2 <= ranks) return "its group ran alone";
+  return {};
+}
+
+// From a group's first member to its last one.
+std::string level_of(const RankGroup& g, const ClusterSpec& c) {
+  const std::int64_t reach = (g.size - 1) * g.stride + 1;
+  for (const LinkLevel& level : c.levels) {
+    if (level.span == 0 || level.span >= reach) return level.name;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<BenchCollectives> bench_collectives(std::span<const Sample> samples, const Machine& machine,
+                                           const ClusterSpec& c) {
+  BenchCollectives result;
+  if (machine.nodes > 1 && machine.ranks_per_node != c.gpus_per_node) {
+    return error("the nodes that were measured hold " + std::to_string(machine.ranks_per_node) +
+                     " ranks, those of cluster '" + c.name + "' " +
+                     std::to_string(c.gpus_per_node) + " devices",
+                 "give the cluster that was measured");
+  }
+  std::map<std::string, std::int64_t> left_out;
+  for (const Sample& s : samples) {
+    const auto* op = std::get_if<CollectiveOperation>(&s.operation);
+    if (op == nullptr) continue;
+    const std::string reason = machine.time_sliced ? "its ranks shared one device in time slices"
+                                                   : why_not(s, *op, machine);
+    if (!reason.empty()) {
+      ++left_out[reason];
+      continue;
+    }
+    const std::int64_t nodes = op->group.nodes > 0 ? op->group.nodes : nodes_of(op->group, machine);
+    result.samples.push_back({.operation = op->collective,
+                              .ranks = op->group.size,
+                              .nodes = std::max<std::int64_t>(nodes, 1),
+                              .level = level_of(op->group, c),
+                              .bytes = op->bytes,
+                              .time = s.median});
+  }
+  for (const auto& [reason, count] : left_out) {
+    result.warnings.push_back(std::to_string(count) + (count == 1 ? " sample" : " samples") +
+                              " left out: " + reason);
+  }
+  return result;
+}
+
+Provenance provenance_of(const Machine& machine) {
+  Provenance p;
+  p.method = "meshplan bench (" + machine.backend + ")";
+  p.date = machine.date;
+  std::set<std::string> hosts, devices;
+  for (const RankPlace& rank : machine.ranks) {
+    hosts.insert(rank.host);
+    devices.insert(rank.device);
+  }
+  if (!machine.ranks.empty()) {
+    p.host = machine.ranks.front().host;
+    p.gpu = devices.size() == 1 ? *devices.begin() : "";
+  }
+  if (hosts.size() > 1) p.host += " and " + std::to_string(hosts.size() - 1) + " more";
+  for (const auto& [name, version] : machine.versions) {
+    if (name == "driver") {
+      p.driver = version;
+    } else if (name == "cuda") {
+      p.cuda = version;
+    } else if (name == "nccl") {
+      p.nccl = version;
+    } else {
+      p.notes[name] = version;
+    }
+  }
+  p.environment = machine.environment;
+  if (machine.time_sliced) p.notes["time slices"] = "several ranks shared one device";
+  return p;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,351 @@
+#include "calibrate/device.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.hpp"
+#include "calibrate/curve.hpp"
+#include "calibrate/statistics.hpp"
+
+namespace meshplan {
+namespace {
+
+using Apply = std::function<DeviceSpec(DeviceSpec, std::span<const double>)>;
+using Predict = std::function<Seconds(const DeviceSpec&, const Sample&)>;
+
+// Samples of one kind of operation that count.
+template <class Op>
+std::vector<Sample> of_kind(std::span<const Sample> samples) {
+  std::vector<Sample> some;
+  for (const Sample& s : samples) {
+    const bool counts = s.correctness != Correctness::kWrong && !s.throttled && s.median.si() > 0;
+    if (counts && std::holds_alternative<Op>(s.operation)) some.push_back(s);
+  }
+  return some;
+}
+
+std::vector<Observation> observed(const std::vector<Sample>& samples) {
+  std::vector<Observation> all;
+  for (const Sample& s : samples) all.push_back({describe(s.operation), s.median.si(), s.spread});
+  return all;
+}
+
+Predictor predictor(const std::vector<Sample>& samples, const DeviceSpec& start, const Apply& apply,
+                    const Predict& predict) {
+  return [&samples, &start, &apply, &predict](std::span<const double> values) {
+    const DeviceSpec d = apply(start, values);
+    std::vector<double> times;
+    for (const Sample& s : samples) times.push_back(predict(d, s).si());
+    return times;
+  };
+}
+
+// Errors of every fifth sample under a fit of the others, for each of the five choices.
+std::vector<double> fold_errors(std::span<const Parameter> parameters,
+                                const std::vector<Sample>& samples, const DeviceSpec& start,
+                                const Apply& apply, const Predict& predict) {
+  constexpr std::size_t kFolds = 5;
+  std::vector<double> errors;
+  if (samples.size() < 2 * kFolds) return errors;
+  for (std::size_t fold = 0; fold < kFolds; ++fold) {
+    std::vector<Sample> kept;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (i % kFolds != fold) kept.push_back(samples[i]);
+    }
+    const auto fit =
+        fit_parameters(parameters, observed(kept), predictor(kept, start, apply, predict));
+    if (!fit) continue;
+    const DeviceSpec d = apply(start, fit->values);
+    for (std::size_t i = fold; i < samples.size(); i += kFolds) {
+      errors.push_back(std::abs(predict(d, samples[i]) / samples[i].median - 1));
+    }
+  }
+  return errors;
+}
+
+struct Job {
+  std::vector<Parameter> parameters;
+  Apply apply;
+  Predict predict;
+  std::string what;  // for warnings: "the products"
+};
+
+// Fits the job's parameters to the samples, robustly: samples that a first fit misses by far are
+// left out of the second.
+void fit_job(const Job& job, std::vector<Sample> samples, DeviceFit& result) {
+  if (samples.empty()) return;
+  const auto total = static_cast<std::int64_t>(samples.size());
+  const DeviceSpec start = result.device;
+  Result<ParameterFit> fit = error("");
+  for (int round = 0; round < 2; ++round) {
+    fit = fit_parameters(job.parameters, observed(samples),
+                         predictor(samples, start, job.apply, job.predict));
+    if (!fit) break;
+    std::vector<double> residuals;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      residuals.push_back(std::log(fit->after[i] / samples[i].median.si()));
+    }
+    const double limit = std::max(5 * robust_spread(residuals), std::log(1.5));
+    std::vector<Sample> kept;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (std::abs(residuals[i]) <= limit) kept.push_back(samples[i]);
+    }
+    if (kept.size() == samples.size() || kept.size() * 2 < samples.size()) break;
+    samples = std::move(kept);
+  }
+  if (!fit) {
+    result.warnings.push_back(job.what + ": " + fit.errors().front().message);
+    return;
+  }
+  result.device = job.apply(start, fit->values);
+  std::vector<double> errors;
+  for (const Sample& s : samples) {
+    errors.push_back(std::abs(job.predict(result.device, s) / s.median - 1));
+  }
+  const auto kept = static_cast<std::int64_t>(samples.size());
+  FitErrors quality{.residual_median = median(errors),
+                    .residual_p90 = quantile(errors, 0.9),
+                    .samples = total,
+                    .outliers = total - kept};
+  const auto held_out = fold_errors(job.parameters, samples, start, job.apply, job.predict);
+  if (!held_out.empty()) {
+    quality.held_out_median = median(held_out);
+    quality.held_out_p90 = quantile(held_out, 0.9);
+  }
+  for (const FittedParameter& p : fit->parameters) {
+    if (p.fitted) {
+      result.numbers.push_back({p.name, fixed(p.before, 3), fixed(p.after, 3), quality});
+    } else {
+      result.warnings.push_back(p.name + " is kept: " + p.reason);
+    }
+  }
+}
+
+void fit_products(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
+  const std::vector<Sample> products = of_kind<GemmOperation>(samples);
+  std::vector<std::size_t> precisions;
+  Job job{.parameters = {},
+          .apply = {},
+          .predict =
+              [&](const DeviceSpec& d, const Sample& s) {
+                return model.gemm(d, std::get<GemmOperation>(s.operation));
+              },
+          .what = "matrix products"};
+  for (std::size_t p = 0; p < kNumPrecisions; ++p) {
+    const auto uses = [&](const Sample& s) {
+      return std::get<GemmOperation>(s.operation).precision == NameTable<Precision>::rows[p].value;
+    };
+    const double share = result.device.gemm.sustained[p];
+    if (share <= 0 || !std::any_of(products.begin(), products.end(), uses)) continue;
+    precisions.push_back(p);
+    job.parameters.push_back(
+        {.name = "gemm.sustained." + std::string(NameTable<Precision>::rows[p].name),
+         .start = std::clamp(share, 0.02, 1.0),
+         .lowest = 0.02,
+         .highest = 1,
+         .doubt = 0.5});
+  }
+  if (precisions.empty()) return;
+  job.parameters.push_back({.name = "gemm.k_half",
+                            .start = std::clamp(result.device.gemm.k_half, 8.0, 4096.0),
+                            .lowest = 8,
+                            .highest = 4096,
+                            .doubt = 1});
+  job.apply = [precisions](DeviceSpec d, std::span<const double> values) {
+    for (std::size_t i = 0; i < precisions.size(); ++i) {
+      d.gemm.sustained[precisions[i]] = values[i];
+    }
+    d.gemm.k_half = values.back();
+    return d;
+  };
+  // Precisions that the device has no rate for cannot be predicted.
+  std::vector<Sample> known;
+  for (const Sample& s : products) {
+    const auto p = static_cast<std::size_t>(std::get<GemmOperation>(s.operation).precision);
+    if (std::find(precisions.begin(), precisions.end(), p) != precisions.end()) known.push_back(s);
+  }
+  fit_job(job, std::move(known), result);
+}
+
+void fit_attention(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
+  for (const bool backward : {false, true}) {
+    std::vector<Sample> some;
+    for (const Sample& s : of_kind<AttentionOperation>(samples)) {
+      if (std::get<AttentionOperation>(s.operation).backward == backward) some.push_back(s);
+    }
+    AttentionEfficiency& a = result.device.attention;
+    Job job{.parameters = {{.name = backward ? "attention.backward" : "attention.forward",
+                            .start = std::clamp(backward ? a.backward : a.forward, 0.02, 1.0),
+                            .lowest = 0.02,
+                            .highest = 1,
+                            .doubt = 0.5}},
+            .apply = {},
+            .predict =
+                [&](const DeviceSpec& d, const Sample& s) {
+                  return model.attention(d, std::get<AttentionOperation>(s.operation));
+                },
+            .what = backward ? "attention backward" : "attention forward"};
+    // The length at which the rate is half is one number: the forward pass determines it.
+    if (!backward) {
+      job.parameters.push_back({.name = "attention.seq_half",
+                                .start = std::clamp(a.seq_half, 16.0, 8192.0),
+                                .lowest = 16,
+                                .highest = 8192,
+                                .doubt = 1});
+    }
+    job.apply = [backward](DeviceSpec d, std::span<const double> values) {
+      (backward ? d.attention.backward : d.attention.forward) = values[0];
+      if (!backward) d.attention.seq_half = values[1];
+      return d;
+    };
+    fit_job(job, std::move(some), result);
+  }
+}
+
+FitErrors errors_of(const std::vector<double>& residuals, const std::vector<double>& held_out,
+                    std::int64_t samples) {
+  FitErrors e{.residual_median = median(residuals),
+              .residual_p90 = quantile(residuals, 0.9),
+              .samples = samples};
+  if (!held_out.empty()) {
+    e.held_out_median = median(held_out);
+    e.held_out_p90 = quantile(held_out, 0.9);
+  }
+  return e;
+}
+
+void fit_memory(std::span<const Sample> samples, DeviceFit& result) {
+  std::vector<TimedSize> timed;
+  for (const Sample& s : of_kind<MemoryOperation>(samples)) {
+    timed.emplace_back(traffic(std::get<MemoryOperation>(s.operation)), s.median);
+  }
+  std::sort(timed.begin(), timed.end());
+  constexpr std::size_t kFewest = 4;
+  if (timed.empty()) return;
+  if (timed.size() < kFewest || timed.back().first.si() < 8 * timed.front().first.si()) {
+    result.warnings.push_back(
+        "memory_efficiency is kept: it takes at least four kernels whose "
+        "traffic differs by a factor of eight");
+    return;
+  }
+  const auto errors = [](const AlphaBeta& line, std::span<const TimedSize> some) {
+    std::vector<double> all;
+    for (const auto& [bytes, time] : some) {
+      all.push_back(std::abs((line.latency + bytes / line.bandwidth) / time - 1));
+    }
+    return all;
+  };
+  const AlphaBeta line = fit_alpha_beta(timed);
+  const double share = line.bandwidth.si() / result.device.memory_bandwidth.si();
+  if (!(line.bandwidth.si() > 0) || share > 1) {
+    result.warnings.push_back("memory_efficiency is kept: the kernels would reach " +
+                              human_bandwidth(line.bandwidth) + ", more than the device's memory");
+    return;
+  }
+  std::vector<double> held_out;
+  for (std::size_t parity = 0; parity < 2; ++parity) {
+    std::vector<TimedSize> kept, rest;
+    for (std::size_t i = 0; i < timed.size(); ++i)
+      (i % 2 == parity ? kept : rest).push_back(timed[i]);
+    if (kept.front().first == kept.back().first) continue;
+    const AlphaBeta other = fit_alpha_beta(kept);
+    if (!(other.bandwidth.si() > 0)) continue;
+    const std::vector<double> some = errors(other, rest);
+    held_out.insert(held_out.end(), some.begin(), some.end());
+  }
+  const FitErrors quality =
+      errors_of(errors(line, timed), held_out, static_cast<std::int64_t>(timed.size()));
+  result.numbers.push_back(
+      {"memory_efficiency", fixed(result.device.memory_efficiency, 3), fixed(share, 3), quality});
+  result.device.memory_efficiency = share;
+  if (line.latency.si() > 0) {
+    result.numbers.push_back({"kernel_overhead", human_time(result.device.kernel_overhead),
+                              human_time(line.latency), quality});
+    result.device.kernel_overhead = line.latency;
+  }
+}
+
+// A number that is the median of what was measured.
+void take_median(const std::string& key, std::vector<double> values, const std::string& before,
+                 const std::function<std::string(double)>& apply, DeviceFit& result) {
+  if (values.empty()) return;
+  const double middle = median(values);
+  std::vector<double> residuals;
+  for (const double v : values) residuals.push_back(std::abs(middle / v - 1));
+  const auto count = static_cast<std::int64_t>(values.size());
+  result.numbers.push_back({key, before, apply(middle), errors_of(residuals, {}, count)});
+}
+
+void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
+  DeviceSpec& d = result.device;
+  std::vector<double> gaps, links, slowdowns;
+  for (const Sample& s : of_kind<LaunchOperation>(samples)) {
+    if (!std::get<LaunchOperation>(s.operation).graph) gaps.push_back(s.median.si());
+  }
+  Bytes largest{};
+  for (const Sample& s : of_kind<CopyOperation>(samples)) {
+    largest = std::max(largest, std::get<CopyOperation>(s.operation).bytes);
+  }
+  for (const Sample& s : of_kind<CopyOperation>(samples)) {
+    const auto& copy = std::get<CopyOperation>(s.operation);
+    const bool one_way = copy.direction == CopyDirection::kHostToDevice ||
+                         copy.direction == CopyDirection::kDeviceToHost;
+    // The rate of large copies: small ones show their latency.
+    if (one_way && copy.bytes.count() * 4 >= largest.count()) {
+      links.push_back((copy.bytes / s.median).si());
+    }
+  }
+  for (const Sample& s : of_kind<OverlapOperation>(samples)) {
+    if (!s.overlap || !(s.overlap->compute_alone.si() > 0)) continue;
+    slowdowns.push_back(
+        std::clamp(s.overlap->compute_beside / s.overlap->compute_alone, 1.0, 10.0));
+  }
+  take_median(
+      "launch_gap", gaps, human_time(d.launch_gap),
+      [&](double value) {
+        d.launch_gap = Seconds{value};
+        return human_time(d.launch_gap);
+      },
+      result);
+  take_median(
+      "host_link", links, human_bandwidth(d.host_link),
+      [&](double value) {
+        d.host_link = BytesPerSecond{value};
+        return human_bandwidth(d.host_link);
+      },
+      result);
+  take_median(
+      "overlap_slowdown", slowdowns, fixed(d.overlap_slowdown, 3),
+      [&](double value) {
+        d.overlap_slowdown = value;
+        return fixed(value, 3);
+      },
+      result);
+}
+
+}  // namespace
+
+DeviceFit fit_device(std::span<const Sample> samples, const Machine& machine,
+                     const DeviceSpec& start, const KernelModel& model) {
+  DeviceFit result{start, {}, {}};
+  // The floor and the bandwidth first: products and attention are predicted on top of them.
+  fit_memory(samples, result);
+  fit_products(samples, model, result);
+  fit_attention(samples, model, result);
+  fit_medians(samples, result);
+  const std::string device = machine.ranks.empty() ? "" : " on " + machine.ranks.front().device;
+  for (const DeviceNumber& number : result.numbers) {
+    std::string basis = "meshplan bench (" + machine.backend + ")" + device + ", " + machine.date +
+                        ": " + std::to_string(number.errors.samples) + " samples, median error " +
+                        human_percent(number.errors.residual_median);
+    if (number.errors.held_out_p90 > 0) {
+      basis += ", of shapes held out " + human_percent(number.errors.held_out_median) +
+               " (90th percentile " + human_percent(number.errors.held_out_p90) + ")";
+    }
+    result.device.sources[number.key] = basis;
+  }
+  return result;
+}
+
+}  // namespace meshplan

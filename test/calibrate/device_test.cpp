@@ -1,0 +1,234 @@
+#include "calibrate/device.hpp"
+
+#include <cmath>
+
+#include "calibrate/bench_samples.hpp"
+#include "cost/kernels.hpp"
+#include "io/load.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+const DataFolders kShipped({MESHPLAN_SOURCE_DIR});
+
+DeviceSpec h200() { return load_device("h200-sxm-141gb", kShipped).value(); }
+
+Machine one_gpu() {
+  Machine m;
+  m.backend = "nccl";
+  m.date = "2025-06-01";
+  m.ranks = {{.rank = 0,
+              .local_rank = 0,
+              .node = 0,
+              .host = "a",
+              .device = "NVIDIA H200",
+              .device_id = "x"}};
+  return m;
+}
+
+// The cost model's own formulas, as the program passes them in.
+KernelModel kernel_model() {
+  return {.gemm =
+              [](const DeviceSpec& d, const GemmOperation& g) {
+                return gemm_time(d, g.precision,
+                                 {.m = g.m,
+                                  .n = g.n,
+                                  .k = g.k,
+                                  .count = g.count,
+                                  .output_bytes = g.accumulate ? 4.0 : 2.0,
+                                  .accumulate_bytes = g.accumulate ? 4.0 : 0.0});
+              },
+          .attention =
+              [](const DeviceSpec& d, const AttentionOperation& a) {
+                return fused_attention_time(d,
+                                            {.batch = a.batch,
+                                             .heads = a.heads,
+                                             .queries = a.queries,
+                                             .keys = a.keys,
+                                             .qk_dim = a.qk_dim,
+                                             .v_dim = a.v_dim,
+                                             .pair_fraction = a.causal ? 0.5 : 1.0},
+                                            a.backward);
+              }};
+}
+
+Sample sample(Operation op, Seconds time) {
+  Sample s;
+  s.operation = std::move(op);
+  s.median = time;
+  s.times = {time};
+  s.spread = 0.01;
+  return s;
+}
+
+// Products of transformer layers at several widths and lengths, timed on `truth`, each off by up to
+// `noise` in a fixed pattern.
+std::vector<Sample> products(const DeviceSpec& truth, double noise) {
+  std::vector<Sample> all;
+  for (const std::int64_t tokens : {512, 2048, 4096, 8192}) {
+    for (const std::int64_t hidden : {2048, 4096, 5120, 8192}) {
+      for (const auto& [n, k] : {std::pair{hidden, hidden}, std::pair{hidden / 8, hidden},
+                                 std::pair{4 * hidden, hidden}, std::pair{hidden, 4 * hidden}}) {
+        const GemmOperation op{.m = tokens, .n = n, .k = k, .precision = Precision::kBf16};
+        const double off = 1 + noise * std::sin(7.0 * static_cast<double>(all.size()));
+        all.push_back(sample(op, kernel_model().gemm(truth, op) * off));
+      }
+    }
+  }
+  return all;
+}
+
+TEST_CASE("[F-CAL-7] products determine the sustained rate and the inner dimension's half") {
+  DeviceSpec truth = h200();
+  truth.gemm.sustained[static_cast<std::size_t>(Precision::kBf16)] = 0.48;
+  truth.gemm.k_half = 90;
+  std::vector<Sample> samples = products(truth, 0.03);
+  samples[11].median *= 5.0;                                         // an interrupted one
+  samples.push_back(sample(GemmOperation{64, 64, 64}, Seconds{3}));  // a wrong one
+  samples.back().correctness = Correctness::kWrong;
+  const DeviceFit fit = fit_device(samples, one_gpu(), h200(), kernel_model());
+  CHECK(fit.device.gemm.sustained[static_cast<std::size_t>(Precision::kBf16)] ==
+        Approx(0.48).epsilon(0.03));
+  CHECK(fit.device.gemm.k_half == Approx(90).epsilon(0.25));
+  REQUIRE(fit.numbers.size() == 2);
+  CHECK(fit.numbers[0].key == "gemm.sustained.bf16");
+  CHECK(fit.numbers[0].errors.samples == 64);
+  CHECK(fit.numbers[0].errors.outliers == 1);
+  // Shapes that the fit was kept from are as good as the noise.
+  CHECK(fit.numbers[0].errors.held_out_median < 0.05);
+  CHECK(fit.numbers[0].errors.held_out_p90 < 0.10);
+  CHECK(fit.device.sources.at("gemm.sustained.bf16").find("64 samples") != std::string::npos);
+  // Other precisions were not measured.
+  CHECK(fit.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] ==
+        h200().gemm.sustained[static_cast<std::size_t>(Precision::kFp8)]);
+  CHECK(fit.device.sources.at("gemm.k_half") != h200().sources.at("gemm.k_half"));
+}
+
+TEST_CASE("[F-CAL-7] memory-bound kernels determine bandwidth and floor") {
+  const DeviceSpec start = h200();
+  std::vector<Sample> samples;
+  for (const std::int64_t rows : {256, 1024, 4096, 16384, 65536}) {
+    for (const MemoryKernel kernel : {MemoryKernel::kResidual, MemoryKernel::kRmsNorm}) {
+      const MemoryOperation op{.kernel = kernel, .rows = rows, .columns = 4096};
+      // 70 % of the nominal bandwidth and 4 us.
+      samples.push_back(sample(op, Seconds{4e-6} + traffic(op) / (start.memory_bandwidth * 0.7)));
+    }
+  }
+  const DeviceFit fit = fit_device(samples, one_gpu(), start, kernel_model());
+  CHECK(fit.device.memory_efficiency == Approx(0.7).epsilon(0.01));
+  CHECK(fit.device.kernel_overhead.si() == Approx(4e-6).epsilon(0.02));
+  const DeviceFit few =
+      fit_device(std::span(samples).subspan(0, 2), one_gpu(), start, kernel_model());
+  CHECK(few.device == start);
+  REQUIRE(few.warnings.size() == 1);
+  CHECK(few.warnings[0].find("at least four kernels") != std::string::npos);
+}
+
+TEST_CASE("[F-CAL-7] attention determines its rates and its half length") {
+  DeviceSpec truth = h200();
+  truth.attention = {.forward = 0.5, .backward = 0.4, .seq_half = 1200};
+  std::vector<Sample> samples;
+  for (const std::int64_t length : {1024, 2048, 4096, 8192, 16384}) {
+    for (const bool backward : {false, true}) {
+      const AttentionOperation op{.batch = 1,
+                                  .heads = 32,
+                                  .kv_heads = 8,
+                                  .queries = length,
+                                  .keys = length,
+                                  .qk_dim = 128,
+                                  .v_dim = 128,
+                                  .backward = backward};
+      samples.push_back(sample(op, kernel_model().attention(truth, op)));
+    }
+  }
+  const DeviceFit fit = fit_device(samples, one_gpu(), h200(), kernel_model());
+  CHECK(fit.device.attention.forward == Approx(0.5).epsilon(0.02));
+  CHECK(fit.device.attention.backward == Approx(0.4).epsilon(0.02));
+  CHECK(fit.device.attention.seq_half == Approx(1200).epsilon(0.05));
+}
+
+TEST_CASE("launches, copies and overlap are medians of what was measured") {
+  std::vector<Sample> samples{
+      sample(LaunchOperation{}, Seconds{3e-6}),
+      sample(LaunchOperation{.graph = true}, Seconds{1e-6}),
+      sample(CopyOperation{CopyDirection::kHostToDevice, Bytes{1 << 30}},
+             Bytes{1 << 30} / BytesPerSecond{50e9}),
+      sample(CopyOperation{CopyDirection::kDeviceToHost, Bytes{1 << 30}},
+             Bytes{1 << 30} / BytesPerSecond{52e9}),
+      sample(CopyOperation{CopyDirection::kHostToDevice, Bytes{4096}}, Seconds{1e-5}),
+      sample(OverlapOperation{}, Seconds{2e-3})};
+  samples.back().overlap =
+      OverlapTimes{Seconds{1e-3}, Seconds{1e-3}, Seconds{1.15e-3}, Seconds{1e-3}};
+  const DeviceFit fit = fit_device(samples, one_gpu(), h200(), kernel_model());
+  CHECK(fit.device.launch_gap.si() == Approx(3e-6));
+  CHECK(fit.device.host_link.si() == Approx(51e9));
+  CHECK(fit.device.overlap_slowdown == Approx(1.15));
+  CHECK(validate(fit.device).empty());
+}
+
+Machine nodes_of_eight(std::int64_t nodes) {
+  Machine m;
+  m.backend = "nccl";
+  m.nodes = nodes;
+  m.ranks_per_node = 8;
+  m.versions = {{"nccl", "2.28.9"}, {"driver", "580.1"}, {"mpi", "Open MPI 4.1.4"}};
+  m.environment = {{"NCCL_ALGO", "Ring"}};
+  for (std::int64_t r = 0; r < nodes * 8; ++r) {
+    m.ranks.push_back({.rank = r,
+                       .local_rank = r % 8,
+                       .node = r / 8,
+                       .host = "n" + std::to_string(r / 8),
+                       .device = "NVIDIA H100",
+                       .device_id = std::to_string(r)});
+  }
+  return m;
+}
+
+TEST_CASE("collectives of a run: level by reach, and what does not count") {
+  const ClusterSpec c = load_cluster("dgx-h100", kShipped).value();
+  const Machine m = nodes_of_eight(2);
+  const auto collective = [](Collective what, RankGroup group) {
+    return sample(CollectiveOperation{.collective = what, .bytes = Bytes{1 << 20}, .group = group},
+                  Seconds{1e-4});
+  };
+  std::vector<Sample> samples{
+      collective(Collective::kAllReduce, {.size = 8, .stride = 1, .nodes = 1}),
+      collective(Collective::kAllReduce, {.size = 2, .stride = 8, .nodes = 2}),
+      collective(Collective::kAllReduce,
+                 {.size = 16, .stride = 1, .nodes = 2, .concurrent = false}),
+      collective(Collective::kAllGather, {.size = 2, .stride = 8, .nodes = 2, .concurrent = false}),
+      collective(Collective::kSendRecv, {.size = 2, .stride = 1, .nodes = 1})};
+  std::get<CollectiveOperation>(samples[4].operation).bidirectional = true;
+  samples.push_back(samples[0]);
+  samples.back().correctness = Correctness::kWrong;
+  const Result<BenchCollectives> found = bench_collectives(samples, m, c);
+  REQUIRE(found.ok());
+  REQUIRE(found->samples.size() == 3);
+  CHECK(found->samples[0].level == "nvlink");
+  CHECK(found->samples[1].level == "rail");
+  CHECK(found->samples[1].nodes == 2);
+  CHECK(found->samples[2].ranks == 16);  // the only group there is
+  CHECK(found->warnings.size() == 3);    // alone, both ways, wrong
+
+  Machine sliced = m;
+  sliced.time_sliced = true;
+  CHECK(bench_collectives(samples, sliced, c)->samples.empty());
+  Machine other = m;
+  other.ranks_per_node = 4;
+  CHECK_FALSE(bench_collectives(samples, other, c).ok());
+}
+
+TEST_CASE("the provenance of a run names its versions and hosts") {
+  const Provenance p = provenance_of(nodes_of_eight(3));
+  CHECK(p.method == "meshplan bench (nccl)");
+  CHECK(p.host == "n0 and 2 more");
+  CHECK(p.gpu == "NVIDIA H100");
+  CHECK(p.nccl == "2.28.9");
+  CHECK(p.driver == "580.1");
+  CHECK(p.notes.at("mpi") == "Open MPI 4.1.4");
+  CHECK(p.environment.at("NCCL_ALGO") == "Ring");
+}
+
+}  // namespace
+}  // namespace meshplan
