@@ -208,8 +208,12 @@ int calibrate(const CalibrateFlags& flags) {
       take(fit_parameters(plain, observations, predict), "calibrate", problems);
   if (!fit) return report_errors(problems, flags.common);
   const Calibration result = summarised(runs, *in.model, parameters, *fit);
+  // The profile keeps the cluster's whole size, whatever --gpus says of the runs.
+  const std::optional<ClusterSpec> whole =
+      take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
+  if (!whole) return report_errors(problems, flags.common);
   const ClusterSpec fitted =
-      documented(with_parameters(*in.cluster, parameters, fit->values), result, *in.model);
+      documented(with_parameters(*whole, parameters, fit->values), result, *in.model);
   return write_calibration(flags, result, in, fitted);
 }
 
