@@ -117,7 +117,9 @@ int plan(const PlanFlags& flags) {
   clear_progress_bar(flags.common);
   if (!found) return report_errors(found.errors(), flags.common);
   const ModelSpec& m = *in.workload.model;
-  const auto& [cluster, result, studies] = *found;
+  const ClusterSpec& cluster = found->cluster;
+  const SearchResult& result = found->result;
+  const Studies& studies = found->studies;
   spdlog::debug("evaluated {} of {} strategies", result.statistics.evaluated,
                 result.statistics.space_size);
 
