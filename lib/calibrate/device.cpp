@@ -267,8 +267,9 @@ void fit_memory(std::span<const Sample> samples, DeviceFit& result) {
 }
 
 // A number that is the median of what was measured.
-void take_median(const std::string& key, std::vector<double> values, const std::string& before,
-                 const std::function<std::string(double)>& apply, DeviceFit& result) {
+void take_median(const std::string& key, const std::vector<double>& values,
+                 const std::string& before, const std::function<std::string(double)>& apply,
+                 DeviceFit& result) {
   if (values.empty()) return;
   const double middle = median(values);
   std::vector<double> residuals;
