@@ -28,8 +28,8 @@ bool is_number(std::string_view word) { return parse_real(word).ok(); }
 // Launchers put a rank in front of lines ("[1,0]<stdout>:", "0: ").
 std::string_view without_prefix(std::string_view line) {
   if (line.starts_with("[")) {
-    const std::size_t end = line.find(">:");
-    if (end != std::string_view::npos && end < 32) return line.substr(end + 2);
+    const std::size_t end = line.substr(0, 33).find(">:");
+    if (end != std::string_view::npos) return line.substr(end + 2);
   }
   std::size_t digits = 0;
   while (digits < line.size() && line[digits] >= '0' && line[digits] <= '9') ++digits;

@@ -77,7 +77,7 @@ void add_links(const XmlElement& gpu, Gpu& target) {
   }
 }
 
-void walk(const XmlElement& e, const XmlElement* pci, Path path, Node& node) {
+void walk(const XmlElement& e, const XmlElement* pci, const Path& path, Node& node) {
   if (e.name == "gpu" && pci != nullptr) {
     Gpu& gpu = node.gpus.emplace_back();
     gpu.bus_id = pci->attribute("busid");
@@ -99,7 +99,7 @@ void walk(const XmlElement& e, const XmlElement* pci, Path path, Node& node) {
   for (std::size_t i = 0; i < e.children.size(); ++i) {
     Path below = path;
     below.push_back(i);
-    walk(e.children[i], inner, std::move(below), node);
+    walk(e.children[i], inner, below, node);
   }
 }
 

@@ -67,9 +67,9 @@ class Importer {
   }
   bool has(const std::string& name) { return find(name) != nullptr; }
 
-  std::string text(const std::string& name, std::string otherwise = {}) {
+  std::string text(const std::string& name, const std::string& otherwise = {}) {
     const MegatronOption* o = find(name);
-    return o == nullptr || o->values.empty() ? std::move(otherwise) : o->values.front().text;
+    return o == nullptr || o->values.empty() ? otherwise : o->values.front().text;
   }
 
   void report(const ShellWord& at, const std::string& message, const std::string& hint = {}) {

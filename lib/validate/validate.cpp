@@ -101,7 +101,7 @@ void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, 
     } else if (!(sample->median > Seconds{})) {
       one.failure = "its time was too short to measure";
     } else {
-      one.sample = std::move(*sample);
+      one.sample = std::move(sample).value();
       ++result.samples;
     }
   }
