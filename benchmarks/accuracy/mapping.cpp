@@ -279,7 +279,11 @@ void settle(Strategy& s) {
 
 Framework framework_of(const Source& source, const Run& run) {
   if (has_word(run.fsdp, "megatron-fsdp")) return Framework::kMegatron;
-  if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) return Framework::kDeepspeed;
+  if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) {
+    // ZeRO-3 beside Megatron-LM without flash attention is DeepSpeed's of 2021.
+    return flash_attention_of(run.attention_impl) == false ? Framework::kDeepspeedV0
+                                                           : Framework::kDeepspeed;
+  }
   if (has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
   const FrameworkRow* row = framework_row(source);
   const Framework framework = row == nullptr ? Framework::kMegatron : row->framework;

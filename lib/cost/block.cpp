@@ -157,6 +157,15 @@ struct ShardGroup {
   GroupShape shape;
 };
 
+// [F-ZERO-3] Weights gathered one by one into a list of all ranks' parts: shard_launches per rank
+// and weight matrix of a layer (four: the small tensors stay whole, param_persistence_threshold).
+Seconds gather_host_time(const BlockContext& x, std::int64_t ranks) {
+  constexpr double kWeightsPerLayer = 4;
+  const Kernels& k = x.strategy.kernels;
+  return x.cluster.device.launch_gap *
+         (kWeightsPerLayer * static_cast<double>(ranks) * k.shard_launches * k.host_factor);
+}
+
 void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,
                   const ShardGroup& group, Dtype dtype, Seconds& window) {
   const GroupShape& g = group.shape;
@@ -165,7 +174,8 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
   const Seconds each = collective_time(x.cluster, op, n, g).total;
   const Seconds hidden = std::min(each, window);
   window -= hidden;
-  const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1);
+  const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1) +
+                          gather_host_time(x, g.size);
   pass_of(cost, pass).dp += exposed;
   cost.communication.push_back(
       {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed, group.kind, dtype, false});

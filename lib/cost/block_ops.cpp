@@ -85,11 +85,16 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
 // backward reads the input and the output gradient, writes the input gradient, and adds the
 // residual's gradient (4e n). Without a fused kernel the chain of casts, squares and products
 // passes the tensor in fp32 about seven times each way (eager RMSNorm of Hugging Face models).
+// fp32_copies: cast and norm forward (e + 4, 4 + e); norm, cast and addition backward.
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective) {
   const double n = static_cast<double>(elements);
   const double e = x.shape.bytes;
-  if (x.strategy.kernels.fused_norm) {
+  if (x.strategy.kernels.fp32_copies && x.strategy.kernels.fused_norm) {
+    // Cast to fp32, norm of that; backward the norm reads the gradient and the copy twice and
+    // writes fp32, which is cast and added to the residual's gradient.
+    append_elementwise(x, name, (2 * e + 8) * n, 2, (5 * e + 20) * n, 4, ops, selective);
+  } else if (x.strategy.kernels.fused_norm) {
     append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective, KernelKind::kNorm);
   } else {
     append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops, selective);

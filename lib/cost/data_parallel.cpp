@@ -14,19 +14,25 @@ double real(std::int64_t n) { return static_cast<double>(n); }
 
 struct Reduction {
   Collective op;
-  double bytes;
+  double bytes;  // of one
   Group group;
   Dtype dtype;
+  double count = 1;
 };
+
+constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a decoder layer
 
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
 // the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
 // only the gather is left; under ZeRO-3 nothing is. A shard group smaller than all replicas adds
 // an all-reduce of the shards across replicas. (Rajbhandari et al. 1910.02054 sec. 7;
 // Megatron-Core distributed/distrib_optimizer.py.)
+// [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and broadcast from it:
+// min(n, tensors) of both, each along a chain of all n ranks (InternEvo
+// solver/optimizer/hybrid_zero_optim.py).
 void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, Group replica,
-                       std::int64_t shards, std::vector<Reduction>& gradients,
-                       std::vector<Reduction>& weights) {
+                       std::int64_t shards, std::int64_t tensors,
+                       std::vector<Reduction>& gradients, std::vector<Reduction>& weights) {
   if (parameters == 0) return;
   const double grad = real(parameters) * size_of(s.grad_dtype);
   const double weight = real(parameters) * storage_size(s.precision);
@@ -34,6 +40,12 @@ void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, 
   if (s.zero == 0) {
     const Group group = replica == shard ? shard : Group::kDpCp;
     gradients.push_back({Collective::kAllReduce, grad, group, s.grad_dtype});
+    return;
+  }
+  if (s.zero == 1 && s.kernels.whole_tensor_shards && replica == shard) {
+    const double owners = real(std::max<std::int64_t>(1, std::min(shards, tensors)));
+    gradients.push_back({Collective::kBroadcast, grad / owners, shard, s.grad_dtype, owners});
+    weights.push_back({Collective::kBroadcast, weight / owners, shard, stored, owners});
     return;
   }
   if (s.zero == 1) {
@@ -56,17 +68,19 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<
     if (g.size <= 1) continue;
     const Bytes bytes = ceil_bytes(r.bytes);
     const Seconds each = collective_time(c, r.op, bytes, g).total;
-    Seconds left = each;
+    const Seconds all_of_them = each * r.count;
+    Seconds left = all_of_them;
     if (overlapped) {
       const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const Seconds tail = each * std::min(1.0, bucket / std::max(r.bytes, 1.0));
-      const Seconds hidden = std::min(each - tail, window);
+      const Seconds tail =
+          all_of_them * std::min(1.0, bucket / std::max(r.bytes * r.count, 1.0));
+      const Seconds hidden = std::min(all_of_them - tail, window);
       window -= hidden;
-      left = each - hidden + hidden * (c.device.overlap_slowdown - 1);
+      left = all_of_them - hidden + hidden * (c.device.overlap_slowdown - 1);
     }
     exposed += left;
-    end.communication.push_back(
-        {CommDimension::kDp, r.op, g.size, g.level, bytes, 1, each, left, r.group, r.dtype, false});
+    end.communication.push_back({CommDimension::kDp, r.op, g.size, g.level, bytes, r.count, each,
+                                 left, r.group, r.dtype, false});
   }
   return exposed;
 }
@@ -115,11 +129,13 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   StepEnd end;
   std::vector<Reduction> gradients, weights;
   const bool hybrid = s.zero_group > 0 && s.zero_group < s.dp * s.cp;
+  const std::int64_t layers = ceil_div(m.num_layers, s.pp);
+  const std::int64_t tensors = layers * kTensorsPerLayer;
   append_reductions(s, p.dense, Group::kZeroShard, hybrid ? Group::kZeroReplica : Group::kZeroShard,
-                    shard_group(s), gradients, weights);
+                    shard_group(s), tensors, gradients, weights);
   if (m.moe) {
-    append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), gradients,
-                      weights);
+    append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), tensors,
+                      gradients, weights);
   }
   if (s.vp > 1 && s.schedule == Schedule::kInterleaved) {
     const double others = real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp);
@@ -133,10 +149,8 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   end.optimizer = optimizer_time(c.device, s, p);
   // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
   // decoder layer (projections and norms).
-  constexpr double kTensorsPerLayer = 8;
-  const double layers = real(ceil_div(m.num_layers, s.pp));
-  const double launches = layers * kTensorsPerLayer * s.kernels.optimizer_launches *
-                          (s.zero >= 1 ? 2 : 1) * s.kernels.host_factor;
+  const double launches = real(tensors) * s.kernels.optimizer_launches * (s.zero >= 1 ? 2 : 1) *
+                          s.kernels.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   if (s.offload.optimizer) {
     end.offload = optimizer_offload_time(c.device, s, p);

@@ -60,14 +60,24 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
 // [F-LOSS-1] Final norm, logits over the local vocabulary, cross entropy. Per logit the fused loss
 // reads and writes e bytes each way; the vocabulary-parallel loss of Megatron-LM
 // (cross_entropy.py) passes fp32 copies: cast, maximum, shift, exponential, sum, softmax are 38
-// bytes forward, and scale and cast 22 bytes backward. Three all-reduces of one fp32 per token.
+// bytes forward, and scale and cast 22 bytes backward; fp32_copies: a cast to fp32 (e + 4) and one
+// read forward, a read, a write and the cast back (4 + e) backward. Three all-reduces of one fp32
+// per token.
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
   append_norm(x, "final norm", l.norm_tokens * l.hidden, ops);
-  const LinearTimes logits = append_linear(x, "logits", l.tokens, l.vocab, l.hidden, false, ops);
+  // The output layer stays outside fp8 (Megatron-Core builds it without Transformer Engine;
+  // torchtitan filters it out).
+  Strategy unquantised = s;
+  if (s.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
+  const BlockContext plain{x.model, x.cluster, unquantised, x.shape};
+  const LinearTimes logits =
+      append_linear(plain, "logits", l.tokens, l.vocab, l.hidden, false, ops);
   const double n = real(l.tokens) * real(l.vocab), e = l.bytes;
-  if (s.kernels.fused_cross_entropy) {
+  if (s.kernels.fused_cross_entropy && s.kernels.fp32_copies) {
+    append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
+  } else if (s.kernels.fused_cross_entropy) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);
   } else {
     append_elementwise(x, "cross entropy", 38 * n, 10, 22 * n, 4, ops);

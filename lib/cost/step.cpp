@@ -109,6 +109,19 @@ StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   return stage;
 }
 
+// [F-ALLOC-1] Where the peak exceeds the device, PyTorch's caching allocator lives on giving blocks
+// back: every message's allocation fails first, waits for the device, frees and maps again. All of
+// them from 5 % over the capacity on; a stage sends and receives at most four messages per
+// microbatch.
+Seconds retry_time(const Strategy& s, const MemoryBreakdown& full, double microbatches) {
+  if (s.kernels.retry_stall == 0) return {};
+  constexpr double kAllFail = 0.05;
+  const double over = full.peak.si() / full.capacity.si() - 1;
+  const double share = std::min(1.0, std::max(0.0, over / kAllFail));
+  const double messages = static_cast<double>(std::min<std::int64_t>(2 * (s.pp - 1), 4));
+  return Seconds{s.kernels.retry_stall} * (share * std::max(1.0, messages) * microbatches);
+}
+
 // The rank that ends last, and what its step consists of.
 void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                const BlockCosts& blocks, const Assembly& a, PlanCost& plan) {
@@ -127,7 +140,8 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   t.ep_comm_exposed = sum.ep + again.ep;
   t.dp_comm_exposed = sum.dp + again.dp + ends.ranks[last].exposed + ends.tied;
   t.optimizer = ends.optimizer;
-  t.other = sum.launch + again.launch + ends.offload;
+  t.other = sum.launch + again.launch + ends.offload +
+            retry_time(s, plan.memory(), a.microbatches);
   const Seconds busy = rank.total() * a.microbatches;
   t.pp_bubble = std::max(pipeline.finish_alone[last] - busy, Seconds{});
   t.pp_comm_exposed =

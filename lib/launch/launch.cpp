@@ -79,6 +79,7 @@ std::optional<Target> target_of(Framework f) {
     case Framework::kLlmFoundry:
     case Framework::kInternEvo:
     case Framework::kMegatronV2:
+    case Framework::kDeepspeedV0:
       break;
   }
   return std::nullopt;

@@ -71,13 +71,14 @@ constexpr std::array kPresets{
            .kernels = kPlainPytorch},
     // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; components are
     // compiled, which fuses chains of element-wise operations; asynchronous tensor parallelism is
-    // off by default.
+    // off by default. Attention is PyTorch's scaled_dot_product_attention: FlashAttention-2.
     Preset{.framework = Framework::kTorchtitan,
            .zero = 3,
            .overlap = kShardedOverlap,
            .kernels = {.fused_softmax = false,
                        .fused_cross_entropy = false,
-                       .fused_grad_accumulation = false}},
+                       .fused_grad_accumulation = false,
+                       .attention = AttentionKernel::kFlash2}},
     // Host costs: fitted to the single-node and the pipelined rows of its published sweep
     // (benchmarks/accuracy), where a layer with tensor parallelism takes 4.4 ms whatever its size.
     // nanotron config/config.py and examples: zero_stage 0, accumulate_grad_in_fp32, flash
@@ -92,7 +93,8 @@ constexpr std::array kPresets{
                        .optimizer_launches = 10,
                        .message_launches = 25,
                        .contended_launches = 7,
-                       .collective_launches = 9.5}},
+                       .collective_launches = 9.5,
+                       .retry_stall = 0.27}},
     // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced. MPT's
     // loss_fn fused_crossentropy and low-precision LayerNorm are single kernels.
     Preset{.framework = Framework::kLlmFoundry,
@@ -103,13 +105,17 @@ constexpr std::array kPresets{
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kTriton}},
     // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in
-    // the training dtype; flash attention's fused kernels.
+    // the training dtype, whole parameters per rank (solver/optimizer/hybrid_zero_optim.py); fused
+    // kernels of flash-attention 1.0.5 and apex (doc/en/install.md until 2024), norms of
+    // residual.float() (model/modeling_internlm.py) and fp32 logits (core/naive_amp.py).
     Preset{.framework = Framework::kInternEvo,
            .grad_dtype = Dtype::kBf16,
            .overlap = {.grad_reduce = true},
            .kernels = {.fused_activation = false,
                        .fused_grad_accumulation = false,
-                       .attention = AttentionKernel::kFlash2}},
+                       .attention = AttentionKernel::kFlash1,
+                       .fp32_copies = true,
+                       .whole_tensor_shards = true}},
     // Megatron-LM up to release 2.x (2020 and 2021; 1909.08053, 2104.04473): the overlap of the
     // backward all-reduce with the weight gradient came with 3.0 (tensor_parallel/layers.py), the
     // distributed optimizer too; no flash attention.
@@ -117,6 +123,17 @@ constexpr std::array kPresets{
            .zero = 0,
            .overlap = {.tp_backward = false},
            .kernels = {.fused_cross_entropy = false, .fused_grad_accumulation = false}},
+    // DeepSpeed up to 0.5 (2021), stage 3 under Megatron-LM of that time: every weight is gathered
+    // by itself after a device synchronisation, into a list of views of all ranks' parts that are
+    // copied one by one (runtime/zero/partition_parameters.py, _allgather_param; release 0.3.13):
+    // slice, list entry and copy are about three launches, the same for the reduction.
+    Preset{.framework = Framework::kDeepspeedV0,
+           .zero = 3,
+           .grad_dtype = Dtype::kFp16,
+           .overlap = {.tp_backward = false},
+           .kernels = {.fused_cross_entropy = false,
+                       .fused_grad_accumulation = false,
+                       .shard_launches = 3}},
 };
 
 constexpr bool presets_in_order() {

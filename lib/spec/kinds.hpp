@@ -33,7 +33,8 @@ enum class Framework {
   kNanotron,
   kLlmFoundry,
   kInternEvo,
-  kMegatronV2
+  kMegatronV2,
+  kDeepspeedV0
 };
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
@@ -120,7 +121,8 @@ MESHPLAN_NAMES(Framework, {{Framework::kMegatron, "megatron"},
                            {Framework::kNanotron, "nanotron"},
                            {Framework::kLlmFoundry, "llm-foundry"},
                            {Framework::kInternEvo, "internevo"},
-                           {Framework::kMegatronV2, "megatron-v2"}});
+                           {Framework::kMegatronV2, "megatron-v2"},
+                           {Framework::kDeepspeedV0, "deepspeed-v0"}});
 MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},

@@ -53,6 +53,11 @@ struct Kernels {
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;
+  // Norms and the loss read fp32 copies of their inputs, made by kernels of their own.
+  bool fp32_copies = false;
+  // ZeRO-1 gives every rank whole tensors: one reduction to and one broadcast from each owner
+  // instead of a scatter and a gather of equal parts.
+  bool whole_tensor_shards = false;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Host time of the optimizer step per parameter tensor of a rank, in kernels; twice that with
   // sharded states, which are cut out of and gathered into every tensor.
@@ -63,6 +68,11 @@ struct Kernels {
   // cores are shared with the network's progress threads.
   double contended_launches = 0;
   double collective_launches = 4;  // host time of a collective call, in kernels
+  // Host time of one ZeRO-3 collective per rank and weight, in kernels: where weights are gathered
+  // one by one into a list of every rank's part. Nothing runs meanwhile.
+  double shard_launches = 0;
+  // Seconds that an allocation costs for which the caching allocator must give memory back first.
+  double retry_stall = 0;
 
   bool operator==(const Kernels&) const = default;
 };

@@ -61,11 +61,15 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.scatter_gather", s.kernels.scatter_gather);
   visit("kernels.tp_recompute_allgather", s.kernels.tp_recompute_allgather);
   visit("kernels.flex_dispatcher", s.kernels.flex_dispatcher);
+  visit("kernels.fp32_copies", s.kernels.fp32_copies);
+  visit("kernels.whole_tensor_shards", s.kernels.whole_tensor_shards);
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("kernels.contended_launches", s.kernels.contended_launches);
   visit("kernels.message_launches", s.kernels.message_launches);
   visit("kernels.optimizer_launches", s.kernels.optimizer_launches);
+  visit("kernels.shard_launches", s.kernels.shard_launches);
+  visit("kernels.retry_stall", s.kernels.retry_stall);
   visit("order", s.order);
 }
 

@@ -139,6 +139,7 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
     case Framework::kLlmFoundry:
     case Framework::kInternEvo:
     case Framework::kMegatronV2:
+    case Framework::kDeepspeedV0:
       break;
   }
   f.error({"zero", "pp", "framework"},

@@ -30,6 +30,10 @@ constexpr std::string_view kNanotron = "nanotron serialize/optimizer.py, load_op
 constexpr std::string_view kInternEvo =
     "InternEvo checkpoint/components.py asserts equal tp, pp and ZeRO sizes";
 
+constexpr std::string_view kDeepspeedV0 =
+    "DeepSpeed 0.3 runtime/engine.py, _get_all_zero_checkpoints: a file per rank; stage3.py loads "
+    "only as many";
+
 constexpr Rule kUniversalRule{ReshardKind::kConverted,
                               "convert with ds_to_universal.py, load with --universal-checkpoint",
                               kUniversal};
@@ -62,6 +66,9 @@ constexpr std::array kRules{
                    {ReshardKind::kConverted,
                     "tools/checkpoint_util.py converts the weights, not Adam's moments",
                     "Megatron-LM README, changing the parallelism of a checkpoint"}},
+    FrameworkRules{Framework::kDeepspeedV0,
+                   {ReshardKind::kNo, "keep dp", kDeepspeedV0},
+                   {ReshardKind::kNo, "keep dp, tp and pp", kDeepspeedV0}},
 };
 
 constexpr bool rules_in_order() {

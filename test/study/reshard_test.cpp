@@ -63,7 +63,9 @@ TEST_CASE("each framework's own words on replicas and on model parallelism") {
       Row{Framework::kNanotron, ReshardKind::kNo, ReshardKind::kAtLoad},
       // components.py asserts equal sizes.
       Row{Framework::kInternEvo, ReshardKind::kNo, ReshardKind::kNo},
-      Row{Framework::kMegatronV2, ReshardKind::kAtLoad, ReshardKind::kConverted});
+      Row{Framework::kMegatronV2, ReshardKind::kAtLoad, ReshardKind::kConverted},
+      // Universal checkpoints came later.
+      Row{Framework::kDeepspeedV0, ReshardKind::kNo, ReshardKind::kNo});
   CAPTURE(name_of(row.framework));
   const Strategy from = sixteen(row.framework);
   Strategy fewer = from;
