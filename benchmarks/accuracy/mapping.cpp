@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "recipes.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -178,6 +179,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_recompute(s, run, *run.model.num_layers);
+  apply_recipe(s, source, run);
   return s;
 }
 

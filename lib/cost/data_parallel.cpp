@@ -31,8 +31,8 @@ constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a deco
 // min(n, tensors) of both, each along a chain of all n ranks (InternEvo
 // solver/optimizer/hybrid_zero_optim.py).
 void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, Group replica,
-                       std::int64_t shards, std::int64_t tensors,
-                       std::vector<Reduction>& gradients, std::vector<Reduction>& weights) {
+                       std::int64_t shards, std::int64_t tensors, std::vector<Reduction>& gradients,
+                       std::vector<Reduction>& weights) {
   if (parameters == 0) return;
   const double grad = real(parameters) * size_of(s.grad_dtype);
   const double weight = real(parameters) * storage_size(s.precision);
@@ -72,8 +72,7 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<
     Seconds left = all_of_them;
     if (overlapped) {
       const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const Seconds tail =
-          all_of_them * std::min(1.0, bucket / std::max(r.bytes * r.count, 1.0));
+      const Seconds tail = all_of_them * std::min(1.0, bucket / std::max(r.bytes * r.count, 1.0));
       const Seconds hidden = std::min(all_of_them - tail, window);
       window -= hidden;
       left = all_of_them - hidden + hidden * (c.device.overlap_slowdown - 1);
@@ -149,8 +148,8 @@ StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   end.optimizer = optimizer_time(c.device, s, p);
   // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
   // decoder layer (projections and norms).
-  const double launches = real(tensors) * s.kernels.optimizer_launches * (s.zero >= 1 ? 2 : 1) *
-                          s.kernels.host_factor;
+  const double launches =
+      real(tensors) * s.kernels.optimizer_launches * (s.zero >= 1 ? 2 : 1) * s.kernels.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   if (s.offload.optimizer) {
     end.offload = optimizer_offload_time(c.device, s, p);

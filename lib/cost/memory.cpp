@@ -92,14 +92,18 @@ Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
 
 namespace {
 
+bool splits_with_deepspeed(const Strategy& s) {
+  const bool deepspeed =
+      s.framework == Framework::kMegatronDeepspeed || s.framework == Framework::kDeepspeed;
+  return deepspeed && (s.zero == 1 || s.zero == 2);
+}
+
 // [F-MEM-2] Buckets that DeepSpeed's ZeRO-1 and 2 hold for good: two to reduce gradients in turn
 // and one to gather weights, 5e8 elements each by default (runtime/zero/config.py
 // reduce_bucket_size, allgather_bucket_size; stage_1_and_2.py, ipg_buffer).
 Bytes bucket_bytes(const Strategy& s) {
   constexpr std::int64_t kElements = 500'000'000, kBuckets = 3;
-  const bool deepspeed =
-      s.framework == Framework::kMegatronDeepspeed || s.framework == Framework::kDeepspeed;
-  if (!deepspeed || (s.zero != 1 && s.zero != 2) || shard_group(s) == 1) return {};
+  if (!splits_with_deepspeed(s) || shard_group(s) == 1) return {};
   return Bytes{kElements * kBuckets * storage_size(s.precision)};
 }
 
@@ -163,6 +167,10 @@ MemoryRates state_rates(const Strategy& s) {
   // nanotron gathers the updated weights through one flat copy (distributed.py,
   // all_gather_coalesced), too large for any block that the allocator holds free.
   const bool flat_copy = nanotron && s.zero == 1 && rates.dense_shards > 1;
+  // [F-MEM-3] DeepSpeed's ZeRO-1 and 2 in fp16 flatten the shard's gradients and cast them to fp32
+  // for the update (runtime/zero/stage_1_and_2.py, step): 2 + 4 bytes in blocks that nothing else
+  // fits, so the caching allocator keeps them.
+  if (splits_with_deepspeed(s) && s.precision == Precision::kFp16) optimizer += 6;
   rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3};
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
@@ -180,6 +188,11 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
   const LocalShape l = local_shape(m, s);
   const Bytes message{l.norm_tokens * l.hidden * l.bytes};
   if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
+  // [F-MEM-4] DeepSpeed's pipeline engine keeps every microbatch's stage output until its backward
+  // pass (runtime/pipe/engine.py, pipe_buffers); Megatron-Core frees it after sending.
+  if (s.pp > 1 && s.framework == Framework::kMegatronDeepspeed) {
+    rates.messages += message * std::min(s.pp, num_microbatches(s));
+  }
   if (s.sequence_parallel)
     rates.messages += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
   rates.messages += bucket_bytes(s);

@@ -140,8 +140,7 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   t.ep_comm_exposed = sum.ep + again.ep;
   t.dp_comm_exposed = sum.dp + again.dp + ends.ranks[last].exposed + ends.tied;
   t.optimizer = ends.optimizer;
-  t.other = sum.launch + again.launch + ends.offload +
-            retry_time(s, plan.memory(), a.microbatches);
+  t.other = sum.launch + again.launch + ends.offload + retry_time(s, plan.memory(), a.microbatches);
   const Seconds busy = rank.total() * a.microbatches;
   t.pp_bubble = std::max(pipeline.finish_alone[last] - busy, Seconds{});
   t.pp_comm_exposed =

@@ -150,3 +150,95 @@ TEST_CASE("interleaved schedules hide the gradient reduction behind several micr
   s.vp = 4;
   CHECK(cost(m, 256, s).time.dp_comm_exposed <= plain);
 }
+
+TEST_CASE("[F-NORM-1] norms and the loss of fp32 copies take longer, under fp8 the logits do not") {
+  const ModelSpec m = plain_gpt(8);
+  Strategy s = plain_strategy(1, 1, 1);
+  const Seconds plain = cost(m, 1, s).time.compute;
+  s.kernels.fp32_copies = true;
+  const Seconds copied = cost(m, 1, s).time.compute;
+  CHECK(copied > plain);
+  CHECK(copied < plain * 1.1);
+}
+
+TEST_CASE("[F-LIN-1] the output layer computes in bf16 where the rest is fp8") {
+  const ModelSpec m = plain_gpt(8);
+  ClusterSpec c = plain_cluster(1);
+  c.device.peak[static_cast<std::size_t>(Precision::kFp8)] =
+      c.device.peak[static_cast<std::size_t>(Precision::kBf16)] * 2;
+  c.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] =
+      c.device.gemm.sustained[static_cast<std::size_t>(Precision::kBf16)];
+  Strategy s = plain_strategy(1, 1, 1);
+  const auto head = static_cast<std::size_t>(BlockKind::kHead);
+  s.precision = Precision::kBf16;
+  const BlockCosts bf16 = block_costs(m, c, s);
+  s.precision = Precision::kFp8;
+  const BlockCosts fp8 = block_costs(m, c, s);
+  CHECK(fp8[head].forward.compute == bf16[head].forward.compute);
+  const auto layer = static_cast<std::size_t>(BlockKind::kDense);
+  CHECK(fp8[layer].forward.compute < bf16[layer].forward.compute);
+}
+
+TEST_CASE("[F-DP-3] whole tensors per rank are reduced and broadcast one by one along the ring") {
+  const ModelSpec m = plain_gpt(4);
+  Strategy s = plain_strategy(1, 1, 64);
+  s.zero = 1;
+  s.kernels.whole_tensor_shards = true;
+  const PlanCost plan = cost(m, 64, s);
+  double owners = 0;
+  for (const CommEntry& e : plan.communication) {
+    if (e.dimension != CommDimension::kDp) continue;
+    CHECK(e.operation == Collective::kBroadcast);
+    owners = e.count_per_step;
+  }
+  CHECK(owners == 4 * 8);  // 4 layers of 8 tensors: fewer than ranks
+  s.kernels.whole_tensor_shards = false;
+  CHECK(plan.time.dp_comm_exposed > cost(m, 64, s).time.dp_comm_exposed);
+}
+
+TEST_CASE("[F-ZERO-3] weights gathered into lists of all ranks' parts cost the host their number") {
+  const ModelSpec m = plain_gpt(4);
+  Strategy s = plain_strategy(1, 1, 64);
+  s.zero = 3;
+  const Seconds before = cost(m, 64, s).time.dp_comm_exposed;
+  s.kernels.shard_launches = 3;
+  const Seconds after = cost(m, 64, s).time.dp_comm_exposed;
+  // Layers, embedding and head: two gathers and a scatter of four weights, 5 us a launch, in each
+  // of eight microbatches.
+  CHECK((after - before).si() == Approx(8 * (4 + 2) * 3 * 4 * 64 * 3 * 5e-6));
+}
+
+TEST_CASE(
+    "[F-ALLOC-1] a plan beyond the device's memory lives on retries, one that fits does not") {
+  const ModelSpec m = plain_gpt(8);
+  ClusterSpec c = plain_cluster(2);
+  const Strategy plain = complete(plain_strategy(1, 2, 1), m, c);
+  Strategy s = plain;
+  s.kernels.retry_stall = 0.25;
+  CHECK(cost_of(m, c, s).step_time == cost_of(m, c, plain).step_time);
+  c.device.memory = ceil_bytes(cost_of(m, c, s).memory().peak.si() / 1.2);
+  const double each = static_cast<double>(num_microbatches(s));
+  // Two stages: one message sent, one received.
+  CHECK((cost_of(m, c, s).step_time - cost_of(m, c, plain).step_time).si() ==
+        Approx(0.25 * 2 * each));
+}
+
+TEST_CASE(
+    "[F-MEM-3] [F-MEM-4] DeepSpeed's fp16 step and pipeline engine hold what Megatron frees") {
+  Strategy s = plain_strategy(1, 1, 4);
+  s.framework = Framework::kMegatronDeepspeed;
+  s.grad_dtype = Dtype::kFp16;
+  s.zero = 1;
+  s.precision = Precision::kFp16;
+  const BlockParameters p{1'000'000, 0};
+  const Bytes fp16 = state_bytes(s, p).optimizer;
+  s.precision = Precision::kBf16;
+  CHECK(fp16 - state_bytes(s, p).optimizer == Bytes{6 * 1'000'000 / 4});
+  const ModelSpec m = plain_gpt(8);
+  s = plain_strategy(1, 4, 1);
+  s.global_batch = 16;
+  const Bytes freed = memory_rates(m, s).messages;
+  s.framework = Framework::kMegatronDeepspeed;
+  const LocalShape l = local_shape(m, s);
+  CHECK(memory_rates(m, s).messages - freed == Bytes{4 * l.tokens * l.hidden * l.bytes});
+}
