@@ -39,8 +39,8 @@ constexpr std::array kGpus{
     GpuRow{"H800", "", 0, "dgx-h100", 0, 0, 200},
     GpuRow{"A800", "", 0, "dgx-a100-80gb", 0, 0, 200},
     GpuRow{"H100", "PCIe", 0, ""},
-    // H100 with 96 GB of HBM2e at 2.4 TB/s (the GPU of torchtitan's published tables).
-    GpuRow{"H100", "", 96, "dgx-h100", 95.0, 2400},
+    // H100 with 96 GB of HBM2e at 500 W (the GPU of torchtitan's published tables).
+    GpuRow{"H100", "", 96, "hgx-h100-96gb"},
     GpuRow{"H100", "", 0, "dgx-h100"},
     GpuRow{"A100", "", 80, "dgx-a100-80gb"},
     // Nothing stated: the 40 GB part, the only one until November 2020.

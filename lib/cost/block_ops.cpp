@@ -83,21 +83,23 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
 
 // [F-NORM-1] Traffic of a norm over n elements of e bytes: forward reads and writes once (2e n);
 // backward reads the input and the output gradient, writes the input gradient, and adds the
-// residual's gradient (4e n). Without a fused kernel the chain of casts, squares and products
-// passes the tensor in fp32 about seven times each way (eager RMSNorm of Hugging Face models).
-// fp32_copies: cast and norm forward (e + 4, 4 + e); norm, cast and addition backward.
+// residual's gradient (4e n). RMSNorm without a kernel of its own (eager, as Hugging Face's Llama):
+// cast, square, mean, scale, cast back and weight are 36 bytes; backward products, sums and casts
+// of fp32 copies 80. LayerNorm is one kernel in PyTorch itself. fp32_copies: cast and norm forward
+// (e + 4, 4 + e); norm, cast and addition backward.
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective) {
   const double n = static_cast<double>(elements);
   const double e = x.shape.bytes;
-  if (x.strategy.kernels.fp32_copies && x.strategy.kernels.fused_norm) {
+  const bool fused = x.strategy.kernels.fused_norm || x.model.norm == Norm::kLayerNorm;
+  if (x.strategy.kernels.fp32_copies && fused) {
     // Cast to fp32, norm of that; backward the norm reads the gradient and the copy twice and
     // writes fp32, which is cast and added to the residual's gradient.
     append_elementwise(x, name, (2 * e + 8) * n, 2, (5 * e + 20) * n, 4, ops, selective);
-  } else if (x.strategy.kernels.fused_norm) {
+  } else if (fused) {
     append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective, KernelKind::kNorm);
   } else {
-    append_elementwise(x, name, 28 * n, 6, 44 * n, 10, ops, selective);
+    append_elementwise(x, name, 36 * n, 7, 80 * n, 14, ops, selective);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "mapping.hpp"
 
 #include "machine.hpp"
+#include "recipes.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan::accuracy {
@@ -298,7 +299,7 @@ TEST_CASE("variants of a GPU change its numbers only") {
   CHECK(h800.nvlink == BytesPerSecond{200e9});
   run.gpu = "NVIDIA H100 96GB";
   const auto hbm2e = std::get<MachineChoice>(choose_machine(source_called("x"), run));
-  CHECK(hbm2e.memory_bandwidth == BytesPerSecond{2.4e12});
+  CHECK(hbm2e.cluster == "hgx-h100-96gb");
 }
 
 TEST_CASE("a named system has a network of its own") {
@@ -338,6 +339,45 @@ TEST_CASE("every shipped cluster of the benchmark is valid") {
   const auto cluster = machines.cluster(choice, 8);
   REQUIRE(cluster.ok());
   CHECK(validate(*cluster).empty());
+}
+
+TEST_CASE("a row's container is its release") {
+  CHECK(container_release("docs/performance-summary.md line 45 (26.08 container)") == 2608);
+  CHECK(container_release("line 7 (26.04.01 container)") == 2604);
+  CHECK(container_release("table 3") == 0);
+}
+
+TEST_CASE("recipes say what Megatron-Bridge's tables leave out, by release, GPU and precision") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  struct Row {
+    const char *where, *gpu, *precision;
+    std::int64_t ep;
+    bool overlap, flex;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"(26.06 container)", "NVIDIA GB200", "mxfp8", 8, true, true},
+      {"(26.06 container)", "NVIDIA GB200", "bf16", 8, false, true},
+      {"(26.04 container)", "NVIDIA GB300", "mxfp8", 8, false, true},
+      {"(25.11 container)", "NVIDIA B200", "mxfp8", 8, false, false},
+      {"(25.11 container)", "NVIDIA H100", "fp8", 8, true, false},
+      {"(25.09 container)", "NVIDIA H100", "fp8", 64, true, true},
+      {"(26.04 container)", "NVIDIA H100", "fp8", 8, false, true},
+      {"(26.04.01 container)", "NVIDIA B200", "mxfp8", 32, true, true},
+      {"table 1", "NVIDIA GB200", "mxfp8", 8, false, true},
+  }));
+  CAPTURE(row.where, row.gpu, row.precision, row.ep);
+  Run run;
+  run.where = row.where, run.gpu = row.gpu, run.precision = row.precision, run.ep = row.ep;
+  run.model.moe = MoeSpec{};
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.ep = row.ep;
+  apply_recipe(s, bridge, run);
+  CHECK(s.overlap.ep == row.overlap);
+  CHECK(s.kernels.flex_dispatcher == row.flex);
+  CHECK(s.grad_dtype == Dtype::kBf16);
+  s.pp = 8;  // under a pipeline the overlap needs virtual stages
+  apply_recipe(s, bridge, run);
+  CHECK_FALSE(s.overlap.ep);
 }
 
 }  // namespace

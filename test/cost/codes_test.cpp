@@ -151,7 +151,7 @@ TEST_CASE("interleaved schedules hide the gradient reduction behind several micr
   CHECK(cost(m, 256, s).time.dp_comm_exposed <= plain);
 }
 
-TEST_CASE("[F-NORM-1] norms and the loss of fp32 copies take longer, under fp8 the logits do not") {
+TEST_CASE("[F-NORM-1] norms and the loss of fp32 copies take longer") {
   const ModelSpec m = plain_gpt(8);
   Strategy s = plain_strategy(1, 1, 1);
   const Seconds plain = cost(m, 1, s).time.compute;
