@@ -1,6 +1,7 @@
 #include "cost/data_parallel.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "comm/collectives.hpp"
 #include "cost/block_ops.hpp"
@@ -12,15 +13,18 @@ namespace {
 
 double real(std::int64_t n) { return static_cast<double>(n); }
 
-struct Reduction {
-  Collective op;
-  double bytes;  // of one
-  Group group;
-  Dtype dtype;
-  double count = 1;
-};
-
 constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a decoder layer
+
+// Parameters that are reduced alike.
+struct Reduced {
+  std::int64_t parameters;
+  Group group;
+  const GroupShape& shard;
+  const GroupShape* replica;  // of a shard group smaller than all replicas
+  const GroupShape& all;      // all replicas
+  std::int64_t shards;
+  std::int64_t tensors;
+};
 
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
 // the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
@@ -30,56 +34,64 @@ constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a deco
 // [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and broadcast from it:
 // min(n, tensors) of both, each along a chain of all n ranks (InternEvo
 // solver/optimizer/hybrid_zero_optim.py).
-void append_reductions(const Strategy& s, std::int64_t parameters, Group shard, Group replica,
-                       std::int64_t shards, std::int64_t tensors, std::vector<Reduction>& gradients,
-                       std::vector<Reduction>& weights) {
-  if (parameters == 0) return;
-  const double grad = real(parameters) * size_of(s.grad_dtype);
-  const double weight = real(parameters) * storage_size(s.precision);
-  const Dtype stored = activation_dtype(s.precision);
+void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p, RankEnd& end) {
+  if (p.parameters == 0) return;
+  const double grad = real(p.parameters) * size_of(s.grad_dtype);
+  const double weight = real(p.parameters) * storage_size(s.precision);
+  const auto add = [&](Reductions& to, Collective op, double bytes, Group group, Dtype dtype,
+                       const GroupShape& g, double times = 1) {
+    if (g.size <= 1) return;
+    const Seconds each = collective_time(c, op, ceil_bytes(bytes), g).total;
+    to.all[to.count++] = {op, bytes, times, group, dtype, g.size, g.level, each};
+  };
   if (s.zero == 0) {
-    const Group group = replica == shard ? shard : Group::kDpCp;
-    gradients.push_back({Collective::kAllReduce, grad, group, s.grad_dtype});
+    const Group group = p.replica != nullptr ? Group::kDpCp : p.group;
+    add(end.gradients, Collective::kAllReduce, grad, group, s.grad_dtype, p.all);
     return;
   }
-  if (s.zero == 1 && s.kernels.whole_tensor_shards && replica == shard) {
-    const double owners = real(std::max<std::int64_t>(1, std::min(shards, tensors)));
-    gradients.push_back({Collective::kBroadcast, grad / owners, shard, s.grad_dtype, owners});
-    weights.push_back({Collective::kBroadcast, weight / owners, shard, stored, owners});
+  if (s.zero == 1 && s.kernels.whole_tensor_shards && p.replica == nullptr) {
+    const double owners = real(std::max<std::int64_t>(1, std::min(p.shards, p.tensors)));
+    add(end.gradients, Collective::kBroadcast, grad / owners, p.group, s.grad_dtype, p.shard,
+        owners);
+    add(end.weights, Collective::kBroadcast, weight / owners, p.group,
+        activation_dtype(s.precision), p.shard, owners);
     return;
   }
   if (s.zero == 1) {
-    gradients.push_back({Collective::kReduceScatter, grad, shard, s.grad_dtype});
-    if (replica != shard) {
-      gradients.push_back({Collective::kAllReduce, grad / real(shards), replica, s.grad_dtype});
+    add(end.gradients, Collective::kReduceScatter, grad, p.group, s.grad_dtype, p.shard);
+    if (p.replica != nullptr) {
+      add(end.gradients, Collective::kAllReduce, grad / real(p.shards), Group::kZeroReplica,
+          s.grad_dtype, *p.replica);
     }
   }
-  if (s.zero <= 2) weights.push_back({Collective::kAllGather, weight, shard, stored});
+  if (s.zero <= 2) {
+    add(end.weights, Collective::kAllGather, weight, p.group, activation_dtype(s.precision),
+        p.shard);
+  }
 }
 
 // [F-DP-2] Megatron-Core's buckets of max(40 M, 1 M x dp) parameters: of an overlapped reduction at
 // least the last bucket stays exposed, of an overlapped gather the first
 // (distributed_data_parallel_config.py).
-Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const std::vector<Reduction>& all,
-                     bool overlapped, Seconds window, double bytes_each, StepEnd& end) {
+Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& all,
+                     bool overlapped, Seconds window, double bytes_each,
+                     std::vector<CommEntry>* table) {
   Seconds exposed;
-  for (const Reduction& r : all) {
-    const GroupShape g = group_shape(s, c, r.group);
-    if (g.size <= 1) continue;
-    const Bytes bytes = ceil_bytes(r.bytes);
-    const Seconds each = collective_time(c, r.op, bytes, g).total;
-    const Seconds all_of_them = each * r.count;
-    Seconds left = all_of_them;
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const Reduction& r = all.all[i];
+    const Seconds whole = r.each * r.times;
+    Seconds left = whole;
     if (overlapped) {
       const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const Seconds tail = all_of_them * std::min(1.0, bucket / std::max(r.bytes * r.count, 1.0));
-      const Seconds hidden = std::min(all_of_them - tail, window);
+      const Seconds tail = whole * std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
+      const Seconds hidden = std::min(whole - tail, window);
       window -= hidden;
-      left = all_of_them - hidden + hidden * (c.device.overlap_slowdown - 1);
+      left = whole - hidden + hidden * (c.device.overlap_slowdown - 1);
     }
     exposed += left;
-    end.communication.push_back({CommDimension::kDp, r.op, g.size, g.level, bytes, r.count, each,
-                                 left, r.group, r.dtype, false});
+    if (table == nullptr) continue;
+    table->push_back({CommDimension::kDp, r.op, r.size, r.level, ceil_bytes(r.bytes), r.times,
+                      r.each, left, r.group, r.dtype, false});
   }
   return exposed;
 }
@@ -98,7 +110,11 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
   const double passes = s.kernels.fused_optimizer ? 1 : 3;
   const double update = real(dense + experts) * (moments + weights + 3 * grad) * passes;
-  const double zeroing = s.zero >= 2 ? 0 : real(p.dense + p.experts) * grad;
+  // ZeRO-2 and 3 free what they reduce; without replicas there is nothing to shard and to free.
+  const bool frees_dense = s.zero >= 2 && shard_group(s) > 1;
+  const bool frees_experts = s.zero >= 2 && expert_dp(s) > 1;
+  const double zeroing =
+      (frees_dense ? 0 : real(p.dense)) * grad + (frees_experts ? 0 : real(p.experts)) * grad;
   return update + zeroing;
 }
 
@@ -123,38 +139,56 @@ Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forwar
   return std::max(copy - forward, Seconds{}) + std::max(copy - backward, Seconds{});
 }
 
-StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                 const BlockParameters& p, Seconds forward, Seconds backward) {
-  StepEnd end;
-  std::vector<Reduction> gradients, weights;
-  const bool hybrid = s.zero_group > 0 && s.zero_group < s.dp * s.cp;
-  const std::int64_t layers = ceil_div(m.num_layers, s.pp);
-  const std::int64_t tensors = layers * kTensorsPerLayer;
-  append_reductions(s, p.dense, Group::kZeroShard, hybrid ? Group::kZeroReplica : Group::kZeroShard,
-                    shard_group(s), tensors, gradients, weights);
+StepEndGroups step_end_groups(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  StepEndGroups groups;
+  groups.hybrid = s.zero_group > 0 && s.zero_group < s.dp * s.cp;
+  groups.all = group_shape(s, c, Group::kDpCp);
+  groups.shard = s.zero_group > 0 ? group_shape(s, c, Group::kZeroShard) : groups.all;
+  if (groups.hybrid) groups.replica = group_shape(s, c, Group::kZeroReplica);
+  if (m.moe) groups.experts = group_shape(s, c, Group::kExpertDp);
+  return groups;
+}
+
+RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                 const StepEndGroups& groups, const BlockParameters& p) {
+  RankEnd end;
+  const std::int64_t tensors = ceil_div(m.num_layers, s.pp) * kTensorsPerLayer;
+  append_reductions(
+      c, s,
+      {p.dense, Group::kZeroShard, groups.shard, groups.hybrid ? &groups.replica : nullptr,
+       groups.all, shard_group(s), tensors},
+      end);
   if (m.moe) {
-    append_reductions(s, p.experts, Group::kExpertDp, Group::kExpertDp, expert_dp(s), tensors,
-                      gradients, weights);
+    append_reductions(c, s,
+                      {p.experts, Group::kExpertDp, groups.experts, nullptr, groups.experts,
+                       expert_dp(s), tensors},
+                      end);
   }
+  end.optimizer = optimizer_time(c.device, s, p);
+  // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
+  // decoder layer (projections and norms).
+  const bool shards = s.zero >= 1 && (shard_group(s) > 1 || (m.moe && expert_dp(s) > 1));
+  const double launches =
+      real(tensors) * s.kernels.optimizer_launches * (shards ? 2 : 1) * s.kernels.host_factor;
+  end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
+  end.offload = optimizer_offload_time(c.device, s, p);
+  return end;
+}
+
+StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, Seconds forward,
+                 Seconds backward, std::vector<CommEntry>* table) {
+  StepEnd end;
   if (s.vp > 1 && s.schedule == Schedule::kInterleaved) {
     const double others = real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp);
     backward *= std::max(1.0, others);
     forward *= std::max(1.0, others);
   }
-  end.exposed =
-      exposed_time(c, s, gradients, s.overlap.grad_reduce, backward, size_of(s.grad_dtype), end);
-  end.exposed +=
-      exposed_time(c, s, weights, s.overlap.param_gather, forward, storage_size(s.precision), end);
-  end.optimizer = optimizer_time(c.device, s, p);
-  // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
-  // decoder layer (projections and norms).
-  const double launches =
-      real(tensors) * s.kernels.optimizer_launches * (s.zero >= 1 ? 2 : 1) * s.kernels.host_factor;
-  end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
-  if (s.offload.optimizer) {
-    end.offload = optimizer_offload_time(c.device, s, p);
-    end.optimizer = Seconds{};
-  }
+  end.exposed = exposed_time(c, s, rank.gradients, s.overlap.grad_reduce, backward,
+                             size_of(s.grad_dtype), table);
+  end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
+                              storage_size(s.precision), table);
+  (s.offload.optimizer ? end.offload : end.optimizer) =
+      s.offload.optimizer ? rank.offload : rank.optimizer;
   return end;
 }
 

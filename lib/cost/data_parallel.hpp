@@ -1,9 +1,12 @@
 #pragma once
 // What happens once per step on a pipeline rank: gradient reduction, parameter gather, optimizer.
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "cost/block.hpp"
 #include "cost/plan_cost.hpp"
+#include "layout/groups.hpp"
 
 namespace meshplan {
 
@@ -11,15 +14,52 @@ struct StepEnd {
   Seconds exposed;  // data-parallel communication that nothing hides
   Seconds optimizer;
   Seconds offload;  // host copies and host optimizer, not hidden
-  std::vector<CommEntry> communication;
 };
 
-// `p`: parameters of the rank's device; backward and forward: one microbatch over all its chunks,
-// behind which overlapped reductions and gathers hide. Interleaved schedules finish (and start)
-// their chunks apart, so that the last (first) pp microbatches of the other chunks hide them too:
-// pp (v - 1) / v microbatches instead of one.
-[[nodiscard]] StepEnd step_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                               const BlockParameters& p, Seconds forward, Seconds backward);
+// Groups that reduce gradients and gather weights: the same on every pipeline rank.
+struct StepEndGroups {
+  GroupShape shard, all;  // of dense parameters
+  GroupShape replica;     // where shard groups are smaller than all replicas
+  GroupShape experts;     // of a model that has them
+  bool hybrid = false;    // whether shard groups are smaller
+};
+[[nodiscard]] StepEndGroups step_end_groups(const ModelSpec& m, const ClusterSpec& c,
+                                            const Strategy& s);
+
+// A collective of the step's end.
+struct Reduction {
+  Collective op = Collective::kAllReduce;
+  double bytes = 0;  // of one
+  double times = 1;
+  Group group = Group::kZeroShard;
+  Dtype dtype = Dtype::kFp32;
+  std::int64_t size = 1;  // ranks
+  std::size_t level = 0;
+  Seconds each;
+};
+
+// At most two for the shards and the copies of dense parameters, and one for the experts'.
+struct Reductions {
+  std::array<Reduction, 3> all;
+  std::size_t count = 0;
+};
+
+// What a rank with these parameters does at the end of a step, whatever hides it.
+struct RankEnd {
+  Reductions gradients, weights;
+  Seconds optimizer;  // on the device
+  Seconds offload;    // if it is offloaded instead
+};
+[[nodiscard]] RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                               const StepEndGroups& groups, const BlockParameters& p);
+
+// backward and forward: one microbatch over all the rank's chunks, behind which overlapped
+// reductions and gathers hide. Interleaved schedules finish (and start) their chunks apart, so that
+// the last (first) pp microbatches of the other chunks hide them too: pp (v - 1) / v microbatches
+// instead of one. `table`: where to list the messages, if anywhere.
+[[nodiscard]] StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank,
+                               Seconds forward, Seconds backward,
+                               std::vector<CommEntry>* table = nullptr);
 
 // Copies and host optimizer of an offloaded optimizer [F-OFF-1].
 [[nodiscard]] Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s,

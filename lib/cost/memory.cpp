@@ -121,7 +121,9 @@ Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
       if (chunk.recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
       widest = std::max(widest, set);
       const BlockParameters& p = blocks[k].parameters;
-      gathered = std::max(gathered, Bytes{p.dense + p.experts});
+      const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
+      const std::int64_t experts = rates.expert_shards > 1 ? p.experts : 0;
+      gathered = std::max(gathered, Bytes{dense + experts});
     }
   }
   return widest + gathered * rates.gathered_each + rates.messages;

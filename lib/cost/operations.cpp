@@ -41,7 +41,7 @@ void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                    std::vector<KernelCall>& all) {
   if (s.offload.optimizer) return;
   const BlockParameters p = rank_parameters(m, s, block_costs(m, c, s), chunks, rank);
-  const Seconds step = step_end(m, c, s, p, Seconds{}, Seconds{}).optimizer;
+  const Seconds step = rank_end(m, c, s, step_end_groups(m, c, s), p).optimizer;
   const Seconds fused = optimizer_time(c.device, s, p);
   KernelOp op;
   op.name = "optimizer step";

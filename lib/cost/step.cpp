@@ -129,22 +129,11 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   const StepEnds ends = step_ends(m, c, s, blocks, a, pipeline.finish);
   const std::size_t last = ends.last;
   plan.last_stage = last;
-  const RankCost& rank = a.ranks[last];
-  PassTime sum = (rank.forward + rank.backward) * a.microbatches;
-  PassTime again = rank.recompute * a.microbatches;
-  TimeTerms& t = plan.time;
-  t.compute = sum.compute;
-  t.recompute = again.compute;
-  t.tp_comm_exposed = sum.tp + again.tp;
-  t.cp_comm_exposed = sum.cp + again.cp;
-  t.ep_comm_exposed = sum.ep + again.ep;
-  t.dp_comm_exposed = sum.dp + again.dp + ends.ranks[last].exposed + ends.tied;
-  t.optimizer = ends.optimizer;
-  t.other = sum.launch + again.launch + ends.offload + retry_time(s, plan.memory(), a.microbatches);
-  const Seconds busy = rank.total() * a.microbatches;
-  t.pp_bubble = std::max(pipeline.finish_alone[last] - busy, Seconds{});
-  t.pp_comm_exposed =
-      std::max(pipeline.finish[last] - std::max(pipeline.finish_alone[last], busy), Seconds{});
+  plan.time =
+      step_terms({a.ranks[last], a.microbatches, pipeline.finish[last], pipeline.finish_alone[last],
+                  ends.ranks[last].exposed, ends.tied, ends.optimizer, ends.offload});
+  plan.time.other = plan.time.other + retry_time(s, plan.memory(), a.microbatches);
+  const TimeTerms& t = plan.time;
   plan.step_time = total(t);
   plan.bubble_fraction = t.pp_bubble / plan.step_time;
 
@@ -157,7 +146,7 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                   t.pp_comm_exposed, Group::kPpNeighbour,
                                   activation_dtype(s.precision), false});
   }
-  for (const CommEntry& entry : ends.ranks[last].communication) plan.communication.push_back(entry);
+  for (const CommEntry& entry : ends.reductions) plan.communication.push_back(entry);
   for (const CommEntry& entry : ends.embedding) plan.communication.push_back(entry);
 }
 

@@ -10,19 +10,6 @@
 namespace meshplan {
 namespace {
 
-// [F-EMB-2] Tied embeddings: the first and the last pipeline rank all-reduce their copies of the
-// table's gradient (Shoeybi et al. 1909.08053; Megatron-LM finalize_model_grads.py).
-Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                            std::vector<CommEntry>& table) {
-  if (s.pp == 1 || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
-  const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
-  const GroupShape g = group_shape(s, c, Group::kEmbedding);
-  const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
-  table.push_back({CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1,
-                   each, each, Group::kEmbedding, s.grad_dtype, false});
-  return each;
-}
-
 Seconds activation_offload(const ClusterSpec& c, const Strategy& s, const BlockCosts& blocks,
                            const Assembly& a, std::size_t rank) {
   if (!s.offload.activations) return {};
@@ -36,6 +23,21 @@ Seconds activation_offload(const ClusterSpec& c, const Strategy& s, const BlockC
 }
 
 }  // namespace
+
+// [F-EMB-2] Tied embeddings: the first and the last pipeline rank all-reduce their copies of the
+// table's gradient (Shoeybi et al. 1909.08053; Megatron-LM finalize_model_grads.py).
+Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                            std::vector<CommEntry>* table) {
+  if (s.pp == 1 || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
+  const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
+  const GroupShape g = group_shape(s, c, Group::kEmbedding);
+  const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;
+  if (table != nullptr) {
+    table->push_back({CommDimension::kEmbedding, Collective::kAllReduce, g.size, g.level, bytes, 1,
+                      each, each, Group::kEmbedding, s.grad_dtype, false});
+  }
+  return each;
+}
 
 Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks) {
   Assembly a;
@@ -83,25 +85,49 @@ PipelineResult run_assembly(const Strategy& s, const Assembly& a, const SendTime
   std::vector<ChunkTime> times;
   for (const ChunkCost& cost : a.costs) times.push_back(cost.time);
   const std::vector<SendTime> sends(times.size() - 1, send);
-  return run_pipeline(pipeline_shape(s), times, sends, sends, with_timeline);
+  thread_local PipelineRunner runner;  // keeps task orders, which many strategies share
+  return runner.run(pipeline_shape(s), times, sends, sends, with_timeline);
+}
+
+TimeTerms step_terms(const RankStep& r) {
+  const PassTime sum = (r.passes.forward + r.passes.backward) * r.microbatches;
+  const PassTime again = r.passes.recompute * r.microbatches;
+  TimeTerms t;
+  t.compute = sum.compute;
+  t.recompute = again.compute;
+  t.tp_comm_exposed = sum.tp + again.tp;
+  t.cp_comm_exposed = sum.cp + again.cp;
+  t.ep_comm_exposed = sum.ep + again.ep;
+  t.dp_comm_exposed = sum.dp + again.dp + r.reduction + r.tied;
+  t.optimizer = r.optimizer;
+  t.other = sum.launch + again.launch + r.offload;
+  const Seconds busy = r.passes.total() * r.microbatches;
+  t.pp_bubble = std::max(r.finish_alone - busy, Seconds{});
+  t.pp_comm_exposed = std::max(r.finish - std::max(r.finish_alone, busy), Seconds{});
+  return t;
 }
 
 StepEnds step_ends(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                    const BlockCosts& blocks, const Assembly& a,
                    const std::vector<Seconds>& finish) {
   StepEnds ends;
-  ends.tied = embedding_reduction(m, c, s, ends.embedding);
-  Seconds latest{-1};
-  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+  ends.tied = embedding_reduction(m, c, s, &ends.embedding);
+  const StepEndGroups groups = step_end_groups(m, c, s);
+  const auto end_of = [&](std::size_t r, std::vector<CommEntry>* table) {
     const RankCost& rank = a.ranks[r];
     const BlockParameters p = rank_parameters(m, s, blocks, a.chunks, static_cast<std::int64_t>(r));
-    const StepEnd& here = ends.ranks.emplace_back(
-        step_end(m, c, s, p, rank.forward.total(), rank.backward.total() + rank.recompute.total()));
+    return step_end(c, s, rank_end(m, c, s, groups, p), rank.forward.total(),
+                    rank.backward.total() + rank.recompute.total(), table);
+  };
+  Seconds latest{-1};
+  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+    const StepEnd& here = ends.ranks.emplace_back(end_of(r, nullptr));
     const Seconds end = finish[r] + here.exposed;
     if (end > latest) latest = end, ends.last = r;
     ends.optimizer = std::max(ends.optimizer, here.optimizer);
     ends.offload = std::max(ends.offload, here.offload + activation_offload(c, s, blocks, a, r));
   }
+  end_of(ends.last, &ends.reductions);
   return ends;
 }
 

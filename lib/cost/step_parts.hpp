@@ -40,6 +40,22 @@ struct BoundarySend {
 [[nodiscard]] PipelineResult run_assembly(const Strategy& s, const Assembly& a,
                                           const SendTime& send, bool with_timeline);
 
+// [F-EMB-2] All-reduce of the tied embedding's gradients between the first and the last pipeline
+// rank. `table`: where to list it, if anywhere.
+[[nodiscard]] Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c,
+                                          const Strategy& s, std::vector<CommEntry>* table);
+
+// A step as one rank lives it.
+struct RankStep {
+  const RankCost& passes;
+  double microbatches;
+  Seconds finish, finish_alone;  // of its pipeline, and if messages took no time
+  Seconds reduction;             // of gradients and weights, exposed
+  Seconds tied;                  // of the tied embedding
+  Seconds optimizer, offload;    // of the slowest rank
+};
+[[nodiscard]] TimeTerms step_terms(const RankStep& r);
+
 // What follows the pipeline. Every rank reduces its gradients for itself; then the pipelines' ends
 // reduce the tied embedding; the optimizer and offloading take as long as on the slowest rank.
 struct StepEnds {
@@ -48,6 +64,7 @@ struct StepEnds {
   Seconds tied;          // reduction of the tied embedding's gradients
   Seconds optimizer;
   Seconds offload;
+  std::vector<CommEntry> reductions;  // of the last rank
   std::vector<CommEntry> embedding;
 };
 // `finish`: per rank, when its pipeline ends. `stages`: with forward and backward filled in.

@@ -37,14 +37,15 @@ GroupShape shape_of(std::span<const std::int64_t> ranks, const ClusterSpec& c) {
   g.num_levels = c.levels.size();
   for (std::size_t l = 0; l < g.num_levels; ++l) {
     const std::int64_t span = span_of(c, l);
-    std::int64_t most = 0, fewest = g.size, blocks = 0, here = 0;
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      ++here;
-      if (i + 1 < ranks.size() && ranks[i + 1] / span == ranks[i] / span) continue;
+    std::int64_t most = 0, fewest = g.size, blocks = 0;
+    for (std::size_t i = 0; i < ranks.size();) {
+      const std::size_t begin = i;
+      const std::int64_t last = ranks[i] - ranks[i] % span + (span - 1);  // rank of this block
+      while (i < ranks.size() && ranks[i] <= last) ++i;
+      const auto here = static_cast<std::int64_t>(i - begin);
       ++blocks;
       most = std::max(most, here);
       fewest = std::min(fewest, here);
-      here = 0;
     }
     g.within[l] = most;
     g.fewest[l] = fewest;

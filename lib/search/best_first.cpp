@@ -306,10 +306,12 @@ class BestFirst {
     const auto concerns = [&](const Node& child) {
       return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
     };
-    const auto offloads = [](const MemoryOption& o) { return o.offload_activations; };
+    // Neither is what a division with the fewest recomputed layers stands for.
+    const auto differs = [](const MemoryOption& o) {
+      return o.offload_activations || o.counts == CountRule::kGiven;
+    };
     const std::vector<MemoryOption>& options = x_.space.options(mesh);
-    if (std::any_of(options.begin(), options.end(), offloads)) return;
-    if (x_.space.partition_rule() != PartitionRule::kAny) return;
+    if (std::any_of(options.begin(), options.end(), differs)) return;
     if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
     double end = kNothingFound;
     Bytes communicators{std::numeric_limits<std::int64_t>::max()};
@@ -343,10 +345,10 @@ class BestFirst {
 
 Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
                    const std::function<bool()>& stop, const Progress& progress) {
-  BestFirst usual(x, wanted, pool, Breadth::kUsual);
+  const double given = x.cutoff.value_or(kNothingFound);
+  BestFirst usual(x, wanted, pool, Breadth::kUsual, given);
   Outcome first = usual.run(stop, {});
-  const double cutoff =
-      first.best.size() < wanted ? kNothingFound : first.best.back().score(x.objective);
+  const double cutoff = first.best.size() < wanted ? given : first.best.back().score(x.objective);
   Outcome all = BestFirst(x, wanted, pool, Breadth::kAll, cutoff).run(stop, progress);
   if (!all.exact) {  // stopped: what the first pass found may not have been found again
     for (Found& found : first.best) {

@@ -122,6 +122,7 @@ double complete_bound(const SearchContext& x, const Strategy& s, const BlockCost
   }
   if (!s.offload.optimizer) bound += optimizer;
   if (bound.si() * kRounding > cutoff) return bound.si() * kRounding;
+  const StepEndGroups groups = step_end_groups(x.model, x.cluster, s);
   const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
   Seconds offload;
   for (std::int64_t r = 0; r < s.pp; ++r) {
@@ -131,7 +132,8 @@ double complete_bound(const SearchContext& x, const Strategy& s, const BlockCost
       backward += (times[c].backward_input + times[c].backward_weight) * share;
     }
     const BlockParameters p = rank_parameters(x.model, s, blocks, chunks, r);
-    const StepEnd end = step_end(x.model, x.cluster, s, p, forward, backward);
+    const StepEnd end =
+        step_end(x.cluster, s, rank_end(x.model, x.cluster, s, groups, p), forward, backward);
     exposed = std::min(exposed, end.exposed);
     offload = std::max(offload, end.offload);
   }

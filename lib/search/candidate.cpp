@@ -49,21 +49,37 @@ bool better(const Division& a, const Division& b, std::int64_t weight) {
       [](const StageMove& x, const StageMove& y) { return x.first < y.first; });
 }
 
-// All divisions whose inner ranks hold the same number of layers.
-std::optional<Division> best_with_equal_middle(const Stages& stages, const StageContext& x) {
+// 1 .. most, those next to `middle` first.
+std::vector<std::int64_t> from_middle(std::int64_t least, std::int64_t most, std::int64_t middle) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t n = least; n <= most; ++n) all.push_back(n);
+  std::stable_sort(all.begin(), all.end(), [&](std::int64_t a, std::int64_t b) {
+    return std::abs(a - middle) < std::abs(b - middle);
+  });
+  return all;
+}
+
+// All divisions whose inner ranks hold the same number of layers and whose stages take `most_time`
+// or less. Nearly even ones come first: most others cost more by what their stages take at least.
+std::optional<Division> best_with_equal_middle(const Stages& stages, const StageContext& x,
+                                               std::int64_t most_time) {
   const Strategy& s = x.strategy;
   const std::int64_t unit = stages.layout().unit_layers(), units = stages.layout().units();
   const std::int64_t inner = std::max<std::int64_t>(0, s.pp - 2);
   std::optional<Division> best;
   std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp));
   const std::int64_t most = inner > 0 ? units / inner : 1;
-  for (std::int64_t middle = 1; middle <= most; ++middle) {
+  for (const std::int64_t middle : from_middle(1, most, units / s.pp)) {
     const std::int64_t ends = units - inner * middle;
-    for (std::int64_t first = s.pp == 1 ? ends : 1; first <= ends; ++first) {
+    for (const std::int64_t first : from_middle(s.pp == 1 ? ends : 1, ends, ends / 2)) {
+      const std::int64_t useful = best ? stages.most_useful(*best) : kUnbounded;
+      const std::int64_t limit = std::min(most_time, useful);
+      const std::int64_t largest = std::max({first, ends - first, inner > 0 ? middle : 0});
+      if (stages.least_time(largest) > limit) continue;
       std::fill(layers.begin(), layers.end(), middle * unit);
       layers.back() = (ends - first) * unit;
       layers.front() = first * unit;
-      const std::optional<Division> d = stages.with_layers(layers);
+      const std::optional<Division> d = stages.with_layers(layers, limit);
       if (d && (!best || better(*d, *best, stages.weight()))) best = d;
     }
   }
@@ -97,10 +113,14 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
                  : partitioner.best(stages.weight(), stages.least_sum(), least, limit);
       break;
     }
-    case PartitionRule::kEnds:
-      best = best_with_equal_middle(stages, x);
-      result.fits = best.has_value();
+    case PartitionRule::kEnds: {
+      // How many layers all ranks recompute depends on whether any division fits, however slow.
+      const bool all = x.counts == CountRule::kUniform;
+      const std::int64_t limit = all ? kUnbounded / 4 : stages.most_largest(most);
+      best = best_with_equal_middle(stages, x, limit);
+      result.fits = best.has_value() || limit < kUnbounded / 4;
       break;
+    }
     case PartitionRule::kEven:
       best = best_of(stages, x, {{}});
       result.fits = best.has_value();
@@ -137,6 +157,7 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       space(s),
       objective(r.objective),
       unlimited_memory(false),
+      cutoff(r.cutoff),
       prefix(layer_prefix(m)),
       shapes(c),
       parts(m, c, prefix, shapes),

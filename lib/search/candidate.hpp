@@ -25,7 +25,8 @@ class SearchContext {
   const SearchRequest& request;
   const SearchSpace& space;
   Objective objective;
-  bool unlimited_memory;  // looks for the strategy that misses memory by least
+  bool unlimited_memory;         // looks for the strategy that misses memory by least
+  std::optional<double> cutoff;  // nothing that scores worse is wanted
   LayerPrefix prefix;
   ShapeIds shapes;
   PartTimes parts;

@@ -1,6 +1,7 @@
 #include "search/in_flight.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.hpp"
 #include "schedule/orders.hpp"
@@ -45,15 +46,36 @@ void apply(Held& held, TaskKind kind) {
 
 }  // namespace
 
+// Chunks that follow each other mostly hold the same bytes each: where they make up few runs, a run
+// counts at once.
 Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const {
-  Bytes most;
+  constexpr std::size_t kMostRuns = 8;
   const std::size_t width = chunks.size();
-  for (std::size_t i = 0; i < held.size(); i += width) {
-    Bytes now;
-    for (std::size_t c = 0; c < width; ++c) {
-      now += saved[c] * held[i + c].whole + kept[c] * held[i + c].kept;
+  std::array<std::size_t, kMostRuns + 1> ends{};  // of each run; the first begins at 0
+  std::size_t runs = 0;
+  for (std::size_t c = 0; c < width && runs <= kMostRuns; ++c) {
+    const bool same = c > 0 && saved[c] == saved[c - 1] && kept[c] == kept[c - 1];
+    if (!same) ++runs;
+    ends[std::min(runs, kMostRuns)] = c + 1;
+  }
+  Bytes most;
+  if (runs > kMostRuns || until.empty()) {
+    for (std::size_t i = 0; i < held.size(); i += width) {
+      Bytes now;
+      for (std::size_t c = 0; c < width; ++c) {
+        now += saved[c] * held[i + c].whole + kept[c] * held[i + c].kept;
+      }
+      most = std::max(most, now);
     }
-    most = std::max(most, now);
+  } else {
+    for (std::size_t i = 0; i < until.size(); i += width + 1) {
+      Bytes now;
+      for (std::size_t r = 0; r < runs; ++r) {
+        const Held &begin = until[i + ends[r]], &end = until[i + ends[r + 1]];
+        now += saved[ends[r]] * (end.whole - begin.whole) + kept[ends[r]] * (end.kept - begin.kept);
+      }
+      most = std::max(most, now);
+    }
   }
   if (one_ahead && !saved.empty()) most += *std::max_element(saved.begin(), saved.end());
   return most;
@@ -91,7 +113,15 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
     const bool grows_on = i + 1 < order.size() && order[i + 1].kind == TaskKind::kForward;
     if (order[i].kind == TaskKind::kForward && !grows_on) add_moment(moments, now);
   }
-  for (const Moment& m : moments) result.held.insert(result.held.end(), m.begin(), m.end());
+  for (const Moment& m : moments) {
+    result.held.insert(result.held.end(), m.begin(), m.end());
+    Held sum;
+    result.until.push_back(sum);
+    for (const Held& h : m) {
+      sum.whole += h.whole, sum.kept += h.kept;
+      result.until.push_back(sum);
+    }
+  }
   return result;
 }
 

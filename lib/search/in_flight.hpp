@@ -21,6 +21,7 @@ struct Held {
 struct InFlight {
   std::vector<std::size_t> chunks;  // of the rank, increasing
   std::vector<Held> held;           // moments x chunks
+  std::vector<Held> until;          // moments x (chunks + 1): sums over the chunks before
   bool one_ahead = false;           // and one more microbatch of the largest chunk
 
   // Most bytes held at once; the spans are indexed like `chunks`.

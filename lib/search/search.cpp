@@ -35,7 +35,8 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
                             with_thousands(space.size()) + " strategies (" + space.description() +
                             ")";
   if (outcome.best.empty()) {
-    proof.statement = outcome.exact ? "no strategy of " + where + " fits"
+    const std::string none = x.cutoff ? " fits and is as good as asked for" : " fits";
+    proof.statement = outcome.exact ? "no strategy of " + where + none
                                     : "stopped before any strategy of " + where + " was found";
     proof.gap = outcome.exact ? 0 : 1;
     return proof;
@@ -64,6 +65,7 @@ PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) 
 void add_closest_miss(SearchContext& x, WorkerPool& pool, SearchResult& result) {
   x.unlimited_memory = true;
   x.objective = Objective::kMemory;
+  x.cutoff = std::nullopt;
   const Outcome outcome = best_first(x, 1, pool, [] { return false; }, {});
   if (outcome.best.empty()) return;
   result.closest_strategy = outcome.best.front().strategy;
@@ -85,7 +87,8 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   fill_statistics(*space, outcome, result.statistics);
   result.proof = proof_of(context, *space, outcome);
   for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));
-  if (result.plans.empty() && outcome.exact) add_closest_miss(context, pool, result);
+  if (request.with_closest_miss && result.plans.empty() && outcome.exact)
+    add_closest_miss(context, pool, result);
   result.statistics.wall = since(start);
   return result;
 }

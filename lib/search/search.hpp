@@ -31,6 +31,9 @@ struct SearchRequest {
   int threads = 0;                    // 0: one per core; the result does not depend on it
   std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
   bool ignore_activations = false;    // count model states only, as rules of thumb do
+  std::optional<double> cutoff;       // score (s, or bytes of the objective memory): nothing worse
+                                      // is wanted, and left out
+  bool with_closest_miss = true;      // where nothing fits, look for what misses memory by least
 };
 
 struct SearchStatistics {

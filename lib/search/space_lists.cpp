@@ -223,23 +223,27 @@ std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int
 }
 
 std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
+  const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;  // no order differs there
   std::vector<RankOrder> all{kDefaultOrder, kPipelineInside};
   if (const std::vector<std::string> texts = stated("order"); !texts.empty()) {
     all.clear();
     for (const std::string& text : texts) {
       Strategy s = mesh;
-      if (assign(s, "order", text)) all.push_back(s.order);
+      if (!assign(s, "order", text)) continue;
+      if (std::find(all.begin(), all.end(), s.order) == all.end()) all.push_back(s.order);
     }
-  } else if (freed("order")) {
+    if (one_node && all.size() > 1) all.resize(1);
+    return all;
+  }
+  if (freed("order")) {
     all = every_order(mesh);
   } else if (request_.space != Space::kFull && request_.space != Space::kMegatron) {
     // runtime/pipe/topology.py of DeepSpeed and torchtitan's mesh: tensor, data, pipeline from the
     // inside.
     all = {kDefaultOrder};
   }
-  const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;
   const bool same = one_node || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
-  if (same && all.size() > 1 && all[0] == kDefaultOrder) all.resize(1);
+  if (same) all.resize(1);
   return all;
 }
 
@@ -270,6 +274,7 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
   // Expert ranks may be replicated over tensor ranks as well.
   const bool one_replica = mesh.dp * mesh.cp == 1 && (!model_.moe || mesh.tp == 1);
   for (const RankOrder& order : orders(mesh)) {
+    bool first = true;  // of this order
     for (int zero = 0; zero <= 3; ++zero) {
       if (!freed("zero") && !runs_zero(request_.space, zero, mesh.pp)) continue;
       Strategy s = mesh;
@@ -280,7 +285,8 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
         const bool none = request_.space == Space::kDeepspeed && !freed("zero_group");
         if (none && zero < 3 && group > 0) continue;
         if (!admits(s, {"zero", "zero_group", "order"})) continue;
-        if (one_replica && !all.empty()) continue;
+        if (one_replica && !first) continue;
+        first = false;
         all.push_back({zero, group, order});
       }
     }

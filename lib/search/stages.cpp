@@ -260,7 +260,13 @@ Stages::Lists Stages::lists(const Division& division) const {
   return lists;
 }
 
-std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& sizes) const {
+std::int64_t Stages::most_useful(const Division& best) const {
+  if (weight() == 0) return kUnbounded;
+  return (best.sum - least_sum_ + weight() * best.largest) / weight();
+}
+
+std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& sizes,
+                                            std::int64_t most) const {
   const auto pp = static_cast<std::size_t>(x_.strategy.pp);
   if (sizes.size() != pp) return std::nullopt;
   Division division;
@@ -280,8 +286,9 @@ std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& siz
         (second < layout_.fewest(r) || std::abs(next.front - next.back) > 1)) {
       return std::nullopt;
     }
+    if (base_time(r, share, next) > most) return std::nullopt;
     const Value& v = value(r, share);
-    if (v.time < 0) return std::nullopt;
+    if (v.time < 0 || v.time > most) return std::nullopt;
     division.stages.push_back({layout_.state(next), v.time, share.first, share.second});
     division.sum += v.time;
     division.largest = std::max(division.largest, v.time);

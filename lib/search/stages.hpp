@@ -81,8 +81,16 @@ class Stages {
     std::vector<std::int64_t> layers, recomputed;
   };
   [[nodiscard]] Lists lists(const Division& division) const;
-  // The division with these layers per rank, if the space has it and every rank fits.
-  [[nodiscard]] std::optional<Division> with_layers(const std::vector<std::int64_t>& layers) const;
+  // The division with these layers per rank, if the space has it, every rank fits, and no stage
+  // takes more than `most`.
+  [[nodiscard]] std::optional<Division> with_layers(const std::vector<std::int64_t>& layers,
+                                                    std::int64_t most = kUnbounded) const;
+  // No stage of so many units takes less.
+  [[nodiscard]] std::int64_t least_time(std::int64_t units) const {
+    return units * layout_.unit_layers() * least_layer_;
+  }
+  // A division with a longer stage than this does not rank before `best`.
+  [[nodiscard]] std::int64_t most_useful(const Division& best) const;
 
   static constexpr std::int64_t kTooMuch = -1, kUnknown = -2;
   struct Value {

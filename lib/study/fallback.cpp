@@ -8,52 +8,67 @@
 namespace meshplan {
 namespace {
 
-// Fewer nodes than these are rarely faster: three sizes that have plans, and never below half.
+// Fewer nodes than these are rarely faster: three sizes that the job divides over, and never below
+// half.
 constexpr int kSizesTried = 3;
 
+// The fastest plan known, on so many nodes.
+struct Fastest {
+  std::optional<PlanCost> plan;
+  std::int64_t nodes = 0;
+};
+
+// From the largest loss to the smallest: nodes may idle, so what is best after a larger loss is a
+// plan after a smaller one too, and only faster ones are looked for.
 class Book {
  public:
   Book(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
       : model_(m), cluster_(c), request_(request) {
     request_.objective = Objective::kStepTime;
     request_.top = 1;
+    request_.with_closest_miss = false;
   }
 
   Diagnostics run(Fallback& entry, const Progress& progress, bool& exact) {
-    int found = 0;
+    int tried = 0;
     const std::int64_t least = (entry.nodes_left + 1) / 2;
-    for (std::int64_t n = entry.nodes_left; n >= least && found < kSizesTried; --n) {
-      if (progress) progress(static_cast<double>(found) / kSizesTried);
+    for (std::int64_t n = entry.nodes_left; n >= least && tried < kSizesTried; --n) {
+      if (progress) progress(static_cast<double>(tried) / kSizesTried);
       if (!known_.contains(n)) {
-        Diagnostics problems = look_up(n, exact);
+        const Diagnostics problems = look_up(n, exact);
         if (!problems.empty()) return problems;
       }
-      const std::optional<PlanCost>& plan = known_[n];
-      if (!plan) continue;
-      ++found;
-      if (entry.plan && entry.plan->step_time <= plan->step_time) continue;
-      entry.plan = plan;
-      entry.nodes_used = n;
+      tried += known_[n] ? 1 : 0;
     }
+    entry.plan = fastest_.plan;
+    entry.nodes_used = fastest_.nodes;
     return {};
   }
 
  private:
-  // The best plan of so many nodes, looked for once: small losses end at the same sizes.
+  // Takes the best plan of so many nodes if it is faster than all of those before.
   Diagnostics look_up(std::int64_t nodes, bool& exact) {
     const ClusterSpec c = with_gpus(cluster_, nodes * cluster_.gpus_per_node);
+    request_.cutoff = std::nullopt;
+    if (fastest_.plan) request_.cutoff = fastest_.plan->step_time.si();
     const Result<SearchResult> result = search(model_, c, request_);
     if (!result) return result.errors();
     exact = exact && result->proof.exact;
-    std::optional<PlanCost>& plan = known_[nodes];
-    if (!result->plans.empty()) plan = result->plans.front();
+    const SearchStatistics& s = result->statistics;
+    known_[nodes] = s.space_size > s.illegal && (fastest_.plan || !result->plans.empty());
+    if (result->plans.empty()) return {};
+    const PlanCost& plan = result->plans.front();
+    const bool faster = !fastest_.plan || plan.step_time < fastest_.plan->step_time;
+    const bool as_fast = fastest_.plan && plan.step_time == fastest_.plan->step_time;
+    if (faster || (as_fast && nodes > fastest_.nodes)) fastest_ = {plan, nodes};
     return {};
   }
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   SearchRequest request_;
-  std::map<std::int64_t, std::optional<PlanCost>> known_;  // by nodes
+  Fastest fastest_;
+  std::map<std::int64_t, bool> known_;  // by nodes: whether the job divides over them
 };
 
 }  // namespace
@@ -75,20 +90,13 @@ Result<FallbackBook> fallback_book(const ModelSpec& m, const ClusterSpec& c,
   Book study(m, c, request);
   for (std::size_t i = 0; i < all.size(); ++i) {
     Fallback entry;
-    entry.nodes_lost = all[i];
-    entry.nodes_left = c.nodes - all[i];
+    entry.nodes_lost = all[all.size() - 1 - i];
+    entry.nodes_left = c.nodes - entry.nodes_lost;
     const Diagnostics problems = study.run(entry, steps.of(i), book.exact);
     if (!problems.empty()) return problems;
     book.entries.push_back(std::move(entry));
   }
-  // More nodes may idle: what is best after a larger loss is a plan after a smaller one too.
-  for (std::size_t i = book.entries.size(); i-- > 1;) {
-    const Fallback& fewer = book.entries[i];
-    Fallback& more = book.entries[i - 1];
-    if (!fewer.plan || (more.plan && more.plan->step_time <= fewer.plan->step_time)) continue;
-    more.plan = fewer.plan;
-    more.nodes_used = fewer.nodes_used;
-  }
+  std::reverse(book.entries.begin(), book.entries.end());
   for (Fallback& entry : book.entries) {
     if (!entry.plan) continue;
     entry.slowdown = entry.plan->step_time / best.step_time;

@@ -24,6 +24,7 @@ class FrontSearch {
       : model_(m), request_(request), resolution_(std::max(resolution, Bytes{1})) {
     request_.objective = Objective::kStepTime;
     request_.top = 1;
+    request_.with_closest_miss = false;
   }
 
   // `done`: the share of the budget range that is covered, 0..1.

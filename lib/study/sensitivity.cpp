@@ -83,14 +83,21 @@ class Study {
     } else {
       change.kept_is_legal = verdict.infeasible().reason != InfeasibleReason::kIllegal;
     }
+    // Where the plan still fits only better ones are of interest.
+    request.with_closest_miss = false;
+    if (change.kept) request.cutoff = score_of(*change.kept);
     const Result<SearchResult> found = search(model_, c, request, progress);
     if (!found) return found.errors();
-    if (!found->plans.empty()) change.best = found->plans.front();
+    change.best = found->plans.empty() ? change.kept : found->plans.front();
     change.same_choice = change.best && change.best->strategy == kept;
     return change;
   }
 
  private:
+  [[nodiscard]] double score_of(const PlanCost& plan) const {
+    return request_.objective == Objective::kMemory ? plan.memory().peak.si() : plan.step_time.si();
+  }
+
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   SearchRequest request_;

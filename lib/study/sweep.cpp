@@ -31,7 +31,10 @@ Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c, const SearchReques
   Sweep result;
   const Steps steps(progress, sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    Result<SearchResult> found = search(m, with_gpus(c, sizes[i]), request, steps.of(i));
+    // Of the last size it is told if nothing fits anywhere.
+    SearchRequest at = request;
+    at.with_closest_miss = request.with_closest_miss && i + 1 == sizes.size();
+    Result<SearchResult> found = search(m, with_gpus(c, sizes[i]), at, steps.of(i));
     if (!found) return found.errors();
     SweepPoint point;
     point.gpus = sizes[i];

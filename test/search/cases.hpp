@@ -145,7 +145,11 @@ inline std::vector<Limit> random_limits(Dice& dice) {
   }
   if (dice.once_in(2)) limits.push_back(only("offload.optimizer", {"false"}));
   if (dice.once_in(6)) limits.push_back(any("zero_group"));
-  if (dice.once_in(2)) limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+  if (dice.once_in(2)) {
+    limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+  } else if (dice.once_in(3)) {
+    limits.push_back(any("order"));
+  }
   if (dice.once_in(3)) limits.push_back(only("recompute", {"none", "full"}));
   if (dice.once_in(3)) limits.push_back(only("cp", {"1"}));
   if (dice.once_in(4)) limits.push_back({"pp", LimitOp::kAtLeast, {}, 2});
