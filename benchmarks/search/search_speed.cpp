@@ -6,10 +6,14 @@
 #include <cstdlib>
 #include <string>
 #include <sys/resource.h>
+#include <tuple>
 #include <vector>
 
+#include "cost/data_parallel.hpp"
 #include "cost/step.hpp"
 #include "io/load.hpp"
+#include "search/candidate.hpp"
+#include "search/evaluator.hpp"
 #include "search/search.hpp"
 
 using namespace meshplan;
@@ -129,6 +133,163 @@ void full_cost(benchmark::State& state, const char* strategy) {
   state.counters["per_s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+// Every strategy of GPT-3 175B on 512 GPUs without context parallelism, with ZeRO 0 or 1 in groups
+// of any size and with stages as even as can be (the kinds of choices that Calculon's optimiser
+// has), one after the other and none left out: step time and peak memory of each, from layer costs
+// that are made once per tensor and data split. An evaluation covers every term of the step
+// (passes, recomputation, the schedule run task by task, messages, gradient reduction, gathers,
+// optimizer, offloading) and all memory of every pipeline rank; strategies that differ in sharding,
+// overlap of the step's end or offloading alone share the run of the schedule.
+// test/search/evaluator_test.cpp compares the results with cost_of().
+class Exhaustive {
+ public:
+  explicit Exhaustive(const Loaded& l)
+      : space_(value_of(SearchSpace::make(l.model, l.cluster, l.request))),
+        context_(l.model, l.cluster, l.request, space_),
+        loaded_(l),
+        evaluator_(l.model, l.cluster, context_.prefix, context_.in_flight) {}
+
+  // By pipeline first: one task order serves many numbers of microbatches.
+  void run() {
+    std::vector<Pipeline> all;
+    for (const Mesh& mesh : space_.meshes()) {
+      groups_.push_back(groups_of(mesh));
+      for (const std::int64_t b : space_.micro_batches(mesh)) {
+        for (const ScheduleChoice& s : space_.schedules(mesh, b)) {
+          all.push_back({s, groups_.size() - 1, b});
+        }
+      }
+    }
+    const auto key = [&](const Pipeline& p) {
+      return std::tuple(space_.meshes()[p.mesh].pp, p.schedule.schedule, p.schedule.vp);
+    };
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const Pipeline& x, const Pipeline& y) { return key(x) < key(y); });
+    for (const Pipeline& p : all) with_splits(p);
+  }
+
+  std::int64_t evaluated = 0, pipelines = 0, fitting = 0;
+  Seconds best{1e300};
+
+ private:
+  struct Overlap {
+    bool reduce, gather;
+  };
+  static constexpr Overlap kOverlaps[] = {{false, false}, {true, false}, {true, true}};
+  struct Groups {
+    StepEndGroups end;
+    Bytes communicators;
+  };
+
+  struct Pipeline {
+    ScheduleChoice schedule;
+    std::size_t mesh;
+    std::int64_t micro_batch;
+  };
+
+  static Choice choice(const Mesh& mesh) {
+    Choice k;
+    k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
+    return k;
+  }
+
+  std::vector<Groups> groups_of(const Mesh& mesh) {
+    std::vector<Groups> all;
+    for (const Sharding& sharding : space_.shardings(mesh)) {
+      Choice k = choice(mesh);
+      k.zero_group = sharding.zero_group, k.order = sharding.order, k.zero = sharding.zero;
+      const Strategy s = with_choice(space_.bases().front(), k);
+      all.push_back(
+          {step_end_groups(loaded_.model, loaded_.cluster, s), context_.communicators(s, 0)});
+    }
+    return all;
+  }
+
+  void with_splits(const Pipeline& p) {
+    const Mesh& mesh = space_.meshes()[p.mesh];
+    Choice k = choice(mesh);
+    k.schedule = p.schedule.schedule, k.vp = p.schedule.vp, k.micro_batch = p.micro_batch;
+    for (const Split& split : space_.splits(mesh)) {
+      k.sequence_parallel = split.sequence_parallel;
+      with_recomputation(p.mesh, k);
+    }
+  }
+
+  void with_recomputation(std::size_t mesh, const Choice& k) {
+    Strategy s = with_choice(space_.bases().front(), k);
+    s.vp = 1;
+    s.stage_layers = stage_layers(s, loaded_.model);
+    s.vp = k.vp;
+    for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      s.recompute = mode;
+      s.recompute_layers.assign(s.stage_layers.size(), 0);
+      if (mode == Recompute::kFull) s.recompute_layers = s.stage_layers;
+      with_shardings(mesh, s);
+    }
+  }
+
+  void with_shardings(std::size_t mesh, Strategy& s) {
+    const std::vector<Sharding>& all = space_.shardings(space_.meshes()[mesh]);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      s.zero = all[i].zero, s.zero_group = all[i].zero_group, s.order = all[i].order;
+      if (i == 0 || all[i].order != all[i - 1].order) {
+        evaluator_.set_pipeline(s, context_.blocks.costs(s, 0));
+        ++pipelines;
+      }
+      const Groups& groups = groups_[mesh][i];
+      evaluator_.set_sharding(s, groups.end, groups.communicators);
+      for (const Overlap& overlap : kOverlaps) {
+        if (s.zero == 0 && overlap.gather) continue;  // nothing is gathered
+        s.overlap.grad_reduce = overlap.reduce, s.overlap.param_gather = overlap.gather;
+        with_offloads(s);
+      }
+      s.overlap = space_.bases().front().overlap;
+    }
+  }
+
+  void with_offloads(Strategy& s) {
+    for (const bool activations : {false, true}) {
+      if (activations && (s.pp > 1 || s.recompute != Recompute::kNone)) continue;
+      for (const bool optimizer : {false, true}) {
+        s.offload = {optimizer, activations};
+        const Evaluated e = evaluator_.evaluate(s);
+        ++evaluated;
+        fitting += e.fits ? 1 : 0;
+        if (e.fits) best = std::min(best, e.step_time);
+      }
+    }
+    s.offload = {};
+  }
+
+  SearchSpace space_;
+  SearchContext context_;
+  const Loaded& loaded_;
+  StrategyEvaluator evaluator_;
+  std::vector<std::vector<Groups>> groups_;  // by mesh and sharding
+};
+
+void evaluate_all(benchmark::State& state) {
+  Loaded l = load(kGpt3, 1);
+  l.request.limits = {{"cp", LimitOp::kEqual, {"1"}, 0},
+                      {"zero", LimitOp::kAtMost, {}, 1},
+                      {"zero_group", LimitOp::kFree, {}, 0}};
+  std::int64_t evaluated = 0, pipelines = 0, fitting = 0;
+  double best = 0;
+  for (auto _ : state) {
+    Exhaustive all(l);
+    all.run();
+    evaluated = all.evaluated, pipelines = all.pipelines, fitting = all.fitting,
+    best = all.best.si();
+  }
+  state.counters["evaluated"] = static_cast<double>(evaluated);
+  state.counters["pipelines"] = static_cast<double>(pipelines);
+  state.counters["fitting"] = static_cast<double>(fitting);
+  state.counters["best_s"] = best;
+  state.counters["evaluated_per_s"] = benchmark::Counter(
+      static_cast<double>(evaluated), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["peak_MiB"] = peak_megabytes();
+}
+
 void add_searches() {
   const auto add = [](const char* name, auto run, const Job& job) {
     auto* added = benchmark::RegisterBenchmark(
@@ -163,6 +324,9 @@ void add_growth() {
 }
 
 void add_costs() {
+  benchmark::RegisterBenchmark("evaluate/gpt3-175b/512", evaluate_all)
+      ->Unit(benchmark::kMillisecond)
+      ->MeasureProcessCPUTime();
   const auto add = [](const char* name, const char* strategy) {
     benchmark::RegisterBenchmark(name, [strategy](benchmark::State& state) {
       full_cost(state, strategy);

@@ -62,13 +62,17 @@ Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& block
 // sequence parallelism. Without overlap the sender stands still for it (Megatron-LM
 // p2p_communication.py waits for its batched sends and receives).
 BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  return boundary_send(m, c, s, group_shape(s, c, Group::kPpNeighbour));
+}
+
+BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                           const GroupShape& neighbours) {
   const LocalShape l = local_shape(m, s);
   const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
   const bool split = s.kernels.scatter_gather && s.tp > 1 && !s.sequence_parallel;
   BoundarySend send;
   send.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
-  const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
-  send.time.transfer = collective_time(c, Collective::kSendRecv, send.message, g).total;
+  send.time.transfer = collective_time(c, Collective::kSendRecv, send.message, neighbours).total;
   if (!s.overlap.pp) send.time.sender_busy = send.time.transfer;
   const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
   send.time.sender_busy += host;

@@ -35,6 +35,9 @@ struct BoundarySend {
 };
 [[nodiscard]] BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c,
                                          const Strategy& s);
+// The same between ranks placed like this.
+[[nodiscard]] BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c,
+                                         const Strategy& s, const GroupShape& neighbours);
 
 // The pipeline of the assembly with all its messages alike.
 [[nodiscard]] PipelineResult run_assembly(const Strategy& s, const Assembly& a,

@@ -41,6 +41,7 @@ GroupShape shape_of(std::span<const std::int64_t> ranks, const ClusterSpec& c) {
     for (std::size_t i = 0; i < ranks.size();) {
       const std::size_t begin = i;
       const std::int64_t last = ranks[i] - ranks[i] % span + (span - 1);  // rank of this block
+      if (ranks.back() <= last) i = ranks.size();
       while (i < ranks.size() && ranks[i] <= last) ++i;
       const auto here = static_cast<std::int64_t>(i - begin);
       ++blocks;

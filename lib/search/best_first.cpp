@@ -257,15 +257,51 @@ class BestFirst {
           least = std::min(least, pipeline_bound(x_, strategy(child), blocks));
         }
         child.bound = std::max(node.bound, least);
+        if (child.bound > limit) continue;
       }
-      if (child.bound <= limit) opened.children.push_back(child);
+      if (fits_sharded(child, mesh, opened) && child.bound <= limit) {
+        opened.children.push_back(child);
+      }
     }
+  }
+
+  // Whether the strategies of a schedule may fit at all: with the most sharding, offloaded. Those
+  // that do not are counted. Where memory is the objective, what they need bounds it.
+  [[nodiscard]] bool fits_sharded(Node& node, const Mesh& mesh, Opened& opened) const {
+    Strategy s = strategy(node);
+    const BlockCosts& blocks = least_blocks(node, x_.space.bounding_orders(mesh).front());
+    const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
+    s.zero = 3, s.offload.optimizer = true;
+    const Bytes least =
+        memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
+    if (!by_time()) node.bound = std::max(node.bound, least.si());
+    if (least <= x_.capacity()) return true;
+    count_out(mesh, static_cast<std::int64_t>(x_.space.shardings(mesh).size()),
+              states_bound(x_, s, blocks, Bytes{}) > x_.capacity(), opened.examined);
+    return false;
+  }
+
+  // Without a pipeline, where some way of it does.
+  [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const {
+    const std::vector<MemoryOption>& options = x_.space.options(mesh);
+    return std::any_of(options.begin(), options.end(),
+                       [](const MemoryOption& o) { return o.offload_activations; });
+  }
+
+  // Counts the options of so many shardings as not fitting.
+  void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const {
+    const auto n = shardings * static_cast<std::int64_t>(x_.space.options(mesh).size());
+    const auto reason = states ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations;
+    examined.evaluated += n;
+    examined.infeasible[std::string(name_of(reason))] += n;
   }
 
   void open_schedule(const Node& node, double limit, Opened& opened) const {
     const Mesh& mesh = x_.space.meshes()[node.mesh];
     const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
     const BlockCosts& blocks = least_blocks(node, orders.front());
+    const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(strategy(node)));
+    const bool offloads = may_offload_activations(mesh);
     for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
       if (!is_usual(x_.space.shardings(mesh)[i])) continue;
       Node child = node;
@@ -276,7 +312,7 @@ class BestFirst {
       const auto least = [&](bool offload) {
         s.offload.optimizer = offload;
         return std::pair(node.bound + end_bound(x_, s, blocks),
-                         states_bound(x_, s, blocks, communicators));
+                         memory_bound(x_, s, blocks, in_flight, communicators, offloads));
       };
       // Traffic of sharded weights and gradients is worth knowing before anything is divided.
       if (by_time() && s.zero >= 2 && work_bound(x_, s, x_.blocks.costs(s, mesh.base)) > limit) {
@@ -285,9 +321,9 @@ class BestFirst {
       const auto [plain_time, plain_bytes] = least(false);
       const auto [offload_time, offload_bytes] = least(true);
       if (std::min(plain_bytes, offload_bytes) > x_.capacity()) {
-        const auto n = static_cast<std::int64_t>(x_.space.options(mesh).size());
-        opened.examined.evaluated += n;
-        opened.examined.infeasible[std::string(name_of(InfeasibleReason::kModelStates))] += n;
+        s.offload.optimizer = true;
+        const bool states = states_bound(x_, s, blocks, communicators) > x_.capacity();
+        count_out(mesh, 1, states, opened.examined);
         continue;
       }
       child.pipeline = node.bound;

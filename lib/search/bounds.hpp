@@ -39,4 +39,16 @@ namespace meshplan {
 [[nodiscard]] Bytes states_bound(const SearchContext& x, const Strategy& s,
                                  const BlockCosts& blocks, Bytes communicators);
 
+// [F-SEARCH-8] Memory of the fullest pipeline rank, however layers are divided and recomputed. With
+// a_k bytes of states and b_k of saved activations (the least of all ways of recomputing) per block
+// of kind k, N_k blocks, and h_r microbatches that rank r holds at once, every rank needs
+// T >= f + sum_k (a_k + b_k h_r) n_kr. Weighted by w_r = 1 / (A + B h_r), A = sum N_k a_k and
+// B = sum N_k b_k, and added up over the ranks:
+//   T >= f + sum_k N_k min_r w_r (a_k + b_k h_r) / sum_r w_r.
+// f: context, communicators and the working set of the smallest layer. The minimum is at the least
+// or the largest h. `offloads`: whether saved activations may leave for the host.
+[[nodiscard]] Bytes memory_bound(const SearchContext& x, const Strategy& s,
+                                 const BlockCosts& blocks, const std::vector<InFlight>& in_flight,
+                                 Bytes communicators, bool offloads);
+
 }  // namespace meshplan

@@ -81,16 +81,20 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
   return most;
 }
 
-std::int32_t InFlight::least_held() const {
+namespace {
+
+std::int32_t least_held(const InFlight& f) {
   std::int32_t most = 0;
-  const std::size_t width = chunks.size();
-  for (std::size_t i = 0; i < held.size(); i += width) {
-    std::int32_t least = held[i].whole;
-    for (std::size_t c = 1; c < width; ++c) least = std::min(least, held[i + c].whole);
+  const std::size_t width = f.chunks.size();
+  for (std::size_t i = 0; i < f.held.size(); i += width) {
+    std::int32_t least = f.held[i].whole;
+    for (std::size_t c = 1; c < width; ++c) least = std::min(least, f.held[i + c].whole);
     most = std::max(most, least);
   }
   return most;
 }
+
+}  // namespace
 
 InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
   InFlight result;
@@ -98,6 +102,7 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
   if (s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b) {
     result.chunks = {static_cast<std::size_t>(rank)};
     result.held = {{static_cast<std::int32_t>(peak_in_flight(s, rank)), 0}};
+    result.least_held = least_held(result);
     return result;
   }
   const std::vector<Task> order = task_order(steady_template(s), rank);
@@ -122,6 +127,7 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
       result.until.push_back(sum);
     }
   }
+  result.least_held = least_held(result);
   return result;
 }
 

@@ -27,7 +27,7 @@ struct InFlight {
   // Most bytes held at once; the spans are indexed like `chunks`.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
   // Whole microbatches that every chunk holds at some one moment.
-  [[nodiscard]] std::int32_t least_held() const;
+  std::int32_t least_held = 0;
 };
 
 [[nodiscard]] InFlight in_flight(const PipelineShape& s, std::int64_t rank);

@@ -61,15 +61,20 @@ PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) 
   return std::get<PlanCost>(std::move(verdict.state));
 }
 
-// The strategy that misses the memory by least, with what would help.
-void add_closest_miss(SearchContext& x, WorkerPool& pool, SearchResult& result) {
+// The strategy that misses the memory by least, with what would help. In a space of its own: where
+// memory is the objective, full recomputation means every layer, not the fewest that fit.
+void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest request,
+                      WorkerPool& pool, SearchResult& result) {
+  request.objective = Objective::kMemory;
+  request.cutoff = std::nullopt;
+  const Result<SearchSpace> space = SearchSpace::make(m, c, request);
+  if (!space) return;
+  SearchContext x(m, c, request, *space);
   x.unlimited_memory = true;
-  x.objective = Objective::kMemory;
-  x.cutoff = std::nullopt;
   const Outcome outcome = best_first(x, 1, pool, [] { return false; }, {});
   if (outcome.best.empty()) return;
   result.closest_strategy = outcome.best.front().strategy;
-  result.closest_miss = evaluate(x.model, x.cluster, *result.closest_strategy);
+  result.closest_miss = evaluate(m, c, *result.closest_strategy);
 }
 
 }  // namespace
@@ -79,16 +84,20 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   const Clock::time_point start = Clock::now();
   const Result<SearchSpace> space = SearchSpace::make(m, c, request);
   if (!space) return space.errors();
-  SearchContext context(m, c, request, *space);
   WorkerPool pool(request.threads);
   const auto stop = [&] { return request.time_limit && since(start) >= *request.time_limit; };
-  const Outcome outcome = best_first(context, request.top, pool, stop, progress);
   SearchResult result;
+  Outcome outcome;
+  {
+    SearchContext context(m, c, request, *space);
+    outcome = best_first(context, request.top, pool, stop, progress);
+    result.proof = proof_of(context, *space, outcome);
+  }
   fill_statistics(*space, outcome, result.statistics);
-  result.proof = proof_of(context, *space, outcome);
   for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));
-  if (request.with_closest_miss && result.plans.empty() && outcome.exact)
-    add_closest_miss(context, pool, result);
+  if (request.with_closest_miss && result.plans.empty() && outcome.exact) {
+    add_closest_miss(m, c, request, pool, result);
+  }
   result.statistics.wall = since(start);
   return result;
 }

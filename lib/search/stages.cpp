@@ -164,7 +164,7 @@ void Stages::set_least_bytes() {
   const Strategy& s = x_.strategy;
   std::int64_t held = std::numeric_limits<std::int32_t>::max();
   for (const InFlight& rank : x_.in_flight) {
-    held = std::min<std::int64_t>(held, rank.least_held());
+    held = std::min<std::int64_t>(held, rank.least_held);
   }
   if (x_.states_only || s.offload.activations) held = 0;
   const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;

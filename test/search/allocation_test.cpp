@@ -6,6 +6,7 @@
 
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
+#include "search/evaluator.hpp"
 #include "support/catch.hpp"
 
 namespace {
@@ -84,4 +85,59 @@ TEST_CASE("evaluating stages allocates nothing") {
   const int evaluated = evaluate_all(stages);
   CHECK(allocations == before);
   CHECK(evaluated > 20);
+}
+
+// Every sharding, overlap and way of offloading of some pipelines, which then come again.
+TEST_CASE("evaluating complete strategies allocates nothing") {
+  Case c;
+  c.model = small_model(24, 2048);
+  add_experts(c.model, 8, 2, 1);
+  c.cluster = small_cluster(2, 4, Bytes{24 * kGiB});
+  c.request.base = framework_preset(Framework::kMegatron);
+  c.request.base.global_batch = 64;
+  c.request.base.seq_len = 4096;
+  const LayerPrefix prefix = layer_prefix(c.model);
+  InFlightCache in_flight;
+  StrategyEvaluator evaluator(c.model, c.cluster, prefix, in_flight);
+  Strategy base = c.request.base;
+  base.dp = 2, base.pp = 4;
+  struct Row {
+    Schedule schedule;
+    std::int64_t vp;
+  };
+  std::vector<Strategy> pipelines;
+  std::vector<BlockCosts> blocks;
+  for (const Row& row : {Row{Schedule::k1f1b, 1}, Row{Schedule::kInterleaved, 3},
+                         Row{Schedule::kZbV, 2}, Row{Schedule::kDualPipe, 2}}) {
+    for (const Recompute mode : {Recompute::kNone, Recompute::kFull}) {
+      Strategy s = base;
+      s.schedule = row.schedule, s.vp = row.vp, s.recompute = mode;
+      pipelines.push_back(complete(s, c.model, c.cluster));
+      blocks.push_back(block_costs(c.model, c.cluster, pipelines.back()));
+    }
+  }
+  int evaluated = 0;
+  Seconds sum;
+  const auto evaluate_all = [&] {
+    for (std::size_t i = 0; i < pipelines.size(); ++i) {
+      Strategy& s = pipelines[i];
+      evaluator.set_pipeline(s, blocks[i]);
+      for (s.zero = 0; s.zero <= 1; ++s.zero) {
+        evaluator.set_sharding(s, step_end_groups(c.model, c.cluster, s), Bytes{});
+        for (const bool offload : {false, true}) {
+          for (const bool overlap : {false, true}) {
+            s.offload.optimizer = offload, s.overlap.grad_reduce = overlap;
+            sum += evaluator.evaluate(s).step_time;
+            ++evaluated;
+          }
+        }
+      }
+    }
+  };
+  evaluate_all();  // buffers and task orders
+  const long before = allocations;
+  evaluate_all();
+  CHECK(allocations == before);
+  CHECK(evaluated == 2 * 8 * 8);
+  CHECK(sum > Seconds{});
 }

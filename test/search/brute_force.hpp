@@ -19,8 +19,9 @@ namespace meshplan::search_test {
 struct Tried {
   std::vector<Found> plans;  // best of each choice of keys, ranked
   std::int64_t legal = 0;    // strategies that no rule forbids, partitions not counted
-  Bytes least_peak;          // of all legal strategies and partitions, whether they fit or not
-  Seconds least_time;        // of all that fit, over all partitions and recomputed layers
+  // Of all legal strategies and divisions of the space, nothing or everything recomputed, whether
+  // they fit or not.
+  Bytes least_peak;
 };
 
 using List = std::vector<std::int64_t>;
@@ -72,11 +73,10 @@ inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
 
 class Brute {
  public:
-  Brute(const Case& c, bool all_partitions) : c_(c), all_partitions_(all_partitions) {}
+  Brute(const Case& c, bool extremes) : c_(c), extremes_(extremes) {}
 
   Tried run() {
     tried_.least_peak = Bytes{std::int64_t{1} << 60};
-    tried_.least_time = Seconds{1e300};
     const std::int64_t gpus = num_gpus(c_.cluster);
     for (std::int64_t tp = 1; tp <= gpus; ++tp) {
       for (std::int64_t pp = 1; tp * pp <= gpus; ++pp) {
@@ -359,9 +359,9 @@ class Brute {
     Strategy chosen;
     for (const List& layers : divisions) {
       s.stage_layers = layers;
-      if (all_partitions_) note_extremes(s, blocks);
       s.recompute_layers.assign(layers.size(), 0);
       if (!is_in_space(s, c_.model)) continue;
+      if (extremes_) note_extremes(s, blocks);
       const std::optional<List> recomputed = counts(s, blocks);
       if (!recomputed) continue;
       s.recompute_layers = *recomputed;
@@ -391,8 +391,6 @@ class Brute {
       if (!all) s.recompute_layers.assign(s.stage_layers.size(), 0);
       const PlanCost plan = cost_of(c_.model, c_.cluster, s, blocks);
       tried_.least_peak = std::min(tried_.least_peak, plan.memory().peak);
-      if (!fits(s, blocks)) continue;
-      tried_.least_time = std::min(tried_.least_time, plan.step_time);
     }
   }
 
@@ -403,13 +401,11 @@ class Brute {
   }
 
   const Case& c_;
-  bool all_partitions_;
+  bool extremes_;
   Tried tried_;
 };
 
-// `all_partitions`: fills the last two as well, which takes longer.
-inline Tried try_everything(const Case& c, bool all_partitions) {
-  return Brute(c, all_partitions).run();
-}
+// `extremes`: fills the last one as well, which takes longer.
+inline Tried try_everything(const Case& c, bool extremes) { return Brute(c, extremes).run(); }
 
 }  // namespace meshplan::search_test

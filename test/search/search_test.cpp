@@ -50,12 +50,33 @@ bool agrees(unsigned seed) {
 // A bound that excluded too much, or division times that were not exact, would show here. In parts,
 // so that they can run side by side.
 TEST_CASE(
-    "[F-SEARCH-2] [F-SEARCH-3] [F-SEARCH-4] [F-SEARCH-5] [F-SEARCH-6] [F-SEARCH-7] the search "
-    "finds what trying everything finds") {
+    "[F-SEARCH-2] [F-SEARCH-3] [F-SEARCH-4] [F-SEARCH-5] [F-SEARCH-6] [F-SEARCH-7] [F-SEARCH-8] "
+    "the search finds what trying everything finds") {
   const auto part = GENERATE(0U, 1U, 2U, 3U);
   int with_plans = 0;
   for (unsigned i = 0; i < kCasesPerPart; ++i) {
     with_plans += agrees(part * kCasesPerPart + i) ? 1 : 0;
   }
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
+}
+
+TEST_CASE("[F-SEARCH-8] where nothing fits, nothing misses memory by less than what is found") {
+  int compared = 0;
+  for (unsigned seed = 2000; seed < 2060; ++seed) {
+    Case c = random_case(seed);
+    c.cluster.device.memory = Bytes{1280 * kMiB};
+    c.cluster.host_memory = Bytes{};
+    CAPTURE(seed);
+    const SearchResult result = found(c);
+    check_sums(result.statistics);
+    if (!result.plans.empty() || !result.closest_strategy) continue;
+    const Tried tried = try_everything(c, true);
+    REQUIRE(tried.plans.empty());
+    const PlanCost plan = cost_of(c.model, c.cluster, *result.closest_strategy);
+    CAPTURE(to_text(plan.strategy));
+    CAPTURE(plan.memory().peak.count(), tried.least_peak.count());
+    REQUIRE(plan.memory().peak == tried.least_peak);
+    ++compared;
+  }
+  CHECK(compared > 20);
 }

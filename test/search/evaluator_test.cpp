@@ -1,0 +1,104 @@
+#include "search/evaluator.hpp"
+
+#include <cmath>
+
+#include "cost/step.hpp"
+#include "search/block_cache.hpp"
+#include "search/candidate.hpp"
+#include "search/cases.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+// Layers per rank and of which recomputed, anything that adds up.
+void divide_at_random(Dice& dice, const ModelSpec& m, Strategy& s) {
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const std::int64_t rank = i < s.pp ? i : dice.between(0, s.pp - 1);
+    ++s.stage_layers[static_cast<std::size_t>(rank)];
+  }
+  s.recompute_layers.assign(s.stage_layers.size(), 0);
+  if (s.recompute == Recompute::kNone) return;
+  for (std::size_t r = 0; r < s.stage_layers.size(); ++r) {
+    s.recompute_layers[r] = dice.between(0, s.stage_layers[r]);
+  }
+}
+
+Strategy random_strategy(Dice& dice, const Case& c) {
+  Strategy s = c.request.base;
+  const std::int64_t gpus = num_gpus(c.cluster);
+  const auto degree = [&](std::int64_t left) {
+    std::int64_t n = dice.one_of<std::int64_t>({1, 1, 2, 3, 4, 6});
+    while (left % n != 0) --n;
+    return n;
+  };
+  s.tp = degree(gpus), s.pp = degree(gpus / s.tp), s.cp = degree(gpus / s.tp / s.pp);
+  s.dp = gpus / (s.tp * s.pp * s.cp);
+  s.schedule = dice.one_of({Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
+                            Schedule::kZbH1, Schedule::kZbV, Schedule::kDualPipe});
+  if (s.pp == 1) s.schedule = Schedule::k1f1b;
+  const bool two = s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe;
+  s.vp = s.schedule == Schedule::kInterleaved ? dice.between(2, 3) : two ? 2 : 1;
+  s.sequence_parallel = s.tp > 1 && dice.once_in(2);
+  s.cp_kind = dice.one_of({CpKind::kRing, CpKind::kAllGather, CpKind::kUlysses});
+  if (c.model.moe) s.ep = degree(s.tp * s.cp * s.dp), s.etp = 1;
+  s.micro_batch = dice.between(1, 2);
+  s.global_batch = s.dp * s.micro_batch * s.pp * dice.between(1, 4);
+  s.zero = static_cast<int>(dice.between(0, 3));
+  if (s.zero > 0 && dice.once_in(3)) s.zero_group = degree(s.dp * s.cp);
+  s.order = dice.once_in(3) ? kPipelineInside : kDefaultOrder;
+  s.recompute = dice.one_of({Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  s.offload = {dice.once_in(3), dice.once_in(3)};
+  s.overlap.grad_reduce = dice.once_in(2);
+  s.overlap.param_gather = s.overlap.grad_reduce && dice.once_in(2);
+  s.overlap.pp = dice.once_in(2);
+  divide_at_random(dice, c.model, s);
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("evaluating a strategy level by level gives what costing it gives") {
+  int compared = 0, fitting = 0, offloading = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    Dice dice(seed);
+    const Case c = random_case(seed);
+    const LayerPrefix prefix = layer_prefix(c.model);
+    InFlightCache in_flight;
+    StrategyEvaluator evaluator(c.model, c.cluster, prefix, in_flight);
+    for (int i = 0; i < 40; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const PlanCost plan = cost_of(c.model, c.cluster, s, blocks);
+      EvaluateOptions options;
+      options.with_remedies = false;
+      evaluator.set_pipeline(s, blocks);
+      // What the levels below decide may have been something else before.
+      Strategy other = s;
+      other.offload.optimizer = !s.offload.optimizer;
+      other.overlap.grad_reduce = !s.overlap.grad_reduce;
+      evaluator.set_sharding(other, step_end_groups(c.model, c.cluster, other), Bytes{});
+      static_cast<void>(evaluator.evaluate(other));
+      evaluator.set_sharding(s, step_end_groups(c.model, c.cluster, s),
+                             communicator_bytes(c.model, c.cluster, s));
+      const Evaluated found = evaluator.evaluate(s);
+      REQUIRE(std::abs(found.step_time / plan.step_time - 1) < 1e-12);
+      REQUIRE(found.peak == plan.memory().peak);
+      REQUIRE(found.host == host_bytes(c.model, c.cluster, s, blocks));
+      REQUIRE(found.fits == evaluate(c.model, c.cluster, s, options).feasible());
+      ++compared;
+      fitting += found.fits ? 1 : 0;
+      offloading += s.offload.activations ? 1 : 0;
+    }
+  }
+  CAPTURE(compared, fitting, offloading);
+  CHECK(compared > 2000);
+  CHECK(fitting > 200);
+  CHECK(fitting < compared - 200);
+  CHECK(offloading > 50);
+}
