@@ -2,7 +2,6 @@
 #include <spdlog/spdlog.h>
 
 #include "import.hpp"
-#include "import_megatron.hpp"
 #include "io/write.hpp"
 #include "report/model_yaml.hpp"
 
@@ -26,7 +25,10 @@ void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& 
       {"--device", !flags.device.empty() && !kind.of_topology},
       {"--nodes", !flags.nodes.empty() && !kind.of_topology},
       {"--network", !flags.network.empty() && !kind.of_topology},
-      {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology}};
+      {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology},
+      {"--model", !flags.model.empty() && !kind.of_run},
+      {"--gpus", !flags.gpus.empty() && !kind.of_run},
+      {"--seq-len", !flags.seq_len.empty() && !kind.of_run}};
   for (const auto& [flag, misplaced] : extra) {
     if (misplaced) problems.push_back(error("import " + name + " does not take " + flag));
   }
@@ -48,10 +50,6 @@ int import_files(const ImportFlags& flags) {
 }
 
 }  // namespace
-
-int import_megatron_args(const ImportFlags& flags) {
-  return import_megatron(flags.files.front(), flags.out, flags.common);
-}
 
 int write_import(const ImportFlags& flags, const std::string& file_text,
                  const std::string& document) {
@@ -93,21 +91,40 @@ static void add_topology_flags(CLI::App& command, ImportFlags& flags) {
       ->type_name("RATE");
 }
 
+static void add_run_flags(CLI::App& command, ImportFlags& flags) {
+  command
+      .add_option("--model", flags.model,
+                  "The model of the run, where its files do not say (deepspeed, torchtitan)")
+      ->type_name("NAME|FILE");
+  command
+      .add_option("--gpus", flags.gpus,
+                  "GPUs of the run, where its files do not say (megatron-args, deepspeed, "
+                  "torchtitan)")
+      ->type_name("N");
+  command
+      .add_option("--seq-len", flags.seq_len,
+                  "Tokens of a sequence, where the files do not say (deepspeed)")
+      ->type_name("N");
+}
+
 void add_import_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ImportFlags>();
-  CLI::App* command =
-      add_command(app, "import", "Turn files of other tools into model and cluster files",
-                  "meshplan import hf-config config.json --out my-model.yaml\n"
-                  "  meshplan import nvidia-smi-topo topo.txt --device h100-sxm-80gb --nodes 4 \\\n"
-                  "      --nic-bandwidth '400 Gbit/s' --out my-cluster.yaml\n"
-                  "  meshplan import nccl-tests all_reduce.log alltoall.log --cluster dgx-h100 \\\n"
-                  "      --out measured.yaml");
+  CLI::App* command = add_command(
+      app, "import", "Turn files of other tools into models, clusters and strategies",
+      "meshplan import hf-config config.json --out my-model.yaml\n"
+      "  meshplan import nvidia-smi-topo topo.txt --device h100-sxm-80gb --nodes 4 \\\n"
+      "      --nic-bandwidth '400 Gbit/s' --out my-cluster.yaml\n"
+      "  meshplan import nccl-tests all_reduce.log alltoall.log --cluster dgx-h100 \\\n"
+      "      --out measured.yaml\n"
+      "  meshplan import deepspeed ds_config.json train.sh --model llama-2-7b --out run");
   std::string kinds;
   for (const ImportKind& kind : kImportKinds) {
     kinds += (kinds.empty() ? "" : "; ") + std::string(kind.name) + ": " + std::string(kind.what);
   }
   command->add_option("kind", flags->kind, kinds)->type_name("");
-  command->add_option("file", flags->files, "The file to read; nccl-tests: one or more")
+  command
+      ->add_option("file", flags->files,
+                   "The file to read; nccl-tests, deepspeed, torchtitan: one or more")
       ->type_name("");
   command
       ->add_option("--cluster", flags->cluster,
@@ -120,8 +137,12 @@ void add_import_command(CLI::App& app, Action& action) {
           "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>())
       ->type_name("NAME");
   add_topology_flags(*command, *flags);
-  command->add_option("--out", flags->out, "Write the result here instead of standard output")
-      ->type_name("FILE");
+  add_run_flags(*command, *flags);
+  command
+      ->add_option("--out", flags->out,
+                   "Write the result here instead of standard output; of a run it is a folder for "
+                   "model.yaml and strategy.yaml")
+      ->type_name("FILE|DIR");
   add_common_flags(*command, flags->common);
   command->callback([flags, &action] { action = [flags] { return import_files(*flags); }; });
 }

@@ -1,9 +1,11 @@
 #include <memory>
+#include <spdlog/spdlog.h>
 
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
 #include "launch/lint_json.hpp"
+#include "read_run.hpp"
 #include "report/difference_text.hpp"
 #include "study/difference.hpp"
 
@@ -12,16 +14,14 @@ namespace {
 
 struct LintFlags {
   CommonFlags common;
-  std::string file, cluster, gpus;
+  std::vector<std::string> files;
+  std::string format, cluster;
+  OpenFlags open;
 };
 
 // The cluster as large as the run is.
-std::optional<ClusterSpec> read_cluster(const LintFlags& flags, MegatronRun& run,
+std::optional<ClusterSpec> read_cluster(const LintFlags& flags, const ImportedRun& run,
                                         Diagnostics& problems) {
-  constexpr std::int64_t kMostGpus = 16'777'216;
-  const std::int64_t stated = read_count(flags.gpus, "--gpus", kMostGpus, problems);
-  if (stated > 0) run.world_size = stated;
-  run.strategy = with_world(run, run.world_size);
   if (flags.cluster.empty()) return std::nullopt;
   std::optional<ClusterSpec> cluster =
       take(load_cluster(flags.cluster, DataFolders::standard()), "--cluster", problems);
@@ -33,15 +33,20 @@ std::optional<ClusterSpec> read_cluster(const LintFlags& flags, MegatronRun& run
   return with_gpus(*std::move(cluster), run.world_size);
 }
 
-// The best plan that Megatron-LM can be told for the same work.
-std::optional<SearchResult> plan_for(const MegatronRun& run, const ClusterSpec& cluster,
+Space space_of(Target target) {
+  if (target == Target::kDeepspeed) return Space::kDeepspeed;
+  return target == Target::kTorchtitan ? Space::kTorchtitan : Space::kMegatron;
+}
+
+// The best plan that the framework can be told for the same work.
+std::optional<SearchResult> plan_for(const ImportedRun& run, const ClusterSpec& cluster,
                                      const CommonFlags& common) {
   SearchRequest request;
-  request.base = framework_preset(Framework::kMegatron);
+  request.base = framework_preset(run.strategy.framework);
   request.base.precision = run.strategy.precision;
   request.base.global_batch = run.strategy.global_batch;
   request.base.seq_len = run.strategy.seq_len;
-  request.space = Space::kMegatron;
+  request.space = space_of(run.target);
   request.top = 1;
   Result<SearchResult> found = search(run.model, cluster, request, progress_bar(common));
   clear_progress_bar(common);
@@ -49,34 +54,49 @@ std::optional<SearchResult> plan_for(const MegatronRun& run, const ClusterSpec& 
   return std::move(found).value();
 }
 
-int lint_file(const LintFlags& flags) {
+std::optional<LoadedRun> read_files(const LintFlags& flags, Diagnostics& problems) {
+  if (flags.files.empty()) {
+    problems.push_back(error("lint needs a file", "for example 'meshplan lint train.sh'"));
+    return std::nullopt;
+  }
+  std::optional<Target> target;
+  if (!flags.format.empty()) {
+    target = read_choice(
+        flags.format, "--format", kReadTargets, [](Target t) { return name_of(t); }, problems);
+  }
+  return read_run(flags.files, target, flags.open, problems);
+}
+
+int lint_files(const LintFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
-  if (flags.file.empty()) {
-    problems.push_back(error("lint needs a file", "for example 'meshplan lint train.sh'"));
-    return report_errors(problems, flags.common);
-  }
-  const std::optional<std::string> text = take(read_text_file(flags.file), flags.file, problems);
-  if (!text) return report_errors(problems, flags.common);
-  std::optional<MegatronRun> run = take(read_megatron_run(*text, flags.file), flags.file, problems);
-  if (!run) return report_errors(problems, flags.common);
-  const std::optional<ClusterSpec> cluster = read_cluster(flags, *run, problems);
+  const std::optional<LoadedRun> loaded = read_files(flags, problems);
+  if (!loaded) return report_errors(problems, flags.common);
+  const ImportedRun& run = loaded->run();
+  const std::optional<ClusterSpec> cluster = read_cluster(flags, run, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
-  const Diagnostics found = lint(*run, cluster, flags.file);
+  const Diagnostics found = loaded->lint(cluster, flags.files.front());
   std::optional<SearchResult> plans;
-  if (cluster && !has_errors(validate(run->model))) plans = plan_for(*run, *cluster, flags.common);
+  const bool complete = run.knows_model && run.strategy.seq_len > 0;
+  if (cluster && complete && !has_errors(validate(run.model))) {
+    plans = plan_for(run, *cluster, flags.common);
+  } else if (cluster && !complete) {
+    spdlog::warn("not compared with the planner's choice: {} is not stated",
+                 run.knows_model ? "the length of sequences (--seq-len)" : "the model (--model)");
+  }
   const int exit_code = has_errors(found) ? kExitNoPlan : kExitOk;
   std::optional<PlannerChoice> choice;
   std::string comparison;
   if (plans) {
-    const Difference d = difference(run->model, *cluster, plans->plans.front(), run->strategy);
+    const Difference d = difference(run.model, *cluster, plans->plans.front(), run.strategy);
     choice = {plans->plans.front().strategy, plans->plans.front().step_time, std::nullopt};
     if (d.verdict.feasible()) choice->own_step_time = d.verdict.cost().step_time;
-    comparison = "\n" + difference_report(run->model, *cluster, d, console_options());
+    comparison = "\n" + difference_report(run.model, *cluster, d, console_options());
   }
   if (flags.common.json) {
-    return write_result(lint_document(kTool.version, *run, found, flags.file, choice), exit_code);
+    return write_result(lint_document(kTool.version, run, found, flags.files.front(), choice),
+                        exit_code);
   }
   std::string report = to_text(found);
   if (found.empty()) report = "nothing is illegal, ignored or wasteful\n";
@@ -88,19 +108,36 @@ int lint_file(const LintFlags& flags) {
 void add_lint_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<LintFlags>();
   CLI::App* command = add_command(
-      app, "lint", "Say what is illegal, ignored or wasteful in a launch script of Megatron-LM",
-      "meshplan lint train.sh --cluster dgx-h100 --gpus 64");
-  command->add_option("file", flags->file, "A script or argument list of pretrain_gpt.py")
+      app, "lint", "Say what is illegal, ignored or wasteful in the files that start a run",
+      "meshplan lint train.sh --cluster dgx-h100 --gpus 64\n"
+      "  meshplan lint ds_config.json train.sh --model llama-2-7b --cluster dgx-a100-80gb");
+  command
+      ->add_option("file", flags->files,
+                   "A script or argument list of Megatron-LM; DeepSpeed's ds_config.json, "
+                   "torchtitan's job file, each with or without the script that starts it")
       ->type_name("");
+  command
+      ->add_option("--format", flags->format,
+                   "What the files are, where their text does not tell: megatron, deepspeed or "
+                   "torchtitan")
+      ->type_name("NAME");
   command
       ->add_option("--cluster", flags->cluster,
                    "Where it runs: a shipped name or a cluster file; compares with the best plan "
                    "there")
       ->type_name("NAME|FILE");
-  command->add_option("--gpus", flags->gpus, "GPUs of the run, where the file does not say")
+  command->add_option("--gpus", flags->open.gpus, "GPUs of the run, where the files do not say")
+      ->type_name("N");
+  command
+      ->add_option("--model", flags->open.model,
+                   "The model of the run, where the files do not say (deepspeed, torchtitan)")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option("--seq-len", flags->open.seq_len,
+                   "Tokens of a sequence, where the files do not say (deepspeed)")
       ->type_name("N");
   add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return lint_file(*flags); }; });
+  command->callback([flags, &action] { action = [flags] { return lint_files(*flags); }; });
 }
 
 }  // namespace meshplan

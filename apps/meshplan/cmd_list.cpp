@@ -1,18 +1,30 @@
 #include <memory>
 
 #include "console.hpp"
+#include "import.hpp"
 #include "inputs.hpp"
+#include "launch/launch.hpp"
 #include "report/lists.hpp"
 
 namespace meshplan {
 namespace {
 
-enum class ListKind { kModels, kDevices, kClusters, kSchedules, kFrameworks };
+enum class ListKind {
+  kModels,
+  kDevices,
+  kClusters,
+  kSchedules,
+  kFrameworks,
+  kExporters,
+  kImporters
+};
 constexpr std::array kListKinds{std::pair{ListKind::kModels, std::string_view("models")},
                                 std::pair{ListKind::kDevices, std::string_view("devices")},
                                 std::pair{ListKind::kClusters, std::string_view("clusters")},
                                 std::pair{ListKind::kSchedules, std::string_view("schedules")},
-                                std::pair{ListKind::kFrameworks, std::string_view("frameworks")}};
+                                std::pair{ListKind::kFrameworks, std::string_view("frameworks")},
+                                std::pair{ListKind::kExporters, std::string_view("exporters")},
+                                std::pair{ListKind::kImporters, std::string_view("importers")}};
 
 struct ListFlags {
   CommonFlags common;
@@ -46,6 +58,27 @@ int list_files(const CommonFlags& flags, std::string_view folder, Loader<Spec> l
   return write_result(flags.json ? to_json(kTool, all) : to_text(all, console_options()), kExitOk);
 }
 
+int list_formats(const CommonFlags& flags, std::string_view kind, std::string_view header,
+                 std::span<const FormatFact> all) {
+  return write_result(flags.json ? format_list_document(kTool, kind, all)
+                                 : format_list(header, all, console_options()),
+                      kExitOk);
+}
+
+int list_exporters(const CommonFlags& flags) {
+  std::vector<FormatFact> all;
+  for (const auto& row : NameTable<LaunchFormat>::rows) {
+    all.push_back({row.name, description_of(row.value), limits_of(row.value)});
+  }
+  return list_formats(flags, "exporters", "--format", all);
+}
+
+int list_importers(const CommonFlags& flags) {
+  std::vector<FormatFact> all;
+  for (const ImportKind& kind : kImportKinds) all.push_back({kind.name, kind.what, {}});
+  return list_formats(flags, "importers", "kind", all);
+}
+
 int list(const ListFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
@@ -74,6 +107,10 @@ int list(const ListFlags& flags) {
       return write_result(
           common.json ? framework_list_document(kTool) : framework_list(console_options()),
           kExitOk);
+    case ListKind::kExporters:
+      return list_exporters(common);
+    case ListKind::kImporters:
+      return list_importers(common);
   }
   return kExitInternal;
 }
@@ -82,9 +119,11 @@ int list(const ListFlags& flags) {
 
 void add_list_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ListFlags>();
-  CLI::App* command =
-      add_command(app, "list", "Show what ships with the program", "meshplan list clusters");
-  command->add_option("kind", flags->kind, "models, devices, clusters, schedules or frameworks")
+  CLI::App* command = add_command(app, "list", "Show what ships with the program",
+                                  "meshplan list clusters\n  meshplan list exporters");
+  command
+      ->add_option("kind", flags->kind,
+                   "models, devices, clusters, schedules, frameworks, exporters or importers")
       ->type_name("");
   add_common_flags(*command, flags->common);
   command->callback([flags, &action] { action = [flags] { return list(*flags); }; });

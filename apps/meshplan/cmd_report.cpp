@@ -17,7 +17,7 @@ constexpr std::int64_t kMostRank = 10'000;
 
 struct ReportFlags {
   CommonFlags common;
-  std::string plans, html, trace, rank;
+  std::string plans, html, trace, rank, validation;
 };
 
 void check_flags(const ReportFlags& flags, Diagnostics& problems) {
@@ -29,6 +29,9 @@ void check_flags(const ReportFlags& flags, Diagnostics& problems) {
     problems.push_back(error("nothing to write", "give --html FILE, --trace FILE or both"));
   }
   if (!flags.html.empty()) check_page(problems);
+  if (!flags.validation.empty() && flags.html.empty()) {
+    problems.push_back(error("--validation needs --html", "the trace shows predictions alone"));
+  }
 }
 
 // The plan of a rank, or a diagnostic that names those there are.
@@ -54,9 +57,18 @@ std::string trace_text(const PlansFile& file, const SavedPlan& plan, Diagnostics
   return {};
 }
 
-std::string html_text(const std::string& text, const PlansFile& file) {
-  if (file.plans.empty()) return html_report(text);
-  return html_report(with_detail(text, file.model, file.cluster, file.plans.front().strategy));
+std::string html_text(const std::string& text, const PlansFile& file, const ReportFlags& flags,
+                      Diagnostics& problems) {
+  std::string document = text;
+  if (!file.plans.empty()) {
+    document = with_detail(text, file.model, file.cluster, file.plans.front().strategy);
+  }
+  if (flags.validation.empty()) return html_report(document);
+  const auto measured = take(read_text_file(flags.validation), flags.validation, problems);
+  if (!measured) return {};
+  const auto both =
+      take(with_validation(document, *measured, flags.validation), flags.validation, problems);
+  return both ? html_report(*both) : std::string();
 }
 
 void write(std::string_view kind, const std::string& path, const std::string& text,
@@ -88,11 +100,10 @@ int report(const ReportFlags& flags) {
     const SavedPlan* plan = find_plan(*file, rank, problems);
     if (plan != nullptr) trace = trace_text(*file, *plan, problems);
   }
+  if (!flags.html.empty()) html = html_text(*text, *file, flags, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
   std::vector<WrittenFile> written;
-  if (!flags.html.empty()) {
-    write("html", flags.html, html_text(*text, *file), written, problems);
-  }
+  if (!flags.html.empty()) write("html", flags.html, html, written, problems);
   if (!flags.trace.empty()) write("trace", flags.trace, trace, written, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
   return flags.common.json ? write_result(report_document(kTool, written), kExitOk) : kExitOk;
@@ -113,6 +124,11 @@ void add_report_command(CLI::App& app, Action& action) {
   command
       ->add_option("--trace", flags->trace,
                    "Write one step of a plan as a trace for Perfetto or chrome://tracing")
+      ->type_name("FILE");
+  command
+      ->add_option("--validation", flags->validation,
+                   "What 'meshplan validate --json' printed of these plans: predicted against "
+                   "measured, in the HTML report")
       ->type_name("FILE");
   command->add_option("--rank", flags->rank, "Plan of the trace, by its rank (default 1)")
       ->type_name("N");

@@ -16,6 +16,7 @@ struct ImportFlags {
   std::vector<std::string> files;
   std::string cluster, operation;                     // of measurements
   std::string device, nodes, network, nic_bandwidth;  // of topologies
+  std::string model, gpus, seq_len;                   // of runs
 };
 
 // Returns the exit code.
@@ -25,6 +26,8 @@ struct ImportFlags {
 [[nodiscard]] int import_smi_topology(const ImportFlags& flags);
 [[nodiscard]] int import_nccl_topology(const ImportFlags& flags);
 [[nodiscard]] int import_megatron_args(const ImportFlags& flags);
+[[nodiscard]] int import_deepspeed(const ImportFlags& flags);
+[[nodiscard]] int import_torchtitan(const ImportFlags& flags);
 
 struct ImportKind {
   std::string_view name;
@@ -33,6 +36,7 @@ struct ImportKind {
   bool several_files = false;
   bool of_cluster = false;   // needs --cluster
   bool of_topology = false;  // takes --device and what else a cluster needs
+  bool of_run = false;       // takes --model, --gpus and --seq-len
 };
 inline constexpr std::array kImportKinds{
     ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},
@@ -42,8 +46,12 @@ inline constexpr std::array kImportKinds{
     ImportKind{"nvidia-smi-topo", "what 'nvidia-smi topo -m' prints", import_smi_topology, false,
                false, true},
     ImportKind{"nccl-topo", "NCCL_TOPO_DUMP_FILE's XML", import_nccl_topology, false, false, true},
-    ImportKind{"megatron-args", "a script or argument list of pretrain_gpt.py; --out is a folder",
-               import_megatron_args}};
+    ImportKind{"megatron-args", "a script or argument list of Megatron-LM", import_megatron_args,
+               false, false, false, true},
+    ImportKind{"deepspeed", "ds_config.json, with the script that starts it", import_deepspeed,
+               true, false, false, true},
+    ImportKind{"torchtitan", "a job file of v0.2.2, a script with its options, or both",
+               import_torchtitan, true, false, false, true}};
 
 // Writes `file_text` to --out, else prints it (with --json the document).
 [[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,

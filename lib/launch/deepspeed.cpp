@@ -1,6 +1,8 @@
 // ds_config.json, and the arguments that a training program needs beside it.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.hpp"
 #include "launch/targets.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -12,6 +14,10 @@ using Json = nlohmann::ordered_json;
 std::string n(std::int64_t value) { return std::to_string(value); }
 
 bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
+
+bool recomputes(const LaunchPlan& p) {
+  return recomputed_per_chunk(p.strategy, p.model).value_or(0) != 0;
+}
 
 Json zero_json(const Strategy& s) {
   Json zero{{"stage", s.zero}};
@@ -46,10 +52,12 @@ Json config_json(const LaunchPlan& p) {
     json["sequence_parallel_size"] = s.cp;
     json["data_parallel_size"] = s.dp;
   }
-  if (s.ep > 1) json["expert_parallel"] = {{"enabled", true}, {"autoep_size", s.ep}};
+  if (s.ep > 1 && !splits_itself(s)) {
+    json["expert_parallel"] = {{"enabled", true}, {"autoep_size", s.ep}};
+  }
   if (s.pp > 1) {
-    const bool full = recomputed_per_chunk(s, p.model).value_or(0) != 0;
-    json["pipeline"] = {{"activation_checkpoint_interval", full ? 1 : 0}};
+    json["pipeline"] = {{"stages", s.pp},
+                        {"activation_checkpoint_interval", recomputes(p) ? 1 : 0}};
   }
   json["optimizer"] = {
       {"type", "AdamW"},
@@ -72,12 +80,47 @@ Lines own_split(const LaunchPlan& p) {
           {"--zero-stage", n(s.zero)}};
   if (s.pp == 1) o.push_back({"--no-pipeline-parallel"});
   if (s.cp > 1) o.push_back({"--ds-sequence-parallel-size", n(s.cp)});
-  if (recomputed_per_chunk(s, p.model).value_or(0) != 0) {
-    o.push_back({"--checkpoint-activations"});
+  if (p.model.moe) o.push_back({"--moe-expert-parallel-size", n(s.ep)});
+  if (recomputes(p)) {
     o.push_back({"--deepspeed-activation-checkpointing"});
+    o.push_back({"--recompute-granularity", "full"});
+    o.push_back({"--recompute-method", "uniform"});
   }
+  if (s.flash_attention) o.push_back({"--use-flash-attn-v2"});
   if (s.precision == Precision::kBf16) o.push_back({"--bf16"});
   if (s.precision == Precision::kFp16) o.push_back({"--fp16"});
+  return o;
+}
+
+// The architecture, as its _add_network_size_args() and those of Megatron call it.
+Lines own_model(const LaunchPlan& p) {
+  const ModelSpec& m = p.model;
+  Lines o{{"--num-layers", n(m.num_layers)},
+          {"--hidden-size", n(m.hidden_size)},
+          {"--ffn-hidden-size", n(m.ffn_hidden_size)},
+          {"--num-attention-heads", n(m.num_attention_heads)},
+          {"--kv-channels", n(m.head_dim)},
+          {"--max-position-embeddings", n(std::max(m.max_seq_length, p.strategy.seq_len))},
+          {"--vocab-size", n(m.vocab_size)},
+          {"--make-vocab-size-divisible-by", "128"},
+          {"--attention-dropout", key_text(m.dropout)},
+          {"--hidden-dropout", key_text(m.dropout)},
+          {"--normalization", m.norm == Norm::kRmsNorm ? "rmsnorm" : "layernorm"}};
+  if (m.num_query_groups != m.num_attention_heads) {
+    o.push_back({"--num-key-value-heads", n(m.num_query_groups)});
+  }
+  if (m.gated_mlp) o.push_back({"--swiglu"});
+  if (m.activation == Activation::kRelu2) o.push_back({"--squared-relu"});
+  if (m.position_embedding == PositionEmbedding::kRope) {
+    o.push_back({"--use-rotary-position-embeddings"});
+  }
+  if (!m.tied_embeddings) o.push_back({"--untie-embeddings-and-output-weights"});
+  if (!m.linear_bias) o.push_back({"--disable-bias-linear"});
+  if (m.moe) {
+    o.push_back({"--num-experts", n(m.moe->num_experts)});
+    o.push_back({"--topk", n(m.moe->top_k)});
+    o.push_back({"--expert-interval", n(m.moe->every)});
+  }
   return o;
 }
 
@@ -87,7 +130,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
     notes.push_back("the number of stages is the program's: PipelineModule(num_stages=" + n(s.pp) +
                     ", partition_method=\"type:<layer class>\")");
   }
-  if (s.pp == 1 && !splits_itself(s) && recomputed_per_chunk(s, p.model).value_or(0) != 0) {
+  if (s.pp == 1 && !splits_itself(s) && recomputes(p)) {
     notes.emplace_back(
         "which layers are recomputed is the program's: every one (gradient_checkpointing=True in "
         "Transformers)");
@@ -97,7 +140,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
                     " behind the optimizer's step, which the plan counts as overlapped "
                     "(overlap.param_gather)");
   }
-  if (!s.flash_attention || s.cp > 1) {
+  if (!splits_itself(s) && (!s.flash_attention || s.cp > 1)) {
     notes.push_back(std::string("attention is the program's: the plan counts ") +
                     (s.flash_attention ? "a fused kernel" : "a materialised one"));
   }
@@ -110,8 +153,12 @@ LaunchCommand deepspeed_command(const LaunchPlan& plan) {
   LaunchCommand command;
   command.environment = cluster_environment(plan.cluster);
   command.files.push_back({"ds_config.json", config_json(plan).dump(2) + '\n'});
-  if (splits_itself(s)) command.sections = {{"plan", own_split(plan)}};
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
+  if (splits_itself(s)) {
+    command.sections = {{"model", own_model(plan)}, {"plan", own_split(plan)}};
+    command.needs = {": \"${TRAIN_PROGRAM:?set it to pretrain_gpt.py of Megatron-DeepSpeed}\""};
+    command.notes.emplace_back("data, tokenizer and learning rate are arguments of train.sh");
+  }
   command.program = "\"$TRAIN_PROGRAM\" --deepspeed --deepspeed_config \"$here/ds_config.json\"";
   add_notes(plan, command.notes);
   return command;

@@ -10,16 +10,26 @@ namespace {
 
 struct FormatRow {
   LaunchFormat format;
-  std::string_view description;
+  std::string_view description, limits;
 };
 constexpr std::array kFormats{
-    FormatRow{LaunchFormat::kMegatron,
-              "Megatron-LM: argument list of pretrain_gpt.py and a script"},
-    FormatRow{LaunchFormat::kDeepspeed, "DeepSpeed: ds_config.json and a script"},
-    FormatRow{LaunchFormat::kTorchtitan, "torchtitan v0.2.2: job file and a script"},
-    FormatRow{LaunchFormat::kMegatronBridge, "Megatron-Bridge: a recipe's overrides in a script"},
-    FormatRow{LaunchFormat::kAccelerate, "Hugging Face accelerate with FSDP2: YAML and a script"},
-    FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node"},
+    FormatRow{LaunchFormat::kMegatron, "Megatron-LM: argument list of pretrain_gpt.py and a script",
+              "schedules other than 1f1b and interleaved, alibi, parallel blocks, experts under tp "
+              "without sequence parallelism"},
+    FormatRow{LaunchFormat::kDeepspeed,
+              "DeepSpeed, Megatron-DeepSpeed: ds_config.json, arguments and a script",
+              "ZeRO-2 and 3 or experts with a pipeline, schedules other than 1f1b, uneven stages, "
+              "sequence parallelism, ring attention, fp8"},
+    FormatRow{LaunchFormat::kTorchtitan, "torchtitan v0.2.2: job file and a script",
+              "models that it does not ship, ZeRO-1, Ulysses, fp16, tp without sequence "
+              "parallelism, some layers recomputed"},
+    FormatRow{LaunchFormat::kMegatronBridge, "Megatron-Bridge: a recipe's overrides in a script",
+              "what Megatron-LM refuses; the model is the recipe's"},
+    FormatRow{LaunchFormat::kAccelerate, "Hugging Face accelerate with FSDP2: YAML and a script",
+              "pipelines, expert parallelism, sequence parallelism, ZeRO-0 and 1, Ulysses, "
+              "selective recomputation"},
+    FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node",
+              "what the plan's framework refuses; nanotron, llm-foundry, internevo, megatron-v2"},
 };
 
 // "tp=4,zero=1": the keys in which the two differ, as `to` has them.
@@ -89,6 +99,10 @@ std::optional<Target> target_of(Framework f) {
 
 std::string_view description_of(LaunchFormat format) {
   return kFormats[static_cast<std::size_t>(format)].description;
+}
+
+std::string_view limits_of(LaunchFormat format) {
+  return kFormats[static_cast<std::size_t>(format)].limits;
 }
 
 Result<Target> target_of(LaunchFormat format, const Strategy& s) {

@@ -76,7 +76,9 @@ MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
 [[nodiscard]] Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,
                                                std::string_view tool_version);
 
-// One line for people: what a format writes.
+// One line for people each: what a format writes, and which plans it refuses. The rules themselves,
+// with the framework's files that they come from, are target_rules() (spec/target.hpp).
 [[nodiscard]] std::string_view description_of(LaunchFormat format);
+[[nodiscard]] std::string_view limits_of(LaunchFormat format);
 
 }  // namespace meshplan

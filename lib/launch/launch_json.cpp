@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/targets.hpp"
-#include "layout/groups.hpp"
+#include "layout/group_names.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -12,19 +12,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kLaunchSchemaVersion = 1;
 
-struct GroupName {
-  Group group;
-  const char* name;
-};
-constexpr std::array kGroups{GroupName{Group::kTp, "tp"},
-                             GroupName{Group::kCp, "cp"},
-                             GroupName{Group::kDp, "dp"},
-                             GroupName{Group::kDpCp, "dp_cp"},
-                             GroupName{Group::kPp, "pp"},
-                             GroupName{Group::kEp, "ep"},
-                             GroupName{Group::kEtp, "etp"},
-                             GroupName{Group::kExpertDp, "expert_dp"},
-                             GroupName{Group::kZeroShard, "zero_shard"}};
+// Groups that a launcher or a debugger asks for; the others follow from them.
+bool is_listed(Group g) {
+  return g != Group::kTpCp && g != Group::kZeroReplica && g != Group::kPpNeighbour &&
+         g != Group::kEmbedding;
+}
 
 // The groups of one kind, each once, and for every rank which of them it is in.
 void add_groups(const Strategy& s, const GroupName& kind, Json& groups, std::vector<Json>& ranks) {
@@ -95,7 +87,9 @@ std::string launch_document(const LaunchPlan& plan, const LaunchCommand& command
     ranks[r] = {{"rank", rank}, {"node", rank / per_node}, {"local_rank", rank % per_node}};
   }
   Json groups = Json::object();
-  for (const GroupName& kind : kGroups) add_groups(s, kind, groups, ranks);
+  for (const GroupName& kind : kGroupNames) {
+    if (is_listed(kind.group)) add_groups(s, kind, groups, ranks);
+  }
   json["groups"] = std::move(groups);
   json["ranks"] = std::move(ranks);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';

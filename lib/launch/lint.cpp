@@ -3,54 +3,54 @@
 #include <algorithm>
 #include <array>
 
-#include "spec/findings.hpp"
-#include "spec/target.hpp"
+#include "launch/lint_report.hpp"
 
 namespace meshplan {
 namespace {
 
 std::string n(std::int64_t value) { return std::to_string(value); }
 
-struct KeyOption {
-  std::string_view key, option;
-};
 // Where a key of a strategy or model stands on Megatron-LM's command line.
 constexpr std::array kOptions{
-    KeyOption{"tp", "--tensor-model-parallel-size"},
-    KeyOption{"pp", "--pipeline-model-parallel-size"},
-    KeyOption{"vp", "--num-virtual-stages-per-pipeline-rank"},
-    KeyOption{"vp", "--num-layers-per-virtual-pipeline-stage"},
-    KeyOption{"cp", "--context-parallel-size"},
-    KeyOption{"cp_kind", "--cp-comm-type"},
-    KeyOption{"ep", "--expert-model-parallel-size"},
-    KeyOption{"etp", "--expert-tensor-parallel-size"},
-    KeyOption{"sequence_parallel", "--sequence-parallel"},
-    KeyOption{"micro_batch", "--micro-batch-size"},
-    KeyOption{"global_batch", "--global-batch-size"},
-    KeyOption{"seq_len", "--seq-length"},
-    KeyOption{"stage_layers", "--pipeline-model-parallel-layout"},
-    KeyOption{"stage_layers", "--decoder-first-pipeline-num-layers"},
-    KeyOption{"recompute_layers", "--recompute-num-layers"},
-    KeyOption{"recompute", "--recompute-granularity"},
-    KeyOption{"zero", "--use-distributed-optimizer"},
-    KeyOption{"overlap.param_gather", "--overlap-param-gather"},
-    KeyOption{"order", "--use-tp-pp-dp-mapping"},
-    KeyOption{"precision", "--fp8-format"},
-    KeyOption{"activation", "--swiglu"},
+    KeySetting{"tp", "--tensor-model-parallel-size"},
+    KeySetting{"pp", "--pipeline-model-parallel-size"},
+    KeySetting{"vp", "--num-virtual-stages-per-pipeline-rank"},
+    KeySetting{"vp", "--num-layers-per-virtual-pipeline-stage"},
+    KeySetting{"cp", "--context-parallel-size"},
+    KeySetting{"cp_kind", "--cp-comm-type"},
+    KeySetting{"ep", "--expert-model-parallel-size"},
+    KeySetting{"etp", "--expert-tensor-parallel-size"},
+    KeySetting{"sequence_parallel", "--sequence-parallel"},
+    KeySetting{"micro_batch", "--micro-batch-size"},
+    KeySetting{"global_batch", "--global-batch-size"},
+    KeySetting{"seq_len", "--seq-length"},
+    KeySetting{"stage_layers", "--pipeline-model-parallel-layout"},
+    KeySetting{"stage_layers", "--decoder-first-pipeline-num-layers"},
+    KeySetting{"recompute_layers", "--recompute-num-layers"},
+    KeySetting{"recompute", "--recompute-granularity"},
+    KeySetting{"zero", "--use-distributed-optimizer"},
+    KeySetting{"overlap.param_gather", "--overlap-param-gather"},
+    KeySetting{"order", "--use-tp-pp-dp-mapping"},
+    KeySetting{"precision", "--fp8-format"},
+    KeySetting{"activation", "--swiglu"},
 };
 
 class Linter {
  public:
   Linter(const MegatronRun& run, const std::optional<ClusterSpec>& cluster, const std::string& file)
-      : run_(run), s_(run.strategy), m_(run.model), cluster_(cluster), file_(file) {}
+      : run_(run),
+        s_(run.strategy),
+        m_(run.model),
+        cluster_(cluster),
+        report_(run, kOptions, file) {}
 
   Diagnostics run() {
-    legal();
+    report_.take_rules(cluster_);
     ignored();
     environment();
     late();
     wasteful();
-    return std::move(all_);
+    return std::move(report_).all();
   }
 
  private:
@@ -60,46 +60,11 @@ class Linter {
   }
   [[nodiscard]] bool has(std::string_view name) const { return option(name) != nullptr; }
 
-  void add(Severity severity, std::string_view at, std::string message, std::string hint) {
-    Diagnostic d = error_at({file_}, std::move(message), std::move(hint));
-    d.severity = severity;
-    if (const MegatronOption* o = option(at)) {
-      d.where = {file_, o->name.line, o->name.column, static_cast<int>(o->name.text.size())};
-      d.source_line = run_.script.line_of(o->name);
-    }
-    all_.push_back(std::move(d));
-  }
   void error(std::string_view at, std::string message, std::string hint = {}) {
-    add(Severity::kError, at, std::move(message), std::move(hint));
+    report_.error(at, std::move(message), std::move(hint));
   }
   void warning(std::string_view at, std::string message, std::string hint = {}) {
-    add(Severity::kWarning, at, std::move(message), std::move(hint));
-  }
-
-  // The rules of lib/spec, at the first option that a broken one concerns.
-  void take(const Findings& findings) {
-    for (const Finding& f : findings.all()) {
-      std::string_view at;
-      for (const std::string& key : f.keys) {
-        for (const KeyOption& row : kOptions) {
-          if (at.empty() && row.key == key && has(row.option)) at = row.option;
-        }
-      }
-      add(f.diagnostic.severity, at, f.diagnostic.message, f.diagnostic.hint);
-    }
-  }
-
-  void legal() {
-    const Findings own = findings(m_);
-    take(own);
-    if (own.has_errors()) return;
-    if (!cluster_) {
-      take(findings(s_));
-      return;
-    }
-    const Findings all = findings(s_, m_, *cluster_);
-    take(all);
-    if (!all.has_errors()) take(target_findings(Target::kMegatron, s_, m_, *cluster_));
+    report_.warning(at, std::move(message), std::move(hint));
   }
 
   // Options that Megatron-LM reads and does nothing with.
@@ -221,8 +186,7 @@ class Linter {
   const Strategy& s_;
   const ModelSpec& m_;
   const std::optional<ClusterSpec>& cluster_;
-  std::string file_;
-  Diagnostics all_;
+  LintReport report_;
 };
 
 }  // namespace

@@ -11,13 +11,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kLintSchemaVersion = 1;
 
-Json head(std::string_view tool_version, const MegatronRun& run, const std::string& file) {
-  return {{"schema_version", kLintSchemaVersion},
-          {"tool", {{"name", "meshplan"}, {"version", std::string(tool_version)}}},
-          {"file", file},
-          {"parameters", parameter_count(run.model).total},
-          {"world_size", run.world_size},
-          {"strategy", to_text(run.strategy)}};
+Json head(std::string_view tool_version, const ImportedRun& run, const std::string& file) {
+  Json json{{"schema_version", kLintSchemaVersion},
+            {"tool", {{"name", "meshplan"}, {"version", std::string(tool_version)}}},
+            {"file", file},
+            {"target", std::string(name_of(run.target))}};
+  if (run.knows_model) json["parameters"] = parameter_count(run.model).total;
+  json["world_size"] = run.world_size;
+  json["strategy"] = to_text(run.strategy);
+  return json;
 }
 
 std::string text_of(const Json& json) {
@@ -38,7 +40,7 @@ std::string severity(Severity s) {
 
 }  // namespace
 
-std::string lint_document(std::string_view tool_version, const MegatronRun& run,
+std::string lint_document(std::string_view tool_version, const ImportedRun& run,
                           const Diagnostics& found, const std::string& file,
                           const std::optional<PlannerChoice>& planner) {
   Json json = head(tool_version, run, file);
@@ -60,10 +62,12 @@ std::string lint_document(std::string_view tool_version, const MegatronRun& run,
   return text_of(json);
 }
 
-std::string run_document(std::string_view tool_version, const MegatronRun& run,
+std::string run_document(std::string_view tool_version, const ImportedRun& run,
                          const std::string& file) {
   Json json = head(tool_version, run, file);
   json["not_read"] = run.not_read;
+  json["automatic"] = run.automatic;
+  json["notes"] = run.notes;
   return text_of(json);
 }
 

@@ -17,12 +17,12 @@ struct PlannerChoice {
 };
 
 // lint.schema.json
-[[nodiscard]] std::string lint_document(std::string_view tool_version, const MegatronRun& run,
+[[nodiscard]] std::string lint_document(std::string_view tool_version, const ImportedRun& run,
                                         const Diagnostics& found, const std::string& file,
                                         const std::optional<PlannerChoice>& planner);
 
 // run.schema.json: the strategy that an argument list or script states.
-[[nodiscard]] std::string run_document(std::string_view tool_version, const MegatronRun& run,
+[[nodiscard]] std::string run_document(std::string_view tool_version, const ImportedRun& run,
                                        const std::string& file);
 
 // The keys that differ from the framework's preset, as a strategy file.

@@ -35,7 +35,11 @@ class Importer {
     if (!problems_.empty()) return problems_;
     for (const auto& [name, option] : run_.options) {
       if (!read_.contains(name)) run_.not_read.push_back(name);
+      const ShellWord& at = option.name;
+      run_.places[name] = {{file_, at.line, at.column, static_cast<int>(at.text.size())},
+                           run_.script.line_of(at)};
     }
+    run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);
   }
 
@@ -145,7 +149,12 @@ class Importer {
     m.position_embedding = learned              ? PositionEmbedding::kLearned
                            : position == "none" ? PositionEmbedding::kNone
                                                 : PositionEmbedding::kRope;
-    m.vocab_size = number("--vocab-size", number("--padded-vocab-size", 50257));
+    constexpr std::int64_t kUsualWords = 50257;  // of GPT-2's tokenizer
+    m.vocab_size = number("--vocab-size", number("--padded-vocab-size", kUsualWords));
+    if (!has("--vocab-size") && !has("--padded-vocab-size")) {
+      run_.notes.emplace_back(
+          "the vocabulary is the tokenizer's: 50,257 words are assumed (--vocab-size)");
+    }
     m.tied_embeddings = !has("--untie-embeddings-and-output-weights");
     m.linear_bias = !has("--disable-bias-linear");
     m.qkv_bias = !m.linear_bias && has("--add-qkv-bias");
@@ -238,7 +247,11 @@ class Importer {
     s.micro_batch = number("--micro-batch-size", 1);
     const std::int64_t model_ranks = std::max<std::int64_t>(s.tp * s.pp * s.cp, 1);
     s.dp = run_.world_size / model_ranks;
-    s.global_batch = number("--global-batch-size", s.micro_batch * std::max<std::int64_t>(s.dp, 1));
+    if (has("--global-batch-size")) {
+      s.global_batch = number("--global-batch-size", 1);
+    } else {
+      run_.accumulation = 1;
+    }
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
     // Without groups of experts no dispatcher differs from another.
     const bool flex = text("--moe-token-dispatcher-type") == "flex";
@@ -311,7 +324,7 @@ class Importer {
     }
     if (has("--use-torch-fsdp2")) s.zero = has("--torch-fsdp2-no-reshard-after-forward") ? 2 : 3;
     const std::int64_t copies = number("--num-distributed-optimizer-instances", 1);
-    if (copies > 1) s.zero_group = s.dp * s.cp / copies;
+    run_.replicas = std::max<std::int64_t>(copies, 1);
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
     s.kernels.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
@@ -380,15 +393,6 @@ class Importer {
 };
 
 }  // namespace
-
-Strategy with_world(const MegatronRun& run, std::int64_t world_size) {
-  Strategy s = run.strategy;
-  s.dp = world_size / std::max<std::int64_t>(s.tp * s.pp * s.cp, 1);
-  if (!run.options.contains("--global-batch-size")) {
-    s.global_batch = s.micro_batch * std::max<std::int64_t>(s.dp, 1);
-  }
-  return s;
-}
 
 Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file) {
   return Importer(text, file).read();

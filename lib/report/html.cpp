@@ -1,5 +1,7 @@
 #include "report/html.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 #include "report/detail.hpp"
 #include "report/json_detail.hpp"
@@ -34,6 +36,34 @@ std::string inert(const Json& json) {
   return safe;
 }
 
+// What the page reads of a validation, so that no other file passes for one.
+bool is_validation(const Json& json) {
+  const auto has = [](const Json& object, std::initializer_list<const char*> keys) {
+    return object.is_object() &&
+           std::all_of(keys.begin(), keys.end(), [&](const char* k) { return object.contains(k); });
+  };
+  if (!has(json, {"model", "cluster", "machine", "tolerance", "within_tolerance", "samples",
+                  "not_reached", "failures", "plans"}) ||
+      !has(json["machine"], {"ranks", "nodes", "backend", "date"}) || !json["plans"].is_array()) {
+    return false;
+  }
+  return std::all_of(json["plans"].begin(), json["plans"].end(), [&](const Json& plan) {
+    return has(plan, {"rank", "new_rank", "strategy_text", "predicted_step_time_s", "step_time_s",
+                      "deviation", "within_tolerance", "coverage", "extrapolated", "unmeasured",
+                      "operations"});
+  });
+}
+
+// The strategy of a plan of that rank in a result; empty if there is none.
+std::string strategy_of(const Json& result, const Json& rank) {
+  const Json plans = result.contains("plan") ? Json::array({result["plan"]})
+                                             : result.value("plans", Json::array());
+  for (const Json& plan : plans) {
+    if (plan.value("rank", Json(1)) == rank) return plan.value("strategy_text", std::string());
+  }
+  return {};
+}
+
 }  // namespace
 
 bool has_page() { return !page_template().empty(); }
@@ -57,6 +87,24 @@ std::string with_detail(std::string_view document, const ModelSpec& m, const Clu
   if (!json.contains("timeline")) {
     if (const auto timeline = timeline_of(m, c, s)) json["timeline"] = timeline_json(*timeline);
   }
+  return document_text(json);
+}
+
+Result<std::string> with_validation(std::string_view document, std::string_view validation,
+                                    const std::string& file) {
+  Json json = Json::parse(document);
+  Json checked = Json::parse(validation, nullptr, false);
+  if (!is_validation(checked)) {
+    return error_at({file}, "is no result of 'meshplan validate --json'");
+  }
+  for (const Json& plan : checked["plans"]) {
+    if (strategy_of(json, plan["rank"]) == plan["strategy_text"]) continue;
+    return error_at({file},
+                    "validates other plans: that of rank " + plan["rank"].dump() + " is not " +
+                        "the one of the report",
+                    "validate the same file: meshplan validate --plans FILE --json");
+  }
+  json["validation"] = std::move(checked);
   return document_text(json);
 }
 

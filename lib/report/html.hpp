@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -22,5 +23,11 @@ namespace meshplan {
 // The same document with the timeline and the placement of its best plan `s`, where it lacks them.
 [[nodiscard]] std::string with_detail(std::string_view document, const ModelSpec& m,
                                       const ClusterSpec& c, const Strategy& s);
+
+// The same document with what `meshplan validate --json` said of its plans (`validation`, from
+// `file`). Fails where that is something else, or of other plans.
+[[nodiscard]] Result<std::string> with_validation(std::string_view document,
+                                                  std::string_view validation,
+                                                  const std::string& file);
 
 }  // namespace meshplan

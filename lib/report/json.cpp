@@ -167,4 +167,13 @@ std::string framework_list_document(const ToolInfo& tool) {
                        });
 }
 
+std::string format_list_document(const ToolInfo& tool, std::string_view kind,
+                                 std::span<const FormatFact> all) {
+  return list_document(tool, std::string(kind).c_str(), all, [](const FormatFact& f) -> Json {
+    Json json{{"name", std::string(f.name)}, {"what", std::string(f.what)}};
+    if (!f.limits.empty()) json["limits"] = std::string(f.limits);
+    return json;
+  });
+}
+
 }  // namespace meshplan

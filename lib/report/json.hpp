@@ -9,6 +9,7 @@
 #include "base/diagnostic.hpp"
 #include "cost/plan_cost.hpp"
 #include "report/detail.hpp"
+#include "report/lists.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -63,5 +64,8 @@ struct WrittenFile {
                                                 std::span<const ClusterSpec> all);
 [[nodiscard]] std::string schedule_list_document(const ToolInfo& tool);
 [[nodiscard]] std::string framework_list_document(const ToolInfo& tool);
+// `kind`: "exporters" or "importers".
+[[nodiscard]] std::string format_list_document(const ToolInfo& tool, std::string_view kind,
+                                               std::span<const FormatFact> all);
 
 }  // namespace meshplan

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
+#include "layout/group_names.hpp"
 #include "report/json_value.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
@@ -12,24 +13,6 @@
 
 namespace meshplan {
 namespace {
-
-struct GroupName {
-  Group group;
-  const char* name;
-};
-constexpr std::array kGroups{GroupName{Group::kTp, "tp"},
-                             GroupName{Group::kCp, "cp"},
-                             GroupName{Group::kTpCp, "tp_cp"},
-                             GroupName{Group::kDp, "dp"},
-                             GroupName{Group::kDpCp, "dp_cp"},
-                             GroupName{Group::kZeroShard, "zero_shard"},
-                             GroupName{Group::kZeroReplica, "zero_replica"},
-                             GroupName{Group::kEp, "ep"},
-                             GroupName{Group::kEtp, "etp"},
-                             GroupName{Group::kExpertDp, "expert_dp"},
-                             GroupName{Group::kPp, "pp"},
-                             GroupName{Group::kPpNeighbour, "pp_neighbour"},
-                             GroupName{Group::kEmbedding, "embedding"}};
 
 // More ranks than anyone reads; the size and the stride tell the rest.
 constexpr std::size_t kShownRanks = 64;
@@ -116,7 +99,7 @@ Json memory_json(const std::vector<StageCost>& stages) {
 
 Json placement_json(const Strategy& s, const ClusterSpec& c) {
   Json groups = Json::array();
-  for (const GroupName& row : kGroups) {
+  for (const GroupName& row : kGroupNames) {
     const GroupShape shape = group_shape(s, c, row.group);
     std::vector<std::int64_t> ranks = group_members(s, row.group, 0);
     ranks.resize(std::min(ranks.size(), kShownRanks));

@@ -1,5 +1,7 @@
 #include "report/lists.hpp"
 
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "spec/strategy.hpp"
 #include "spec/strategy_keys.hpp"
@@ -95,6 +97,21 @@ std::string framework_list(const TextOptions& options) {
     const Strategy s = framework_preset(row.value);
     table.add_row({std::string(row.name), std::to_string(s.zero),
                    std::string(name_of(s.grad_dtype)), yes_no(s.flash_attention), overlaps(s)});
+  }
+  return table.text(options);
+}
+
+std::string format_list(std::string_view kind, std::span<const FormatFact> all,
+                        const TextOptions& options) {
+  const bool limited =
+      std::any_of(all.begin(), all.end(), [](const FormatFact& f) { return !f.limits.empty(); });
+  std::vector<Column> columns{{std::string(kind), Align::kLeft}, {"what", Align::kLeft, true}};
+  if (limited) columns.push_back({"what it cannot express", Align::kLeft, true});
+  Table table(std::move(columns));
+  for (const FormatFact& f : all) {
+    std::vector<std::string> row{std::string(f.name), std::string(f.what)};
+    if (limited) row.emplace_back(f.limits);
+    table.add_row(std::move(row));
   }
   return table.text(options);
 }

@@ -18,6 +18,15 @@ namespace meshplan {
 [[nodiscard]] std::string schedule_list(const TextOptions& options);
 [[nodiscard]] std::string framework_list(const TextOptions& options);
 
+// A format that files are written in or read from.
+struct FormatFact {
+  std::string_view name;
+  std::string_view what;
+  std::string_view limits;  // what it cannot express; empty: nothing to say
+};
+[[nodiscard]] std::string format_list(std::string_view kind, std::span<const FormatFact> all,
+                                      const TextOptions& options);
+
 // What a pipeline schedule does and costs, and who published it.
 struct ScheduleFact {
   Schedule schedule = Schedule::kGpipe;

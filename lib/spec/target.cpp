@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spec/axes.hpp"
 #include "spec/target_tables.hpp"
 
 namespace meshplan {
@@ -10,24 +11,10 @@ namespace {
 // Axes of more than one rank, innermost first, with their sizes.
 std::vector<std::pair<Axis, std::int64_t>> axes_of(const Strategy& s, const RankOrder& order,
                                                    bool expert) {
-  const auto size = [&](Axis axis) -> std::int64_t {
-    switch (axis) {
-      case Axis::kTp:
-        return expert ? s.etp : s.tp;
-      case Axis::kCp:
-        return expert ? 1 : s.cp;
-      case Axis::kEp:
-        return expert ? s.ep : 1;
-      case Axis::kDp:
-        return expert ? expert_dp(s) : s.dp;
-      case Axis::kPp:
-        return s.pp;
-    }
-    return 1;
-  };
   std::vector<std::pair<Axis, std::int64_t>> axes;
   for (const Axis axis : order) {
-    if (size(axis) > 1) axes.emplace_back(axis, size(axis));
+    const std::int64_t size = axis_size(s, axis, expert);
+    if (size > 1) axes.emplace_back(axis, size);
   }
   return axes;
 }

@@ -43,13 +43,20 @@ struct TargetRule {
 [[nodiscard]] std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s,
                                                                const ModelSpec& m);
 
-// A model that torchtitan ships.
+// A model that torchtitan ships, by the sizes that tell it from others.
 struct TorchtitanFlavor {
   std::string_view model, flavor;
   std::int64_t layers = 0, hidden = 0, heads = 0, ffn = 0, vocabulary = 0, experts = 0;
+  std::int64_t groups = 0, head_dim = 0;
+  bool tied = false;
+  // Of mixtures of experts.
+  std::int64_t top_k = 0, expert_ffn = 0, shared_ffn = 0, first_dense = 0;
+  std::int64_t q_lora_rank = 0;  // of latent attention; its other sizes are the same in all
 };
+[[nodiscard]] std::span<const TorchtitanFlavor> torchtitan_flavors();
 // The one of the same sizes, or null.
 [[nodiscard]] const TorchtitanFlavor* torchtitan_flavor(const ModelSpec& m);
+[[nodiscard]] ModelSpec torchtitan_model(const TorchtitanFlavor& f);
 
 // Whether every linear layer has a bias, the experts' and the router's included, as Megatron-LM's
 // add_bias_linear means it.

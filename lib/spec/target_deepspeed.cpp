@@ -24,6 +24,41 @@ void mend_framework(Strategy& s, const ModelSpec&) {
   s.zero = own.zero;
 }
 
+// The command line of Megatron-DeepSpeed.
+void own_model(const Plan& p, Findings& f) {
+  if (!splits_itself(p.s)) return;
+  const ModelSpec& m = p.m;
+  const bool gated = m.gated_mlp && m.activation == Activation::kSilu;
+  const bool plain =
+      !m.gated_mlp && (m.activation == Activation::kGelu || m.activation == Activation::kRelu2);
+  if (!gated && !plain) f.error({"activation"}, "MLPs are gelu, relu2 or gated silu");
+  if (m.mla || m.window > 0 || m.attention_sinks || m.qk_norm) {
+    f.error({"attention"}, "attention is multi-head or grouped: no latents, windows, sinks, norms");
+  }
+  if (m.parallel_block || m.embedding_norm || m.mtp_layers > 0) {
+    f.error({"parallel_block", "embedding_norm", "mtp_layers"},
+            "layers are attention and then MLP, without more");
+  }
+  if (!m.linear_bias && (m.qkv_bias || m.attention_out_bias || m.expert_bias)) {
+    f.error({"linear_bias"}, "every linear layer has a bias or none");
+  }
+  if (m.position_embedding != PositionEmbedding::kRope &&
+      m.position_embedding != PositionEmbedding::kLearned) {
+    f.error({"position_embedding"}, "positions are learned or rotary");
+  }
+  if (m.moe && (m.moe->shared_expert_ffn_hidden_size > 0 || m.moe->first_dense > 0 ||
+                m.moe->expert_ffn_hidden_size != m.ffn_hidden_size)) {
+    f.error({"moe"},
+            "experts are as large as 'ffn_hidden_size', with none that is shared and no "
+            "dense layers in front");
+  }
+}
+
+void own_experts(const Plan& p, Findings& f) {
+  if (!splits_itself(p.s) || !p.m.moe || p.s.pp == 1) return;
+  f.error({"pp", "moe"}, "a model with experts has no pipeline (--no-pipeline-parallel)");
+}
+
 void pipeline_sharding(const Plan& p, Findings& f) {
   if (p.s.pp == 1 || p.s.zero <= 1) return;
   f.error({"zero", "pp"}, "a pipeline cannot have zero=" + n(p.s.zero));
@@ -144,6 +179,9 @@ void mend_optimizer_host(Strategy& s, const ModelSpec&) { s.zero = 1; }
 
 constexpr TargetRule kRules[] = {
     {"its own overlaps, data types and kernels", framework, mend_framework},
+    {"Megatron-DeepSpeed megatron/arguments.py _add_network_size_args", own_model, nullptr},
+    {"Megatron-DeepSpeed pretrain_gpt.py model_provider: GPTModelPipe has no experts", own_experts,
+     nullptr},
     {"runtime/pipe/engine.py:76 ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism",
      pipeline_sharding, mend_pipeline_sharding},
     {"runtime/pipe/schedule.py TrainSchedule", schedule, mend_schedule},

@@ -1,7 +1,4 @@
 // torchtitan v0.2.2, the last release with TOML files (files below torchtitan/).
-#include <algorithm>
-#include <array>
-
 #include "spec/strategy_keys.hpp"
 #include "spec/target_tables.hpp"
 
@@ -10,26 +7,6 @@ namespace {
 
 std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
-
-// models/*/__init__.py: the sizes by which a model is known again.
-constexpr std::array kFlavors{
-    TorchtitanFlavor{"llama3", "8B", 32, 4096, 32, 14336, 128256, 0},
-    TorchtitanFlavor{"llama3", "70B", 80, 8192, 64, 28672, 128256, 0},
-    TorchtitanFlavor{"llama3", "405B", 126, 16384, 128, 53248, 128256, 0},
-    TorchtitanFlavor{"qwen3", "0.6B", 28, 1024, 16, 3072, 151936, 0},
-    TorchtitanFlavor{"qwen3", "1.7B", 28, 2048, 16, 6144, 151936, 0},
-    TorchtitanFlavor{"qwen3", "4B", 36, 2560, 32, 9728, 151936, 0},
-    TorchtitanFlavor{"qwen3", "8B", 36, 4096, 32, 12288, 151936, 0},
-    TorchtitanFlavor{"qwen3", "14B", 40, 5120, 40, 17408, 151936, 0},
-    TorchtitanFlavor{"qwen3", "32B", 64, 5120, 64, 25600, 151936, 0},
-    TorchtitanFlavor{"qwen3", "30B-A3B", 48, 2048, 32, 6144, 151936, 128},
-    TorchtitanFlavor{"qwen3", "235B-A22B", 94, 4096, 64, 12288, 151936, 128},
-    TorchtitanFlavor{"deepseek_v3", "16B", 27, 2048, 16, 10944, 102400, 64},
-    TorchtitanFlavor{"deepseek_v3", "236B", 60, 5120, 128, 12288, 102400, 160},
-    TorchtitanFlavor{"deepseek_v3", "671B", 61, 7168, 128, 18432, 129280, 256},
-    TorchtitanFlavor{"gpt_oss", "20b", 24, 2880, 64, 2880, 201088, 32},
-    TorchtitanFlavor{"gpt_oss", "120b", 36, 2880, 64, 2880, 201088, 128},
-};
 
 void framework(const Plan& p, Findings& f) {
   if (p.s.framework == Framework::kTorchtitan) return;
@@ -102,7 +79,13 @@ void mend_context(Strategy& s, const ModelSpec&) {
 
 void experts(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
-  if (s.ep == 1) return;
+  if (s.ep == 1) {
+    if (p.m.moe && s.etp != s.tp) {
+      f.error({"etp", "tp"},
+              "without 'ep' the experts are split by tp: etp=" + n(s.tp) + ", got " + n(s.etp));
+    }
+    return;
+  }
   if (s.etp != 1 && s.etp != s.tp) {
     f.error({"etp", "tp"}, "'etp' is 1 or tp, got " + n(s.etp));
   } else if (s.zero > 0 && shard_group(s) * s.tp % (s.ep * s.etp) != 0) {
@@ -111,7 +94,7 @@ void experts(const Plan& p, Findings& f) {
   }
 }
 void mend_experts(Strategy& s, const ModelSpec&) {
-  if (s.etp != s.tp) s.etp = 1;
+  if (s.etp != s.tp) s.etp = s.ep == 1 ? s.tp : 1;
   s.zero_group = 0;
 }
 
@@ -155,7 +138,8 @@ constexpr TargetRule kRules[] = {
     {"models/llama3/infra/parallelize.py:69 seq_len_divisor", tensor_parallel,
      mend_tensor_parallel},
     {"config/job_config.py context_parallel_rotate_method", context, mend_context},
-    {"distributed/parallel_dims.py:59 ETP=TP or ETP=1", experts, mend_experts},
+    {"distributed/parallel_dims.py:59 ETP=TP or ETP=1; models/llama4/infra/parallelize.py:559",
+     experts, mend_experts},
     {"distributed/expert_parallel.py", check_plain_dispatch, mend_plain_dispatch},
     {"PyTorch fully_shard", overlap, mend_overlap},
     {"config/job_config.py mixed_precision_param, mixed_precision_reduce", precision,
@@ -171,14 +155,5 @@ constexpr TargetRule kRules[] = {
 }  // namespace
 
 std::span<const TargetRule> torchtitan_rules() { return kRules; }
-
-const TorchtitanFlavor* torchtitan_flavor(const ModelSpec& m) {
-  const auto* found = std::find_if(kFlavors.begin(), kFlavors.end(), [&](const auto& f) {
-    return f.layers == m.num_layers && f.hidden == m.hidden_size &&
-           f.heads == m.num_attention_heads && f.ffn == m.ffn_hidden_size &&
-           f.vocabulary == m.vocab_size && f.experts == (m.moe ? m.moe->num_experts : 0);
-  });
-  return found == kFlavors.end() ? nullptr : found;
-}
 
 }  // namespace meshplan

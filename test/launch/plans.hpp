@@ -23,6 +23,7 @@ inline LaunchPlan plan_of(const std::string& model, const std::string& cluster, 
   defaults.seq_len = 4096;
   defaults.global_batch = 512;
   p.strategy = complete(load_strategy(keys, defaults).value(), p.model, p.cluster);
+  INFO(to_text(validate(p.strategy, p.model, p.cluster)));
   REQUIRE(!has_errors(validate(p.strategy, p.model, p.cluster)));
   return p;
 }

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+import stand_ins  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
-SKIPPED = 77
 
 # name, model, cluster, GPUs, batch, sequence, flags of `plan`: dense, grouped queries, experts,
 # latent attention, uneven and interleaved pipelines, context parallelism, fully sharded, fp8, fp16.
@@ -162,15 +164,7 @@ def run_random(cases, checkout, folder, count):
 
 def main():
     program, cases = sys.argv[1:3]
-    checkout = os.environ.get("MESHPLAN_MEGATRON_CHECKOUT", "")
-    if not checkout:
-        print("MESHPLAN_MEGATRON_CHECKOUT names no checkout of Megatron-LM")
-        sys.exit(SKIPPED)
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("this Python has no PyTorch (Debian: python3-torch)")
-        sys.exit(SKIPPED)
+    checkout = stand_ins.checkout("MESHPLAN_MEGATRON_CHECKOUT", "Megatron-LM", ("torch",))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)

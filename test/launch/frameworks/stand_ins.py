@@ -5,9 +5,50 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import subprocess
 import sys
 import types
 import typing
+
+SKIPPED = 77
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def checkout(variable, framework, modules):
+    """The folder that the variable names, with a Python that has the modules; else the end."""
+    folder = os.environ.get(variable, "")
+    if not folder:
+        print(f"{variable} names no checkout of {framework}")
+        sys.exit(SKIPPED)
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing and os.path.exists(SYSTEM_PYTHON) and not os.environ.get("MESHPLAN_SYSTEM_PYTHON"):
+        # A Python of the user's own goes before Debian's, which has the packages.
+        os.environ["MESHPLAN_SYSTEM_PYTHON"] = "tried"
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    if missing:
+        print(f"this Python lacks {', '.join(missing)} (Debian: python3-torch and its like)")
+        sys.exit(SKIPPED)
+    return folder
+
+
+def leave(failed):
+    """Ends at once: threads of stand-ins and frameworks do not matter any more."""
+    sys.stdout.flush()
+    os._exit(1 if failed else 0)
+
+
+def export(program, target, model, gpus, keys, out, framework=None):
+    subprocess.run([program, "export", "--model", model, "--cluster", "dgx-h100", "--gpus",
+                    str(gpus), "--global-batch", "512", *([] if "seq_len" in keys else
+                                                          ["--seq-len", "4096"]),
+                    *([] if "framework" in keys else ["--framework", framework or target]),
+                    "--strategy", keys, "--format", target, "--out", str(out), "-q"],
+                   check=True, stderr=subprocess.DEVNULL)
+
+
+def add_absent(names):
+    """More modules that need not be there."""
+    sys.meta_path.append(_Finder(lambda n: n.startswith(tuple(names)) or n.split(".")[0] in names))
 
 
 class _Meta(type(typing.Protocol)):  # mixes with ABC and Protocol bases

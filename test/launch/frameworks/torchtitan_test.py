@@ -21,7 +21,6 @@ import typing
 sys.dont_write_bytecode = True  # the source folder stays as it is
 import stand_ins  # noqa: E402
 
-SKIPPED = 77
 PLANS = [
     ("llama-3.1-8b", 64, "tp=2,sequence_parallel=true"),
     ("llama-3.1-70b", 64, "tp=4,sequence_parallel=true,pp=4,vp=5,schedule=interleaved,recompute=full"),
@@ -82,15 +81,7 @@ def check(path, config, dims, checkout):
 
 
 def main():
-    checkout = os.environ.get("MESHPLAN_TORCHTITAN_CHECKOUT", "")
-    if not checkout:
-        print("MESHPLAN_TORCHTITAN_CHECKOUT names no checkout of torchtitan v0.2.2")
-        sys.exit(SKIPPED)
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("this Python has no PyTorch (Debian: python3-torch)")
-        sys.exit(SKIPPED)
+    checkout = stand_ins.checkout("MESHPLAN_TORCHTITAN_CHECKOUT", "torchtitan v0.2.2", ("torch",))
     stand_ins.install(90)
     sys.path.insert(0, checkout)
     # The two files alone: the package itself imports what only a GPU machine has.

@@ -320,6 +320,72 @@ describe("studies", () => {
   });
 });
 
+describe("predicted against measured", () => {
+  const nasty = "<img src=x onerror=window.hacked=1>";
+  const run = (text, predicted_s, ratio) => ({text, predicted_s, measured_s: predicted_s * ratio, ratio, spread: 0.02, notes: []});
+  const operation = (part, name, measurement) => ({part, name, count_per_step: 8, predicted_s: 1e-3, exposed_s: 1e-3, share: 0.1,
+    fidelity: measurement ? "measured" : "predicted", ...(measurement ? {run: measurement} : {reason: "too large"}), believed_s: 1e-3});
+  const checked = (plan, new_rank, deviation, operations) => ({rank: plan.rank, new_rank, strategy: plan.strategy,
+    strategy_text: plan.strategy_text, predicted_step_time_s: plan.step_time_s, step_time_s: plan.step_time_s * (1 + deviation),
+    deviation, within_tolerance: Math.abs(deviation) <= 0.15, coverage: 0.7, extrapolated: 0.2, unmeasured: 0.1, operations});
+  const rank = (n) => ({rank: n, local_rank: n, node: 0, host: "worker", device: "NVIDIA <b>A100</b>", device_id: `${n}`});
+  const validation = () => ({schema_version: 1, tool: {name: "meshplan", version: "1.0"}, model: result.model.name,
+    cluster: result.cluster.name, tolerance: 0.15, within_tolerance: false, samples: 4, not_reached: 1, failures: [`${nasty} failed`],
+    machine: {record: "machine", backend: "nccl", accelerator: true, nodes: 1, ranks_per_node: 2, device_memory_bytes: 8e10,
+      versions: {}, environment: {}, date: "2026-01-31T10:00:00Z", time_sliced: false, ranks: [rank(0), rank(1)]},
+    plans: [checked(result.plans[0], 2, 0.3, [operation("tp", "all-gather", run("all-gather of 64 MiB", 3e-4, 1.5)),
+      operation("compute", nasty, run(`gemm ${nasty}`, 1e-3, 1.02)), operation("dp", "reduce-scatter", null)]),
+    checked(result.plans[1], 1, -0.05, [operation("tp", "all-gather", run("all-gather of 64 MiB", 3e-4, 1.5)),
+      operation("pp", "send", run("send of 16 MiB", 2e-5, 0.8))])]});
+
+  it("is shown where validate ran, with its values", async () => {
+    const page = await open(browser, report(result, validation()));
+    const deviations = await page.$$eval("#validated [data-deviation]", (all) => all.map((n) => [Number(n.dataset.deviation), n.className]));
+    assert.deepEqual(deviations, [[0.3, "off"], [-0.05, "good"]]);
+    const points = await page.$$eval("#validated circle", (all) => all.map((n) =>
+      [Number(n.dataset.predicted), Number(n.dataset.measured), Number(n.getAttribute("cx")), Number(n.getAttribute("cy"))]));
+    assert.deepEqual(points.map(([p, m]) => m / p).map((r) => Number(r.toFixed(2))), [1.5, 1.02, 0.8]);
+    // On a common log scale: a point above the line took longer than predicted.
+    const slope = (points[1][2] - points[2][2]) / Math.log(points[1][0] / points[2][0]);
+    for (const [p, , x] of points) assert.ok(Math.abs(x - points[0][2] - slope * Math.log(p / points[0][0])) < 0.1);
+    const text = await page.innerText("#validated");
+    for (const wanted of ["4 operations", "1 were not reached", "2 ranks", "nccl, 2026-01-31", "+30.0 % !"]) assert.ok(text.includes(wanted), wanted);
+    await page.locator("#validated circle").first().hover();
+    assert.match(await page.innerText(".tip"), /all-gather of 64 MiB\npredicted 300 us, measured 450 us\n\+50\.0 %/);
+    clean(page);
+    await page.close();
+  });
+
+  it("fits a phone, and hostile names in it stay text", async () => {
+    const page = await open(browser, report(result, validation()), {viewport: {width: 400, height: 900}});
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 400);
+    await page.locator("#validated summary").click();
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.ok((await page.innerText("#validated")).includes(nasty));
+    clean(page);
+    await page.close();
+  });
+
+  it("is refused of other plans", () => {
+    const other = validation();
+    other.plans[0].strategy_text = "tp=1";
+    assert.throws(() => report(result, other), /validates other plans/);
+    assert.throws(() => report(result, {plans: []}), /is no result of 'meshplan validate --json'/);
+  });
+});
+
+describe("uncertainty", () => {
+  it("is part of the answer: the range, the chance to run out of memory, ties", async () => {
+    const page = await open(browser, html);
+    const text = (await page.innerText(".answer")).replace(/\u00a0/g, " ");
+    assert.match(text, /chance to run out of memory/);
+    const tied = result.plans.filter((p) => p.against_best?.practically_tied).length;
+    assert.equal(await page.locator(".compare .tied").count(), Math.min(5, tied));
+    await page.close();
+  });
+});
+
 describe("other results", () => {
   it("shows what comes closest where nothing fits", async () => {
     const none = planned("--model", "llama-3.1-405b", "--cluster", "dgx-a100-80gb", "--gpus", "8",

@@ -27,12 +27,14 @@ export const estimated = (...args) => JSON.parse(meshplan("estimate", "--json", 
 export const pipelined = () => planned("--model", "llama-2-70b", "--cluster", "dgx-a100-80gb", "--gpus", "64",
   "--global-batch", "256", "--seq-len", "4096", "--fix", "pp=4");
 
-// The report of a result; returns the path of the HTML file.
+// The report of a result, with what was measured of it; returns the path of the HTML file.
 let number = 0;
-export function report(result) {
+export function report(result, validation) {
   const json = join(folder, `${++number}.json`), html = join(folder, `${number}.html`);
   writeFileSync(json, JSON.stringify(result));
-  meshplan("report", "-q", "--plans", json, "--html", html);
+  const measured = validation ? ["--validation", join(folder, `${number}-measured.json`)] : [];
+  if (validation) writeFileSync(measured[1], JSON.stringify(validation));
+  meshplan("report", "-q", "--plans", json, "--html", html, ...measured);
   return html;
 }
 

@@ -34,12 +34,17 @@ export function compare(result) {
     el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Comparison of the best plans"},
       el("table", {class: "compare"},
         el("thead", {}, el("tr", {}, el("td", {}), plans.map((p) =>
-          el("th", {scope: "col", class: "number"}, `${p.rank}`, el("small", {}, shortName(p.strategy)))))),
+          el("th", {scope: "col", class: "number"}, `${p.rank}`, el("small", {}, shortName(p.strategy)),
+            p.against_best?.practically_tied ? el("small", {class: "tied"}, "tied with 1") : null)))),
         el("tbody", {},
           row("step time", plans.map((p) => format.time(p.step_time_s))),
           row("tokens/s per GPU", plans.map((p) => format.thousands(p.tokens_per_s_per_gpu))),
           row("MFU", plans.map((p) => format.percent(p.mfu))),
           row("peak memory", plans.map((p) => format.bytes(fullest(p).peak_bytes))),
+          plans.every((p) => p.out_of_memory_probability !== undefined)
+            ? row("chance to run out", plans.map((p) => format.chance(p.out_of_memory_probability))) : null,
+          plans.some((p) => p.against_best)
+            ? row("1 is faster, by chance", plans.map((p) => p.against_best ? format.chance(p.against_best.best_is_faster_probability) : "–")) : null,
           priced ? row("cost of a step", plans.map((p) => p.usd_per_step === undefined ? "" : format.money(p.usd_per_step))) : null,
           heading("Time", columns),
           terms.map(([key, label]) => row(label, plans.map((p) => p.time[key] > 0 ? format.time(p.time[key]) : "–"))),

@@ -37,6 +37,13 @@ export function change(ratio) {
   return `${ratio > 0 ? "+" : "−"}${text}`;
 }
 
+// A chance, without more digits than it deserves.
+export function chance(probability) {
+  if (probability < 0.01) return "under 1 %";
+  if (probability > 0.99) return "over 99 %";
+  return `${Math.round(100 * probability)} %`;
+}
+
 // A number far below one.
 export const small = (value) => value < 0.001 ? value.toExponential(1) : value.toPrecision(2);
 

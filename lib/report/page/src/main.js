@@ -11,6 +11,7 @@ import {breakdown} from "./time.js";
 import {fallback, goodput, pareto, sensitivity, sweep} from "./study.js";
 import {timeline} from "./timeline.js";
 import * as tip from "./tip.js";
+import {validated} from "./validated.js";
 
 // Calls draw(width) for the holder now and whenever its width changes.
 const drawings = new Map();
@@ -52,7 +53,7 @@ function main() {
   const [head, answer, why] = summary(result, plan);
   const parts = [() => breakdown(plan), () => memory(plan, resized), () => timeline(result, plan, resized),
     () => communication(plan), () => placement(result), () => scatter(result, resized), () => pareto(result),
-    () => compare(result), () => sensitivity(result), () => sweep(result, resized), () => goodput(result),
+    () => compare(result), () => validated(result, resized), () => sensitivity(result), () => sweep(result, resized), () => goodput(result),
     () => fallback(result)];
   const sections = [why, ...(plan ? parts.map(guarded) : []), guarded(() => searched(result))].filter(Boolean);
   document.getElementById("report").replaceChildren(head, answer, contents(sections), ...sections);

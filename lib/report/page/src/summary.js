@@ -1,7 +1,7 @@
 // The answer first: what the best plan is, how fast, how sure, and why.
 import {el, section} from "./dom.js";
 import * as format from "./format.js";
-import {shortName} from "./terms.js";
+import {shortName, timeTerms} from "./terms.js";
 
 function fact(label, value, note) {
   return el("div", {class: "fact"}, el("dt", {}, label), el("dd", {}, value, note ? el("small", {}, note) : null));
@@ -22,6 +22,24 @@ function copyButton(text) {
   return button;
 }
 
+const timeNames = Object.fromEntries(timeTerms.map(([key, label]) => [key, label]));
+
+function outOfMemory(plan) {
+  const [low, high] = plan.memory_interval_bytes ?? [];
+  return fact("chance to run out of memory", format.chance(plan.out_of_memory_probability),
+    low === undefined ? null : `the peak is expected between ${format.bytes(low)} and ${format.bytes(high)}`);
+}
+
+// Plans whose order the predictions cannot tell.
+function ties(result) {
+  const tied = (result.plans ?? []).filter((p) => p.against_best?.practically_tied);
+  if (tied.length === 0) return null;
+  const names = tied.map((p) => `${p.rank} (${shortName(p.strategy)})`).join(", ");
+  const {separating_term: term, measure} = tied[0].against_best;
+  return el("p", {class: "ties"}, `Practically tied with plan${tied.length > 1 ? "s" : ""} ${names}: they differ most in `,
+    `${timeNames[term] ?? "nothing"}. ${measure ? `To tell them apart, measure ${measure}.` : ""}`);
+}
+
 function facts(result, plan) {
   const fullest = plan.memory[plan.fullest_stage];
   const free = fullest.capacity_bytes - fullest.peak_bytes;
@@ -35,6 +53,7 @@ function facts(result, plan) {
       `${format.rate(plan.model_tflops_per_gpu)} per GPU, HFU ${format.percent(plan.hfu)}`),
     fact("memory free", format.bytes(free),
       `${format.bytes(fullest.peak_bytes)} of ${format.bytes(fullest.capacity_bytes)} on the fullest rank`),
+    plan.out_of_memory_probability === undefined ? null : outOfMemory(plan),
     plan.usd_per_step === undefined ? null
       : fact("cost", `${format.money(plan.usd_per_step)} a step`,
         result.cluster.usd_per_gpu_hour === undefined ? null
@@ -80,7 +99,7 @@ export function summary(result, plan) {
       el("p", {class: "verdict"}, shortName(plan.strategy), el("span", {class: "time"}, format.time(plan.step_time_s), " a step")),
       facts(result, plan),
       el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, text)), copyButton(text)),
-      ...warnings(plan)),
+      ties(result), ...warnings(plan)),
     why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, format.prose(line))))),
   ];
 }

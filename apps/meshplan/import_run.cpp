@@ -1,0 +1,79 @@
+// import megatron-args, deepspeed, torchtitan: the files that start a run.
+#include <filesystem>
+#include <spdlog/spdlog.h>
+
+#include "import.hpp"
+#include "io/write.hpp"
+#include "launch/lint_json.hpp"
+#include "read_run.hpp"
+#include "report/model_yaml.hpp"
+
+namespace meshplan {
+namespace {
+
+void warn(const ImportedRun& run) {
+  for (const std::string& note : run.notes) spdlog::warn("{}", note);
+  if (!run.automatic.empty()) {
+    spdlog::warn("\"auto\" is taken as the default: {}", join_words(run.automatic));
+  }
+  if (run.world_size == 0) {
+    spdlog::warn("how many GPUs the run has is not stated: give --gpus N{}",
+                 run.accumulation > 0 ? "; until then the global batch is one rank's" : "");
+  }
+  if (!run.not_read.empty()) spdlog::debug("not read: {}", join_words(run.not_read));
+}
+
+void write_files(const ImportedRun& run, const std::string& out, const std::string& strategy,
+                 Diagnostics& problems) {
+  std::error_code failure;
+  const std::filesystem::path folder = out;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    problems.push_back(error_at({"--out"}, out + ": " + failure.message()));
+    return;
+  }
+  std::vector<std::pair<std::string, std::string>> files{{"strategy.yaml", strategy}};
+  if (run.knows_model) files.emplace_back("model.yaml", model_yaml(run.model));
+  for (const auto& [name, text] : files) {
+    take(write_file_atomically(folder / name, text), "--out", problems);
+    if (has_errors(problems)) return;
+    spdlog::info("wrote {}", (folder / name).string());
+  }
+}
+
+// Both in one text: a model file, the strategy in a comment; else a strategy file.
+std::string both(const ImportedRun& run, const std::string& strategy) {
+  if (run.knows_model) {
+    return model_yaml(run.model) + "\n# The strategy, for --strategy:\n# " + to_text(run.strategy) +
+           "\n";
+  }
+  return "# Which model is trained is not stated: meshplan estimate --model NAME --strategy "
+         "FILE\n" +
+         strategy;
+}
+
+int import_run(const ImportFlags& flags, Target target) {
+  Diagnostics problems;
+  const std::optional<LoadedRun> loaded =
+      read_run(flags.files, target, {flags.model, flags.gpus, flags.seq_len}, problems);
+  if (!loaded) return report_errors(problems, flags.common);
+  const ImportedRun& run = loaded->run();
+  if (run.knows_model) append(problems, validate(run.model));
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+  warn(run);
+  const std::string strategy = strategy_yaml(run.strategy);
+  if (!flags.out.empty()) write_files(run, flags.out, strategy, problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
+  if (flags.common.json) {
+    return write_result(run_document(kTool.version, run, flags.files.front()), kExitOk);
+  }
+  return flags.out.empty() ? write_result(both(run, strategy), kExitOk) : kExitOk;
+}
+
+}  // namespace
+
+int import_megatron_args(const ImportFlags& flags) { return import_run(flags, Target::kMegatron); }
+int import_deepspeed(const ImportFlags& flags) { return import_run(flags, Target::kDeepspeed); }
+int import_torchtitan(const ImportFlags& flags) { return import_run(flags, Target::kTorchtitan); }
+
+}  // namespace meshplan

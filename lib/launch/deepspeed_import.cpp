@@ -1,0 +1,273 @@
+#include "launch/deepspeed_import.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+#include "launch/megatron_import.hpp"
+#include "launch/settings.hpp"
+
+namespace meshplan {
+namespace {
+
+// Files below deepspeed/ of 0.19; options of Megatron-DeepSpeed's megatron/arguments.py.
+constexpr std::array kSplitsItself{"--num-layers", "--zero-stage", "--no-pipeline-parallel",
+                                   "--ds-sequence-parallel-size", "--tensor-model-parallel-size"};
+
+class Importer {
+ public:
+  explicit Importer(const RunContext& context) : context_(context) {}
+
+  Result<SettingsRun> read(std::span<const NamedText> files) {
+    for (const NamedText& file : files) add(file);
+    if (!problems_.empty()) return problems_;
+    settings_.leave_out("auto", run_.automatic);
+    run_.target = Target::kDeepspeed;
+    own_split_ = std::any_of(kSplitsItself.begin(), kSplitsItself.end(),
+                             [&](const char* name) { return settings_.has(name); });
+    run_.strategy =
+        framework_preset(own_split_ ? Framework::kMegatronDeepspeed : Framework::kDeepspeed);
+    read_model(files);
+    read_sizes();
+    read_batch();
+    read_zero();
+    read_precision();
+    read_recomputation();
+    problems_.insert(problems_.end(), settings_.problems().begin(), settings_.problems().end());
+    if (!problems_.empty()) return problems_;
+    run_.strategy = with_world(run_, run_.world_size);
+    run_.places = settings_.places();
+    run_.not_read = settings_.not_read();
+    run_.settings = std::move(settings_);
+    return std::move(run_);
+  }
+
+ private:
+  void add(const NamedText& file) {
+    const std::size_t first = file.text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+    if (first != std::string::npos && file.text[first] == '{') {
+      const Result<YamlNode> tree = parse_yaml(file.text, file.name);
+      if (!tree) {
+        problems_.insert(problems_.end(), tree.errors().begin(), tree.errors().end());
+        return;
+      }
+      settings_.add(*tree, file.text, file.name);
+      return;
+    }
+    const ShellScript script = read_shell(file.text);
+    for (std::size_t i = 0; i < script.words.size(); ++i) {
+      const ShellWord& word = script.words[i];
+      if (!word.text.starts_with("--")) continue;
+      const std::size_t equals = std::min(word.text.find('='), word.text.size());
+      ShellWord value;
+      const ShellWord* given = nullptr;
+      if (equals < word.text.size()) {
+        value = {word.text.substr(equals + 1), word.line, word.column};
+        given = &value;
+      } else if (i + 1 < script.words.size() && !script.words[i + 1].text.starts_with("--")) {
+        given = &script.words[i + 1];
+      }
+      settings_.add(word.text.substr(0, equals), word, given, script, file.name);
+    }
+    run_.world_size = std::max(run_.world_size, launched_world(script));
+  }
+
+  void read_model(std::span<const NamedText> files) {
+    if (context_.gpus > 0) run_.world_size = context_.gpus;
+    if (context_.model) run_.model = *context_.model;
+    run_.knows_model = context_.model.has_value();
+    if (!settings_.has("--num-layers")) return;
+    for (const NamedText& file : files) {
+      if (file.text.find("--num-layers") == std::string::npos) continue;
+      Result<MegatronRun> run = read_megatron_run(file.text, file.name);
+      if (!run) {
+        problems_.insert(problems_.end(), run.errors().begin(), run.errors().end());
+      } else if (!context_.model) {
+        run_.model = std::move(run).value().model;
+        own_names();
+      }
+      run_.knows_model = true;
+    }
+  }
+
+  // Where Megatron-DeepSpeed's options are not Megatron-LM's.
+  void own_names() {
+    ModelSpec& m = run_.model;
+    m.source = "arguments of Megatron-DeepSpeed";
+    if (settings_.text("--normalization") == "rmsnorm") m.norm = Norm::kRmsNorm;
+    const std::int64_t groups = settings_.integer("--num-key-value-heads", m.num_attention_heads);
+    m.num_query_groups = groups;
+    m.attention = groups < m.num_attention_heads ? AttentionKind::kGqa : AttentionKind::kMha;
+    const std::int64_t experts = settings_.integer("--num-experts", 1);
+    m.moe.reset();
+    if (experts > 1) {
+      m.moe = MoeSpec{.num_experts = experts,
+                      .top_k = settings_.integer("--topk", 1),
+                      .expert_ffn_hidden_size = m.ffn_hidden_size,
+                      .every = settings_.integer("--expert-interval", 2)};
+    }
+    if (!settings_.has("--vocab-size")) {
+      run_.notes.push_back("the vocabulary is the tokenizer's: " + with_thousands(m.vocab_size) +
+                           " words are assumed (--vocab-size)");
+    }
+  }
+
+  std::int64_t size(const std::string& name) {
+    constexpr std::int64_t kMost = 16'777'216;
+    const std::int64_t value = settings_.integer(name, 1);
+    if (value >= 1 && value <= kMost) return value;
+    settings_.report(name, "'" + name + "' must be 1 or more");
+    return 1;
+  }
+
+  void read_sizes() {
+    Strategy& s = run_.strategy;
+    if (own_split_) {
+      s.tp = size("--tensor-model-parallel-size");
+      s.pp = settings_.has("--no-pipeline-parallel") ? 1 : size("--pipeline-model-parallel-size");
+      s.cp = size("--ds-sequence-parallel-size");
+      s.ep = size("--moe-expert-parallel-size");
+      s.seq_len = settings_.integer("--seq-length", 0);
+    } else {
+      s.tp = settings_.has("tensor_parallel.autotp_size") ? size("tensor_parallel.autotp_size")
+                                                          : size("tensor_parallel.tp.tp_size");
+      // The program's, but where it is written down.
+      s.pp = settings_.has("pipeline.stages") ? size("pipeline.stages") : 1;
+      s.cp = size("sequence_parallel_size");
+      if (settings_.flag("expert_parallel.enabled", false))
+        s.ep = size("expert_parallel.autoep_size");
+      s.overlap.tp = s.tp > 1 && settings_.flag("tensor_parallel.tp_overlap_comm", false);
+    }
+    if (s.seq_len == 0) s.seq_len = context_.seq_len;
+    if (s.cp > 1) s.cp_kind = CpKind::kUlysses;
+    constexpr std::int64_t kMost = 16'777'216;
+    if (s.tp > kMost / s.pp || s.tp * s.pp > kMost / s.cp) {
+      settings_.report("tensor_parallel", "the sizes multiply to more ranks than there can be");
+      s.tp = s.pp = s.cp = 1;
+    }
+  }
+
+  // runtime/config.py _set_batch_related_parameters.
+  void read_batch() {
+    Strategy& s = run_.strategy;
+    const auto stated = [&](const char* json, const char* option) {
+      return settings_.has(json)     ? settings_.integer(json, 0)
+             : settings_.has(option) ? settings_.integer(option, 0)
+                                     : 0;
+    };
+    const std::int64_t global = stated("train_batch_size", "--global-batch-size");
+    std::int64_t micro = stated("train_micro_batch_size_per_gpu", "--micro-batch-size");
+    std::int64_t steps = settings_.integer("gradient_accumulation_steps", 0);
+    const std::int64_t ranks = run_.world_size / (s.tp * s.pp * s.cp);
+    if (micro == 0 && global > 0 && ranks > 0) {
+      micro = std::max<std::int64_t>(global / ranks / std::max<std::int64_t>(steps, 1), 1);
+      steps = std::max<std::int64_t>(steps, 1);
+    }
+    if (micro < 1) {
+      settings_.report(
+          "train_batch_size",
+          global > 0 ? "how many sequences a device takes at once is not stated"
+                     : "no batch size is stated",
+          global > 0
+              ? "give train_micro_batch_size_per_gpu, or --gpus N"
+              : "give train_micro_batch_size_per_gpu and "
+                "gradient_accumulation_steps" +
+                    std::string(run_.automatic.empty() ? ""
+                                                       : "; \"auto\" is filled in by the program"));
+      return;
+    }
+    s.micro_batch = micro;
+    if (steps > 0 || global == 0) {
+      run_.accumulation = std::max<std::int64_t>(steps, 1);
+    } else {
+      s.global_batch = global;
+    }
+  }
+
+  void read_zero() {
+    Strategy& s = run_.strategy;
+    const std::int64_t stage =
+        settings_.integer("zero_optimization.stage", settings_.integer("--zero-stage", 0));
+    if (stage < 0 || stage > 3) {
+      settings_.report("zero_optimization.stage", "'zero_optimization.stage' is from 0 to 3");
+      return;
+    }
+    s.zero = static_cast<int>(stage);
+    if (const std::int64_t shards = settings_.integer("zero_optimization.mics_shard_size", -1);
+        shards > 0) {
+      s.zero_group = shards;
+    }
+    const bool overlapped = settings_.flag("zero_optimization.overlap_comm", stage == 3);
+    s.overlap.grad_reduce = overlapped;
+    const std::string ahead = "zero_optimization.stage3_prefetch_bucket_size";
+    s.overlap.param_gather = stage == 3 && settings_.integer(ahead, 1) > 0;
+    const std::string host =
+        settings_.text("zero_optimization.offload_optimizer.device",
+                       settings_.has("zero_optimization.offload_optimizer") ? "cpu" : "none");
+    s.offload.optimizer = host != "none" || settings_.flag("zero_optimization.cpu_offload", false);
+    if (settings_.text("zero_optimization.offload_param.device", "none") != "none") {
+      run_.notes.emplace_back("weights on the host (offload_param) are estimated as on the device");
+    }
+    if (settings_.integer("zero_optimization.zero_hpz_partition_size", 1) > 1) {
+      run_.notes.emplace_back(
+          "a second partition of the weights (zero_hpz_partition_size) is not estimated");
+    }
+  }
+
+  void read_precision() {
+    Strategy& s = run_.strategy;
+    const bool bf16 = settings_.flag("bf16.enabled", settings_.flag("bfloat16.enabled", false)) ||
+                      settings_.has("--bf16");
+    const bool fp16 = settings_.flag("fp16.enabled", false) || settings_.has("--fp16");
+    s.precision = bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32;
+    const std::string own = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
+    const std::string sum =
+        settings_.text("data_types.grad_accum_dtype", own_split_ ? "fp32" : own);
+    s.grad_dtype = sum == "bf16" ? Dtype::kBf16 : sum == "fp16" ? Dtype::kFp16 : Dtype::kFp32;
+    s.master_weights = !settings_.flag("bf16.bf16_master_weights_and_grads", false) &&
+                       !settings_.flag("fp16.fp16_master_weights_and_grads", false);
+    if (settings_.flag("bf16.bf16_optimizer_states", false)) s.optimizer_dtype = Dtype::kBf16;
+  }
+
+  void read_recomputation() {
+    Strategy& s = run_.strategy;
+    const bool all = settings_.has("--checkpoint-activations") ||
+                     settings_.flag("--gradient_checkpointing", false) ||
+                     settings_.text("--recompute-granularity") == "full";
+    const bool parts = settings_.has("--recompute-activations") ||
+                       settings_.text("--recompute-granularity") == "selective";
+    const std::int64_t each = settings_.integer("pipeline.activation_checkpoint_interval", 0);
+    if (all || (!own_split_ && s.pp > 1 && each > 0)) s.recompute = Recompute::kFull;
+    if (!all && parts) s.recompute = Recompute::kSelective;
+    if (!own_split_ && s.pp > 1 && each > 1) {
+      run_.notes.push_back("recomputation in groups of " + std::to_string(each) +
+                           " layers holds the activations of a whole group; counted are single "
+                           "layers");
+    }
+    for (const char* name :
+         {"--recompute-method", "--recompute-num-layers", "--deepspeed-activation-checkpointing"}) {
+      (void)settings_.find(name);
+    }
+    if (own_split_) {
+      s.flash_attention =
+          settings_.has("--use-flash-attn") || settings_.has("--use-flash-attn-v1") ||
+          settings_.has("--use-flash-attn-v2") || settings_.has("--use-flash-attn-triton") ||
+          settings_.has("--use-flash-attn-builder");
+    }
+  }
+
+  const RunContext& context_;
+  Settings settings_;
+  SettingsRun run_;
+  Diagnostics problems_;
+  bool own_split_ = false;
+};
+
+}  // namespace
+
+Result<SettingsRun> read_deepspeed_run(std::span<const NamedText> files,
+                                       const RunContext& context) {
+  return Importer(context).read(files);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,52 @@
+#include "launch/lint_report.hpp"
+
+namespace meshplan {
+
+void LintReport::add(Severity severity, std::string_view at, std::string message,
+                     std::string hint) {
+  Diagnostic d = error_at({file_}, std::move(message), std::move(hint));
+  d.severity = severity;
+  const auto place = run_.places.find(at);
+  if (place != run_.places.end()) {
+    d.where = place->second.where;
+    d.source_line = place->second.source_line;
+  }
+  all_.push_back(std::move(d));
+}
+
+void LintReport::take(const Findings& findings) {
+  for (const Finding& f : findings.all()) {
+    std::string_view at;
+    for (const std::string& key : f.keys) {
+      for (const KeySetting& row : settings_) {
+        if (at.empty() && row.key == key && has(row.setting)) at = row.setting;
+      }
+    }
+    add(f.diagnostic.severity, at, f.diagnostic.message, f.diagnostic.hint);
+  }
+}
+
+void LintReport::take_rules(const std::optional<ClusterSpec>& cluster) {
+  Strategy s = run_.strategy;
+  // A length that every rule passes stands for one that is not stated.
+  constexpr std::int64_t kAnyLength = 1024;
+  if (s.seq_len == 0) s.seq_len = kAnyLength * s.tp * s.cp;
+  if (!run_.knows_model) {
+    take(findings(s));
+    return;
+  }
+  const Findings own = findings(run_.model);
+  take(own);
+  if (own.has_errors()) return;
+  if (!cluster) {
+    take(findings(s));
+    return;
+  }
+  const Findings all = findings(s, run_.model, *cluster);
+  take(all);
+  if (!all.has_errors()) {
+    take(target_findings(run_.target, s, run_.model, *cluster));
+  }
+}
+
+}  // namespace meshplan

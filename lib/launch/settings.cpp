@@ -1,0 +1,160 @@
+#include "launch/settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace meshplan {
+namespace {
+
+// JSON writes whole numbers as 5e8 or 8.0 as well.
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure == std::errc{} && stop == end) return value;
+  double real = 0;
+  const auto [behind, problem] = std::from_chars(text.data(), end, real);
+  constexpr double kMost = 9e15;
+  if (problem != std::errc{} || behind != end || std::floor(real) != real) return std::nullopt;
+  if (std::abs(real) > kMost) return std::nullopt;
+  return static_cast<std::int64_t>(real);
+}
+
+void flatten(const YamlNode& node, const std::string& path, std::string_view text,
+             const std::string& file, std::map<std::string, Settings::Setting>& all) {
+  for (const YamlEntry& entry : node.entries) {
+    const std::string name = (path.empty() ? "" : path + ".") + entry.first.text;
+    if (entry.second.kind == YamlNode::Kind::kMap) {
+      // The map itself, for what is said of all of it.
+      all[name] = {entry.second,
+                   {{file, entry.first.line, entry.first.column, entry.first.length},
+                    line_of(text, entry.first.line)}};
+      flatten(entry.second, name, text, file, all);
+      continue;
+    }
+    all[name] = {entry.second,
+                 {{file, entry.first.line, entry.first.column, entry.first.length},
+                  line_of(text, entry.first.line)}};
+  }
+}
+
+}  // namespace
+
+void Settings::add(const YamlNode& root, std::string_view text, const std::string& file) {
+  flatten(root, "", normalised_lines(text), file, all_);
+}
+
+void Settings::add(const std::string& name, const ShellWord& word, const ShellWord* value,
+                   const ShellScript& script, const std::string& file) {
+  Setting setting;
+  if (value != nullptr) {
+    setting.value.kind = YamlNode::Kind::kScalar;
+    setting.value.text = value->text;
+  }
+  setting.place = {{file, word.line, word.column, static_cast<int>(word.text.size())},
+                   script.line_of(word)};
+  all_[name] = std::move(setting);
+}
+
+void Settings::add_over(const Settings& over) {
+  for (const auto& [name, setting] : over.all_) all_[name] = setting;
+}
+
+const Settings::Setting* Settings::find(const std::string& name) {
+  read_.insert(name);
+  const auto found = all_.find(name);
+  return found == all_.end() ? nullptr : &found->second;
+}
+
+std::int64_t Settings::integer(const std::string& name, std::int64_t otherwise) {
+  const Setting* s = find(name);
+  if (s == nullptr) return otherwise;
+  const std::optional<std::int64_t> value =
+      s->value.kind == YamlNode::Kind::kScalar ? whole_number(s->value.text) : std::nullopt;
+  if (!value) {
+    report(name, "'" + name + "' must be a whole number",
+           s->value.kind == YamlNode::Kind::kNull ? "a variable that is set elsewhere? write it out"
+                                                  : "");
+  }
+  return value.value_or(otherwise);
+}
+
+bool Settings::flag(const std::string& name, bool otherwise) {
+  const Setting* s = find(name);
+  if (s == nullptr) return otherwise;
+  const std::string& text = s->value.text;
+  if (s->value.kind == YamlNode::Kind::kNull || text == "true" || text == "True") return true;
+  if (text != "false" && text != "False") report(name, "'" + name + "' must be true or false");
+  return false;
+}
+
+std::string Settings::text(const std::string& name, const std::string& otherwise) {
+  const Setting* s = find(name);
+  if (s == nullptr) return otherwise;
+  if (s->value.kind == YamlNode::Kind::kScalar) return s->value.text;
+  report(name, "'" + name + "' must be a word");
+  return otherwise;
+}
+
+void Settings::leave_out(std::string_view value, std::vector<std::string>& names) {
+  for (auto it = all_.begin(); it != all_.end();) {
+    const YamlNode& node = it->second.value;
+    const bool out = node.kind == YamlNode::Kind::kScalar && node.text == value;
+    if (out) names.push_back(it->first);
+    it = out ? all_.erase(it) : std::next(it);
+  }
+}
+
+void Settings::report(const std::string& name, std::string message, std::string hint) {
+  Diagnostic d = error(std::move(message), std::move(hint));
+  const auto found = all_.find(name);
+  if (found != all_.end()) {
+    d.where = found->second.place.where;
+    d.source_line = found->second.place.source_line;
+  }
+  problems_.push_back(std::move(d));
+}
+
+std::map<std::string, SettingPlace, std::less<>> Settings::places() const {
+  std::map<std::string, SettingPlace, std::less<>> places;
+  for (const auto& [name, setting] : all_) places[name] = setting.place;
+  return places;
+}
+
+std::vector<std::string> Settings::not_read() const {
+  std::vector<std::string> names;
+  for (const auto& [name, setting] : all_) {
+    if (setting.value.kind != YamlNode::Kind::kMap && !read_.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+std::int64_t launched_world(const ShellScript& script) {
+  std::int64_t nodes = 1, each = 0, stated = 0;
+  for (std::size_t i = 0; i < script.words.size(); ++i) {
+    std::string name = script.words[i].text;
+    std::string value = i + 1 < script.words.size() ? script.words[i + 1].text : std::string();
+    if (const std::size_t equals = name.find('='); equals != std::string::npos) {
+      value = name.substr(equals + 1);
+      name.resize(equals);
+    }
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::int64_t number = whole_number(value).value_or(0);
+    if (name == "--nnodes" || name == "--num-nodes") nodes = number;
+    if (name == "--nproc-per-node" || name == "--num-gpus") each = number;
+  }
+  for (const char* name : {"WORLD_SIZE", "NGPU"}) {
+    const auto found = script.variables.find(name);
+    if (found != script.variables.end() && stated == 0) {
+      stated = whole_number(found->second.text).value_or(0);
+    }
+  }
+  constexpr std::int64_t kMost = 16'777'216;
+  const bool launched = nodes > 0 && each > 0 && nodes <= kMost && each <= kMost;
+  return launched ? nodes * each : std::clamp<std::int64_t>(stated, 0, kMost);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,110 @@
+// Predicted against measured, where `meshplan validate` ran: the step times of the plans, and every
+// operation that was measured.
+import {extent} from "d3-array";
+import {scaleLog} from "d3-scale";
+import {el, asTable, figure, legend, section, svg, table} from "./dom.js";
+import * as format from "./format.js";
+import {dimensions} from "./terms.js";
+import * as tip from "./tip.js";
+
+const kLeft = 66, kRight = 18, kTop = 26, kBottom = 42;
+const number = (text) => ({text, number: true});
+const part = (key) => dimensions[key] ?? key;
+
+// One point per operation and measurement, however many plans and how often a step has it.
+function measured(plans) {
+  const seen = new Map();
+  for (const plan of plans) {
+    for (const op of plan.operations) {
+      if (!op.run) continue;
+      const key = `${op.run.text} ${op.run.measured_s}`;
+      const known = seen.get(key);
+      if (known) known.names.add(`${part(op.part)}: ${op.name}`);
+      else seen.set(key, {...op.run, part: op.part, fidelity: op.fidelity, names: new Set([`${part(op.part)}: ${op.name}`])});
+    }
+  }
+  return [...seen.values()];
+}
+
+// Powers of ten inside of a log axis; at least its ends.
+function decades([low, high]) {
+  const all = [];
+  for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high; ++e) all.push(10 ** e);
+  return all.length > 1 ? all : [low, high];
+}
+
+function describe(op) {
+  return [op.text, `predicted ${format.time(op.predicted_s)}, measured ${format.time(op.measured_s)}`,
+    `${format.change(op.ratio - 1)}, spread ${format.percent(op.spread)}`, ...op.names];
+}
+
+function chart(ops, tolerance, width) {
+  const height = Math.round(Math.min(440, Math.max(280, width * 0.5)));
+  const [least, most] = extent(ops.flatMap((op) => [op.predicted_s, op.measured_s]));
+  const domain = [least / 1.5, most * 1.5];
+  const x = scaleLog(domain, [kLeft, width - kRight]), y = scaleLog(domain, [height - kBottom, kTop]);
+  const node = svg("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
+    "aria-label": `Measured against predicted time of ${ops.length} operations`});
+  for (const tick of decades(domain)) {
+    node.append(svg("line", {class: "grid", x1: kLeft, x2: width - kRight, y1: y(tick), y2: y(tick)}),
+      svg("line", {class: "grid", x1: x(tick), x2: x(tick), y1: kTop, y2: height - kBottom}),
+      svg("text", {class: "tick", x: kLeft - 8, y: y(tick), dy: ".35em", "text-anchor": "end"}, format.time(tick)),
+      svg("text", {class: "tick", x: x(tick), y: height - kBottom + 16, "text-anchor": "middle"}, format.time(tick)));
+  }
+  const [low, high] = domain;
+  const at = (a, b) => `${x(Math.min(Math.max(a, low), high))},${y(Math.min(Math.max(b, low), high))}`;
+  const share = 1 + tolerance;
+  node.append(
+    svg("path", {class: "band", d: `M${at(low, low * share)}L${at(high / share, high)}L${at(high, high)}L${at(high, high / share)}L${at(low * share, low)}L${at(low, low)}Z`}),
+    svg("path", {class: "even", d: `M${at(low, low)}L${at(high, high)}`}),
+    svg("text", {class: "label", x: 0, y: 12}, "↑ measured"),
+    svg("text", {class: "label", x: width - kRight, y: height - 4, "text-anchor": "end"}, "predicted →"));
+  for (const op of ops) {
+    const point = svg("circle", {class: `point ${op.part === "compute" || op.part === "optimizer" ? "ranked" : "pareto"}`,
+      cx: x(op.predicted_s), cy: y(op.measured_s), r: 4.5, "data-predicted": op.predicted_s, "data-measured": op.measured_s});
+    tip.attach(point, () => describe(op));
+    node.append(point);
+  }
+  return node;
+}
+
+function machine(m) {
+  const devices = [...new Set(m.ranks.map((rank) => rank.device))];
+  return `${format.thousands(m.ranks.length)} ranks (${devices.slice(0, 3).join(", ")}) on ${format.thousands(m.nodes)} ` +
+    `${m.nodes === 1 ? "node" : "nodes"}, ${m.backend}, ${m.date.slice(0, 10)}`;
+}
+
+function planTable(checks) {
+  return table("Step times with measured operations in place of predicted ones",
+    [{text: "plan"}, number("predicted"), number("with measurements"), number("deviation"), number("rank then"),
+      number("measured"), number("on fewer ranks"), number("not measured")],
+    checks.map((c) => [`${c.rank}`, format.time(c.predicted_step_time_s), format.time(c.step_time_s),
+      el("span", {class: c.within_tolerance ? "good" : "off", "data-deviation": c.deviation},
+        `${format.change(c.deviation)}${c.within_tolerance ? "" : " !"}`),
+      `${c.new_rank}`, format.percent(c.coverage), format.percent(c.extrapolated), format.percent(c.unmeasured)]));
+}
+
+function operationTable(ops) {
+  const far = [...ops].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio)));
+  return table("Measured operations, the furthest off first",
+    [{text: "operation"}, number("predicted"), number("measured"), number("difference"), number("spread")],
+    far.map((op) => [op.text, format.time(op.predicted_s), format.time(op.measured_s), format.change(op.ratio - 1),
+      format.percent(op.spread)]));
+}
+
+export function validated(result, resized) {
+  const v = result.validation;
+  if (!v) return null;
+  const ops = measured(v.plans), holder = el("div", {class: "chart"});
+  if (ops.length > 0) resized(holder, (width) => holder.replaceChildren(chart(ops, v.tolerance, width)));
+  return section("validated", "Predicted against measured",
+    el("p", {class: "note"}, `${format.thousands(v.samples)} operations of these plans were measured on ${machine(v.machine)}` +
+      `${v.not_reached > 0 ? `; ${format.thousands(v.not_reached)} were not reached` : ""}. ` +
+      `${v.within_tolerance ? "Every step time is" : "Not every step time is"} within ${format.percent(v.tolerance)} of its prediction.`),
+    v.failures.map((text) => el("p", {class: "warning"}, el("strong", {}, "Failed: "), text)),
+    planTable(v.plans),
+    ops.length === 0 ? null : figure("Each point is one operation that was measured; on the line it took what was predicted, " +
+      `in the band within ${format.percent(v.tolerance)} of it.`,
+    legend([["p-ranked", "kernels"], ["p-pareto", "communication"]]), holder),
+    ops.length === 0 ? null : asTable("Measured operations as a table", operationTable(ops)));
+}

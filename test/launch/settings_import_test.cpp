@@ -1,0 +1,410 @@
+// DeepSpeed's and torchtitan's files back into models and strategies.
+#include <algorithm>
+
+#include "launch/deepspeed_import.hpp"
+#include "launch/lint.hpp"
+#include "launch/plans.hpp"
+#include "launch/targets.hpp"
+#include "launch/torchtitan_import.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using test::plan_of;
+
+struct Case {
+  const char* model;
+  std::int64_t gpus;
+  const char* keys;
+};
+
+std::vector<NamedText> exported(const LaunchPlan& p, const LaunchCommand& command) {
+  std::vector<NamedText> files{{"train.sh", node_script(p, command)}};
+  for (const LaunchFile& file : command.files) files.push_back({file.name, file.text});
+  return files;
+}
+
+void check_same(const Strategy& read, const Strategy& plan, std::span<const char* const> keys) {
+  for (const char* key : keys) {
+    INFO(key);
+    CHECK(value_text(read, key) == value_text(plan, key));
+  }
+}
+
+// Corrections of the router, which are no parameters in torchtitan.
+std::int64_t corrections(const ModelSpec& m) {
+  return m.moe && m.moe->router_bias && !m.expert_bias ? m.moe->num_experts * num_moe_layers(m) : 0;
+}
+
+// Keys that the files carry.
+constexpr std::array kTorchtitanKeys{"tp",           "pp",
+                                     "vp",           "cp",
+                                     "ep",           "etp",
+                                     "dp",           "zero",
+                                     "seq_len",      "sequence_parallel",
+                                     "schedule",     "micro_batch",
+                                     "global_batch", "recompute",
+                                     "precision",    "overlap.tp",
+                                     "cp_kind",      "master_weights",
+                                     "grad_dtype"};
+constexpr std::array kDeepspeedKeys{"framework",  "tp",
+                                    "pp",         "cp",
+                                    "ep",         "dp",
+                                    "zero",       "micro_batch",
+                                    "precision",  "global_batch",
+                                    "grad_dtype", "offload.optimizer",
+                                    "cp_kind",    "overlap.grad_reduce",
+                                    "overlap.tp"};
+
+}  // namespace
+
+TEST_CASE("torchtitan: what was exported is read back") {
+  const auto row = GENERATE(values<Case>({
+      {"llama-3.1-8b", 64, "framework=torchtitan,tp=2,sequence_parallel=true"},
+      {"llama-3.1-70b", 64,
+       "framework=torchtitan,tp=4,sequence_parallel=true,pp=4,vp=5,schedule=interleaved,"
+       "recompute=full"},
+      {"llama-3.1-405b", 128,
+       "framework=torchtitan,tp=8,sequence_parallel=true,pp=16,zero=2,recompute=selective"},
+      {"qwen3-235b-a22b", 128, "framework=torchtitan,ep=16"},
+      {"deepseek-v3", 128, "framework=torchtitan,ep=16,zero=3"},
+      {"llama-3.1-8b", 32, "framework=torchtitan,cp=4,cp_kind=allgather,zero_group=8"},
+      {"llama-3.1-8b", 32, "framework=torchtitan,cp=4,cp_kind=ring"},
+      {"qwen3-8b", 32, "framework=torchtitan,pp=4,vp=2,schedule=zb-v"},
+      {"qwen3-8b", 32, "framework=torchtitan,pp=4,schedule=gpipe,stage_layers=[8,10,10,8]"},
+      {"gpt-oss-120b", 64, "framework=torchtitan,ep=8,precision=fp8"},
+      {"llama-3.1-8b", 8, "framework=torchtitan,zero=0"},
+      {"llama-3.1-8b", 8,
+       "framework=torchtitan,zero=2,tp=8,sequence_parallel=true,overlap.tp=true"},
+  }));
+  INFO(row.model << " " << row.keys);
+  LaunchPlan p = plan_of(row.model, "dgx-h100", row.gpus, row.keys);
+  if (p.model.mtp_layers > 0) p.model.mtp_layers = 0;  // torchtitan's has none
+  const Result<SettingsRun> run = read_torchtitan_run(exported(p, torchtitan_command(p)), {});
+  INFO((run.ok() ? std::string() : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->world_size == row.gpus);
+  check_same(run->strategy, p.strategy, kTorchtitanKeys);
+  CHECK(shard_group(run->strategy) == shard_group(p.strategy));
+  CHECK(stage_layers(run->strategy, run->model) == p.strategy.stage_layers);
+  CHECK(parameter_count(run->model).total + corrections(p.model) == parameter_count(p.model).total);
+  const Diagnostics found = lint_torchtitan(*run, p.cluster, "train.sh");
+  INFO(to_text(found));
+  CHECK(!has_errors(found));
+}
+
+TEST_CASE("torchtitan: the sizes of a shipped model are those of its flavor") {
+  const auto name = GENERATE(
+      values<const char*>({"llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b",
+                           "qwen3-32b", "qwen3-235b-a22b", "deepseek-v3", "gpt-oss-120b"}));
+  INFO(name);
+  const ModelSpec shipped = test::shipped_model(name);
+  const TorchtitanFlavor* flavor = torchtitan_flavor(shipped);
+  REQUIRE(flavor != nullptr);
+  const ModelSpec m = torchtitan_model(*flavor);
+  CHECK(!has_errors(validate(m)));
+  CHECK(parameter_count(m).total + corrections(shipped) == parameter_count(shipped).total);
+}
+
+TEST_CASE("torchtitan: options of a script go before the job file") {
+  const std::vector<NamedText> files{
+      {"run.sh",
+       "torchrun --nproc_per_node=8 --nnodes 2 -m torchtitan.train --job.config_file job.toml "
+       "--parallelism.tensor-parallel-degree=4 --training.seq_len 4096\n"},
+      {"job.toml",
+       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\ntensor_parallel_degree = 2\n"
+       "[training]\nlocal_batch_size = 2\n"}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {});
+  REQUIRE(run.ok());
+  CHECK(run->strategy.tp == 4);
+  CHECK(run->strategy.dp == 4);
+  CHECK(run->strategy.seq_len == 4096);
+  CHECK(run->strategy.global_batch == 8);
+  // Every second layer is recomputed unless the file says otherwise.
+  CHECK(run->strategy.recompute_layers == std::vector<std::int64_t>{16});
+}
+
+TEST_CASE("torchtitan: stages that no list names are divided as it does") {
+  const std::vector<NamedText> files{
+      {"job.toml",
+       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\npipeline_parallel_degree = 4\n"
+       "pipeline_parallel_schedule = \"Interleaved1F1B\"\ndata_parallel_shard_degree = 2\n"}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {});
+  REQUIRE(run.ok());
+  CHECK(run->world_size == 8);
+  CHECK(run->strategy.vp == 2);
+  // 34 weights over 8 stages: 5,5,4,... less one at each end, two stages a rank.
+  CHECK(run->strategy.stage_layers == std::vector<std::int64_t>{8, 9, 8, 7});
+}
+
+TEST_CASE("torchtitan: what cannot be read is said with its place") {
+  struct Row {
+    const char* text;
+    const char* message;
+  };
+  const std::string head = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+  const auto row = GENERATE(values<Row>({
+      {"[parallelism]\ntensor_parallel_degree = \"two\"\n",
+       "job.toml:5:1: error: 'parallelism.tensor_parallel_degree' must be a whole number"},
+      {"[parallelism]\ncontext_parallel_degree = 0\n", "must be 1 or more"},
+      {"[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"Fast\"\n",
+       "job.toml:6:1: error: PyTorch has no pipeline schedule 'Fast'"},
+      {"[parallelism]\npipeline_parallel_degree = 40\n", "stages are too many for 32 layers"},
+      {"[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = 2\n"
+       "pipeline_parallel_microbatch_size = 2\n",
+       "must be a multiple of the microbatch of 2"},
+      {"[activation_checkpoint]\nmode = \"some\"\n", "there is no recomputation 'some'"},
+      {"[training\n", "the name of the table should end"},
+  }));
+  INFO(row.text);
+  const std::vector<NamedText> files{{"job.toml", head + row.text}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {});
+  REQUIRE(!run.ok());
+  CHECK(to_text(run.errors()).find(row.message) != std::string::npos);
+  const std::vector<NamedText> none{{"job.toml", "[model]\nname = \"gemma\"\n"}};
+  CHECK(to_text(read_torchtitan_run(none, {}).errors()).find("known: llama3 8B") !=
+        std::string::npos);
+}
+
+TEST_CASE("DeepSpeed: what was exported is read back") {
+  const auto row = GENERATE(values<Case>({
+      {"llama-2-7b", 8, "framework=deepspeed,zero=3"},
+      {"llama-2-7b", 16, "framework=deepspeed,zero=2,recompute=full,overlap.param_gather=false"},
+      {"llama-2-7b", 16, "framework=deepspeed,zero=1,tp=2,overlap.param_gather=false"},
+      {"llama-2-7b", 16, "framework=deepspeed,zero=1,pp=4,recompute=full"},
+      {"llama-3.1-8b", 16, "framework=deepspeed,zero=3,cp=4,cp_kind=ulysses"},
+      {"mixtral-8x7b", 32, "framework=deepspeed,zero=1,ep=8"},
+      {"llama-2-7b", 8, "framework=deepspeed,zero=2,offload.optimizer=true"},
+      {"llama-2-7b", 8, "framework=deepspeed,zero=3,zero_group=4"},
+      {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,zero=1,recompute=full"},
+      {"llama-2-7b", 16, "framework=megatron-deepspeed,tp=2,zero=0,seq_len=2048"},
+      {"mixtral-8x7b", 64, "framework=megatron-deepspeed,ep=8,zero=1"},
+      {"gpt3-175b", 64, "framework=megatron-deepspeed,tp=8,pp=4,precision=fp16,seq_len=2048"},
+  }));
+  INFO(row.model << " " << row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100", row.gpus, row.keys);
+  const Findings broken = target_findings(Target::kDeepspeed, p.strategy, p.model, p.cluster);
+  INFO(to_text(broken.diagnostics()));
+  REQUIRE(!broken.has_errors());
+  const bool own = p.strategy.framework == Framework::kMegatronDeepspeed;
+  RunContext context;
+  if (!own) context.model = p.model;
+  const Result<SettingsRun> run = read_deepspeed_run(exported(p, deepspeed_command(p)), context);
+  INFO((run.ok() ? std::string() : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->world_size == row.gpus);
+  check_same(run->strategy, p.strategy, kDeepspeedKeys);
+  CHECK(shard_group(run->strategy) == shard_group(p.strategy));
+  if (p.strategy.zero == 3) {
+    CHECK(run->strategy.overlap.param_gather == p.strategy.overlap.param_gather);
+  }
+  if (own || p.strategy.pp > 1) CHECK(run->strategy.recompute == p.strategy.recompute);
+  if (own) {
+    CHECK(run->strategy.seq_len == p.strategy.seq_len);
+    CHECK(run->strategy.flash_attention == p.strategy.flash_attention);
+    CHECK(parameter_count(run->model).total == parameter_count(p.model).total);
+  }
+  const Diagnostics found = lint_deepspeed(*run, p.cluster, "ds_config.json");
+  INFO(to_text(found));
+  CHECK(!has_errors(found));
+}
+
+TEST_CASE("DeepSpeed: batch sizes follow from any two of the three") {
+  const auto read = [](const std::string& text, std::int64_t gpus) {
+    const std::vector<NamedText> files{{"ds.json", text}};
+    return read_deepspeed_run(files, {.model = std::nullopt, .gpus = gpus});
+  };
+  const auto both = read(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2})", 8);
+  REQUIRE(both.ok());
+  CHECK(both->strategy.global_batch == 64);
+  CHECK(num_microbatches(both->strategy) == 4);
+  const auto steps =
+      read(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})", 8);
+  REQUIRE(steps.ok());
+  CHECK(steps->strategy.global_batch == 48);
+  CHECK(!steps->knows_model);
+  const auto whole = read(R"({"train_batch_size": 64})", 8);
+  REQUIRE(whole.ok());
+  CHECK(whole->strategy.micro_batch == 8);
+  const auto open = read(R"({"train_batch_size": 64})", 0);
+  REQUIRE(!open.ok());
+  CHECK(to_text(open.errors()).find("--gpus N") != std::string::npos);
+  const auto automatic =
+      read("{\"train_batch_size\": \"auto\",\n \"train_micro_batch_size_per_gpu\": \"auto\"}", 8);
+  REQUIRE(!automatic.ok());
+  CHECK(to_text(automatic.errors()).find("\"auto\" is filled in by the program") !=
+        std::string::npos);
+  const auto word =
+      read("{\n \"zero_optimization\": {\"stage\": \"x\"}, \"train_batch_size\": 8}", 8);
+  REQUIRE(!word.ok());
+  CHECK(to_text(word.errors())
+            .find("ds.json:2:24: error: 'zero_optimization.stage' must be a whole number") !=
+        std::string::npos);
+}
+
+namespace {
+
+std::string without_notes(const Diagnostics& all) {
+  std::string text;
+  for (const Diagnostic& d : all) text += d.severity == Severity::kNote ? "" : to_text(d);
+  return text;
+}
+
+constexpr const char* kDeepspeed =
+    "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 4,\n"
+    " \"bf16\": {\"enabled\": true},\n"
+    " \"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true}\n}\n";
+
+std::string linted_deepspeed(const std::string& from, const std::string& to,
+                             const std::string& script = {}) {
+  std::string text = kDeepspeed;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  std::vector<NamedText> files{{"ds.json", text}};
+  if (!script.empty()) files.push_back({"train.sh", script});
+  const Result<SettingsRun> run =
+      read_deepspeed_run(files, {.model = test::shipped_model("llama-2-7b"), .gpus = 16});
+  INFO((run.ok() ? std::string() : to_text(run.errors())));
+  REQUIRE(run.ok());
+  return without_notes(lint_deepspeed(*run, test::shipped_cluster("dgx-h100", 16), "ds.json"));
+}
+
+}  // namespace
+
+TEST_CASE("DeepSpeed: a sound configuration has nothing to be said of it") {
+  CHECK(linted_deepspeed("", "").empty());
+}
+
+TEST_CASE("DeepSpeed: what is refused, ignored or wasted is named") {
+  struct Row {
+    const char* from;
+    const char* to;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"\"bf16\"", "\"zero_optimisation\": {\"stage\": 3}, \"bf16\"",
+       "ds.json:2:2: warning: DeepSpeed does not read 'zero_optimisation'"},
+      {"\"overlap_comm\"", "\"overlap_com\": true, \"overlap_comm\"",
+       "error: DeepSpeed refuses unknown keys in 'zero_optimization': 'overlap_com'"},
+      {"\"bf16\"", "\"fp16\": {\"enabled\": true}, \"bf16\"",
+       "error: bf16 and fp16 cannot both be enabled"},
+      {"\"bf16\"", "\"train_batch_size\": 65, \"bf16\"",
+       "error: 'train_batch_size' 65 is not micro batch 1 * accumulation 4 * 16"},
+      {"\"bf16\"", "\"tensor_parallel\": {\"autotp_size\": 2}, \"train_batch_size\": 32, \"bf16\"",
+       "error: with automatic tensor parallelism 'train_batch_size' is counted over all ranks"},
+      {"\"stage\": 2", "\"stage\": 3, \"stage3_prefetch_bucket_size\": 0",
+       "warning: weights are gathered when they are needed"},
+      {"\"stage\": 2", "\"stage\": 2, \"stage3_max_live_parameters\": 1000",
+       "warning: 'stage3_max_live_parameters' does nothing below ZeRO-3"},
+      {"\"stage\": 2, \"overlap_comm\": true", "\"stage\": 0",
+       "warning: 16 ranks hold the same optimizer states"},
+      {"\"overlap_comm\": true", "\"overlap_comm\": false",
+       "warning: gradients are reduced behind the backward pass"},
+      {"\"overlap_comm\": true", "\"contiguous_gradients\": false, \"overlap_comm\": true",
+       "warning: gradients that are not contiguous"},
+      {"\"stage\": 2", "\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.5}",
+       "needs ZeRO-3"},
+      {"\"stage\": 2", "\"stage\": 3, \"reduce_scatter\": false",
+       "every rank receives all gradients"},
+      {"\"bf16\"", "\"pipeline\": {\"stages\": 2}, \"bf16\"",
+       "error: deepspeed cannot combine zero=2 with pp=2"},
+      {"\"bf16\"", "\"activation_checkpointing\": {\"cpu_checkpointing\": false}, \"bf16\"",
+       "says how to recompute, not what"},
+      {"\"bf16\"", "\"gradient_allreduce_op\": \"sum\", \"wall_clock_breakdown\": true, \"bf16\"",
+       "warning: 'wall_clock_breakdown' waits for the device"},
+  }));
+  INFO(row.to);
+  CHECK(linted_deepspeed(row.from, row.to).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("DeepSpeed: arguments and configuration that contradict each other are named") {
+  const std::string script =
+      "deepspeed --num_nodes 2 --num_gpus 8 pretrain_gpt.py --deepspeed --zero-stage 1 "
+      "--no-pipeline-parallel --micro-batch-size 2 --global-batch-size 64 --seq-length 4096 "
+      "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008\n";
+  const std::string found = linted_deepspeed("", "", script);
+  CHECK(found.find("--zero-stage 1 and 'zero_optimization.stage' 2 differ") != std::string::npos);
+  CHECK(found.find("--micro-batch-size 2 and 'train_micro_batch_size_per_gpu' 1 differ") !=
+        std::string::npos);
+  CHECK(found.find("attention is materialised") != std::string::npos);
+}
+
+namespace {
+
+constexpr const char* kJob =
+    "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+    "[training]\nlocal_batch_size = 1\nglobal_batch_size = 64\nseq_len = 8192\n"
+    "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n"
+    "[activation_checkpoint]\nmode = \"none\"\n"
+    "[compile]\nenable = true\n";
+
+std::string linted_job(const std::string& from, const std::string& to) {
+  std::string text = kJob;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  const std::vector<NamedText> files{{"job.toml", text}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {.model = std::nullopt, .gpus = 16});
+  INFO((run.ok() ? std::string() : to_text(run.errors())));
+  REQUIRE(run.ok());
+  return without_notes(lint_torchtitan(*run, test::shipped_cluster("dgx-h100", 16), "job.toml"));
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan: a sound job has nothing to be said of it") {
+  CHECK(linted_job("", "").empty());
+}
+
+TEST_CASE("torchtitan: what is refused, ignored or wasted is named") {
+  struct Row {
+    const char* from;
+    const char* to;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"tensor_parallel_degree", "tensor_paralel_degree",
+       "job.toml:10:1: error: torchtitan v0.2.2 has no setting "
+       "'parallelism.tensor_paralel_degree'"},
+      {"[compile]", "[compiler]\nx = 1\n[compile]", "has no setting 'compiler'"},
+      {"shard_degree = -1", "shard_degree = 4", "error: tp * pp * cp * dp"},
+      {"global_batch_size = 64", "global_batch_size = 60", "must be a multiple of the local batch"},
+      {"seq_len = 8192", "seq_len = 8190", "must be a multiple of tp * 2 * cp = 4"},
+      {"enable = true", "enable = false", "warning: the model is not compiled"},
+      {"[compile]\nenable = true", "", "warning: the model is not compiled"},
+      {"tensor_parallel_degree = 2",
+       "tensor_parallel_degree = 2\npipeline_parallel_microbatch_size = 2",
+       "does nothing without a pipeline"},
+      {"tensor_parallel_degree = 2",
+       "tensor_parallel_degree = 2\ncontext_parallel_rotate_method = \"alltoall\"",
+       "does nothing without context parallelism"},
+      {"mode = \"none\"", "mode = \"none\"\nselective_ac_option = \"op\"", "does nothing without"},
+      {"tensor_parallel_degree = 2", "tensor_parallel_degree = 16", "crosses nodes of 8 devices"},
+      {"tensor_parallel_degree = 2",
+       "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = "
+       "\"always\"",
+       "gathers the weights again for every microbatch"},
+      {"tensor_parallel_degree = 2", "pipeline_parallel_degree = 4",
+       "1 microbatches fill 4 pipeline stages badly"},
+      {"shard_degree = -1\ntensor_parallel_degree = 2",
+       "shard_degree = 1\n"
+       "data_parallel_replicate_degree = 16",
+       "16 ranks hold the same weights"},
+      {"name = \"llama3\"", "name = \"llama3\"\nconverters = [\"quantize.linear.float8\"]",
+       "weights are gathered in 16 bits"},
+  }));
+  INFO(row.to);
+  CHECK(linted_job(row.from, row.to).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("torchtitan: asynchronous tensor parallelism needs the compiler") {
+  std::string text = kJob;
+  text.replace(text.find("enable = true"), 13, "enable = false");
+  text.replace(text.find("tensor_parallel_degree = 2"), 26,
+               "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true");
+  const std::vector<NamedText> files{{"job.toml", text}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {.model = std::nullopt, .gpus = 16});
+  REQUIRE(run.ok());
+  CHECK(to_text(lint_torchtitan(*run, std::nullopt, "job.toml"))
+            .find("enable_async_tensor_parallel needs the compiled model") != std::string::npos);
+}
+
+}  // namespace meshplan
