@@ -43,6 +43,8 @@ REFUSED = [
     ("unknown key", {"zero_optimization": {"stage": 3, "overlap": True}}),
     ("sum with ZeRO-3", {"gradient_allreduce_op": "sum"}),
 ]
+# deepspeed/__init__.py builds its mesh of it before the engine reads the rest.
+READ_ELSEWHERE = {"data_parallel_size"}
 
 
 class Noted(dict):
@@ -67,7 +69,9 @@ class Noted(dict):
 def load(checkout):
     os.environ["DS_ACCELERATOR"] = "cpu"
     stand_ins.install(90)
-    stand_ins.add_absent(("deepspeed.compile.", "hjson", "einops", "ninja"))
+    stand_ins.add_absent(("hjson", "einops", "ninja"))
+    stand_ins.replace([f"deepspeed.compile.{name}" for name in (
+        "backend", "custom_ops", "init_sp", "init_tp", "init_z1", "init_z3", "passes")])
     import pydantic_names
     pydantic_names.install()
     sys.modules["hjson"] = types.SimpleNamespace(load=json.load, loads=json.loads)
@@ -108,7 +112,7 @@ def check(values, strategy, world, deepspeed):
         auto_ep.validate_autoep_config(
             experts, world, pp, found.tensor_parallel_config.autotp_size, strategy["cp"],
             zero_stage=int(found.zero_config.stage))
-    unread = set(noted) - noted.asked
+    unread = set(noted) - noted.asked - READ_ELSEWHERE
     if unread:
         raise ValueError(f"nothing reads {sorted(unread)}")
     wanted = strategy["global_batch"]

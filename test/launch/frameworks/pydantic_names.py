@@ -1,6 +1,5 @@
 """The names of pydantic 2 that DeepSpeed's configuration classes use, on Debian 12's pydantic 1.10:
 what is checked (types, bounds, unknown keys) is pydantic's own work, the names alone differ."""
-import functools
 import sys
 import types
 
@@ -23,11 +22,11 @@ def _field_validator(*fields, mode="after"):
     def decorate(method):
         check = _plain(method)
 
-        @functools.wraps(check)
         def validator(cls, value, values, field):
             if check.__code__.co_argcount > 2:
                 return check(cls, value, types.SimpleNamespace(field_name=field.name, data=values))
             return check(cls, value)
+        validator.__name__ = check.__name__  # and not its signature, which pydantic 1 looks at
         return pydantic.validator(*fields, pre=mode == "before", allow_reuse=True,
                                   check_fields=False)(validator)
     return decorate

@@ -48,7 +48,13 @@ def export(program, target, model, gpus, keys, out, framework=None):
 
 def add_absent(names):
     """More modules that need not be there."""
-    sys.meta_path.append(_Finder(lambda n: n.startswith(tuple(names)) or n.split(".")[0] in names))
+    sys.meta_path.append(_Finder(lambda n: n.split(".")[0] in names))
+
+
+def replace(names):
+    """Modules of the checkout that want a newer PyTorch than there is."""
+    sys.meta_path.insert(0, _Finder(
+        lambda n: any(n == name or n.startswith(name + ".") for name in names)))
 
 
 class _Meta(type(typing.Protocol)):  # mixes with ABC and Protocol bases
