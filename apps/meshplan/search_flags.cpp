@@ -30,6 +30,12 @@ std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) 
   return all;
 }
 
+// Names of export formats stand for the spaces of what they run.
+std::string space_name(const std::string& text) {
+  if (text == "megatron-bridge") return std::string(name_of(Space::kMegatron));
+  return text == "accelerate" ? std::string(name_of(Space::kFsdp)) : text;
+}
+
 }  // namespace
 
 SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,
@@ -53,7 +59,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
       flags.objective, "--objective", kObjectives, [](Objective o) { return name_of(o); },
       problems);
   request.space = read_choice(
-      flags.space, "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
+      space_name(flags.space), "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
   if (const auto own = framework_of(request.space); own && workload.framework.empty()) {
     request.base = with_preset(request.base, *own);
   }
@@ -71,9 +77,10 @@ void add_search_flags(CLI::App& command, SearchFlags& flags) {
   command.add_option("--objective", flags.objective, "step-time (default), cost or memory")
       ->type_name("NAME");
   command
-      .add_option("--space", flags.space,
-                  "What to search: full (default), or what a framework can run: megatron, "
-                  "deepspeed, fsdp, torchtitan")
+      .add_option(
+          "--space", flags.space,
+          "What to search: full (default), or what a framework can run: megatron, "
+          "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate (as fsdp)")
       ->type_name("NAME");
   command.add_option("--fix", flags.fixed, "Keys that are given: tp=8,schedule=1f1b")
       ->type_name("KEYS")

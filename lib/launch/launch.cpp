@@ -32,9 +32,16 @@ constexpr std::array kFormats{
               "what the plan's framework refuses; nanotron, llm-foundry, internevo, megatron-v2"},
 };
 
-// "tp=4,zero=1": the keys in which the two differ, as `to` has them.
-std::string changes(const Strategy& from, const Strategy& to) {
+// "framework=deepspeed,zero=1": the keys in which the two differ, as `to` has them, without those
+// that a changed framework sets of its own accord.
+std::string changes(Strategy from, const Strategy& to) {
   std::string text;
+  if (from.framework != to.framework) {
+    const int zero = from.zero;
+    from = with_preset(std::move(from), to.framework);
+    from.zero = zero;
+    text = "framework=" + std::string(name_of(to.framework));
+  }
   for (const std::string_view key : strategy_keys()) {
     const std::string value = value_text(to, key);
     if (value == value_text(from, key)) continue;
@@ -52,8 +59,11 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
     all.push_back(std::move(d));
   }
   const std::optional<Strategy> near = nearest_expressible(target, p.strategy, p.model, p.cluster);
-  all.back().hint = near ? "the nearest plan that it can: " + changes(p.strategy, *near)
-                         : "no plan near to it can be expressed either";
+  const std::string search =
+      "'meshplan plan --space " + std::string(name_of(target)) + "' finds the best that it can";
+  all.back().hint =
+      near ? "the nearest plan that it can: " + changes(p.strategy, *near) + "; " + search
+           : "no plan near to it can be expressed either; " + search;
   return all;
 }
 

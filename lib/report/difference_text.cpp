@@ -79,12 +79,17 @@ std::string key_sentence(const Difference& d) {
     return "no single change makes it fit: more than one key has to change";
   }
   const Seconds now = d.cost->step_time, then = most.verdict.cost().step_time;
+  if (d.verdict.feasible() && against(now, d.best.step_time) == "as fast") {
+    return "what its keys change weighs nothing";
+  }
   if (d.verdict.feasible() && then >= now) {
     return "no single key of the best plan helps: they have to change together";
   }
   return "what helps most is " + keys_text(most) + ": then it " +
          (d.verdict.feasible() ? "" : "fits and ") + "takes " + human_time(then) + ", " +
-         against(then, d.best.step_time) + " than the best plan";
+         against(then, d.best.step_time) +
+         (against(then, d.best.step_time) == "as fast" ? " as the best plan"
+                                                       : " than the best plan");
 }
 
 std::string term_table(const Difference& d, const TextOptions& options) {

@@ -318,6 +318,13 @@ describe("studies", () => {
     clean(page);
     await page.close();
   });
+
+  it("keep their rows low on a phone", async () => {
+    const page = await open(browser, report({...result, ...studies}), {viewport: {width: 400, height: 900}});
+    const heights = await page.$$eval("#pareto tbody tr, #fallback tbody tr", (all) => all.map((n) => n.getBoundingClientRect().height));
+    assert.ok(heights.length >= 3 && Math.max(...heights) < 160, `${heights}`);
+    await page.close();
+  });
 });
 
 describe("predicted against measured", () => {
@@ -376,10 +383,10 @@ describe("predicted against measured", () => {
 });
 
 describe("uncertainty", () => {
-  it("is part of the answer: the range, the chance to run out of memory, ties", async () => {
+  it("is part of the answer: the range, the out-of-memory risk, ties", async () => {
     const page = await open(browser, html);
     const text = (await page.innerText(".answer")).replace(/\u00a0/g, " ");
-    assert.match(text, /chance to run out of memory/);
+    assert.match(text, /out-of-memory risk/);
     const tied = result.plans.filter((p) => p.against_best?.practically_tied).length;
     assert.equal(await page.locator(".compare .tied").count(), Math.min(5, tied));
     await page.close();

@@ -42,9 +42,9 @@ export function compare(result) {
           row("MFU", plans.map((p) => format.percent(p.mfu))),
           row("peak memory", plans.map((p) => format.bytes(fullest(p).peak_bytes))),
           plans.every((p) => p.out_of_memory_probability !== undefined)
-            ? row("chance to run out", plans.map((p) => format.chance(p.out_of_memory_probability))) : null,
+            ? row("out-of-memory risk", plans.map((p) => format.chance(p.out_of_memory_probability))) : null,
           plans.some((p) => p.against_best)
-            ? row("1 is faster, by chance", plans.map((p) => p.against_best ? format.chance(p.against_best.best_is_faster_probability) : "–")) : null,
+            ? row("chance that 1 is faster", plans.map((p) => p.against_best ? format.chance(p.against_best.best_is_faster_probability) : "–")) : null,
           priced ? row("cost of a step", plans.map((p) => p.usd_per_step === undefined ? "" : format.money(p.usd_per_step))) : null,
           heading("Time", columns),
           terms.map(([key, label]) => row(label, plans.map((p) => p.time[key] > 0 ? format.time(p.time[key]) : "–"))),

@@ -51,6 +51,11 @@ export function table(caption, header, rows, attributes) {
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell))))));
 }
 
+// "key=value,key=value" that may break behind its commas, and reads and copies as it is.
+export function breakable(text) {
+  return text.split(/(?<=,)/).flatMap((part) => [part, el("wbr")]);
+}
+
 export function legend(entries) {
   return el("ul", {class: "legend"}, entries.map(([style, text]) =>
     el("li", {}, el("span", {class: `swatch ${style}`}), text)));

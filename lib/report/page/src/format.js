@@ -37,6 +37,12 @@ export function change(ratio) {
   return `${ratio > 0 ? "+" : "−"}${text}`;
 }
 
+// "26.8 – 33.0 s": two quantities, the unit once where it is the same.
+export function range(low, high) {
+  const unit = (text) => text.slice(text.lastIndexOf(" "));
+  return `${unit(low) === unit(high) ? low.slice(0, low.lastIndexOf(" ")) : low} – ${high}`;
+}
+
 // A chance, without more digits than it deserves.
 export function chance(probability) {
   if (probability < 0.01) return "under 1 %";

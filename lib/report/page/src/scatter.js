@@ -112,7 +112,8 @@ class Scatter {
     }
     for (const tick of timeTicks(x, Math.max(3, Math.floor(width / 130)))) {
       parts.push(svg("line", {class: "grid", x1: x(tick), x2: x(tick), y1: kTop, y2: height - kBottom}),
-        svg("text", {class: "tick", x: x(tick), y: height - kBottom + 16, "text-anchor": "middle"}, format.time(tick)));
+        svg("text", {class: "tick", x: x(tick), y: height - kBottom + 16, "text-anchor": x(tick) > width - 2 * kRight ? "end" : "middle"},
+          format.time(tick)));
     }
     const limit = y(this.capacity / kGib);
     parts.push(svg("line", {class: "limit", x1: kLeft, x2: width - kRight, y1: limit, y2: limit}),

@@ -2,7 +2,7 @@
 // of time and memory, what the answer depends on, what failures and lost nodes cost.
 import {scaleLinear, scaleLog} from "d3-scale";
 import {line} from "d3-shape";
-import {el, figure, legend, section, svg, table} from "./dom.js";
+import {breakable, el, figure, legend, section, svg, table} from "./dom.js";
 import * as format from "./format.js";
 import * as tip from "./tip.js";
 
@@ -96,13 +96,14 @@ export function pareto(result) {
       ...(priced ? [number("cost of a step")] : []), {text: "strategy"}],
     front.points.map((p) => [format.time(p.step_time_s), format.bytes(p.peak_bytes), format.bytes(p.headroom_bytes),
       format.percent(p.mfu), ...(priced ? [p.usd_per_step === undefined ? "" : format.money(p.usd_per_step)] : []),
-      el("code", {}, p.strategy_text)])));
+      el("code", {}, breakable(p.strategy_text))])));
 }
 
 function changeCell(change, most, side) {
   const shown = change.kept ?? change.best;
   if (!shown) return el("td", {class: `swing ${side}`}, "nothing fits");
-  const bar = el("span", {class: `bar ${shown.change > 0 ? "talk" : "update"}`, "data-change": shown.change});
+  const none = format.change(shown.change) === format.change(0);
+  const bar = el("span", {class: `bar ${none ? "idle" : shown.change > 0 ? "talk" : "update"}`, "data-change": shown.change});
   bar.style.width = `${100 * Math.abs(shown.change) / most}%`;
   const text = format.change(shown.change);
   const note = !change.kept ? "the plan no longer runs" : !change.same_choice ? "another plan wins" : null;
@@ -135,6 +136,6 @@ export function fallback(result) {
     book.entries.map((entry) => entry.plan
       ? [format.thousands(entry.nodes_lost), `${format.thousands(entry.nodes_used)} of ${format.thousands(entry.nodes_left)}`,
         format.time(entry.plan.step_time_s), format.percent(entry.slowdown - 1),
-        el("span", {title: entry.reshard.source}, entry.reshard.how), el("code", {}, entry.plan.strategy_text)]
+        el("span", {title: entry.reshard.source}, entry.reshard.how), el("code", {}, breakable(entry.plan.strategy_text))]
       : [format.thousands(entry.nodes_lost), "–", "–", "–", "no plan fits", ""])));
 }

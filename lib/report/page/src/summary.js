@@ -1,5 +1,5 @@
 // The answer first: what the best plan is, how fast, how sure, and why.
-import {el, section} from "./dom.js";
+import {breakable, el, section} from "./dom.js";
 import * as format from "./format.js";
 import {shortName, timeTerms} from "./terms.js";
 
@@ -26,8 +26,8 @@ const timeNames = Object.fromEntries(timeTerms.map(([key, label]) => [key, label
 
 function outOfMemory(plan) {
   const [low, high] = plan.memory_interval_bytes ?? [];
-  return fact("chance to run out of memory", format.chance(plan.out_of_memory_probability),
-    low === undefined ? null : `the peak is expected between ${format.bytes(low)} and ${format.bytes(high)}`);
+  return fact("out-of-memory risk", format.chance(plan.out_of_memory_probability),
+    low === undefined ? null : `expected peak ${format.range(format.bytes(low), format.bytes(high))}`);
 }
 
 // Plans whose order the predictions cannot tell.
@@ -45,7 +45,7 @@ function facts(result, plan) {
   const free = fullest.capacity_bytes - fullest.peak_bytes;
   const [low, high] = plan.step_time_interval_s;
   return el("dl", {class: "facts"},
-    fact("step time, expected range", `${format.time(low)} – ${format.time(high)}`,
+    fact("expected step time", format.range(format.time(low), format.time(high)),
       `pipeline bubble ${format.percent(plan.bubble_fraction)}`),
     fact("throughput", `${format.count(plan.tokens_per_s)} tok/s`,
       `${format.thousands(plan.tokens_per_s_per_gpu)} per GPU`),
@@ -84,7 +84,7 @@ function noPlan(result) {
     el("p", {class: "verdict"}, stopped ? "No plan was found in time." : "No plan fits."),
     !miss ? null : el("div", {},
       el("p", {}, "The closest miss: ", ...miss.messages.flatMap((m) => [m, ". "])),
-      el("pre", {class: "strategy"}, el("code", {}, miss.strategy_text)),
+      el("pre", {class: "strategy"}, el("code", {}, breakable(miss.strategy_text))),
       miss.remedies.length === 0 ? null : el("h3", {}, "What would make it fit, cheapest first"),
       el("ol", {}, miss.remedies.map((text) => el("li", {}, text)))));
 }
@@ -98,7 +98,7 @@ export function summary(result, plan) {
     el("div", {class: "answer"},
       el("p", {class: "verdict"}, shortName(plan.strategy), el("span", {class: "time"}, format.time(plan.step_time_s), " a step")),
       facts(result, plan),
-      el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, text)), copyButton(text)),
+      el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text)),
       ties(result), ...warnings(plan)),
     why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, format.prose(line))))),
   ];
