@@ -3,11 +3,13 @@
 with what `meshplan estimate` says about them. The training code is plain PyTorch: eager kernels,
 bf16 weights and AdamW states, the fused optimizer, FlashAttention, with and without recomputation.
 
-usage: gpu_reference.py --program MESHPLAN --cluster CLUSTER --out FOLDER [--budget SECONDS]
-                        [--only NAME,...] [--list]
+usage: gpu_reference.py --program MESHPLAN --cluster CLUSTER[,CLUSTER...] --out FOLDER
+                        [--budget SECONDS] [--only NAME,...] [--list]
 
-Writes FOLDER/reference.json and FOLDER/reference.txt. Ends with 0 if all medians are within their
-limits (step time 10 %, layer time 5 %, memory 3 %), 1 if not, 77 without PyTorch or a GPU.
+Several clusters (the shipped one, then the profile that bench measured) predict the same runs; the
+last one is judged, the others are shown. Writes FOLDER/reference.json and FOLDER/reference.txt. Ends
+with 0 if all medians are within their limits (step time 10 %, layer time 5 %, memory 3 %), 1 if not
+or if a case failed, 77 without PyTorch or a GPU.
 """
 import argparse
 import json
@@ -235,6 +237,22 @@ def summarise(rows):
     return {"cases": len(rows), "median_error": medians, "limit": LIMITS, "within": within}
 
 
+def seen_by(rows, cluster):
+    """The rows with another cluster's predictions."""
+    return [dict(r, predicted_step_s=r["predictions"][cluster]["step_s"],
+                 predicted_bytes=r["predictions"][cluster]["bytes"]) for r in rows]
+
+
+def others_text(rows, clusters):
+    """One line for each cluster that is not judged."""
+    lines = []
+    for cluster in clusters[:-1]:
+        medians = summarise(seen_by(rows, cluster))["median_error"]
+        shown = ", ".join(f"{name} {100 * m:.1f} %" for name, m in medians.items() if m is not None)
+        lines.append(f"median errors with {cluster}: {shown}\n")
+    return "".join(lines)
+
+
 def report_text(rows, summary):
     lines = [f"{'case':36} {'predicted':>10} {'measured':>10} {'error':>8}   "
              f"{'predicted':>10} {'measured':>10} {'error':>8}"]
@@ -255,30 +273,38 @@ def report_text(rows, summary):
     return "\n".join(lines) + "\n"
 
 
-def run(torch, arguments, cases):
-    rows, end = [], time.monotonic() + arguments.budget
+def run(torch, arguments, cases, clusters):
+    """(rows, the names of cases that failed)"""
+    rows, failed, end = [], [], time.monotonic() + arguments.budget
     folder = pathlib.Path(arguments.out)
     for c in cases:
         if time.monotonic() > end:
             print(f"time is up before {c['name']}", file=sys.stderr)
             break
-        predicted_s, predicted_bytes = estimate(arguments.program, arguments.cluster, c, folder)
+        predictions = {cluster: dict(zip(("step_s", "bytes"),
+                                         estimate(arguments.program, cluster, c, folder)))
+                       for cluster in clusters}
         try:
             measured_s, measured_bytes, spread = measure(torch, c)
         except torch.cuda.OutOfMemoryError:
             print(f"{c['name']} does not fit on this GPU", file=sys.stderr)
             torch.cuda.empty_cache()
             continue
-        rows.append({"case": c, "predicted_step_s": predicted_s, "measured_step_s": measured_s,
-                     "spread": spread, "predicted_bytes": predicted_bytes,
-                     "measured_bytes": measured_bytes})
+        except RuntimeError as problem:  # a kernel that this PyTorch lacks must not cost the others
+            print(f"{c['name']} failed: {problem}", file=sys.stderr)
+            failed.append(c["name"])
+            continue
+        judged = predictions[clusters[-1]]
+        rows.append({"case": c, "predicted_step_s": judged["step_s"], "measured_step_s": measured_s,
+                     "spread": spread, "predicted_bytes": judged["bytes"],
+                     "measured_bytes": measured_bytes, "predictions": predictions})
         # Kept after every case, whatever happens to the next.
         document = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "rows": rows,
-                    "summary": summarise(rows)}
+                    "failed": failed, "summary": summarise(rows)}
         partial = folder / "reference.json.part"
         partial.write_text(json.dumps(document, indent=2) + "\n")
         os.replace(partial, folder / "reference.json")
-    return rows
+    return rows, failed
 
 
 def main():
@@ -290,11 +316,12 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true", help="the cases and their estimates alone")
     arguments = parser.parse_args()
+    clusters = arguments.cluster.split(",")
     cases = [c for c in CASES if not arguments.only or c["name"] in arguments.only.split(",")]
     pathlib.Path(arguments.out).mkdir(parents=True, exist_ok=True)
     if arguments.list:
         for c in cases:
-            t, n = estimate(arguments.program, arguments.cluster, c, arguments.out)
+            t, n = estimate(arguments.program, clusters[-1], c, arguments.out)
             print(f"{c['name']:36} {1e3 * t:9.1f} ms {n / 2**30:7.2f} GiB")
         return 0
     try:
@@ -305,12 +332,12 @@ def main():
     if not torch.cuda.is_available():
         print("gpu_reference: PyTorch finds no GPU here", file=sys.stderr)
         return 77
-    rows = run(torch, arguments, cases)
+    rows, failed = run(torch, arguments, cases, clusters)
     summary = summarise(rows)
-    text = report_text(rows, summary)
+    text = report_text(rows, summary) + others_text(rows, clusters)
     (pathlib.Path(arguments.out) / "reference.txt").write_text(text)
     print(text, end="")
-    return 0 if all(summary["within"].values()) else 1
+    return 0 if all(summary["within"].values()) and not failed else 1
 
 
 if __name__ == "__main__":

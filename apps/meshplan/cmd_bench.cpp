@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <memory>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include "base/quantity.hpp"
+#include "bench_profile.hpp"
 #include "console.hpp"
 #include "device_job.hpp"
 #include "inputs.hpp"
@@ -19,6 +19,7 @@ namespace {
 struct BenchFlags {
   CommonFlags common;
   DeviceFlags device;
+  ProfileFlags profile;
   std::string samples, budget = "120 s", largest = "1 GiB", repetitions = "20";
   std::vector<std::string> only;
   bool resume = false, dry_run = false;
@@ -28,25 +29,45 @@ struct BenchPlan {
   AgendaOptions agenda;
   BenchOptions run;
   SamplesFile before;
+  std::string samples;  // where raw measurements are kept; empty: nowhere
 };
+
+// Beside the profile where no other file is named: cluster.yaml, cluster.samples.jsonl.
+std::string samples_file(const BenchFlags& flags) {
+  if (!flags.samples.empty() || flags.profile.out.empty()) return flags.samples;
+  std::filesystem::path beside = flags.profile.out;
+  return beside.replace_extension(".samples.jsonl").string();
+}
 
 Seconds now() {
   return Seconds{
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()};
 }
 
-std::optional<SamplesFile> read_before(const BenchFlags& flags, Diagnostics& problems) {
+std::optional<SamplesFile> read_before(const BenchFlags& flags, const std::string& file,
+                                       Diagnostics& problems) {
   if (!flags.resume) return SamplesFile{};
-  if (flags.samples.empty()) {
-    problems.push_back(error("--resume needs the file to continue", "give --samples FILE"));
+  if (file.empty()) {
+    problems.push_back(
+        error("--resume needs the file to continue", "give --samples FILE or --out FILE"));
     return std::nullopt;
   }
   std::error_code failure;
-  if (!std::filesystem::exists(flags.samples, failure)) return SamplesFile{};
-  const std::optional<std::string> text =
-      take(read_text_file(flags.samples), flags.samples, problems);
+  if (!std::filesystem::exists(file, failure)) return SamplesFile{};
+  const std::optional<std::string> text = take(read_text_file(file), file, problems);
   if (!text) return std::nullopt;
-  return take(parse_samples(*text, flags.samples), flags.samples, problems);
+  return take(parse_samples(*text, file), file, problems);
+}
+
+void check_profile_flags(const ProfileFlags& flags, Diagnostics& problems) {
+  const bool profile = !flags.out.empty() || !flags.compare.empty();
+  if (!flags.cluster.empty() && !profile) {
+    problems.push_back(error("--cluster describes the profile's machine, and no profile is made",
+                             "give --out FILE or --compare FILE"));
+  }
+  if (!flags.operation.empty() && flags.compare.empty()) {
+    problems.push_back(error("--operation is for logs of --compare, and none is given"));
+  }
 }
 
 BenchPlan read_plan(const BenchFlags& flags, Diagnostics& problems) {
@@ -66,21 +87,18 @@ BenchPlan read_plan(const BenchFlags& flags, Diagnostics& problems) {
   for (const std::string& name : flags.only) {
     plan.agenda.kinds.insert(read_name<OperationKind>(name, "--only", problems));
   }
-  if (auto before = read_before(flags, problems)) plan.before = std::move(*before);
+  check_profile_flags(flags.profile, problems);
+  plan.samples = samples_file(flags);
+  if (auto before = read_before(flags, plan.samples, problems)) plan.before = std::move(*before);
   return plan;
 }
 
-// One line that is written over and over; nothing unless a person watches.
 void show_progress(const BenchFlags& flags, const BenchProgress& p) {
-  if (flags.common.quiet || isatty(STDERR_FILENO) != 1) return;
-  constexpr std::size_t kBar = 20;
   const double share =
       static_cast<double>(p.done) / static_cast<double>(std::max<std::size_t>(1, p.total));
-  const std::string done = bar(share, kBar);
-  const std::string text = "\r\x1b[K[" + done + std::string(kBar - done.size(), ' ') + "] " +
-                           std::to_string(p.done) + "/" + std::to_string(p.total) + ", " +
-                           fixed(p.left.si(), 0) + " s left: " + describe(*p.next).substr(0, 60);
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  show_measuring(flags.common, share,
+                 std::to_string(p.done) + "/" + std::to_string(p.total) + ", " +
+                     fixed(p.left.si(), 0) + " s left: " + describe(*p.next).substr(0, 60));
 }
 
 // What the shell expects of a program that Ctrl-C ended.
@@ -92,27 +110,78 @@ int end_by_signal(int otherwise) {
   return otherwise;
 }
 
-int report_outcome(const BenchFlags& flags, const BenchOutcome& outcome) {
-  const bool kept = !flags.samples.empty() && !outcome.file.samples.empty();
-  const std::string file = kept ? flags.samples : std::string();
-  if (outcome.end == BenchEnd::kFailed) {
-    const int code = report_device_errors(outcome.problems, flags.common);
-    if (kept) {
-      spdlog::info("{} samples are kept in {}; --resume continues", outcome.file.samples.size(),
-                   flags.samples);
-    }
-    return code;
-  }
-  const bool wrong = wrong_results(outcome) > 0;
-  const std::string text = flags.common.json ? bench_document(kTool, outcome, file)
-                                             : bench_text(outcome, console_options());
-  const int code = write_result(text, wrong ? kExitDevice : kExitOk);
-  if (outcome.end == BenchEnd::kInterrupted) {
-    if (kept) spdlog::info("interrupted; --resume continues with {}", flags.samples);
-    return end_by_signal(kExitDevice);
+// Where a run stopped early, what it kept.
+void say_kept(const BenchOutcome& outcome, const std::string& kept, const char* why) {
+  if (kept.empty()) return;
+  spdlog::info("{}{} samples are kept in {}; --resume continues", why, outcome.file.samples.size(),
+               kept);
+}
+
+// The error goes first: a launcher may end this process any moment now.
+int report_failure(const BenchFlags& flags, const std::optional<ProfileInputs>& inputs,
+                   const BenchOutcome& outcome, const std::string& kept) {
+  const int code = report_device_errors(outcome.problems, flags.common);
+  say_kept(outcome, kept, "");
+  if (!inputs || kept.empty()) return code;
+  Diagnostics unfit;
+  const auto profile = make_profile(flags.profile, *inputs, outcome.file, kept, unfit);
+  if (profile && !profile->file.empty()) {
+    spdlog::info("{} holds what they determine", profile->file);
   }
   return code;
 }
+
+int report_outcome(const BenchFlags& flags, const BenchPlan& plan,
+                   const std::optional<ProfileInputs>& inputs, const BenchOutcome& outcome) {
+  const std::string kept = outcome.file.samples.empty() ? std::string() : plan.samples;
+  if (outcome.end == BenchEnd::kFailed) return report_failure(flags, inputs, outcome, kept);
+  Diagnostics unfit;
+  std::optional<BenchProfileReport> profile;
+  if (inputs) profile = make_profile(flags.profile, *inputs, outcome.file, kept, unfit);
+  std::string text;
+  if (flags.common.json) {
+    text = bench_document(kTool, outcome, kept, profile ? &*profile : nullptr);
+  } else {
+    text = bench_text(outcome, console_options());
+    if (profile) text += profile_report_text(*profile, console_options());
+  }
+  const bool wrong = wrong_results(outcome) > 0;
+  const int code = write_result(text, wrong ? kExitDevice : kExitOk);
+  // The result stands on standard output already: these go beside it.
+  std::fputs(to_text(unfit).c_str(), stderr);
+  if (outcome.end == BenchEnd::kInterrupted) {
+    say_kept(outcome, kept, "interrupted; ");
+    return end_by_signal(kExitDevice);
+  }
+  return unfit.empty() || code != kExitOk ? code : kExitBadInput;
+}
+
+// Samples reach the disk one by one, the profile every few seconds: whatever ends this process,
+// both are there.
+class Keeper {
+ public:
+  Keeper(const BenchFlags& flags, const BenchPlan& plan, const std::optional<ProfileInputs>& inputs)
+      : flags_(flags), plan_(plan), inputs_(inputs) {}
+
+  Result<bool> keep(const SamplesFile& file) {
+    if (plan_.samples.empty()) return true;
+    const Result<Written> written = write_file_atomically(plan_.samples, samples_text(file));
+    if (!written) return written.errors();
+    const Seconds moment = now();
+    if (!inputs_ || flags_.profile.out.empty() || moment - last_ < kPause) return true;
+    last_ = moment;
+    Diagnostics too_few;  // for a profile, so far
+    static_cast<void>(make_profile(flags_.profile, *inputs_, file, plan_.samples, too_few));
+    return true;
+  }
+
+ private:
+  static constexpr Seconds kPause{5};
+  const BenchFlags& flags_;
+  const BenchPlan& plan_;
+  const std::optional<ProfileInputs>& inputs_;
+  Seconds last_ = now();
+};
 
 int lead(const BenchFlags& flags, const BenchPlan& plan, Backend& backend) {
   const std::vector<Operation> all = agenda(backend.machine(), plan.agenda);
@@ -126,22 +195,21 @@ int lead(const BenchFlags& flags, const BenchPlan& plan, Backend& backend) {
   }
   if (!plan.before.samples.empty()) {
     if (const auto reason = why_not_resume(plan.before.machine, backend.machine())) {
-      return report_errors({error_at({flags.samples}, "cannot be continued here: " + *reason,
+      return report_errors({error_at({plan.samples}, "cannot be continued here: " + *reason,
                                      "leave --resume out, or name another file")},
                            flags.common);
     }
   }
+  Diagnostics problems;
+  const auto inputs = read_profile_inputs(flags.profile, backend.machine(), problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
   BenchEvents events;
   events.progress = [&flags](const BenchProgress& p) { show_progress(flags, p); };
-  events.keep = [&flags](const SamplesFile& f) -> Result<bool> {
-    if (flags.samples.empty()) return true;
-    const Result<Written> written = write_file_atomically(flags.samples, samples_text(f));
-    if (!written) return written.errors();
-    return true;
-  };
+  Keeper keeper(flags, plan, inputs);
+  events.keep = [&keeper](const SamplesFile& f) { return keeper.keep(f); };
   const BenchOutcome outcome = run_bench(backend, all, plan.before, plan.run, events);
   clear_progress_bar(flags.common);
-  return report_outcome(flags, outcome);
+  return report_outcome(flags, plan, inputs, outcome);
 }
 
 int bench(const BenchFlags& flags) {
@@ -152,24 +220,22 @@ int bench(const BenchFlags& flags) {
     return is_first_rank() ? report_errors(problems, flags.common) : kExitBadInput;
   }
   return run_on_devices(flags.device, flags.common, "bench --timeout " + flags.device.timeout,
+                        profile_fingerprint(flags.profile),
                         [&](Backend& backend) { return lead(flags, plan, backend); });
 }
 
 void add_bench_flags(CLI::App& command, BenchFlags& flags) {
-  command
-      .add_option("--samples", flags.samples,
-                  "Keep the raw measurements here, as JSON lines, from the first one on")
-      ->type_name("FILE");
-  command.add_flag("--resume", flags.resume, "Continue what --samples already holds");
-  command.add_option("--budget", flags.budget, "Stop measuring after this time")->type_name("TIME");
-  command.add_option("--largest", flags.largest, "Largest message")->type_name("SIZE");
-  command
-      .add_option("--repetitions", flags.repetitions,
-                  "Times that are taken of each operation, where it is quick enough")
-      ->type_name("N");
-  command.add_option("--only", flags.only, "Measure these alone: " + choices_text<OperationKind>())
-      ->delimiter(',')
-      ->type_name("KINDS");
+  add_profile_flags(command, flags.profile);
+  add_value_flag(command, "--samples", flags.samples, "FILE",
+                 "Keep the raw measurements here, as JSON lines, from the first one on");
+  command.add_flag("--resume", flags.resume, "Continue what --samples (or --out) already holds");
+  add_value_flag(command, "--budget", flags.budget, "TIME", "Stop measuring after this time");
+  add_value_flag(command, "--largest", flags.largest, "SIZE", "Largest message");
+  add_value_flag(command, "--repetitions", flags.repetitions, "N",
+                 "Times that are taken of each operation, where it is quick enough");
+  add_value_flag(command, "--only", flags.only, "KINDS",
+                 "Measure these alone: " + choices_text<OperationKind>())
+      ->delimiter(',');
   command.add_flag("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
 }
 
@@ -178,8 +244,8 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
 void add_bench_command(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App* command =
-      add_command(app, "bench", "Measure this machine or cluster",
-                  "mpirun -n 2 meshplan bench --backend mpi --samples samples.jsonl");
+      add_command(app, "bench", "Measure this machine or cluster and write its profile",
+                  "mpirun -n 2 meshplan bench --backend mpi --out here.yaml");
   add_bench_flags(*command, *flags);
   add_device_flags(*command, flags->device);
   add_common_flags(*command, flags->common);

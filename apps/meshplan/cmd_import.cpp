@@ -74,21 +74,15 @@ int import_hf_config(const ImportFlags& flags) {
 }
 
 static void add_topology_flags(CLI::App& command, ImportFlags& flags) {
-  command
-      .add_option("--device", flags.device,
-                  "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
-                  "nccl-topo where its PCI id is not known)")
-      ->type_name("NAME|FILE");
-  command.add_option("--nodes", flags.nodes, "Nodes of the cluster (topologies; default 1)")
-      ->type_name("N");
-  command
-      .add_option("--network", flags.network,
-                  "Network between the nodes (topologies): infiniband (default), roce, ethernet")
-      ->type_name("KIND");
-  command
-      .add_option("--nic-bandwidth", flags.nic_bandwidth,
-                  "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)")
-      ->type_name("RATE");
+  add_value_flag(command, "--device", flags.device, "NAME|FILE",
+                 "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
+                 "nccl-topo where its PCI id is not known)");
+  add_value_flag(command, "--nodes", flags.nodes, "N",
+                 "Nodes of the cluster (topologies; default 1)");
+  add_value_flag(command, "--network", flags.network, "KIND",
+                 "Network between the nodes (topologies): infiniband (default), roce, ethernet");
+  add_value_flag(command, "--nic-bandwidth", flags.nic_bandwidth, "RATE",
+                 "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)");
 }
 
 static void add_run_flags(CLI::App& command, ImportFlags& flags) {

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <memory>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include "base/quantity.hpp"
 #include "console.hpp"
@@ -86,14 +85,10 @@ void warn_of_old_predictions(const PlansFile& file, std::size_t plans) {
   }
 }
 
-// One line that is written over and over; nothing unless a person watches.
 void show_progress(const ValidateFlags& flags, double share, const Operation& next) {
-  if (flags.common.quiet || isatty(STDERR_FILENO) != 1) return;
-  constexpr std::size_t kBar = 20, kText = 50;
-  const std::string done = bar(share, kBar);
-  const std::string text = "\r\x1b[K[" + done + std::string(kBar - done.size(), ' ') + "] " +
-                           fixed(100 * share, 0) + " % " + describe(next).substr(0, kText);
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  constexpr std::size_t kText = 50;
+  show_measuring(flags.common, share,
+                 fixed(100 * share, 0) + " % " + describe(next).substr(0, kText));
 }
 
 int write_profile(const ValidateFlags& flags, const ValidateInputs& in, const Validation& v) {
@@ -146,31 +141,23 @@ int validate(const ValidateFlags& flags) {
   const bool first = is_first_rank();
   const ValidateInputs in = first ? read_inputs(flags, problems) : ValidateInputs{};
   if (has_errors(problems)) return report_errors(problems, flags.common);
+  const Result<std::string> text = read_text_file(flags.plans);
   return run_on_devices(flags.device, flags.common, "validate",
+                        text.ok() ? fingerprint(*text) : std::string(),
                         [&](Backend& backend) { return lead(flags, in, backend); });
 }
 
 void add_validate_flags(CLI::App& command, ValidateFlags& flags) {
-  command
-      .add_option("--plans", flags.plans,
-                  "The plans: plans.json of 'plan --out', or what --json printed (required)")
-      ->type_name("FILE");
-  command.add_option("--top", flags.top, "Plans to validate, the best first (default 3)")
-      ->type_name("K");
-  command
-      .add_option("--tolerance", flags.tolerance,
-                  "Exit with 1 if a step time is off by more (default 15%)")
-      ->type_name("SHARE");
-  command.add_option("--budget", flags.budget, "Start no measurement after this time")
-      ->type_name("TIME");
-  command
-      .add_option("--repetitions", flags.repetitions,
-                  "Times that are taken of each operation, where it is quick enough")
-      ->type_name("N");
-  command
-      .add_option("--update-profile", flags.profile,
-                  "Write the cluster with what was measured to this file, for --cluster")
-      ->type_name("FILE");
+  add_value_flag(command, "--plans", flags.plans, "FILE",
+                 "The plans: plans.json of 'plan --out', or what --json printed (required)");
+  add_value_flag(command, "--top", flags.top, "K", "Plans to validate, the best first (default 3)");
+  add_value_flag(command, "--tolerance", flags.tolerance, "SHARE",
+                 "Exit with 1 if a step time is off by more (default 15%)");
+  add_value_flag(command, "--budget", flags.budget, "TIME", "Start no measurement after this time");
+  add_value_flag(command, "--repetitions", flags.repetitions, "N",
+                 "Times that are taken of each operation, where it is quick enough");
+  add_value_flag(command, "--update-profile", flags.profile, "FILE",
+                 "Write the cluster with what was measured to this file, for --cluster");
   command.add_flag("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
 }
 

@@ -41,6 +41,13 @@ void describe_program(CLI::App& app);
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what,
                       const std::string& example);
 
+// A flag with a value, which the help calls `type`.
+template <class T>
+CLI::Option* add_value_flag(CLI::App& command, const std::string& name, T& value,
+                            const std::string& type, const std::string& help) {
+  return command.add_option(name, value, help)->type_name(type);
+}
+
 // --json, -v and -q, which every subcommand has; call it after the command's own flags are added.
 void add_common_flags(CLI::App& command, CommonFlags& flags);
 

@@ -1,10 +1,13 @@
 #include "device_job.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "base/quantity.hpp"
 #include "console.hpp"
@@ -83,17 +86,37 @@ bool is_first_rank() {
   return !job || job->rank == 0;
 }
 
+void show_measuring(const CommonFlags& flags, double share, const std::string& text) {
+  if (flags.quiet || isatty(STDERR_FILENO) != 1) return;
+  constexpr std::size_t kBar = 20;
+  const std::string done = bar(share, kBar);
+  const std::string line =
+      "\r\x1b[K[" + done + std::string(kBar - std::min(kBar, done.size()), ' ') + "] " + text;
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 int report_device_errors(const Diagnostics& all, const CommonFlags& flags) {
   static_cast<void>(report_errors(all, flags));
   return kExitDevice;
 }
 
+// FNV-1a of 64 bits.
+std::string fingerprint(std::string_view text) {
+  if (text.empty()) return {};
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  std::array<char, 20> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
+  return digits.data();
+}
+
 int run_on_devices(const DeviceFlags& flags, const CommonFlags& common, const std::string& settings,
-                   const Lead& lead) {
+                   const std::string& profile, const Lead& lead) {
   Diagnostics problems;
   std::optional<SessionOptions> options = read_options(flags, problems);
   if (!options) return is_first_rank() ? report_errors(problems, common) : kExitBadInput;
   options->settings = settings;
+  options->profile = profile;
   listen_for_signals();
   Result<std::unique_ptr<Session>> opened = Session::open(*options, environment);
   if (!opened) {

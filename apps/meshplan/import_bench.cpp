@@ -11,21 +11,24 @@ namespace meshplan {
 
 std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const ClusterSpec& cluster,
                                                Diagnostics& problems) {
-  BenchProfile result{cluster, {}, {}};
+  BenchProfile result{cluster, {}, {}, {}};
+  const auto warn = [&result](const std::vector<std::string>& some) {
+    result.warnings.insert(result.warnings.end(), some.begin(), some.end());
+  };
   const std::optional<BenchCollectives> collectives =
       take(bench_collectives(file.samples, file.machine, cluster), "bench", problems);
   if (!collectives) return std::nullopt;
-  for (const std::string& warning : collectives->warnings) spdlog::warn("{}", warning);
+  warn(collectives->warnings);
   if (!collectives->samples.empty()) {
     const std::optional<CollectiveFits> fits =
         take(fit_collectives(collectives->samples, cluster), "bench", problems);
     if (!fits) return std::nullopt;
-    for (const std::string& warning : fits->warnings) spdlog::warn("{}", warning);
+    warn(fits->warnings);
     result.fits = fits->fits;
     result.cluster = with_collectives(std::move(result.cluster), fits->fits);
   }
   DeviceFit device = fit_device(file.samples, file.machine, result.cluster.device, kernel_model());
-  for (const std::string& warning : device.warnings) spdlog::warn("{}", warning);
+  warn(device.warnings);
   result.cluster.device = std::move(device.device);
   result.numbers = std::move(device.numbers);
   if (result.fits.empty() && result.numbers.empty()) {
@@ -48,6 +51,7 @@ int import_bench_samples(const ImportFlags& flags) {
   if (!samples) return report_errors(problems, flags.common);
   const std::optional<BenchProfile> profile = profile_of_samples(*samples, *cluster, problems);
   if (!profile) return report_errors(problems, flags.common);
+  for (const std::string& warning : profile->warnings) spdlog::warn("{}", warning);
   if (!flags.out.empty() && !flags.common.quiet && !flags.common.json) {
     const int exit_code = write_result(bench_profile_text(*profile, console_options()), kExitOk);
     if (exit_code != kExitOk) return exit_code;

@@ -30,20 +30,16 @@ struct BenchProfile {
   ClusterSpec cluster;
   std::vector<CollectiveFit> fits;
   std::vector<DeviceNumber> numbers;
+  std::vector<std::string> warnings;  // what could not be used, and why
 };
 
-// `cluster` describes the machine; what was measured takes the place of its own numbers. Warns of
-// what could not be used.
+// `cluster` describes the machine; what was measured takes the place of its own numbers.
 [[nodiscard]] std::optional<BenchProfile> profile_of_samples(const SamplesFile& file,
                                                              const ClusterSpec& cluster,
                                                              Diagnostics& problems);
 // The fits with their residuals and held-out errors.
 [[nodiscard]] std::string bench_profile_text(const BenchProfile& profile,
                                              const TextOptions& options);
-
-// Samples of nccl-tests against what `cluster` predicts for them: bench --compare.
-[[nodiscard]] std::string comparison_text(std::span<const Comparison> rows,
-                                          const TextOptions& options);
 
 // The cluster's file; the device by name where it is a shipped one, unchanged.
 [[nodiscard]] std::string profile_text(const ClusterSpec& c);

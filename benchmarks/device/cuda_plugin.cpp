@@ -154,13 +154,29 @@ class Rank {
     work_.reset();
   }
 
+  // On another thread than everything else: a small piece of work, on a stream of its own, gets
+  // done unless the device hangs as a whole.
+  bool answers() {
+    constexpr double kPatience = 1.5;
+    if (cudaSetDevice(properties_.number) != cudaSuccess) return false;
+    if (cudaMemsetAsync(asked_.data(), 0, sizeof(int), asking_) != cudaSuccess) return false;
+    const HostClock::time_point begin = HostClock::now();
+    cudaError_t state = cudaErrorNotReady;
+    while (state == cudaErrorNotReady && seconds_since(begin) < kPatience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      state = cudaStreamQuery(asking_);
+    }
+    return state == cudaSuccess;
+  }
+
  private:
   meshplan_probe_job job_;
   Properties properties_;
   std::string bus_id_;
   DeviceClock clock_;
   Communicators communicators_;
-  Stream stream_, other_stream_;
+  Stream stream_, other_stream_, asking_;
+  Buffer asked_{sizeof(int)};
   Event begin_, end_, other_begin_, other_end_;
   Gate gate_;
   // Several ranks on one GPU, which NCCL takes for several hosts (NCCL_HOSTID): a rank that holds
@@ -182,15 +198,14 @@ class Rank {
     }
   }
 
+  // What counts as progress is a call that the device was given: a rank that is stuck, before or in
+  // one, stays behind those that wait for it.
   void issue(Work& work, std::int64_t calls, cudaStream_t stream) {
     for (std::int64_t c = 0; c < calls; ++c) {
       if (communicators_.cancelled()) throw DeviceError("stopped");
       work.issue(stream);
+      __atomic_add_fetch(job_.progress, 1, __ATOMIC_RELAXED);
     }
-  }
-
-  void count(std::int64_t calls) const {
-    __atomic_add_fetch(job_.progress, calls, __ATOMIC_RELAXED);
   }
 
   // Device time between two events around the calls, all of which are queued before the first runs.
@@ -217,7 +232,6 @@ class Rank {
       r.host_seconds[i] = seconds_since(begin) / calls;
       if (!work.timed_by_device()) r.seconds[i] = issued / calls;
     }
-    count(r.calls);
   }
 
   // Both streams start behind one gate.
@@ -242,7 +256,6 @@ class Rank {
     r.seconds[i] = seconds_between(begin_, end_) / static_cast<double>(r.calls);
     r.other_seconds[i] =
         seconds_between(other_begin_, other_end_) / static_cast<double>(r.other_calls);
-    count(queued);
   }
 };
 
@@ -310,6 +323,7 @@ int check(void* handle, std::int64_t* wrong, meshplan_probe_text note, meshplan_
 
 void finish(void* handle) { rank_of(handle).finish(); }
 double clock_ratio(void* handle) { return rank_of(handle).clock_ratio(); }
+int answers(void* handle) { return rank_of(handle).answers() ? 1 : 0; }
 void abort_run(void* handle) { rank_of(handle).communicators().abort(); }
 
 void end(void* handle) {
@@ -319,10 +333,23 @@ void end(void* handle) {
   delete static_cast<Rank*>(handle);
 }
 
-constexpr meshplan_probe_plugin_table kTable{
-    MESHPLAN_PROBE_ABI, "nccl",  device_count, nullptr, nullptr, begin,  describe,
-    make_key,           connect, prepare,      run,     check,   finish, clock_ratio,
-    abort_run,          end};
+constexpr meshplan_probe_plugin_table kTable{MESHPLAN_PROBE_ABI,
+                                             "nccl",
+                                             device_count,
+                                             nullptr,
+                                             nullptr,
+                                             begin,
+                                             describe,
+                                             make_key,
+                                             connect,
+                                             prepare,
+                                             run,
+                                             check,
+                                             finish,
+                                             clock_ratio,
+                                             answers,
+                                             abort_run,
+                                             end};
 
 }  // namespace
 }  // namespace meshplan::device

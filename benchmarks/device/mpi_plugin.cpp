@@ -7,6 +7,7 @@
 #include <mpi.h>
 #include <new>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "pattern.hpp"
@@ -56,6 +57,13 @@ MPI_Datatype mpi_type(Dtype d) {
   }
 }
 
+// How often this thread lost its processor to another one. Ranks wait by spinning, so that none of
+// these times was its own wish.
+long switches_so_far() {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
 class Rank {
  public:
   explicit Rank(const meshplan_probe_job& job) : job_(job) {}
@@ -86,6 +94,9 @@ class Rank {
 
   int run(const meshplan_probe_run& r) {
     for (std::int64_t i = 0; i < r.repetitions; ++i) {
+      // From before the barrier: a rank that lost its processor inside of it starts late, and the
+      // others wait for it in the operation.
+      const long switches = switches_so_far();
       require(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
       if (group_ == MPI_COMM_NULL) continue;
       const double begin = MPI_Wtime();
@@ -95,6 +106,7 @@ class Rank {
         __atomic_add_fetch(job_.progress, 1, __ATOMIC_RELAXED);
       }
       r.seconds[i] = (MPI_Wtime() - begin) / static_cast<double>(r.calls);
+      r.disturbed[i] = switches_so_far() == switches ? 0 : 1;
     }
     return MESHPLAN_PROBE_OK;
   }
@@ -298,10 +310,23 @@ void end(void* handle) {
   MPI_Finalize();
 }
 
-constexpr meshplan_probe_plugin_table kTable{
-    MESHPLAN_PROBE_ABI, "mpi",   device_count, join, exchange, begin,  describe,
-    make_key,           connect, prepare,      run,  check,    finish, clock_ratio,
-    abort_run,          end};
+constexpr meshplan_probe_plugin_table kTable{MESHPLAN_PROBE_ABI,
+                                             "mpi",
+                                             device_count,
+                                             join,
+                                             exchange,
+                                             begin,
+                                             describe,
+                                             make_key,
+                                             connect,
+                                             prepare,
+                                             run,
+                                             check,
+                                             finish,
+                                             clock_ratio,
+                                             nullptr,
+                                             abort_run,
+                                             end};
 
 }  // namespace
 }  // namespace meshplan::device

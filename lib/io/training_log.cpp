@@ -110,12 +110,21 @@ Found torchtitan_line(std::string_view line, TrainingLog& log) {
   return {StepReport{.tokens_per_s_per_gpu = *tps}};
 }
 
-// NeMo 2: "Training epoch 0, iteration 9/99 | ... | global_batch_size: 512 | ... |
-// train_step_timing in s: 12.34"; NeMo 1's progress bar: "train_step_timing in s=8.420".
-Found nemo_line(std::string_view line, TrainingLog&) {
-  std::optional<double> s = positive_after(line, "train_step_timing in s:");
-  if (!s) s = positive_after(line, "train_step_timing in s=");
+// NeMo 2 prints "name: value", NeMo 1's progress bar "name=value".
+std::optional<double> nemo_value(std::string_view line, const std::string& name) {
+  const std::optional<double> value = positive_after(line, name + ':');
+  return value ? value : positive_after(line, name + '=');
+}
+
+// "Training epoch 0, iteration 9/99 | ... | global_batch_size: 512 | ... | train_step_timing in s:
+// 12.34"; with NEMO_LOG_MEMORY_USAGE=1 "peak_memory_usage: 6.13e10": bytes that the allocator of
+// rank 0 had reserved at most (the bar rounds them to three digits).
+Found nemo_line(std::string_view line, TrainingLog& log) {
+  const std::optional<double> s = nemo_value(line, "train_step_timing in s");
   if (!s) return {};
+  if (const std::optional<double> bytes = nemo_value(line, "peak_memory_usage")) {
+    raise(log.max_reserved, *bytes / kGiga, kGiga);
+  }
   return {StepReport{.time = Seconds{*s}}, count_after(line, "global_batch_size:")};
 }
 

@@ -64,7 +64,7 @@ std::optional<Diagnostic> Coordinator::take_message(Peer& peer, const std::strin
   const Result<Message> message = parse_message(text);
   if (message && std::holds_alternative<Heartbeat>(*message)) {
     const auto& beat = std::get<Heartbeat>(*message);
-    if (beat.sequence == sequence_) peer.step = beat.step;
+    if (beat.sequence == sequence_) peer.step = beat.step, peer.answers = beat.answers;
     return std::nullopt;
   }
   const Reply* reply = message ? std::get_if<Reply>(&*message) : nullptr;
@@ -84,6 +84,7 @@ std::optional<Diagnostic> Coordinator::hear(Peer& peer, const std::string& what)
     if (!peer.reply) peer.reply = device_->take_reply();
     peer.heard = Clock::now();
     peer.step = device_->step();
+    peer.answers = device_->answers();
     return std::nullopt;
   }
   std::vector<std::string> messages;
@@ -121,12 +122,17 @@ std::optional<Diagnostic> Coordinator::find_silent(const std::string& what) {
   return std::nullopt;
 }
 
-// Time is up. Who finished fewer calls than the others holds them up.
+// Time is up. A rank whose device answers nothing at all holds the others up; else the one that got
+// fewer calls done.
 Diagnostic Coordinator::find_guilty(const std::string& what) {
   const Peer* last = nullptr;
   bool equal = true;
   for (const Peer& peer : peers_) {
     if (peer.reply) continue;
+    if (peer.answers == 0) {
+      return error("the device of " + name_of(peer.hello) + " stopped answering during " + what,
+                   "nvidia-smi and the kernel's log (Xid) on that host may say why");
+    }
     equal = equal && (last == nullptr || last->step == peer.step);
     if (last == nullptr || peer.step < last->step) last = &peer;
   }
@@ -135,13 +141,25 @@ Diagnostic Coordinator::find_guilty(const std::string& what) {
   const std::string after = " within " + seconds_text(options_.timeout) + ": " + what;
   const std::string at = " (call " + std::to_string(last->step + 1) + ")";
   if (equal && waiting > 1) {
-    return error(std::to_string(waiting) + " of " + std::to_string(peers_.size()) +
-                     " ranks, the first of them " + name_of(last->hello) + ", did not get through" +
-                     after + at,
-                 "they wait for each other: a link between them may be down");
+    return error(waiting_ranks(waiting) + " did not get through" + after + at,
+                 "they wait for each other and their devices answer: a link between them may be "
+                 "down");
   }
   return error(name_of(last->hello) + " did not get through" + after + at,
                "the others wait for it");
+}
+
+std::string Coordinator::waiting_ranks(std::size_t waiting) const {
+  constexpr std::size_t kMostNamed = 4;
+  std::string names;
+  std::size_t named = 0;
+  for (const Peer& peer : peers_) {
+    if (!peer.reply && named++ < kMostNamed)
+      names += (names.empty() ? "" : ", ") + name_of(peer.hello);
+  }
+  if (named > kMostNamed) names += " and " + std::to_string(named - kMostNamed) + " more";
+  return std::to_string(waiting) + " of " + std::to_string(peers_.size()) + " ranks, " + names +
+         ",";
 }
 
 std::optional<Diagnostic> Coordinator::failed_reply(const std::string& what) {
@@ -183,6 +201,7 @@ Result<Coordinator::Replies> Coordinator::round(Command command, const std::stri
   for (Peer& peer : peers_) {
     peer.reply.reset();
     peer.step = 0;
+    peer.answers = -1;
     peer.heard = begin;
     if (peer.connection) peer.connection->send(message);
   }

@@ -24,6 +24,7 @@ struct Peer {
   std::optional<Connection> connection;  // none: rank 0 itself
   Clock::time_point heard = Clock::now();
   std::int64_t step = 0;
+  std::int64_t answers = -1;  // its device
   std::optional<Reply> reply;
 };
 
@@ -64,6 +65,8 @@ class Coordinator : public Backend {
                                                        const std::string& what);
   [[nodiscard]] std::optional<Diagnostic> find_silent(const std::string& what);
   [[nodiscard]] Diagnostic find_guilty(const std::string& what);
+  // "2 of 8 ranks, rank 3 on a (process 1), rank 4 on b (process 2),"
+  [[nodiscard]] std::string waiting_ranks(std::size_t waiting) const;
   [[nodiscard]] std::optional<Diagnostic> failed_reply(const std::string& what);
   Diagnostic give_up(Diagnostic reason);
 
@@ -87,6 +90,7 @@ class Coordinator : public Backend {
   Result<Timed> timed_part(const Operation& op, const MeasureOptions& o, std::int64_t part);
   Result<Sample> take_overlap(const Operation& op, const MeasureOptions& o);
   Result<bool> check_result(const Operation& op, Sample& sample);
+  // Times of the repetitions that count, by rank.
   [[nodiscard]] std::vector<std::vector<Seconds>> times_of(
       const Operation& op, const Replies& replies, std::vector<double> Reply::*column) const;
 };

@@ -17,6 +17,8 @@ namespace {
 constexpr Seconds kShortestRepetition{100e-6};
 constexpr std::int64_t kMostCalls = 500;
 constexpr double kThrottled = 0.75;  // of the default clock
+// How often repetitions are taken again where others ran meanwhile.
+constexpr int kMostRounds = 4;
 
 std::string fact(const Reply& r, const std::string& key) {
   const auto at = r.facts.find(key);
@@ -54,6 +56,35 @@ std::int64_t number(const std::string& text) {
   std::int64_t n = 0;
   std::from_chars(text.data(), text.data() + text.size(), n);
   return n;
+}
+
+// Fewer than half of the repetitions wanted, on any rank.
+bool few_count(const std::vector<Reply>& replies, std::int64_t wanted) {
+  std::vector<double> worst(replies.front().seconds.size(), 0);
+  for (const Reply& r : replies) {
+    for (std::size_t i = 0; i < std::min(worst.size(), r.disturbed.size()); ++i) {
+      worst[i] = std::max(worst[i], r.disturbed[i]);
+    }
+  }
+  return 2 * std::count(worst.begin(), worst.end(), 0.0) < wanted;
+}
+
+void append(std::vector<Reply>& replies, const std::vector<Reply>& more) {
+  for (std::size_t r = 0; r < replies.size(); ++r) {
+    for (const auto column :
+         {&Reply::seconds, &Reply::other_seconds, &Reply::host_seconds, &Reply::disturbed}) {
+      std::vector<double>& all = replies[r].*column;
+      const std::vector<double>& some = more[r].*column;
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    replies[r].clock_ratio = std::min(replies[r].clock_ratio, more[r].clock_ratio);
+  }
+}
+
+std::string note_of_disturbed(std::size_t taken, std::size_t counting) {
+  if (counting == taken) return {};
+  return std::to_string(taken - counting) + " of " + std::to_string(taken) +
+         " repetitions left out: something else ran on a processor";
 }
 
 }  // namespace
@@ -197,14 +228,23 @@ Result<Coordinator::Replies> Coordinator::timed(const Operation& op, const Repet
 
 std::vector<std::vector<Seconds>> Coordinator::times_of(const Operation& op, const Replies& replies,
                                                         std::vector<double> Reply::*column) const {
-  std::vector<std::vector<Seconds>> all;
   const RankGroup* group = group_of(op);
   const auto ranks = static_cast<std::int64_t>(replies.size());
+  std::vector<std::vector<double>> taken, seconds, disturbed;
   for (std::int64_t r = 0; r < ranks; ++r) {
     if (group != nullptr && place_of(*group, r, ranks).group < 0) continue;
-    std::vector<Seconds> times;
-    for (const double t : replies[static_cast<std::size_t>(r)].*column) times.emplace_back(t);
-    all.push_back(std::move(times));
+    const Reply& reply = replies[static_cast<std::size_t>(r)];
+    taken.push_back(reply.*column);
+    seconds.push_back(reply.seconds);
+    disturbed.push_back(reply.disturbed);
+  }
+  const std::vector<bool> counts = counting_repetitions(seconds, disturbed);
+  std::vector<std::vector<Seconds>> all;
+  for (const std::vector<double>& of_rank : taken) {
+    std::vector<Seconds>& times = all.emplace_back();
+    for (std::size_t i = 0; i < std::min(of_rank.size(), counts.size()); ++i) {
+      if (counts[i]) times.emplace_back(of_rank[i]);
+    }
   }
   return all;
 }
@@ -247,6 +287,11 @@ Result<Coordinator::Timed> Coordinator::timed_part(const Operation& op, const Me
       std::min(possible, static_cast<double>(std::max<std::int64_t>(1, o.repetitions))));
   Result<Replies> replies = timed(op, r);
   if (!replies) return replies.errors();
+  for (int round = 1; round < kMostRounds && few_count(*replies, r.repetitions); ++round) {
+    const Result<Replies> more = timed(op, r);
+    if (!more) return more.errors();
+    append(replies.value(), *more);
+  }
   Timed out;
   out.calls = r.calls;
   out.replies = std::move(replies).value();
@@ -263,6 +308,7 @@ Result<Sample> Coordinator::take_times(const Operation& op, const MeasureOptions
   sample.operation = op;
   sample.calls = all->calls;
   summarise(times_of(op, all->replies, &Reply::seconds), sample);
+  sample.note = note_of_disturbed(all->replies.front().seconds.size(), sample.times.size());
   Sample host;
   const auto host_times = times_of(op, all->replies, &Reply::host_seconds);
   summarise(host_times, host);

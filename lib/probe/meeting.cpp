@@ -34,6 +34,9 @@ std::string objection(const Hello& own, const Hello& h) {
   if (h.version != own.version) return differs("runs meshplan", h.version, own.version);
   if (h.backend != own.backend) return differs("uses the backend", h.backend, own.backend);
   if (h.settings != own.settings) return differs("was started with", h.settings, own.settings);
+  if (!h.profile.empty() && !own.profile.empty() && h.profile != own.profile) {
+    return differs("reads the profile", h.profile, own.profile);
+  }
   if (h.ranks != own.ranks) {
     return differs("counts ranks:", std::to_string(h.ranks), std::to_string(own.ranks));
   }

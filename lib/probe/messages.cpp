@@ -10,7 +10,7 @@ namespace meshplan {
 template <class A>
 void fields(A& a, Hello& h) {
   a("token", h.token), a("version", h.version), a("backend", h.backend);
-  a("settings", h.settings), a("rank", h.rank), a("ranks", h.ranks);
+  a("settings", h.settings), a("profile", h.profile), a("rank", h.rank), a("ranks", h.ranks);
   a("local_rank", h.local_rank), a("host", h.host), a("process", h.process);
 }
 template <class A>
@@ -28,12 +28,13 @@ template <class A>
 void fields(A& a, Reply& r) {
   a("sequence", r.sequence), a("status", r.status), a("error", r.error), a("note", r.note);
   a("key", r.key), a("seconds", r.seconds), a("other_seconds", r.other_seconds);
-  a("host_seconds", r.host_seconds), a("wrong", r.wrong), a("clock_ratio", r.clock_ratio);
+  a("host_seconds", r.host_seconds), a("disturbed", r.disturbed), a("wrong", r.wrong),
+      a("clock_ratio", r.clock_ratio);
   a("facts", r.facts);
 }
 template <class A>
 void fields(A& a, Heartbeat& h) {
-  a("sequence", h.sequence), a("step", h.step);
+  a("sequence", h.sequence), a("step", h.step), a("answers", h.answers);
 }
 
 namespace {

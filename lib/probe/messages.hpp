@@ -17,6 +17,7 @@ struct Hello {
   std::string version;  // of meshplan
   std::string backend;
   std::string settings;  // of the run: equal on every rank
+  std::string profile;   // of the files it works with, equal where a rank can read them; else empty
   std::int64_t rank = 0, ranks = 0, local_rank = 0;
   std::string host;
   std::string process;  // process_identity()
@@ -47,16 +48,17 @@ struct Reply {
   std::int64_t sequence = 0;
   std::int64_t status = 0;  // MESHPLAN_PROBE_OK, ...
   std::string error, note, key;
-  std::vector<double> seconds, other_seconds, host_seconds;  // kRun
-  std::int64_t wrong = -1;                                   // kCheck
-  double clock_ratio = -1;                                   // kRun
-  std::map<std::string, std::string> facts;                  // kBegin
+  std::vector<double> seconds, other_seconds, host_seconds, disturbed;  // kRun
+  std::int64_t wrong = -1;                                              // kCheck
+  double clock_ratio = -1;                                              // kRun
+  std::map<std::string, std::string> facts;                             // kBegin
   bool operator==(const Reply&) const = default;
 };
 
 struct Heartbeat {
   std::int64_t sequence = 0;
-  std::int64_t step = 0;  // calls that the device has finished
+  std::int64_t step = 0;      // calls that the device was given, or has finished
+  std::int64_t answers = -1;  // whether the device does; -1: nobody asked
   bool operator==(const Heartbeat&) const = default;
 };
 

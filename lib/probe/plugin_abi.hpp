@@ -9,7 +9,7 @@
 
 extern "C" {
 
-#define MESHPLAN_PROBE_ABI 1u
+#define MESHPLAN_PROBE_ABI 2u
 #define MESHPLAN_PROBE_KEY_SIZE 256
 #define MESHPLAN_PROBE_SYMBOL "meshplan_probe_plugin"
 
@@ -105,6 +105,10 @@ typedef struct meshplan_probe_run {
   double* seconds;       /* the operation; of an overlap's PART_ALL the product */
   double* other_seconds; /* of an overlap's PART_ALL: the collective. Else untouched */
   double* host_seconds;  /* host clock around the same calls; negative: not taken */
+  /* 1: something else ran on this rank's processor between the ranks' last meeting and the end of
+     the repetition, so that its time is not the operation's. Zeros where the plug-in cannot tell.
+   */
+  double* disturbed;
 } meshplan_probe_run;
 
 typedef struct meshplan_probe_text {
@@ -148,6 +152,9 @@ typedef struct meshplan_probe_plugin_table {
   /* Clock of the device now over its default; negative: not known. */
   double (*clock_ratio)(void* handle);
 
+  /* From another thread, while run() does not return: whether the device still does anything at
+     all. 1: yes, 0: no. May block. Null where that cannot be asked. */
+  int (*answers)(void* handle);
   /* From another thread, while a call above does not return: makes it return if that can be. */
   void (*abort)(void* handle);
   /* After finish(), and never after a failure. */

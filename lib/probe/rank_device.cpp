@@ -95,13 +95,15 @@ Reply run(Device& d, const Command& c) {
   r.seconds.assign(n, 0);
   r.other_seconds.assign(n, 0);
   r.host_seconds.assign(n, -1);
+  r.disturbed.assign(n, 0);
   const meshplan_probe_run what{static_cast<std::int32_t>(c.part),
                                 c.calls,
                                 c.other_calls,
                                 c.repetitions,
                                 r.seconds.data(),
                                 r.other_seconds.data(),
-                                r.host_seconds.data()};
+                                r.host_seconds.data(),
+                                r.disturbed.data()};
   ErrorText text;
   r.status = d.plugin->table().run(d.handle, &what, text);
   r.error = text.text();
@@ -153,6 +155,9 @@ struct RankDevice::State {
   std::optional<Reply> reply;
   std::int64_t sequence = 0;
   bool running = false, stopping = false;
+  Clock::time_point started, asked;
+  bool asking = false;
+  std::int64_t answers = -1;
 };
 
 RankDevice::RankDevice(std::shared_ptr<Plugin> plugin, Job job)
@@ -202,6 +207,8 @@ void RankDevice::start(std::int64_t sequence, std::function<Reply()> work) {
   state_->sequence = sequence;
   state_->work = std::move(work);
   state_->running = true;
+  state_->started = Clock::now();
+  state_->answers = -1;
   state_->reply.reset();
   state_->changed.notify_all();
 }
@@ -223,6 +230,26 @@ bool RankDevice::busy() const {
 
 std::int64_t RankDevice::step() const {
   return __atomic_load_n(&state_->device.progress, __ATOMIC_RELAXED);
+}
+
+std::int64_t RankDevice::answers() {
+  constexpr std::chrono::milliseconds kLong{1500}, kPause{1000}, kPatience{3000};
+  const std::lock_guard lock(state_->mutex);
+  const Clock::time_point now = Clock::now();
+  void* handle = state_->device.handle;
+  const auto ask = state_->device.plugin->table().answers;
+  if (!state_->running || handle == nullptr || ask == nullptr) return -1;
+  if (state_->asking) return now - state_->asked > kPatience ? 0 : state_->answers;
+  if (now - state_->started < kLong || now - state_->asked < kPause) return state_->answers;
+  state_->asking = true;
+  state_->asked = now;
+  std::thread([state = state_, ask, handle] {
+    const int answer = ask(handle);
+    const std::lock_guard done(state->mutex);
+    state->asking = false;
+    state->answers = answer;
+  }).detach();
+  return state_->answers;
 }
 
 void RankDevice::abort() {

@@ -34,6 +34,10 @@ class RankDevice {
   [[nodiscard]] bool busy() const;
   [[nodiscard]] std::int64_t step() const;
 
+  // Whether the device still answers while a command runs for long: 1 yes, 0 no, -1 not known
+  // (yet). Asks it on another thread, now and then.
+  [[nodiscard]] std::int64_t answers();
+
   // Asks the running command to return; the plug-in's own abort runs beside it.
   void abort();
   // Waits for the running command. False if it did not return in time.

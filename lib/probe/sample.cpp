@@ -19,6 +19,27 @@ Seconds quantile(const std::vector<Seconds>& sorted, double share) {
 
 }  // namespace
 
+std::vector<bool> counting_repetitions(const std::vector<std::vector<double>>& times,
+                                       const std::vector<std::vector<double>>& disturbed) {
+  constexpr std::size_t kFewest = 3;
+  PLAN_CHECK(!times.empty());
+  std::vector<bool> counts(times.front().size(), true);
+  std::vector<double> slowest(counts.size(), 0);
+  for (std::size_t r = 0; r < times.size(); ++r) {
+    for (std::size_t i = 0; i < std::min(counts.size(), times[r].size()); ++i) {
+      slowest[i] = std::max(slowest[i], times[r][i]);
+      if (r < disturbed.size() && i < disturbed[r].size() && disturbed[r][i] > 0) counts[i] = false;
+    }
+  }
+  const auto quiet = static_cast<std::size_t>(std::count(counts.begin(), counts.end(), true));
+  if (quiet >= std::min(kFewest, counts.size())) return counts;
+  std::vector<double> sorted = slowest;
+  std::sort(sorted.begin(), sorted.end());
+  const double limit = sorted[std::min(std::max(kFewest, sorted.size() / 4), sorted.size()) - 1];
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = slowest[i] <= limit;
+  return counts;
+}
+
 Seconds median_of(std::vector<Seconds> values) {
   if (values.empty()) return Seconds{0};
   std::sort(values.begin(), values.end());

@@ -45,6 +45,13 @@ struct Sample {
 // Every rank must have as many repetitions. Fills times, median, spread, outliers, slowest_rank.
 void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& sample);
 
+// Which repetitions count, of times[rank][repetition] in seconds and whether each rank was
+// disturbed in each (above zero): those in which no rank was. Where they are fewer than three: the
+// fastest quarter, since an interruption only adds time.
+[[nodiscard]] std::vector<bool> counting_repetitions(
+    const std::vector<std::vector<double>>& times,
+    const std::vector<std::vector<double>>& disturbed);
+
 // The middle one of a copy of the values (the mean of the two middle ones), 0 for none.
 [[nodiscard]] Seconds median_of(std::vector<Seconds> values);
 

@@ -142,6 +142,7 @@ Hello Session::State::hello(BackendKind kind) const {
   h.version = options.version;
   h.backend = name_of(kind);
   h.settings = options.settings;
+  h.profile = options.profile;
   h.rank = job.rank, h.ranks = job.ranks, h.local_rank = job.local_rank;
   h.host = host_name();
   h.process = process_identity();

@@ -18,6 +18,7 @@ struct SessionOptions {
   std::optional<BackendKind> backend;  // nothing: NCCL where a GPU is found, else MPI
   std::string version;                 // of meshplan
   std::string settings;                // whatever else must be equal on every rank
+  std::string profile;                 // fingerprint of its files, empty where it cannot read them
   Seconds timeout{20};                 // for the ranks to meet, and for each step after that
   std::function<bool()> interrupted;   // asked often; true: end soon
   std::vector<std::filesystem::path> folders = plugin_folders();

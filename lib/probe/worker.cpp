@@ -84,7 +84,7 @@ class Worker {
     const Clock::time_point now = Clock::now();
     if (now - beaten_ < kBeat) return;
     beaten_ = now;
-    connection_.send(to_message(Heartbeat{running_.sequence, device_.step()}));
+    connection_.send(to_message(Heartbeat{running_.sequence, device_.step(), device_.answers()}));
   }
 };
 

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "comm/measured.hpp"
 #include "probe/agenda.hpp"
+#include "report/fit_json.hpp"
 #include "report/json_value.hpp"
 
 namespace meshplan {
@@ -275,7 +276,7 @@ std::string agenda_text(const Machine& m, const std::vector<Operation>& all,
 }
 
 std::string bench_document(const ToolInfo& tool, const BenchOutcome& o,
-                           const std::string& samples_file) {
+                           const std::string& samples_file, const BenchProfileReport* profile) {
   Json json = {{"schema_version", kSchemaVersion},
                {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
                {"machine", Json::parse(machine_line(o.file.machine))},
@@ -290,6 +291,7 @@ std::string bench_document(const ToolInfo& tool, const BenchOutcome& o,
   }
   json["samples"] = Json::array();
   for (const Sample& s : o.file.samples) json["samples"].push_back(sample_json(s));
+  if (profile != nullptr) json["profile"] = bench_profile_json(*profile);
   return document_text(json);
 }
 

@@ -1,7 +1,7 @@
 #include "report/profile.hpp"
 
 #include "base/text.hpp"
-#include "report/json_value.hpp"
+#include "report/fit_json.hpp"
 
 namespace meshplan {
 namespace {
@@ -13,6 +13,23 @@ Json sizes_json(const std::vector<TimedSize>& sizes) {
   }
   return all;
 }
+
+Json provenance_json(const Provenance& p) {
+  Json json{{"method", p.method}};
+  const std::pair<const char*, const std::string*> fields[] = {
+      {"date", &p.date},     {"host", &p.host}, {"gpu", &p.gpu},
+      {"driver", &p.driver}, {"cuda", &p.cuda}, {"nccl", &p.nccl}};
+  for (const auto& [key, value] : fields) {
+    if (!value->empty()) json[key] = *value;
+  }
+  json["environment"] = Json::object();
+  for (const auto& [name, value] : p.environment) json["environment"][name] = value;
+  json["notes"] = Json::object();
+  for (const auto& [name, value] : p.notes) json["notes"][name] = value;
+  return json;
+}
+
+}  // namespace
 
 Json errors_json(const FitErrors& e) {
   return {{"residual_median", number(e.residual_median)},
@@ -38,23 +55,6 @@ Json fit_json(const CollectiveFit& fit) {
   if (!fit.samples.empty()) json["samples"] = sizes_json(fit.samples);
   return json;
 }
-
-Json provenance_json(const Provenance& p) {
-  Json json{{"method", p.method}};
-  const std::pair<const char*, const std::string*> fields[] = {
-      {"date", &p.date},     {"host", &p.host}, {"gpu", &p.gpu},
-      {"driver", &p.driver}, {"cuda", &p.cuda}, {"nccl", &p.nccl}};
-  for (const auto& [key, value] : fields) {
-    if (!value->empty()) json[key] = *value;
-  }
-  json["environment"] = Json::object();
-  for (const auto& [name, value] : p.environment) json["environment"][name] = value;
-  json["notes"] = Json::object();
-  for (const auto& [name, value] : p.notes) json["notes"][name] = value;
-  return json;
-}
-
-}  // namespace
 
 std::string fits_text(std::span<const CollectiveFit> fits, const TextOptions& options) {
   Table table({{"operation", Align::kLeft},

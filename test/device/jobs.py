@@ -8,6 +8,19 @@ import time
 import uuid
 
 MARK = "MESHPLAN_TEST_JOB"
+TINY_MODEL = """\
+name: tiny
+num_layers: 4
+hidden_size: 256
+num_attention_heads: 8
+ffn_hidden_size: 1024
+gated_mlp: true
+activation: silu
+norm: rmsnorm
+position_embedding: rope
+vocab_size: 2048
+max_seq_length: 512
+"""
 
 
 class Job:

@@ -3,6 +3,7 @@
 
 usage: mpi_test.py PROGRAM VALIDATE_JSON SCHEMA_FOLDER [unittest arguments]
 """
+import json
 import os
 import pathlib
 import signal
@@ -14,7 +15,7 @@ import threading
 import time
 import unittest
 
-from jobs import Job, samples, wait_for
+from jobs import TINY_MODEL, Job, samples, wait_for
 
 PROGRAM, VALIDATE, SCHEMAS = "", "", ""
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
@@ -67,6 +68,93 @@ class MpiBench(unittest.TestCase):
         reduces = {s["operation"]["bytes"]: s["median_s"] for s in found
                    if s["operation"]["collective"] == "all-reduce"}
         self.assertGreater(reduces[max(reduces)], reduces[min(reduces)])
+
+    def profiled(self, *arguments, **options):
+        return self.job("--out", "here.yaml", "--repetitions", "5", *arguments,
+                        cwd=self.folder.name, **options)
+
+    def estimate(self, profile):
+        """The profile as a cluster: one all-reduce plan's estimate as a document."""
+        (pathlib.Path(self.folder.name) / "tiny.yaml").write_text(TINY_MODEL)
+        done = subprocess.run(
+            [PROGRAM, "estimate", "--model", "tiny.yaml", "--cluster", profile, "--gpus", "2",
+             "--strategy", "tp=2,sequence_parallel=false,micro_batch=1", "--global-batch", "1",
+             "--seq-len", "128", "--json"],
+            cwd=self.folder.name, capture_output=True, text=True, check=False)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return json.loads(done.stdout)
+
+    def test_a_profile_is_written_with_its_samples_and_compared_with_a_log(self):
+        rows = "\n".join(f"{1 << p:12} {1 << (p - 2):12} float sum -1 {10.0 * 2 ** (p / 4):8.2f} 1.0 1.0 0 "
+                         f"{10.0:8.2f} 1.0 1.0 0" for p in range(6, 16))
+        (pathlib.Path(self.folder.name) / "log.txt").write_text(
+            "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809\n"
+            "# Collective test starting: all_reduce_perf\n"
+            "# Using devices\n"
+            "#  Rank  0 Group  0 Pid   4200 on   here device  0 [0000:19:00] CPU\n"
+            "#  Rank  1 Group  0 Pid   4201 on   here device  1 [0000:29:00] CPU\n" + rows + "\n")
+        codes, out, err = self.profiled("--budget", "30 s", "--largest", "256 KiB", "--compare",
+                                        "log.txt", "--json").end()
+        self.assertEqual(codes, [0], err)
+        check = subprocess.run([sys.executable, VALIDATE, os.path.join(SCHEMAS, "bench.schema.json")],
+                               input=out[0], capture_output=True, text=True, check=False)
+        self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+        profile = json.loads(out[0])["profile"]
+        self.assertEqual(profile["file"], "here.yaml")
+        self.assertGreaterEqual(len(profile["fits"]), 3)
+        for fit in profile["fits"]:
+            self.assertGreater(len(fit["samples"]), 3)
+            self.assertGreaterEqual(fit["errors"]["residual_median"], 0)
+        self.assertEqual(len(profile["comparison"]), 10)
+        for row in profile["comparison"]:
+            self.assertAlmostEqual(row["ratio"], row["profile_s"] / row["log_s"])
+            self.assertTrue(row["from_measured_curve"])
+        machine, found = samples(os.path.join(self.folder.name, "here.samples.jsonl"))
+        text = (pathlib.Path(self.folder.name) / "here.yaml").read_text()
+        for part in (f"date: {machine['date']}"[:20], f"host: {machine['ranks'][0]['host']}",
+                     "method: meshplan bench (mpi)", "samples: here.samples.jsonl", "held_out_median"):
+            self.assertIn(part, text.replace('"', ""))
+        # What was measured is what is predicted with.
+        plan = self.estimate("here.yaml")["plan"]
+        reduced = [c for c in plan["communication"] if c["operation"] == "all-reduce"]
+        self.assertTrue(reduced)
+        points = {s["operation"]["bytes"]: s["median_s"] for s in found
+                  if s["operation"]["collective"] == "all-reduce"}
+        for entry in reduced:
+            if not min(points) <= entry["bytes"] <= max(points):
+                continue
+            below = max(b for b in points if b <= entry["bytes"])
+            above = min(b for b in points if b >= entry["bytes"])
+            least, most = sorted((points[below], points[above]))
+            self.assertGreater(entry["time_each_s"], 0.3 * least)
+            self.assertLess(entry["time_each_s"], 3 * most)
+
+    def test_a_profile_survives_whatever_ends_the_run(self):
+        profile = pathlib.Path(self.folder.name) / "here.yaml"
+        raw = os.path.join(self.folder.name, "here.samples.jsonl")
+        for end in ("Ctrl-C", "kill"):
+            profile.unlink(missing_ok=True)
+            job = self.profiled("--budget", "200 s")
+            wait_for("a profile", profile.exists, limit=120)
+            if end == "kill":
+                os.kill(job.rank_pid(1, RANK), signal.SIGKILL)
+            else:
+                job.processes[0].send_signal(signal.SIGINT)
+            codes, _, err = job.end(30)
+            self.assertNotEqual(codes, [0], err)
+            self.assert_gone(job)
+            self.estimate("here.yaml")
+        before = len(samples(raw)[1])
+        codes, _, err = self.profiled("--budget", "5 s", "--resume").end()
+        self.assertEqual(codes, [0], err)
+        self.assertGreaterEqual(len(samples(raw)[1]), before)
+        self.estimate("here.yaml")
+
+    def test_a_cluster_that_the_machine_does_not_fit_is_refused_before_measuring(self):
+        codes, _, err = self.profiled("--cluster", "workstation", ranks=5).end(60)
+        self.assertEqual(codes, [2])
+        self.assertIn("cluster 'workstation' has 1 nodes of 4 devices, this job 1 of 5 ranks", err[0])
+        self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_a_run_is_resumed_where_it_ended(self):
         fast = ["--samples", self.samples, "--largest", "64 B", "--repetitions", "3"]

@@ -5,6 +5,7 @@ processes, data really moves, kernels do nothing. What is tested is everything a
 usage: nccl_test.py PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
 """
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -40,6 +41,35 @@ class NcclBench(unittest.TestCase):
         self.addCleanup(job.kill)
         return job
 
+    def test_srun_starts_the_same_job(self):
+        # As srun sets them, with or without PMIx: the ranks meet on the step's first node.
+        step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_STEP_NODELIST": "localhost"}
+        ranks = [dict(step, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), PMIX_RANK=str(r))
+                 for r in range(2)]
+        job = Job([PROGRAM, "bench", "--backend", "nccl", "--only", "collective", "--largest", "64 B",
+                   "--repetitions", "3", "--samples", self.samples], ranks=ranks,
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS})
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(60)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertEqual(len(samples(self.samples)[0]["ranks"]), 2)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+    def test_mpirun_brings_the_ranks_of_nccl_together(self):
+        if not os.path.exists(os.path.join(PLUGINS, "libmeshplan_mpi.so")):
+            self.skipTest("this build has no MPI plug-in")
+        job = Job(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PROGRAM, "bench",
+                   "--backend", "nccl", "--only", "collective", "--largest", "64 B", "--repetitions",
+                   "3", "--samples", self.samples],
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS})
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(60)
+        self.assertEqual(codes, [0], err)
+        machine = samples(self.samples)[0]
+        self.assertEqual(machine["backend"], "nccl")
+        self.assertEqual([r["local_rank"] for r in machine["ranks"]], [0, 1])
+
     def collectives(self, *arguments, largest="4 KiB", **options):
         return self.job("--only", "collective", "--largest", largest, "--repetitions", "3",
                         "--samples", self.samples, *arguments, **options)
@@ -61,6 +91,36 @@ class NcclBench(unittest.TestCase):
             self.assertEqual({s["correctness"] for s in found}, {"correct"})
             self.assertEqual(max(s["operation"]["group"]["size"] for s in found), ranks)
             self.assertEqual(out[1:], [""] * (ranks - 1))  # one rank prints
+
+    def test_the_profile_of_a_known_gpu_starts_from_its_shipped_cluster(self):
+        out = os.path.join(self.folder.name, "here.yaml")
+        codes, _, err = self.collectives("--out", out, largest="64 KiB",
+                                         environment={"FAKE_CUDA_NAME": "NVIDIA H200"}).end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertIn("taken from cluster 'hgx-h200'", err[0])
+        with open(out) as file:
+            text = file.read()
+        for part in ("name: hgx-h200", "operation: all-reduce", "method: meshplan bench (nccl)",
+                     "gpu: NVIDIA H200", "cuda: 13.0", "nccl: 2.28.9"):
+            self.assertIn(part, text.replace('"', ""))
+
+    def test_a_gpu_that_nobody_knows_has_to_be_described(self):
+        out = os.path.join(self.folder.name, "here.yaml")
+        codes, _, err = self.collectives("--out", out).end(60)
+        self.assertEqual(codes[0], 2, err)
+        self.assertIn("no shipped device is what the driver calls 'Fake GPU'", err[0])
+        codes, _, err = self.collectives("--out", out, "--cluster", "dgx-h100").end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertTrue(os.path.exists(out))
+
+    def test_no_profile_is_made_of_time_slices(self):
+        out = os.path.join(self.folder.name, "here.yaml")
+        shared = {r: {"NCCL_HOSTID": f"rank{r}"} for r in range(2)}
+        codes, _, err = self.collectives("--out", out, of_rank=shared,
+                                         environment={"FAKE_CUDA_SHARED": "1"}).end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertIn("several ranks share one device", err[0])
+        self.assertFalse(os.path.exists(out))
 
     def test_ranks_that_share_a_device_are_time_sliced(self):
         shared = {r: {"NCCL_HOSTID": f"rank{r}"} for r in range(2)}
@@ -108,7 +168,17 @@ class NcclBench(unittest.TestCase):
         job = self.faulty("1:200:hang")
         codes, _, err = job.end(30)
         self.assertEqual(codes, [3, 3], err)
-        self.assertRegex(err[0], r"did not get through within 5.00 s: .* of \d.* in groups")
+        # The devices answer: both ranks that wait are named, none is blamed.
+        self.assertRegex(err[0], r"rank 0 on \S+ \(process \d+\), rank 1 on \S+ \(process \d+\), did "
+                                 r"not get through within 5.00 s: .* of \d.* in groups")
+        self.assert_gone(job)
+
+    def test_a_device_that_hangs_is_named_though_all_ranks_stop_at_the_same_call(self):
+        job = self.collectives("--timeout", "6 s", of_rank={1: {"FAKE_CUDA_HANG_AFTER": "600"}})
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3, 3], err)
+        self.assertRegex(err[0], r"the device of rank 1 on \S+ \(process \d+\) stopped answering "
+                                 r"during .* of \d.* in groups")
         self.assert_gone(job)
 
     def test_a_rank_that_stops_is_ended(self):

@@ -3,12 +3,15 @@
 
 usage: reference_test.py SOURCE_DIR PROGRAM [unittest arguments]
 """
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 SOURCE, PROGRAM = "", ""
 
@@ -47,6 +50,35 @@ class Reference(unittest.TestCase):
         self.assertIsNone(bad["median_error"]["layer_time"])
         self.assertIn("NOT within", self.reference.report_text([row(2, 1.2, 1.0, 110)], bad))
 
+    def test_the_last_cluster_is_judged_and_the_others_are_shown(self):
+        c = self.reference.case("gpt", 2, 64, 4, 4, 256, 1000, 128, 1)
+        row = {"case": c, "predicted_step_s": 1.05, "measured_step_s": 1.0, "predicted_bytes": 101,
+               "measured_bytes": 100, "predictions": {"shipped": {"step_s": 1.3, "bytes": 150},
+                                                      "measured": {"step_s": 1.05, "bytes": 101}}}
+        text = self.reference.others_text([row], ["shipped", "measured"])
+        self.assertEqual(text, "median errors with shipped: step_time 30.0 %, peak_memory 50.0 %\n")
+        self.assertEqual(self.reference.others_text([row], ["measured"]), "")
+
+    def test_a_case_that_fails_or_does_not_fit_costs_no_other(self):
+        oom = type("OutOfMemoryError", (RuntimeError,), {})
+        torch = types.SimpleNamespace(__version__="2", cuda=types.SimpleNamespace(
+            OutOfMemoryError=oom, empty_cache=lambda: None, get_device_name=lambda: "a GPU"))
+        outcomes = [(1.9, 101, 0.01), oom("full"), RuntimeError("no kernel"), (1.9, 101, 0.01)]
+        arguments = types.SimpleNamespace(program="meshplan", budget=100)
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(self.reference, "measure", side_effect=outcomes), \
+                mock.patch.object(self.reference, "estimate", lambda p, cluster, c, f:
+                                  (2.0 if cluster == "judged" else 1.0, 100)):
+            arguments.out = folder
+            cases = self.reference.CASES[:4]
+            rows, failed = self.reference.run(torch, arguments, cases, ["shown", "judged"])
+            kept = json.loads((pathlib.Path(folder) / "reference.json").read_text())
+        self.assertEqual([r["case"]["name"] for r in rows], [cases[0]["name"], cases[3]["name"]])
+        self.assertEqual(failed, [cases[2]["name"]])
+        self.assertEqual({r["predicted_step_s"] for r in rows}, {2.0})
+        self.assertEqual(kept["failed"], failed)
+        self.assertEqual(len(kept["rows"]), 2)
+
     def test_without_a_gpu_both_say_so(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(SOURCE, "scripts", "gpu_reference.py")
@@ -65,6 +97,7 @@ class Reference(unittest.TestCase):
         check = pathlib.Path(SOURCE) / "scripts" / "gpu_check"
         run = subprocess.run([check, "--list"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0)
+        self.assertLess(sum(int(line.split()[1]) for line in run.stdout.splitlines()), 660)
         for step in ("plug-in", "kernels", "bench", "two_ranks", "four_ranks", "reference"):
             self.assertIn(step, run.stdout)
 

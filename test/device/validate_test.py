@@ -5,33 +5,22 @@ rank that is killed on the way.
 usage: validate_test.py PROGRAM VALIDATE_JSON SCHEMA_FOLDER [unittest arguments]
 """
 import json
+import math
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from jobs import Job
+from jobs import TINY_MODEL, Job
 
 PROGRAM, VALIDATE, SCHEMAS = "", "", ""
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 RANK = "OMPI_COMM_WORLD_RANK"
-MODEL = """\
-name: tiny
-num_layers: 4
-hidden_size: 256
-num_attention_heads: 8
-ffn_hidden_size: 1024
-gated_mlp: true
-activation: silu
-norm: rmsnorm
-position_embedding: rope
-vocab_size: 2048
-max_seq_length: 512
-"""
 
 
 class Validate(unittest.TestCase):
@@ -39,7 +28,7 @@ class Validate(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "tiny.yaml").write_text(MODEL)
+        (self.folder / "tiny.yaml").write_text(TINY_MODEL)
 
     def plan(self, name, cluster="workstation", fixed="pp=1"):
         done = subprocess.run(
@@ -83,7 +72,62 @@ class Validate(unittest.TestCase):
                     run = operation["run"]
                     self.assertAlmostEqual(run["ratio"], run["measured_s"] / run["predicted_s"])
 
-    def test_measured_communication_goes_from_validation_into_the_profile_and_back(self):
+    def bench(self):
+        """A profile of this machine, as two ranks measure it."""
+        job = Job([*MPIRUN, "-n", "2", PROGRAM, "bench", "--backend", "mpi", "--out", "here.yaml",
+                   "--largest", "8 MiB", "--budget", "40 s", "--quiet"], cwd=self.folder)
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(120)
+        self.assertEqual(codes, [0], err)
+
+    @staticmethod
+    def times(document):
+        """{operation: (predicted, measured)}, each operation once."""
+        return {json.dumps([o["part"], o["name"], o["run"]["predicted_s"]]):
+                (o["run"]["predicted_s"], o["run"]["measured_s"])
+                for p in document["plans"] for o in p["operations"] if "run" in o}
+
+    def assert_measured_curves(self, document):
+        """Predictions of the profile are its own curves: within what was measured around them."""
+        samples = [json.loads(line) for line in
+                   (self.folder / "here.samples.jsonl").read_text().splitlines()[1:]]
+        by_kind = {}
+        for s in samples:
+            if not s["operation"]["bidirectional"]:
+                by_kind.setdefault(s["operation"]["collective"], []).append(s["median_s"])
+        for plan in document["plans"]:
+            for o in plan["operations"]:
+                if "run" in o and o["name"] in by_kind:
+                    seen = by_kind[o["name"]]
+                    self.assertGreater(o["run"]["predicted_s"], 0.5 * min(seen))
+                    self.assertLess(o["run"]["predicted_s"], 4 * max(seen))
+
+    def test_bench_profile_plan_and_validation_agree_on_measured_communication(self):
+        # On a machine that others load too, single operations are off; most of them must be near.
+        # Two validations of the same plans show how well the machine repeats itself: no prediction
+        # can be nearer than that. A new attempt measures everything anew.
+        attempts = []
+        until = time.monotonic() + 300
+        while not attempts or time.monotonic() < until:
+            self.bench()
+            self.plan("plans.json", cluster="here.yaml")
+            first, second = (self.validated("plans.json") for _ in range(2))
+            self.assert_structure(first)
+            self.assert_structure(second)
+            self.assert_measured_curves(first)
+            one, two = self.times(first), self.times(second)
+            self.assertEqual(set(one), set(two))
+            far = statistics.median(abs(math.log(m / p)) for p, m in one.values())
+            repeats = statistics.median(abs(math.log(one[k][1] / two[k][1])) for k in one)
+            attempts.append((far, repeats))
+            if far <= math.log(2):
+                break
+        far, repeats = min(attempts)
+        print("median of measured over predicted: factor", [round(math.exp(f), 2) for f, _ in attempts],
+              "; of two measurements:", [round(math.exp(r), 2) for _, r in attempts])
+        self.assertLessEqual(far, math.log(2) + repeats)
+
+    def test_a_validation_feeds_its_measurements_into_the_profile(self):
         self.plan("plans.json")
         first = self.validated("plans.json", "--update-profile", "here.yaml")
         self.assertEqual(len(first["plans"]), 3)
@@ -91,14 +135,28 @@ class Validate(unittest.TestCase):
         # Two processes are no PCIe workstation.
         far = [o["run"]["ratio"] for p in first["plans"] for o in p["operations"] if "run" in o]
         self.assertTrue(any(not 0.5 < ratio < 2 for ratio in far), far)
-
-        # Plans of the measured profile validate too. How near they come is not asserted: the same
-        # operation of two processes on a shared machine differs many-fold within minutes.
+        # The plans of that profile are predicted by what was measured: a measured point comes back
+        # as it went in.
+        measured = {(o["part"], o["name"], o["run"]["measured_s"])
+                    for p in first["plans"] for o in p["operations"] if "run" in o}
         self.plan("again.json", cluster="here.yaml")
         second = self.validated("again.json")
         self.assert_structure(second)
-        ratios = [o["run"]["ratio"] for p in second["plans"] for o in p["operations"] if "run" in o]
-        self.assertTrue(ratios and all(ratio > 0 for ratio in ratios), ratios)
+        predicted = [o["run"]["predicted_s"] for p in second["plans"] for o in p["operations"]
+                     if "run" in o]
+        back = sum(any(abs(p / m - 1) < 0.02 for _, _, m in measured) for p in predicted)
+        self.assertGreater(back, 0, (sorted(measured), predicted))
+
+    def test_ranks_that_read_different_plans_are_refused(self):
+        self.plan("plans.json")
+        self.plan("others.json", fixed="tp=2")
+        job = Job([*MPIRUN, "-n", "1", PROGRAM, "validate", "--backend", "mpi", "--plans", "plans.json",
+                   ":", "-n", "1", PROGRAM, "validate", "--backend", "mpi", "--plans", "others.json"],
+                  cwd=self.folder)
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(30)
+        self.assertEqual(codes, [3], err)
+        self.assertRegex(err[0], r"rank 1 on \S+ \(process \d+\) reads the profile [0-9a-f]{16}")
 
     def test_a_tolerance_that_is_missed_is_an_exit_code(self):
         self.plan("plans.json", fixed="tp=2")

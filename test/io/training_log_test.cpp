@@ -50,27 +50,36 @@ TEST_CASE("a log of Megatron-LM") {
   CHECK(step->spread == Approx(0.015 / 2.010));  // quartiles 2.005 and 2.020
 }
 
+// A step's median by the log, where the job did `batch` sequences of `tokens` on `gpus` devices.
+double step_seconds(const TrainingLog& log, std::int64_t batch, std::int64_t tokens,
+                    std::int64_t gpus) {
+  const Result<StepTime> step = steady_step_time(log, batch, tokens, gpus);
+  if (!step.ok()) FAIL(to_text(step.errors()));
+  return step->median.si();
+}
+
+// A line of DeepSpeed's throughput timer.
+std::string deepspeed_timer(int step, double rate) {
+  const std::string n = std::to_string(step);
+  return "[2025-06-01 12:00:00,000] [INFO] [timer.py:215:stop] epoch=0/micro_step=" + n +
+         "/global_step=" + n +
+         ", RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=" + std::to_string(rate) +
+         ", MemAllocated=4.1GB, MaxMemAllocated=12.5GB\n";
+}
+
 TEST_CASE("a log of DeepSpeed's throughput timer: samples of the whole job") {
-  const TrainingLog log = read(
-      "[2025-06-01 12:00:00,000] [INFO] [timer.py:215:stop] epoch=0/micro_step=10/global_step=10, "
-      "RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=12.8, MemAllocated=4.1GB, "
-      "MaxMemAllocated=12.5GB\n"
-      "[2025-06-01 12:00:10,000] [INFO] [timer.py:215:stop] epoch=0/micro_step=20/global_step=20, "
-      "RunningAvgSamplesPerSec=12.5, CurrSamplesPerSec=16.0, MemAllocated=4.1GB, "
-      "MaxMemAllocated=12.5GB\n");
+  const TrainingLog log = read(deepspeed_timer(10, 12.8) + deepspeed_timer(20, 16.0));
   CHECK(log.kind == LogKind::kDeepspeed);
   CHECK(log.max_allocated == Bytes{25 * kGiB / 2});
-  CHECK(steady_step_time(log, 64, 2048, 8)->median.si() == Approx(4.0));
+  CHECK(step_seconds(log, 64, 2048, 8) == Approx(4.0));
 }
 
 TEST_CASE("a log of DeepSpeed's pipeline engine states times") {
-  const TrainingLog log = read(
-      "steps: 10 loss: 2.3000 iter time (s): 1.250 samples/sec: 51.200\n"
-      "epoch=0/micro_step=20/global_step=20, RunningAvgSamplesPerSec=1, CurrSamplesPerSec=1, "
-      "MemAllocated=4.1GB, MaxMemAllocated=12.5GB\n"
-      "steps: 20 loss: 2.2000 iter time (s): 1.300 samples/sec: 49.231\n");
+  const TrainingLog log = read("steps: 10 loss: 2.3000 iter time (s): 1.250 samples/sec: 51.200\n" +
+                               deepspeed_timer(20, 1) +
+                               "steps: 20 loss: 2.2000 iter time (s): 1.300 samples/sec: 49.231\n");
   CHECK(log.reports.size() == 2);
-  CHECK(steady_step_time(log, 64, 2048, 8)->median.si() == Approx(1.3));
+  CHECK(step_seconds(log, 64, 2048, 8) == Approx(1.3));
 }
 
 TEST_CASE("a log of torchtitan, colours and thousands included") {
@@ -84,25 +93,33 @@ TEST_CASE("a log of torchtitan, colours and thousands included") {
   CHECK(log.kind == LogKind::kTorchtitan);
   CHECK(log.max_reserved == Bytes{87 * kGiB / 2});
   // 16 sequences of 4096 tokens on 8 devices of 8192 tokens/s.
-  CHECK(steady_step_time(log, 16, 4096, 8)->median.si() == Approx(1.0));
+  CHECK(step_seconds(log, 16, 4096, 8) == Approx(1.0));
 }
 
-TEST_CASE("logs of NeMo, lines and progress bar") {
-  const TrainingLog two = read(
+TEST_CASE("a log of NeMo 2: lines, memory where it was asked for") {
+  const TrainingLog log = read(
       "Training epoch 0, iteration 0/249 | lr: 1.961e-06 | global_batch_size: 8 | global_step: 0 | "
-      "reduced_train_loss: 1.315 | train_step_timing in s: 7.126\n"
+      "peak_memory_usage: 32212254720.0 | memory_allocated: 1.2e+10 | reduced_train_loss: 1.315 | "
+      "train_step_timing in s: 7.126\n"
       "Training epoch 0, iteration 1/249 | lr: 3.922e-06 | global_batch_size: 8 | global_step: 1 | "
-      "reduced_train_loss: 1.653 | train_step_timing in s: 2.505 | consumed_samples: 16\n");
-  CHECK(two.kind == LogKind::kNemo);
-  CHECK(two.global_batch == 8);
-  CHECK(steady_step_time(two, 8, 2048, 8)->median.si() == Approx(2.505));
-  const TrainingLog one = read(
+      "peak_memory_usage: 42949672960.0 | memory_allocated: 1.2e+10 | reduced_train_loss: 1.653 | "
+      "train_step_timing in s: 2.505 | consumed_samples: 16\n");
+  CHECK(log.kind == LogKind::kNemo);
+  CHECK(log.global_batch == 8);
+  CHECK(log.max_reserved == Bytes{40 * kGiB});
+  CHECK(log.max_allocated == Bytes{0});  // the log has what is allocated now, not at most
+  CHECK(step_seconds(log, 8, 2048, 8) == Approx(2.505));
+}
+
+TEST_CASE("a log of NeMo 1: a progress bar that rewrites itself") {
+  const TrainingLog log = read(
       "\rEpoch 0: :   1%|1| 1/100 [00:30<50:00, reduced_train_loss=10.9, global_step=0.000, "
       "consumed_samples=256.0, train_step_timing in s=30.20]"
       "\rEpoch 0: :   2%|2| 2/100 [00:33<05:00, reduced_train_loss=10.8, global_step=1.000, "
-      "consumed_samples=512.0, train_step_timing in s=3.130]\n");
-  CHECK(one.reports.size() == 2);
-  CHECK(steady_step_time(one, 256, 4096, 64)->median.si() == Approx(3.13));
+      "consumed_samples=512.0, peak_memory_usage=6.13e+10, train_step_timing in s=3.130]\n");
+  CHECK(log.reports.size() == 2);
+  CHECK(log.max_reserved.si() == Approx(6.13e10));
+  CHECK(step_seconds(log, 256, 4096, 64) == Approx(3.13));
 }
 
 TEST_CASE("logs that hold no step time, or not one, are refused with the reason") {

@@ -16,6 +16,7 @@ Hello hello(std::int64_t rank, std::int64_t ranks) {
   h.version = "1";
   h.backend = "mpi";
   h.settings = "bench";
+  h.profile = "ba5";
   h.rank = rank, h.ranks = ranks;
   h.host = "node" + std::to_string(rank);
   h.process = "boot|ns|" + std::to_string(100 + rank) + "|1";
@@ -39,12 +40,15 @@ Result<Connection> come(int port, const Hello& h) {
 }
 
 TEST_CASE("ranks of one job meet") {
+  Hello other = hello(1, 2);
+  // The files may lie on rank 0's host alone.
+  if (GENERATE(false, true)) other.profile.clear();
   bool in = false;
-  const auto peers = meet([&](int port) { in = come(port, hello(1, 2)).ok(); });
+  const auto peers = meet([&](int port) { in = come(port, other).ok(); });
   REQUIRE(peers);
   CHECK(in);
   CHECK(peers->size() == 2);
-  CHECK((*peers)[1].hello == hello(1, 2));
+  CHECK((*peers)[1].hello == other);
 }
 
 TEST_CASE("garbage on the port changes nothing") {
@@ -94,6 +98,9 @@ TEST_CASE("a rank that is not like rank 0 is refused by name") {
       {changed([](Hello& h) { h.settings = "validate"; }),
        "rank 1 on node1 (process 101) was started with validate, rank 0 on node0 (process 100) was "
        "started with bench"},
+      {changed([](Hello& h) { h.profile = "f00"; }),
+       "rank 1 on node1 (process 101) reads the profile f00, rank 0 on node0 (process 100) reads "
+       "the profile ba5"},
       {changed([](Hello& h) { h.ranks = 3; }),
        "rank 1 on node1 (process 101) counts ranks: 3, rank 0 on node0 (process 100) counts ranks: "
        "2"},

@@ -1,5 +1,7 @@
 #include "probe/sample.hpp"
 
+#include <algorithm>
+
 #include "probe/fake_backend.hpp"
 #include "support/catch.hpp"
 
@@ -49,6 +51,26 @@ TEST_CASE("a group touches as many nodes as its members sit on") {
   CHECK(nodes_of({.size = 16, .stride = 1}, m) == 2);
   CHECK(nodes_of({.size = 2, .stride = 8}, m) == 2);
   CHECK(nodes_of({.size = 3, .stride = 1}, m) == 2);  // ranks 6, 7, 8 straddle
+}
+
+TEST_CASE("repetitions count in which no rank was disturbed") {
+  using Repetitions = std::vector<bool>;
+  const std::vector<std::vector<double>> times{{1, 9, 1, 1, 8}, {1, 2, 1, 7, 1}};
+  // Rank 0 in the second, rank 1 in the fourth: three are left, whatever their times.
+  CHECK(counting_repetitions(times, {{0, 1, 0, 0, 0}, {0, 0, 0, 1, 0}}) ==
+        Repetitions{true, false, true, false, true});
+  CHECK(counting_repetitions(times, {}) == Repetitions(5, true));
+  // Too few are left: the three whose slowest rank was fastest.
+  CHECK(counting_repetitions(times, {{1, 1, 1, 1, 0}, {0, 0, 0, 0, 0}}) ==
+        Repetitions{true, false, true, true, false});
+  // All of them, where there are no more.
+  CHECK(counting_repetitions({{3, 1}}, {{1, 1}}) == Repetitions{true, true});
+  // A quarter of many.
+  std::vector<double> many, all(40, 1);
+  for (int i = 0; i < 40; ++i) many.push_back(40 - i);
+  const Repetitions counts = counting_repetitions({many}, {all});
+  CHECK(std::count(counts.begin(), counts.end(), true) == 10);
+  CHECK(counts.back());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // A libcublasLt that multiplies small matrices on the host, in float64, in the order of the stream.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -72,28 +73,30 @@ void multiply(void* argument) {
   delete p;
 }
 
+// Handles are pointers to what stands behind them.
+template <class Object, class Handle>
+cublasStatus_t make(Handle* handle, Object object = {}) {
+  *handle = reinterpret_cast<Handle>(new Object(object));
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class Object, class Handle>
+cublasStatus_t destroy(Handle handle) {
+  delete reinterpret_cast<Object*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
 
 std::size_t cublasLtGetVersion() { return 130000; }
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
-  *h = reinterpret_cast<cublasLtHandle_t>(new int);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
-  delete reinterpret_cast<int*>(h);
-  return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) { return make<int>(h); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return destroy<int>(h); }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t,
                                         cudaDataType_t) {
-  *d = reinterpret_cast<cublasLtMatmulDesc_t>(new Description);
-  return CUBLAS_STATUS_SUCCESS;
+  return make<Description>(d);
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
-  delete reinterpret_cast<Description*>(d);
-  return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return destroy<Description>(d); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void* value, std::size_t) {
@@ -105,13 +108,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type,
                                           std::uint64_t rows, std::uint64_t columns,
                                           std::int64_t leading) {
-  *l = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, leading, 0, 1});
-  return CUBLAS_STATUS_SUCCESS;
+  return make(l, Layout{type, rows, columns, leading, 0, 1});
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
-  delete reinterpret_cast<Layout*>(l);
-  return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return destroy<Layout>(l); }
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
                                                 cublasLtMatrixLayoutAttribute_t which,
                                                 const void* value, std::size_t) {
@@ -121,12 +120,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  *p = reinterpret_cast<cublasLtMatmulPreference_t>(new int);
-  return CUBLAS_STATUS_SUCCESS;
+  return make<int>(p);
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  delete reinterpret_cast<int*>(p);
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy<int>(p);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
                                                     cublasLtMatmulPreferenceAttributes_t,
@@ -138,10 +135,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t, int wanted,
                                               cublasLtMatmulHeuristicResult_t found[], int* count) {
-  *count = wanted < 2 ? wanted : 2;
+  const bool none = std::getenv("FAKE_CUBLAS_NONE") != nullptr;
+  *count = none ? 0 : std::min(wanted, 2);
   for (int i = 0; i < *count; ++i) found[i] = {};
-  return std::getenv("FAKE_CUBLAS_NONE") != nullptr                         ? *count = 0,
-                                                      CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_SUCCESS;
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha,
                               const void* left, cublasLtMatrixLayout_t a, const void* right,

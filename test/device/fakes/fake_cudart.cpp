@@ -1,6 +1,7 @@
 // A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
 // nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
-// are (default 8, "no-driver" for none at all); FAKE_CUDA_SHARED: all of them are one.
+// are (default 8, "no-driver" for none at all); FAKE_CUDA_SHARED: all of them are one;
+// FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device does nothing any more, on any stream.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +17,19 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+const char* variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+// Counts a piece of work of any stream; never returns once the device hangs.
+void pass_or_hang() {
+  static std::atomic<long> done{0};
+  static const long last = std::atol(variable("FAKE_CUDA_HANG_AFTER", "0"));
+  const bool hangs = last > 0 && ++done > last;
+  while (hangs) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
 
 class FakeStream {
  public:
@@ -58,6 +72,7 @@ class FakeStream {
       if (tasks_.empty()) return;
       const std::function<void()> task = tasks_.front();
       lock.unlock();
+      pass_or_hang();
       task();
       lock.lock();
       tasks_.pop_front();
@@ -73,11 +88,6 @@ struct FakeEvent {
 
 FakeStream* stream_of(cudaStream_t s) { return reinterpret_cast<FakeStream*>(s); }
 FakeEvent* event_of(cudaEvent_t e) { return reinterpret_cast<FakeEvent*>(e); }
-
-const char* variable(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : otherwise;
-}
 
 }  // namespace
 
@@ -146,6 +156,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMe
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t size) {
   return std::memset(data, value, size), cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size, cudaStream_t stream) {
+  stream_of(stream)->enqueue([=] { std::memset(data, value, size); });
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {

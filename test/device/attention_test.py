@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Attention through cuDNN's graph interface, on a library that runs such graphs on the host: what the
+plug-in's graphs compute is compared with float64 by the plug-in itself.
+
+usage: attention_test.py PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from jobs import TINY_MODEL, Job
+
+PROGRAM, FAKES, PLUGINS = "", "", ""
+
+
+class Attention(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def validated(self, model="", environment=None):
+        """{operation name: fidelity, reason} of the attention of a small model, and the failures."""
+        text = TINY_MODEL.replace("hidden_size: 256", "hidden_size: 64")
+        text = text.replace("ffn_hidden_size: 1024", "ffn_hidden_size: 128")
+        text = text.replace("vocab_size: 2048", "vocab_size: 256").replace("layers: 4", "layers: 1")
+        (self.folder / "tiny.yaml").write_text(text + model)
+        plan = subprocess.run(
+            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "hgx-h200", "--gpus", "1",
+             "--global-batch", "2", "--seq-len", "64", "--top", "1", "--fix",
+             "recompute=none,flash_attention=true", "--json"],
+            cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        (self.folder / "plans.json").write_text(plan.stdout)
+        job = Job([PROGRAM, "validate", "--backend", "nccl", "--plans", "plans.json", "--repetitions",
+                   "3", "--json"], cwd=self.folder,
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS,
+                               "MESHPLAN_CUDNN_LIBRARY": os.path.join(FAKES, "libcudnn.so.9"),
+                               **(environment or {})})
+        self.addCleanup(job.kill)
+        codes, out, err = job.end(240)
+        # The memory-bound kernels do nothing here, which is noticed.
+        self.assertEqual(codes, [3], err)
+        document = json.loads(out[0])
+        operations = document["plans"][0]["operations"]
+        found = {o["name"]: o for o in operations if "attention" in o["name"]}
+        self.assertTrue(found, [o["name"] for o in operations])
+        return found, [f for f in document["failures"] if "attention" in json.dumps(f)]
+
+    def test_what_the_graphs_compute_is_attention(self):
+        for groups in ("", "num_query_groups: 2\n"):  # every head its own keys; heads that share them
+            found, failures = self.validated(groups)
+            self.assertEqual(failures, [])
+            self.assertEqual({o["fidelity"] for o in found.values()}, {"measured"}, found)
+            self.assertTrue(any("backward" in name for name in found), found)
+
+    def test_a_graph_without_an_engine_is_said_so(self):
+        found, _ = self.validated(environment={"FAKE_CUDNN_REFUSES": "1"})
+        for operation in found.values():
+            self.assertEqual(operation["fidelity"], "predicted")
+            self.assertIn("cuDNN has no kernel for this attention", json.dumps(operation))
+
+    def test_a_machine_without_cudnn_is_told_so(self):
+        found, _ = self.validated(environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so"})
+        for operation in found.values():
+            self.assertIn("attention needs cuDNN 9, which is not on this machine",
+                          json.dumps(operation))
+
+
+if __name__ == "__main__":
+    PROGRAM, FAKES, PLUGINS = sys.argv[1:4]
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""scripts/gpu_check and scripts/gpu_bundle with libraries that stand for CUDA's: a rehearsal of the
+call on a machine with a GPU.
+
+usage: gpu_check_test.py SOURCE_DIR PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+from jobs import Job
+
+SOURCE, PROGRAM, FAKES, PLUGINS = "", "", "", ""
+SMI = """#!/bin/sh
+case "$*" in
+  -L) echo "GPU 0: Fake GPU (UUID: GPU-0)" ;;
+  *compute_cap*) echo 9.0 ;;
+  *) echo "a fake nvidia-smi" ;;
+esac
+"""
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        tools = self.folder / "tools"
+        tools.mkdir()
+        (tools / "nvidia-smi").write_text(SMI)
+        (tools / "nvidia-smi").chmod(0o755)
+        self.path = f"{tools}:{os.environ['PATH']}"
+
+    def check(self, *arguments, environment=None, limit=240):
+        """(exit code, summary, standard error) of one call."""
+        out = self.folder / "results"
+        job = Job([os.path.join(SOURCE, "scripts", "gpu_check"), "--program", PROGRAM, "--plugins",
+                   PLUGINS, "--out", str(out), *arguments],
+                  environment={"PATH": self.path, "LD_LIBRARY_PATH": FAKES, "FAKE_CUDA_SHARED": "1",
+                               "MESHPLAN_NCCL_LIBRARY": os.path.join(FAKES, "libnccl.so.2"),
+                               "MESHPLAN_CUDNN_LIBRARY": os.path.join(FAKES, "libcudnn.so.9"),
+                               **(environment or {})})
+        self.addCleanup(job.kill)
+        codes, _, err = job.end(limit)
+        self.assertEqual(job.orphans(), {})
+        summary = json.loads((out / "summary.json").read_text())["steps"]
+        return codes[0], {name: s["result"] for name, s in summary.items()}, err[0]
+
+    def test_steps_pass_fail_and_are_skipped_each_by_itself(self):
+        code, steps, err = self.check("--only", "environment,plug-in,kernels,reference,two_ranks")
+        self.assertEqual(code, 1, err)
+        # Kernels do nothing here, which is noticed; there is no PyTorch, or no GPU for it.
+        self.assertEqual(steps, {"environment": "passed", "plug-in": "passed",
+                                 "kernels": "failed with 3", "reference": "skipped",
+                                 "two_ranks": "passed"}, err)
+        out = self.folder / "results"
+        self.assertEqual((out / "plug-in.folder").read_text().strip(), PLUGINS)
+        self.assertIn("WRONG", (out / "kernels.log").read_text())
+        machine = json.loads((out / "time-sliced-2-ranks.jsonl").read_text().splitlines()[0])
+        self.assertTrue(machine["time_sliced"])
+        with tarfile.open(out / "results.tar.gz") as packed:
+            self.assertIn("./summary.json", packed.getnames())
+            self.assertIn("./two_ranks.log", packed.getnames())
+
+    def test_a_step_that_hangs_is_ended_and_the_rest_left_out(self):
+        code, steps, err = self.check("--only", "two_ranks,four_ranks", "--budget", "9",
+                                      environment={"FAKE_NCCL_FAULT": "1:20:hang"})
+        self.assertEqual(code, 1, err)
+        self.assertEqual(steps, {"two_ranks": "timed out", "four_ranks": "left out"}, err)
+
+    def test_wrong_arguments_are_usage_errors(self):
+        for arguments in (["--budget", "soon"], ["--nonsense"], ["--out"]):
+            run = subprocess.run([os.path.join(SOURCE, "scripts", "gpu_check"), *arguments],
+                                 capture_output=True, text=True, check=False)
+            self.assertEqual(run.returncode, 2, run.stderr)
+
+    def test_a_bundle_runs_from_anywhere(self):
+        out = self.folder / "bundle"
+        script = os.path.join(SOURCE, "scripts", "gpu_bundle")
+        made = subprocess.run([script, "--program", PROGRAM, "--out", str(out)], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        moved = self.folder / "elsewhere"
+        out.rename(moved)
+        plain = {"PATH": "/usr/bin:/bin"}
+        run = subprocess.run([moved / "meshplan", "estimate", "--model", "llama-2-7b", "--cluster",
+                              "hgx-h200", "--gpus", "1", "--strategy", "micro_batch=1",
+                              "--global-batch", "1", "--seq-len", "2048"], env=plain, cwd="/",
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        # Where the machine's C library is too old: everything from the bundle, the loader included.
+        loader = next((moved / "lib-c").glob("ld-linux*"))
+        libraries = ":".join(str(moved / name) for name in ("lib", "lib-cxx", "lib-c"))
+        run = subprocess.run([loader, "--library-path", libraries, moved / "bin" / "meshplan",
+                              "--version"], env=plain, capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        (moved / ".bundle").unlink()
+        refused = subprocess.run([script, "--program", PROGRAM, "--out", str(moved)],
+                                 capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("is no bundle", refused.stderr)
+
+
+if __name__ == "__main__":
+    SOURCE, PROGRAM, FAKES, PLUGINS = sys.argv[1:5]
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])
