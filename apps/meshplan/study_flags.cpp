@@ -34,6 +34,14 @@ double read_rate(const std::string& text, Diagnostics& problems) {
   return 1;
 }
 
+double read_risk(const std::string& text, Diagnostics& problems) {
+  const std::optional<double> risk = take(parse_real(text), "--memory-risk", problems);
+  if (!risk || (*risk > 0 && *risk <= 1)) return risk.value_or(1);
+  problems.push_back(error_at({"--memory-risk"}, "must be above 0 and at most 1",
+                              "a probability: 0.1 for one in ten"));
+  return 1;
+}
+
 // What checkpoints cost and restarts take, once there are failures.
 void read_costs(const StudyFlags& flags, FailureModel& f, Diagnostics& problems) {
   if (flags.checkpoint_time.empty() == flags.checkpoint_bandwidth.empty()) {
@@ -105,6 +113,11 @@ void add_study_flags(CLI::App& command, StudyFlags& flags) {
                    "Also the best plans with 1, 2, 4, ... nodes fewer, and whether the "
                    "checkpoint reshards to them");
   command
+      .add_option("--memory-risk", flags.memory_risk,
+                  "Where the best plan is likelier than this to run out of memory, also the best "
+                  "one that is not (default 0.1; 1 asks for none)")
+      ->type_name("P");
+  command
       .add_option("--failure-rate", flags.failure_rate,
                   "Failures per GPU and hour: adds the throughput that they leave and the best "
                   "checkpoint interval")
@@ -124,7 +137,8 @@ void add_study_flags(CLI::App& command, StudyFlags& flags) {
 }
 
 StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {
-  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, {}};
+  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, 1, {}};
+  wanted.memory_risk = read_risk(flags.memory_risk, problems);
   if (!flags.failure_rate.empty()) {
     FailureModel f;
     f.failures_per_gpu_hour = read_rate(flags.failure_rate, problems);
@@ -182,6 +196,12 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
     studies.pareto = std::move(front).value();
   }
   if (result.plans.empty()) return studies;
+  // A second search would take the time limit again.
+  if (wanted.memory_risk < 1 && !request.time_limit) {
+    Result<std::optional<SaferPlan>> safer = safer_plan(m, c, request, result, wanted.memory_risk);
+    if (!safer) return safer.errors();
+    studies.safer = std::move(safer).value();
+  }
   if (wanted.sensitivity) {
     Result<Sensitivity> s =
         sensitivity(m, c, request, result.plans.front(), kSensitivityShare, progress);

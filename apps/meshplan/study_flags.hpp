@@ -13,6 +13,7 @@ namespace meshplan {
 
 struct StudyFlags {
   bool pareto = false, sensitivity = false, fallback = false;
+  std::string memory_risk = "0.1";
   std::string failure_rate, checkpoint_time, checkpoint_bandwidth, restart_time;
 };
 
@@ -20,6 +21,7 @@ void add_study_flags(CLI::App& command, StudyFlags& flags);
 
 struct StudyRequest {
   bool pareto = false, sensitivity = false, fallback = false;
+  double memory_risk = 1;  // that needs no safer plan
   std::optional<FailureModel> failures;
 };
 

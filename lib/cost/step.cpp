@@ -10,6 +10,7 @@
 #include "cost/memory.hpp"
 #include "cost/remedies.hpp"
 #include "cost/step_parts.hpp"
+#include "spec/target.hpp"
 
 namespace meshplan {
 
@@ -279,6 +280,9 @@ Verdict evaluate(const ModelSpec& m, const ClusterSpec& c, Strategy s,
   const BlockCosts blocks = block_costs(m, c, s);
   PlanCost plan = cost_of(m, c, s, blocks);
   plan.warnings = std::move(warnings);
+  if (std::string unknown = inexpressible(s, m, c); !unknown.empty()) {
+    plan.warnings.push_back(std::move(unknown));
+  }
   verdict.stages = plan.stages;
   if (!options.ignore_memory) {
     if (plan.memory().peak > plan.memory().capacity) {

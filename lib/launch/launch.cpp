@@ -83,28 +83,6 @@ LaunchCommand command_for(Target target, const LaunchPlan& plan) {
   return megatron_command(plan);
 }
 
-// What Slurm starts.
-std::optional<Target> target_of(Framework f) {
-  switch (f) {
-    case Framework::kMegatron:
-      return Target::kMegatron;
-    case Framework::kDeepspeed:
-    case Framework::kMegatronDeepspeed:
-      return Target::kDeepspeed;
-    case Framework::kTorchtitan:
-      return Target::kTorchtitan;
-    case Framework::kFsdp:
-      return Target::kAccelerate;
-    case Framework::kNanotron:
-    case Framework::kLlmFoundry:
-    case Framework::kInternEvo:
-    case Framework::kMegatronV2:
-    case Framework::kDeepspeedV0:
-      break;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string_view description_of(LaunchFormat format) {
@@ -130,6 +108,7 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
     case LaunchFormat::kSlurm:
       break;
   }
+  // Slurm starts the plan's own framework.
   if (const std::optional<Target> target = target_of(s.framework)) return *target;
   return error("there is no launch script for " + std::string(name_of(s.framework)),
                "plan for megatron, deepspeed, megatron-deepspeed, torchtitan or fsdp");

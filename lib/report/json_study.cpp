@@ -26,6 +26,16 @@ Json brief(const PlanCost& p, const ClusterSpec& c) {
 
 std::string proof_name(bool exact) { return exact ? "exact" : "bounded"; }
 
+Json safer_json(const SaferPlan& safer, const ClusterSpec& c) {
+  Json json{{"risk", number(safer.risk)}, {"proof", proof_name(safer.exact)}};
+  if (safer.plan) {
+    json["plan"] = brief(*safer.plan, c);
+    json["out_of_memory_probability"] = number(safer.out_of_memory);
+    json["slowdown"] = number(safer.slowdown);
+  }
+  return json;
+}
+
 Json goodput_json(const Goodput& g) {
   return {{"time_between_failures_s", number(g.between_failures.si())},
           {"checkpoint_bytes", g.checkpoint_bytes.count()},
@@ -122,6 +132,7 @@ Json fallback_json(const FallbackBook& book, const ClusterSpec& c) {
 }  // namespace
 
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
+  if (studies.safer) document["safer"] = safer_json(*studies.safer, c);
   if (studies.goodput) document["goodput"] = goodput_json(*studies.goodput);
   if (studies.sweep) document["sweep"] = sweep_json(*studies.sweep, c);
   if (studies.pareto) document["pareto"] = pareto_json(*studies.pareto, c);

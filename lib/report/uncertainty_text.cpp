@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/text.hpp"
 #include "cost/order.hpp"
+#include "report/estimate_text.hpp"
 #include "report/terms.hpp"
 
 namespace meshplan {
@@ -83,6 +84,27 @@ std::string out_of_memory_text(const MemoryBreakdown& m) {
     text += "; " + tipping_text(tipping) + " would tip it, " +
             (tipping.growth < 1 ? fixed(100 * tipping.growth, 0) + " % larger"
                                 : fixed(1 + tipping.growth, 1) + " times as large");
+  return text;
+}
+
+std::string safer_text(const SaferPlan& safer, const PlanCost& best, const TextOptions& options) {
+  const std::string risk = "It is " + chance_text(out_of_memory_probability(best.memory())) +
+                           " likely to run out of memory. ";
+  if (!safer.plan) {
+    return paragraph(
+        "", risk + "No plan was found that is at most " + chance_text(safer.risk) + " likely to.",
+        options);
+  }
+  const double slower = safer.slowdown - 1;
+  const std::string price = slower < 0.0005 ? "no slower" : fixed(100 * slower, 1) + " % slower";
+  std::string text =
+      paragraph("",
+                risk + "The best one of at most " + chance_text(safer.risk) + " takes " +
+                    human_time(safer.plan->step_time) + ", " + price + ":",
+                options) +
+      strategy_line(safer.plan->strategy);
+  for (const std::string& warning : safer.plan->warnings)
+    text += paragraph("warning: ", warning, options);
   return text;
 }
 

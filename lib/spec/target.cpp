@@ -26,6 +26,27 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
          axes_of(s, s.order, true) == axes_of(s, other, true);
 }
 
+std::optional<Target> target_of(Framework f) {
+  switch (f) {
+    case Framework::kMegatron:
+      return Target::kMegatron;
+    case Framework::kDeepspeed:
+    case Framework::kMegatronDeepspeed:
+      return Target::kDeepspeed;
+    case Framework::kTorchtitan:
+      return Target::kTorchtitan;
+    case Framework::kFsdp:
+      return Target::kAccelerate;
+    case Framework::kNanotron:
+    case Framework::kLlmFoundry:
+    case Framework::kInternEvo:
+    case Framework::kMegatronV2:
+    case Framework::kDeepspeedV0:
+      break;
+  }
+  return std::nullopt;
+}
+
 std::span<const TargetRule> target_rules(Target t) {
   switch (t) {
     case Target::kMegatron:
@@ -45,6 +66,20 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
   Findings f;
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
+}
+
+std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  const std::optional<Target> target = target_of(s.framework);
+  if (!target) return {};
+  const Diagnostics broken = target_findings(*target, s, m, c).diagnostics();
+  const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::kError; };
+  const auto first = std::find_if(broken.begin(), broken.end(), is_error);
+  if (first == broken.end()) return {};
+  const auto others = std::count_if(first + 1, broken.end(), is_error);
+  const std::string_view space = *target == Target::kAccelerate ? "fsdp" : name_of(*target);
+  return "its framework cannot run it: " + first->message +
+         (others > 0 ? ", and " + std::to_string(others) + " more" : "") + "; 'plan --space " +
+         std::string(space) + "' searches what can be run";
 }
 
 std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpec& m,

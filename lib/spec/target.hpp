@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "spec/findings.hpp"
@@ -18,6 +19,9 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
                         {Target::kTorchtitan, "torchtitan"},
                         {Target::kMegatronBridge, "megatron-bridge"},
                         {Target::kAccelerate, "accelerate"}});
+
+// What starts runs of a framework; nothing for those that no exporter knows.
+[[nodiscard]] std::optional<Target> target_of(Framework f);
 
 struct Plan;
 
@@ -33,6 +37,11 @@ struct TargetRule {
 // Every rule of the target that `s` breaks. `s` must be legal (validate()); its lists may be empty.
 [[nodiscard]] Findings target_findings(Target t, const Strategy& s, const ModelSpec& m,
                                        const ClusterSpec& c);
+
+// What the plan's own framework cannot be told, as a warning; empty if it can be told everything,
+// or if there is no exporter for it.
+[[nodiscard]] std::string inexpressible(const Strategy& s, const ModelSpec& m,
+                                        const ClusterSpec& c);
 
 // The nearest legal strategy that the target can express; nothing if there is none.
 [[nodiscard]] std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpec& m,

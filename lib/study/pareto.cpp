@@ -8,16 +8,6 @@
 namespace meshplan {
 namespace {
 
-// The plan against the whole device, not the budget that it was found within.
-PlanCost costed(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  EvaluateOptions options;
-  options.ignore_memory = true;  // fits by the search's own rule
-  options.with_remedies = false;
-  Verdict verdict = evaluate(m, c, s, options);
-  PLAN_CHECK(verdict.feasible());
-  return std::get<PlanCost>(std::move(verdict.state));
-}
-
 class FrontSearch {
  public:
   FrontSearch(const ModelSpec& m, const SearchRequest& request, Bytes resolution)
@@ -36,7 +26,7 @@ class FrontSearch {
       if (!found) return limited.device.memory == c.device.memory ? found.errors() : Diagnostics{};
       front.exact = front.exact && found->proof.exact;
       if (found->plans.empty()) break;
-      const PlanCost plan = costed(model_, c, found->plans.front().strategy);
+      const PlanCost plan = on_whole_device(model_, c, found->plans.front().strategy);
       const Bytes peak = request_.ignore_activations
                              ? limited.device.memory
                              : std::min(plan.memory().peak, limited.device.memory);
@@ -55,6 +45,15 @@ class FrontSearch {
 };
 
 }  // namespace
+
+PlanCost on_whole_device(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  EvaluateOptions options;
+  options.ignore_memory = true;  // fits by the search's own rule
+  options.with_remedies = false;
+  Verdict verdict = evaluate(m, c, s, options);
+  PLAN_CHECK(verdict.feasible());
+  return std::get<PlanCost>(std::move(verdict.state));
+}
 
 bool dominates(const ParetoPoint& a, const ParetoPoint& b) {
   const bool not_worse =

@@ -6,6 +6,7 @@
 #include "study/fallback.hpp"
 #include "study/goodput.hpp"
 #include "study/pareto.hpp"
+#include "study/safer.hpp"
 #include "study/sensitivity.hpp"
 #include "study/sweep.hpp"
 
@@ -17,6 +18,7 @@ struct GoodputStudy {
 };
 
 struct Studies {
+  std::optional<SaferPlan> safer;
   std::optional<Sweep> sweep;
   std::optional<ParetoFront> pareto;
   std::optional<Sensitivity> sensitivity;
