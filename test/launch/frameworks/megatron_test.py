@@ -94,8 +94,20 @@ def expected_difference(model, stage):
     return 0
 
 
+def latents(spec, tp, layers):
+    """What tensor ranks hold alike of the projections to latents: Transformer Engine's layers, which
+    plans count, are copied (core/transformer/multi_latent_attention.py:526), the local ones that
+    the checks build are split."""
+    attention = spec["attention"]
+    if attention["kind"] != "mla":
+        return 0
+    width = attention["q_lora_rank"] + attention["kv_lora_rank"] + attention["qk_rope_head_dim"]
+    return layers * spec["hidden_size"] * width * (tp - 1) // tp
+
+
 def same_parameters(plans, built):
     plan = plans["plans"][0]
+    tp = plan["strategy"]["tp"]
     spec = plans["model"]["spec"]
     for stage, number in zip(plan["stages"], built):
         extra = expected_difference(plans["model"], stage)
@@ -105,7 +117,10 @@ def same_parameters(plans, built):
         dense = spec.get("moe", {}).get("layers", {}).get("first_dense", 0)
         each = spec.get("moe", {}).get("num_experts", 0)
         # Dense layers have no router, a multi-token-prediction layer has one more.
-        allowed = {extra, extra - dense * each, extra + spec["mtp_layers"] * each}
+        mtp = spec["mtp_layers"]
+        allowed = {extra + latents(spec, tp, stage["layers"]),
+                   extra - dense * each + latents(spec, tp, stage["layers"]),
+                   extra + mtp * each + latents(spec, tp, stage["layers"] + mtp)}
         if difference not in allowed:
             return f"stage of {stage['layers']} layers: {stage['parameters']} here, {number} there"
     return None if len(built) == len(plan["stages"]) else "not every stage was built"
