@@ -3,11 +3,14 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <mpi.h>
 #include <new>
+#include <sched.h>
 #include <string>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <vector>
 
 #include "pattern.hpp"
@@ -64,9 +67,29 @@ long switches_so_far() {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
+// A processor of this rank's own, as launchers bind ranks in training. Two ranks that wait for each
+// other by spinning must not share one; where a launcher has bound them already, that stays.
+void take_processor(const meshplan_probe_job& job) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const std::int64_t count = CPU_COUNT(&allowed);
+  if (job.local_ranks < 2 || count < job.local_ranks || count < sysconf(_SC_NPROCESSORS_ONLN))
+    return;
+  std::int64_t left = job.local_rank * (count / job.local_ranks);
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || left-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(cpu, &own);
+    static_cast<void>(sched_setaffinity(0, sizeof(own), &own));  // of this thread
+    return;
+  }
+}
+
 class Rank {
  public:
-  explicit Rank(const meshplan_probe_job& job) : job_(job) {}
+  explicit Rank(const meshplan_probe_job& job) : job_(job) { take_processor(job); }
 
   int prepare(const meshplan_probe_operation& op, meshplan_probe_text error) {
     if (op.kind != MESHPLAN_PROBE_COLLECTIVE) {
@@ -94,11 +117,14 @@ class Rank {
 
   int run(const meshplan_probe_run& r) {
     for (std::int64_t i = 0; i < r.repetitions; ++i) {
+      gather();
       // From before the barrier: a rank that lost its processor inside of it starts late, and the
       // others wait for it in the operation.
       const long switches = switches_so_far();
       require(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
       if (group_ == MPI_COMM_NULL) continue;
+      // Once untimed: what the ranks did while they waited is in the caches.
+      communicate();
       const double begin = MPI_Wtime();
       for (std::int64_t call = 0; call < r.calls; ++call) {
         if (__atomic_load_n(job_.cancelled, __ATOMIC_RELAXED) != 0) throw MpiError{"stopped"};
@@ -146,6 +172,22 @@ class Rank {
   BufferSizes sizes_;
   std::vector<unsigned char> send_, receive_;
   std::map<std::array<std::int64_t, 3>, MPI_Comm> groups_;
+
+  // Waits for the other ranks asleep. MPI waits by spinning: where others want the processors too,
+  // each rank would spin its share of them away while the next one waits for its turn. Ranks that
+  // have slept get a processor at once, all of them together.
+  void gather() const {
+    constexpr timespec kNap{0, 50'000};
+    MPI_Request request = MPI_REQUEST_NULL;
+    require(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+    int done = 0;
+    while (true) {
+      require(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) return;
+      if (__atomic_load_n(job_.cancelled, __ATOMIC_RELAXED) != 0) throw MpiError{"stopped"};
+      nanosleep(&kNap, nullptr);
+    }
+  }
 
   MPI_Comm communicator() {
     const std::array<std::int64_t, 3> division{op_.division[0], op_.division[1], op_.division[2]};

@@ -19,6 +19,25 @@ std::string why_not(const Sample& s, const CollectiveOperation& op, const Machin
   return {};
 }
 
+// Others kept running on the ranks' processors in nearly every repetition.
+bool is_disturbed(const Sample& s) { return s.quiet && *s.quiet < kFewestQuiet; }
+
+// Whether disturbed samples of the same operation and group can be spared: enough others are quiet.
+// On processors that always hold more ranks than cores nothing is quiet, and everything counts.
+bool others_are_quiet(const Sample& s, std::span<const Sample> all) {
+  constexpr std::int64_t kEnough = 8;
+  const auto family = [](const Sample& x) {
+    CollectiveOperation c = std::get<CollectiveOperation>(x.operation);
+    c.bytes = Bytes{};
+    return c;
+  };
+  const CollectiveOperation own = family(s);
+  return std::count_if(all.begin(), all.end(), [&](const Sample& other) {
+           return std::holds_alternative<CollectiveOperation>(other.operation) &&
+                  family(other) == own && !is_disturbed(other);
+         }) >= kEnough;
+}
+
 // From a group's first member to its last one.
 std::string level_of(const RankGroup& g, const ClusterSpec& c) {
   const std::int64_t reach = (g.size - 1) * g.stride + 1;
@@ -43,8 +62,11 @@ Result<BenchCollectives> bench_collectives(std::span<const Sample> samples, cons
   for (const Sample& s : samples) {
     const auto* op = std::get_if<CollectiveOperation>(&s.operation);
     if (op == nullptr) continue;
-    const std::string reason = machine.time_sliced ? "its ranks shared one device in time slices"
-                                                   : why_not(s, *op, machine);
+    std::string reason = machine.time_sliced ? "its ranks shared one device in time slices"
+                                             : why_not(s, *op, machine);
+    if (reason.empty() && is_disturbed(s) && others_are_quiet(s, samples)) {
+      reason = "something else kept running on its processors";
+    }
     if (!reason.empty()) {
       ++left_out[reason];
       continue;

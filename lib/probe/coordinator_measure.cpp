@@ -58,15 +58,15 @@ std::int64_t number(const std::string& text) {
   return n;
 }
 
-// Fewer than half of the repetitions wanted, on any rank.
-bool few_count(const std::vector<Reply>& replies, std::int64_t wanted) {
+// Repetitions in which no rank was disturbed.
+std::int64_t quiet_repetitions(const std::vector<Reply>& replies) {
   std::vector<double> worst(replies.front().seconds.size(), 0);
   for (const Reply& r : replies) {
     for (std::size_t i = 0; i < std::min(worst.size(), r.disturbed.size()); ++i) {
       worst[i] = std::max(worst[i], r.disturbed[i]);
     }
   }
-  return 2 * std::count(worst.begin(), worst.end(), 0.0) < wanted;
+  return std::count(worst.begin(), worst.end(), 0.0);
 }
 
 void append(std::vector<Reply>& replies, const std::vector<Reply>& more) {
@@ -79,12 +79,6 @@ void append(std::vector<Reply>& replies, const std::vector<Reply>& more) {
     }
     replies[r].clock_ratio = std::min(replies[r].clock_ratio, more[r].clock_ratio);
   }
-}
-
-std::string note_of_disturbed(std::size_t taken, std::size_t counting) {
-  if (counting == taken) return {};
-  return std::to_string(taken - counting) + " of " + std::to_string(taken) +
-         " repetitions left out: something else ran on a processor";
 }
 
 }  // namespace
@@ -287,7 +281,8 @@ Result<Coordinator::Timed> Coordinator::timed_part(const Operation& op, const Me
       std::min(possible, static_cast<double>(std::max<std::int64_t>(1, o.repetitions))));
   Result<Replies> replies = timed(op, r);
   if (!replies) return replies.errors();
-  for (int round = 1; round < kMostRounds && few_count(*replies, r.repetitions); ++round) {
+  for (int round = 1; round < kMostRounds && 2 * quiet_repetitions(*replies) < r.repetitions;
+       ++round) {
     const Result<Replies> more = timed(op, r);
     if (!more) return more.errors();
     append(replies.value(), *more);
@@ -308,7 +303,13 @@ Result<Sample> Coordinator::take_times(const Operation& op, const MeasureOptions
   sample.operation = op;
   sample.calls = all->calls;
   summarise(times_of(op, all->replies, &Reply::seconds), sample);
-  sample.note = note_of_disturbed(all->replies.front().seconds.size(), sample.times.size());
+  const auto taken = static_cast<std::int64_t>(all->replies.front().seconds.size());
+  const std::int64_t quiet = quiet_repetitions(all->replies);
+  if (quiet < taken) {
+    sample.quiet = quiet;
+    sample.note = std::to_string(taken - quiet) + " of " + std::to_string(taken) +
+                  " repetitions were disturbed: something else ran on a processor";
+  }
   Sample host;
   const auto host_times = times_of(op, all->replies, &Reply::host_seconds);
   summarise(host_times, host);

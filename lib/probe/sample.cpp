@@ -21,7 +21,7 @@ Seconds quantile(const std::vector<Seconds>& sorted, double share) {
 
 std::vector<bool> counting_repetitions(const std::vector<std::vector<double>>& times,
                                        const std::vector<std::vector<double>>& disturbed) {
-  constexpr std::size_t kFewest = 3;
+  constexpr auto kFewest = static_cast<std::size_t>(kFewestQuiet);
   PLAN_CHECK(!times.empty());
   std::vector<bool> counts(times.front().size(), true);
   std::vector<double> slowest(counts.size(), 0);

@@ -22,7 +22,7 @@ struct OverlapTimes {
 
 struct Sample {
   Operation operation{};
-  std::vector<Seconds> times{};  // of one call, per repetition, on the slowest rank
+  std::vector<Seconds> times{};  // of one call, per repetition that counts, on the slowest rank
   std::int64_t calls = 1;        // issued back to back in each repetition; `times` are per call
 
   Seconds median{};
@@ -30,6 +30,8 @@ struct Sample {
   std::int64_t outliers = 0;      // repetitions beyond the median by 3 interquartile ranges or more
   bool throttled = false;         // the device ran below 75 % of its default clock meanwhile
   std::int64_t slowest_rank = 0;  // the one that was slowest most often
+  // Repetitions in which nothing else ran on a rank's processor; nothing where that is not known.
+  std::optional<std::int64_t> quiet{};
 
   // Host clock around the same calls, launches included, where it was taken.
   std::optional<Seconds> host_median{};
@@ -48,6 +50,7 @@ void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& 
 // Which repetitions count, of times[rank][repetition] in seconds and whether each rank was
 // disturbed in each (above zero): those in which no rank was. Where they are fewer than three: the
 // fastest quarter, since an interruption only adds time.
+inline constexpr std::int64_t kFewestQuiet = 3;
 [[nodiscard]] std::vector<bool> counting_repetitions(
     const std::vector<std::vector<double>>& times,
     const std::vector<std::vector<double>>& disturbed);

@@ -219,6 +219,24 @@ TEST_CASE("collectives of a run: level by reach, and what does not count") {
   CHECK_FALSE(bench_collectives(samples, other, c).ok());
 }
 
+TEST_CASE("sizes that others disturbed are left out where enough are quiet") {
+  const ClusterSpec c = load_cluster("dgx-h100", kShipped).value();
+  const Machine m = nodes_of_eight(1);
+  std::vector<Sample> samples;
+  for (int i = 0; i < 10; ++i) {
+    samples.push_back(sample(CollectiveOperation{.bytes = Bytes{std::int64_t{1024} << i},
+                                                 .group = {.size = 8, .stride = 1, .nodes = 1}},
+                             Seconds{1e-4}));
+    samples.back().quiet = i < 8 ? 20 : 2;
+  }
+  CHECK(bench_collectives(samples, m, c)->samples.size() == 8);
+  CHECK(bench_collectives(samples, m, c)->warnings[0].find("2 samples left out: something else") ==
+        0);
+  // Where the ranks always share their processors nothing is quiet: all of them count.
+  for (Sample& s : samples) s.quiet = 0;
+  CHECK(bench_collectives(samples, m, c)->samples.size() == 10);
+}
+
 TEST_CASE("the provenance of a run names its versions and hosts") {
   const Provenance p = provenance_of(nodes_of_eight(3));
   CHECK(p.method == "meshplan bench (nccl)");

@@ -3,8 +3,8 @@
 #include "cost/operations.hpp"
 
 #include "comm/collectives.hpp"
+#include "cost/llama.hpp"
 #include "cost/step.hpp"
-#include "cost/support.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -13,13 +13,7 @@ using namespace meshplan::test;
 namespace {
 
 ModelSpec experts_model() {
-  ModelSpec m = plain_gpt(8);
-  m.gated_mlp = true;
-  m.activation = Activation::kSilu;
-  m.norm = Norm::kRmsNorm;
-  m.position_embedding = PositionEmbedding::kRope;
-  m.linear_bias = false;
-  m.dropout = 0;
+  ModelSpec m = llama_like(8);
   m.moe = MoeSpec{8, 2, 4096, 0, 1, 2, 1.0, false};
   return m;
 }
@@ -36,14 +30,6 @@ Seconds exposed(const PlanCost& plan) {
   return total;
 }
 
-Strategy modern(std::int64_t tp, std::int64_t pp, std::int64_t dp) {
-  Strategy s = plain_strategy(tp, pp, dp);
-  s.precision = Precision::kBf16;
-  s.flash_attention = true;
-  s.sequence_parallel = tp > 1;
-  return s;
-}
-
 }  // namespace
 
 TEST_CASE("kernels and exposed collectives of a step add up to its terms, for every kind of plan") {
@@ -52,13 +38,15 @@ TEST_CASE("kernels and exposed collectives of a step add up to its terms, for ev
     bool experts;
     Strategy s;
   };
-  Strategy full = modern(2, 4, 2), selective = modern(2, 2, 4), layers = modern(1, 4, 4);
+  Strategy full = modern_strategy(2, 4, 2), selective = modern_strategy(2, 2, 4),
+           layers = modern_strategy(1, 4, 4);
   full.recompute = Recompute::kFull;
   selective.recompute = Recompute::kSelective;
   layers.recompute_layers = {2, 1, 0, 0};
-  Strategy interleaved = modern(2, 4, 2), dual = modern(2, 4, 2), sharded = modern(2, 1, 8),
-           hybrid = modern(1, 1, 16), context = modern(2, 2, 2), expert = modern(2, 1, 8),
-           eager = modern(2, 2, 4), offloaded = modern(1, 1, 16);
+  Strategy interleaved = modern_strategy(2, 4, 2), dual = modern_strategy(2, 4, 2),
+           sharded = modern_strategy(2, 1, 8), hybrid = modern_strategy(1, 1, 16),
+           context = modern_strategy(2, 2, 2), expert = modern_strategy(2, 1, 8),
+           eager = modern_strategy(2, 2, 4), offloaded = modern_strategy(1, 1, 16);
   interleaved.schedule = Schedule::kInterleaved;
   interleaved.vp = 2;
   dual.schedule = Schedule::kDualPipe;
@@ -105,7 +93,7 @@ TEST_CASE("kernels and exposed collectives of a step add up to its terms, for ev
 TEST_CASE("full recomputation repeats the collectives of the forward pass") {
   const ModelSpec m = plain_gpt(8);
   const ClusterSpec c = plain_cluster(2);
-  Strategy s = modern(2, 1, 1);
+  Strategy s = modern_strategy(2, 1, 1);
   s.global_batch = 4;
   const auto gathers = [&] {
     double n = 0;
@@ -126,7 +114,7 @@ TEST_CASE("full recomputation repeats the collectives of the forward pass") {
 TEST_CASE("every collective names the group it joins and the type it moves") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(16);
-  const Strategy s = complete(modern(2, 2, 4), m, c);
+  const Strategy s = complete(modern_strategy(2, 2, 4), m, c);
   const PlanCost plan = cost_of(m, c, s);
   REQUIRE(plan.communication.size() >= 6);
   for (const CommEntry& e : plan.communication) {
@@ -145,7 +133,7 @@ TEST_CASE("every collective names the group it joins and the type it moves") {
 TEST_CASE("a measured kernel stands in place of its formula, in every pass that runs it") {
   const ModelSpec m = experts_model();
   ClusterSpec c = plain_cluster(2);
-  const Strategy s = complete(modern(2, 1, 1), m, c);
+  const Strategy s = complete(modern_strategy(2, 1, 1), m, c);
   const PlanCost before = cost_of(m, c, s);
   const std::vector<KernelCall> calls = step_kernels(m, c, s, 0);
   Seconds added;
@@ -169,7 +157,7 @@ TEST_CASE("a measured kernel stands in place of its formula, in every pass that 
 TEST_CASE("a measured collective stands in place of its formula for its group alone") {
   const ModelSpec m = plain_gpt();
   ClusterSpec c = plain_cluster(16);
-  Strategy s = modern(2, 1, 8);
+  Strategy s = modern_strategy(2, 1, 8);
   s.overlap = {};
   s.overlap.tp_backward = false;
   s = complete(s, m, c);

@@ -47,7 +47,7 @@ class Attention(unittest.TestCase):
         self.assertEqual(codes, [3], err)
         document = json.loads(out[0])
         operations = document["plans"][0]["operations"]
-        found = {o["name"]: o for o in operations if "attention" in o["name"]}
+        found = {o["name"]: o for o in operations if o["planned"].startswith("attention")}
         self.assertTrue(found, [o["name"] for o in operations])
         return found, [f for f in document["failures"] if "attention" in json.dumps(f)]
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "comm/collectives.hpp"
+#include "cost/llama.hpp"
 #include "cost/step.hpp"
-#include "cost/support.hpp"
 #include "probe/fake_backend.hpp"
 #include "support/catch.hpp"
 
@@ -14,25 +14,15 @@ using namespace meshplan::test;
 
 namespace {
 
-// A Llama-like model: norms, rotary embedding and gated activation are all benchmarked kernels.
 ModelSpec model() {
-  ModelSpec m = plain_gpt(8);
-  m.gated_mlp = true;
-  m.activation = Activation::kSilu;
-  m.norm = Norm::kRmsNorm;
-  m.position_embedding = PositionEmbedding::kRope;
+  ModelSpec m = llama_like(8);
   m.tied_embeddings = false;
-  m.linear_bias = false;
-  m.dropout = 0;
   return m;
 }
 
 // Nothing overlaps, so that a step is the sum of its parts.
 Strategy plain(std::int64_t tp, std::int64_t pp, std::int64_t dp) {
-  Strategy s = plain_strategy(tp, pp, dp);
-  s.precision = Precision::kBf16;
-  s.flash_attention = true;
-  s.sequence_parallel = tp > 1;
+  Strategy s = modern_strategy(tp, pp, dp);
   s.overlap = {};
   s.overlap.tp_backward = false;
   return s;
