@@ -43,6 +43,7 @@ Result<double> parse_tolerance(std::string text) {
 
 // The first plans of the file, and which of them are not predicted as they were.
 void read_plans(const ValidateFlags& flags, ValidateInputs& in, Diagnostics& problems) {
+  const auto top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
   if (flags.plans.empty()) {
     problems.push_back(error("--plans is missing", "write one with 'meshplan plan --out DIR'"));
     return;
@@ -53,7 +54,6 @@ void read_plans(const ValidateFlags& flags, ValidateInputs& in, Diagnostics& pro
   if (in.file.plans.empty()) {
     problems.push_back(error_at({flags.plans}, "no plan is in it: nothing fitted"));
   }
-  const auto top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
   for (std::size_t i = 0; i < std::min(top, in.file.plans.size()); ++i) {
     in.request.plans.push_back({in.file.plans[i].rank, in.file.plans[i].strategy});
   }

@@ -31,7 +31,7 @@ class Attention(unittest.TestCase):
         (self.folder / "tiny.yaml").write_text(text + model)
         plan = subprocess.run(
             [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "hgx-h200", "--gpus", "1",
-             "--global-batch", "2", "--seq-len", "64", "--top", "1", "--fix",
+             "--global-batch", "2", "--seq-len", "32", "--top", "1", "--fix",
              "recompute=none,flash_attention=true", "--json"],
             cwd=self.folder, capture_output=True, text=True, check=False)
         self.assertEqual(plan.returncode, 0, plan.stderr)
@@ -47,7 +47,7 @@ class Attention(unittest.TestCase):
         self.assertEqual(codes, [3], err)
         document = json.loads(out[0])
         operations = document["plans"][0]["operations"]
-        found = {o["name"]: o for o in operations if o["planned"].startswith("attention")}
+        found = {o["name"]: o for o in operations if "attention" in o.get("planned", "")}
         self.assertTrue(found, [o["name"] for o in operations])
         return found, [f for f in document["failures"] if "attention" in json.dumps(f)]
 

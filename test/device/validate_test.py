@@ -75,9 +75,9 @@ class Validate(unittest.TestCase):
     def bench(self):
         """A profile of this machine, as two ranks measure it."""
         job = Job([*MPIRUN, "-n", "2", PROGRAM, "bench", "--backend", "mpi", "--out", "here.yaml",
-                   "--largest", "8 MiB", "--budget", "40 s", "--quiet"], cwd=self.folder)
+                   "--largest", "8 MiB", "--budget", "60 s", "--repetitions", "9", "--quiet"], cwd=self.folder)
         self.addCleanup(job.kill)
-        codes, _, err = job.end(120)
+        codes, _, err = job.end(180)
         self.assertEqual(codes, [0], err)
 
     @staticmethod
