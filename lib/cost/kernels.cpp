@@ -60,6 +60,15 @@ Flops gemm_flops(const GemmShape& g) {
                static_cast<double>(g.k) * static_cast<double>(g.count)};
 }
 
+// The precision whose rate peak_rate() gives: only that one has a sustained share.
+static Precision computed_in(const DeviceSpec& d, Precision p) {
+  const auto is_known = [&](Precision q) { return d.peak[static_cast<std::size_t>(q)].si() > 0; };
+  if (is_known(p)) return p;
+  if (p == Precision::kTf32) return Precision::kFp32;
+  if (p == Precision::kFp8 && is_known(Precision::kBf16)) return Precision::kBf16;
+  return Precision::kFp16;
+}
+
 Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.count <= 0) return Seconds{};
   if (!d.exact_kernels.empty()) {
@@ -68,8 +77,9 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n),
              k = static_cast<double>(g.k), count = static_cast<double>(g.count);
   const auto sms = static_cast<double>(d.multiprocessors);
-  const double rate =
-      peak_rate(d, p).si() * d.gemm.sustained[static_cast<std::size_t>(p)] / sms;  // per SM
+  const double rate = peak_rate(d, p).si() *
+                      d.gemm.sustained[static_cast<std::size_t>(computed_in(d, p))] /
+                      sms;  // per SM
   // [F-GEMM-2] Operands whose rows do not start on 16 bytes miss the fast tensor-core kernels:
   // BLOOM's prequel runs with head sizes 108, 150 and 450 lose 20 % of the step against 104, 144
   // and 448, which makes the attention products (a fortieth of the work) 8 times slower.

@@ -109,12 +109,14 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const double tokens = real(l.norm_tokens);
   // Router: fp32 scores, softmax or sigmoid, top-k, auxiliary loss, and the maps for permutation.
   const GemmShape router{l.norm_tokens, moe.num_experts, l.hidden, 1, 4, 0};
+  const bool has_bf16 = peak_rate(x.cluster.device, Precision::kBf16).si() > 0;
+  const Precision router_precision = has_bf16 ? Precision::kBf16 : s.precision;
   for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
     KernelOp op;
     op.name = "router";
     op.pass = pass;
     op.time =
-        gemm_time(x.cluster.device, Precision::kBf16, router) * (pass == Pass::kForward ? 1 : 2);
+        gemm_time(x.cluster.device, router_precision, router) * (pass == Pass::kForward ? 1 : 2);
     op.flops = gemm_flops(router).si() * (pass == Pass::kForward ? 1 : 2);
     op.launches = pass == Pass::kForward ? 1 : 2;
     ops.kernels.push_back(op);

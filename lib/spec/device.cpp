@@ -21,7 +21,13 @@ void check_rates(const DeviceSpec& d, Findings& f) {
     const std::string name{NameTable<Precision>::rows[i].name};
     f.check("peak." + name, d.peak[i].si(), {0, 1e21});
     f.check("gemm.sustained." + name, d.gemm.sustained[i], {0, 1});
+    // Slower ones would make times that no number holds.
+    constexpr double kSlowestPeak = 1, kLeastSustained = 1e-6;
     any = any || d.peak[i].si() > 0;
+    if (d.peak[i].si() > 0) f.check("peak." + name, d.peak[i].si(), {kSlowestPeak, 1e21});
+    if (d.gemm.sustained[i] > 0) {
+      f.check("gemm.sustained." + name, d.gemm.sustained[i], {kLeastSustained, 1});
+    }
     if (d.peak[i].si() > 0 && d.gemm.sustained[i] <= 0) {
       f.error({"gemm.sustained", "peak." + name, "gemm.sustained." + name},
               "'gemm.sustained." + name + "' is missing: the device has a peak rate for " + name);
