@@ -61,8 +61,10 @@ std::vector<RankLine> read_devices(MapReader& config, Document& document) {
   std::int64_t threads = 1, gpus = 1;
   config.read("nthreads", threads);
   config.read("ngpus", gpus);
-  const std::int64_t each = threads * gpus;
-  if (each < 1 || each > 4096) {
+  constexpr std::int64_t kMostEach = 4096;
+  const bool sane = threads >= 1 && threads <= kMostEach && gpus >= 1 && gpus <= kMostEach;
+  const std::int64_t each = sane ? threads * gpus : 0;
+  if (each < 1 || each > kMostEach) {
     config.report("ngpus", "nthreads times ngpus must be from 1 to 4096");
     return ranks;
   }

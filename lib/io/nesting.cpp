@@ -10,16 +10,27 @@ class NestingScan {
  public:
   NestingScan(std::string_view text, std::size_t limit) : text_(text), limit_(limit) {}
 
-  std::optional<std::size_t> run() {
+  std::optional<ExcessAt> run() {
     while (at_ < text_.size()) {
       if (line_start_ && brackets_ == 0) open_columns();
-      if (brackets_ + columns_.size() > limit_) return at_;
+      if (brackets_ + columns_.size() > limit_) return ExcessAt{at_, Excess::kDepth};
+      const std::size_t begin = at_;
       if (at_ < text_.size()) step();
+      if (marks_ > kMostMarks) return ExcessAt{begin, Excess::kValues};
+      if (at_ - value_began_ > kLongestText) return ExcessAt{value_began_, Excess::kText};
+      if (marked_) value_began_ = at_;
+      marked_ = false;
     }
     return std::nullopt;
   }
 
  private:
+  // The text's values are told apart here.
+  void mark() {
+    ++marks_;
+    marked_ = true;
+  }
+
   // Indentation, and the marks "- ", "? " that open a value inside of the same line.
   void open_columns() {
     line_start_ = false;
@@ -43,6 +54,7 @@ class NestingScan {
   void step() {
     const char c = text_[at_];
     ++at_;
+    count(c);
     if (c == '\n') {
       line_start_ = true;
       word_ = false;
@@ -51,6 +63,7 @@ class NestingScan {
       if (at_ == std::string_view::npos) at_ = text_.size();
     } else if ((c == '"' || c == '\'') && !word_) {
       skip_quoted(c);
+      mark();
       word_ = true;
     } else if (c == '[' || c == '{') {
       // Inside of a plain word a bracket is part of it, except between brackets.
@@ -64,6 +77,16 @@ class NestingScan {
       // A quote or '#' inside of a word is part of it.
       word_ = c != ' ' && c != '\t' && c != ',' && c != ':';
     }
+  }
+
+  // A line's end behind ',' or a bracket, and a ':' behind a quote, are counted with these.
+  void count(char c) {
+    const bool blank = c == ' ' || c == '\t';
+    const bool counted = last_ == ',' || last_ == '[' || last_ == '{';
+    const char next = at_ < text_.size() ? text_[at_] : '\n';
+    const bool pair = c == ':' && last_ != '"' && last_ != '\'' && (next == ' ' || next == '\n');
+    if (c == ',' || c == '[' || c == '{' || pair || (c == '\n' && !counted)) mark();
+    if (!blank) last_ = c;
   }
 
   void skip_quoted(char quote) {
@@ -81,11 +104,14 @@ class NestingScan {
   std::vector<std::size_t> columns_;
   bool line_start_ = true;
   bool word_ = false;  // the character before is part of a plain word
+  char last_ = '\n';   // that is not blank
+  std::size_t marks_ = 0, value_began_ = 0;
+  bool marked_ = false;
 };
 
 }  // namespace
 
-std::optional<std::size_t> too_deep(std::string_view text, std::size_t limit) {
+std::optional<ExcessAt> find_excess(std::string_view text, std::size_t limit) {
   return NestingScan(text, limit).run();
 }
 

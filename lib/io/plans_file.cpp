@@ -102,8 +102,11 @@ void read_plan_strategy(MapReader& r, const PlansFile& file, bool check_rules, S
   if (part.ok() && node->kind != YamlNode::Kind::kMap) {
     r.report("strategy", "'" + r.path_of("strategy") + "' must be a map of keys and values");
   }
-  target = with_derived_dp(text.strategy, file.gpus);
-  if (part.ok() && check_rules) part.add(findings(target, file.model, file.cluster));
+  target = text.strategy;
+  if (part.ok() && check_rules) {
+    target = with_derived_dp(text.strategy, file.gpus);
+    part.add(findings(target, file.model, file.cluster));
+  }
   r.document().add(part.diagnostics());
 }
 

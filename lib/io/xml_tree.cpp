@@ -58,6 +58,14 @@ class Parser {
     return at_ < text_.size() && text_[at_] == '<';
   }
 
+  // Of `at_`, which only ever grows: no line is counted twice.
+  int line() {
+    lines_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_),
+                                          text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n'));
+    counted_ = at_;
+    return lines_;
+  }
+
   std::string name() {
     const std::size_t start = at_;
     while (at_ < text_.size() && is_name_character(text_[at_])) ++at_;
@@ -67,8 +75,9 @@ class Parser {
   // One element, `at_` on its '<'.
   std::optional<XmlElement> element(std::size_t depth) {
     if (depth > kMaxDepth) return fail("less nesting", "elements are nested too deeply");
+    if (++elements_ > kMostElements) return fail("a node's topology", "too many elements");
     XmlElement e;
-    e.line = position_of(text_, at_).first;
+    e.line = line();
     ++at_;
     e.name = name();
     if (e.name.empty()) return fail("a name", "'<' is followed by no name");
@@ -137,7 +146,9 @@ class Parser {
 
   std::string_view text_;
   std::string file_;
-  std::size_t at_ = 0;
+  static constexpr std::size_t kMostElements = 100'000;
+  std::size_t at_ = 0, counted_ = 0, elements_ = 0;
+  int lines_ = 1;
   std::optional<Diagnostic> problem_;
 };
 

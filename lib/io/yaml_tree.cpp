@@ -8,6 +8,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include "base/text.hpp"
 #include "io/nesting.hpp"
 
 namespace meshplan {
@@ -247,6 +248,18 @@ Refused refused_by_parser(std::string_view text, const YAML::Exception& failure)
           tab ? "indent with spaces, not tabs" : ""};
 }
 
+std::string describe(Excess what) {
+  switch (what) {
+    case Excess::kDepth:
+      return "nested deeper than " + std::to_string(kMaxDepth) + " levels";
+    case Excess::kValues:
+      return "more than " + with_thousands(std::int64_t{kMostMarks}) + " values in one file";
+    case Excess::kText:
+      return "a text longer than " + std::to_string(kLongestText >> 10U) + " KiB";
+  }
+  return {};
+}
+
 // What must not even reach the parser.
 std::optional<Refused> unreadable(std::string_view text) {
   if (text.size() > kMaxFileBytes) return Refused{0, 0, 1, "larger than 16 MiB", {}};
@@ -259,8 +272,8 @@ std::optional<Refused> unreadable(std::string_view text) {
                       *control == '\0' ? "a NUL byte: not a text file" : "a control character");
   }
   // The builder is exact; this only stops what the parser should not see.
-  if (const auto at = too_deep(text, 2 * kMaxDepth)) {
-    return refused_at(text, *at, "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+  if (const auto excess = find_excess(text, 2 * kMaxDepth)) {
+    return refused_at(text, excess->offset, describe(excess->what));
   }
   return std::nullopt;
 }

@@ -395,6 +395,8 @@ class Importer {
 }  // namespace
 
 Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file) {
+  constexpr std::size_t kLargest = std::size_t{1} << 20;
+  if (text.size() > kLargest) return error_at({file}, "larger than 1 MiB: no launch script");
   return Importer(text, file).read();
 }
 

@@ -56,7 +56,12 @@ class Reader {
     const std::string plain = name.substr(0, name.find_first_of(":[#%/"));
     const auto known = script_.variables.find(plain);
     if (known != script_.variables.end() && name.find('[') == std::string::npos) {
-      return known->second.text;
+      // Variables that repeat each other ("A=$A$A") would fill the memory in a few lines.
+      constexpr std::size_t kMostExpanded = std::size_t{1} << 20;
+      expanded_ += known->second.text.size();
+      if (expanded_ <= kMostExpanded) return known->second.text;
+      unknown_ = true;
+      return {};
     }
     unknown_ = unknown_ || fallback == std::string::npos;
     return fallback == std::string::npos ? std::string() : name.substr(fallback + 2);
@@ -134,6 +139,7 @@ class Reader {
   std::string_view text_;
   ShellScript& script_;
   std::size_t at_ = 0;
+  std::size_t expanded_ = 0;  // characters that variables stood for
   int line_ = 1, column_ = 1;
   bool unknown_ = false;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "base/json_shape.hpp"
 #include "probe/json_fields.hpp"
 
 namespace meshplan {
@@ -82,6 +83,7 @@ void from_json(const Json& j, Operation& op) {
 }
 
 Json parse(std::string_view text) {
+  if (!is_within(text, {})) throw BadJson{"holds too many values, or nests them too deeply"};
   Json j = Json::parse(text, nullptr, false);
   if (j.is_discarded()) throw BadJson{"is not JSON, or was cut off"};
   return j;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/json_shape.hpp"
 #include "report/detail.hpp"
 #include "report/json_detail.hpp"
 #include "report/json_value.hpp"
@@ -68,7 +69,7 @@ std::string strategy_of(const Json& result, const Json& rank) {
 
 bool has_page() { return !page_template().empty(); }
 
-bool is_json(std::string_view text) { return Json::accept(text); }
+bool is_json(std::string_view text) { return is_within(text, {}) && Json::accept(text); }
 
 std::string html_report(std::string_view document) {
   const std::string_view page = page_template();
