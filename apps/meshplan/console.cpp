@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/printable.hpp"
 #include "base/text.hpp"
 
 namespace meshplan {
@@ -43,9 +45,25 @@ std::size_t columns_of(int descriptor) {
   return TextOptions{}.width;
 }
 
+// What is logged names files and hosts.
+class PrintableText : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text = printable_lines({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<PrintableText>();
+  }
+};
+
 }  // namespace
 
-int write_result(std::string_view text, int exit_code) {
+int write_result(std::string_view result, int exit_code) {
+  // Files and pipes get every byte; a terminal would obey some of them.
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string text = terminal ? printable_lines(result) : std::string(result);
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return exit_code;
   if (errno == EPIPE) return exit_code;
@@ -65,7 +83,9 @@ void set_up_logging(const CommonFlags& flags) {
   const auto mode =
       wants_colour(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
   auto logger = spdlog::stderr_color_mt("meshplan", mode);
-  logger->set_pattern("%^%l%$: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableText>('*').set_pattern("%^%l%$: %*");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(flags.quiet     ? spdlog::level::err
                     : flags.verbose ? spdlog::level::debug
                                     : spdlog::level::info);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/printable.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -19,7 +21,7 @@ std::string_view severity_name(Severity s) {
 
 std::string position_text(const SourcePosition& where) {
   if (where.file.empty()) return {};
-  std::string text = where.file;
+  std::string text = printable_text(where.file);
   if (where.line > 0) text += ":" + std::to_string(where.line);
   if (where.line > 0 && where.column > 0) text += ":" + std::to_string(where.column);
   return text + ": ";
@@ -37,7 +39,7 @@ std::string caret_lines(const Diagnostic& d) {
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
-  std::string text = "  " + shown + "\n";
+  std::string text = "  " + printable_text(shown) + "\n";
   const std::size_t at = column - std::min(first, column);
   if (at > shown.size()) return text;
   const auto wanted = static_cast<std::size_t>(std::max(d.where.length, 1));
@@ -59,9 +61,9 @@ Diagnostic error_at(SourcePosition where, std::string message, std::string hint)
 std::string to_text(const Diagnostic& d) {
   std::string text = position_text(d.where);
   text += severity_name(d.severity);
-  text += ": " + d.message + "\n";
+  text += ": " + printable_text(d.message) + "\n";
   if (!d.source_line.empty()) text += caret_lines(d);
-  if (!d.hint.empty()) text += "  hint: " + d.hint + "\n";
+  if (!d.hint.empty()) text += "  hint: " + printable_text(d.hint) + "\n";
   return text;
 }
 

@@ -7,38 +7,11 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "base/text.hpp"
 
 namespace meshplan {
 namespace {
-
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 1;
-  bool valid = false;
-};
-
-// The character that starts at `text`, which is not empty.
-Character first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1, true};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {lead, 1, false};
-  std::uint32_t code = lead & (0xffu >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {lead, 1, false};
-    code = code << 6 | (byte(i) & 0x3fu);
-  }
-  constexpr std::array<std::uint32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < kSmallest[bytes] || code > 0x10ffff || surrogate) return {lead, 1, false};
-  return {code, bytes, true};
-}
-
-bool is_control(const Character& c) {
-  return c.code < 0x20 || (c.code >= 0x7f && c.code < 0xa0) || c.code == 0x2028 || c.code == 0x2029;
-}
 
 std::size_t columns_of(const Character& c) {
   struct Range {
@@ -88,19 +61,7 @@ std::size_t display_width(std::string_view utf8) {
   return width;
 }
 
-std::string printable(std::string_view text) {
-  std::string clean;
-  for (std::size_t at = 0; at < text.size();) {
-    const Character c = first_character(text.substr(at));
-    if (!c.valid || is_control(c)) {
-      clean += '?';
-    } else {
-      clean += text.substr(at, c.bytes);
-    }
-    at += c.bytes;
-  }
-  return clean;
-}
+std::string printable(std::string_view text) { return printable_text(text); }
 
 std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
   width = std::max<std::size_t>(width, 1);
