@@ -1,10 +1,10 @@
-#include <csignal>
 #include <cstdio>
 #include <exception>
 
 #include "base/check.hpp"
 #include "command.hpp"
 #include "console.hpp"
+#include "edges.hpp"
 #include "usage.hpp"
 
 namespace meshplan {
@@ -44,7 +44,7 @@ int run(int argc, char** argv) {
 }  // namespace meshplan
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an ordinary failed write
+  meshplan::guard_edges();
   try {
     return meshplan::run(argc, argv);
   } catch (const std::exception& failure) {

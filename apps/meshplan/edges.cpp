@@ -1,0 +1,48 @@
+#include "edges.hpp"
+
+#include <csignal>
+#include <fcntl.h>
+#include <string_view>
+#include <unistd.h>
+
+namespace meshplan {
+namespace {
+
+// Only calls that a signal handler may make.
+void end_by_signal(int number) {
+  // Over the progress bar, where there may be one.
+  constexpr std::string_view kText =
+      "\r\x1b[Kinterrupted: files are as they were before, or complete\n";
+  constexpr std::size_t kErase = 4;
+  const std::string_view text = isatty(STDERR_FILENO) == 1 ? kText : kText.substr(kErase);
+  [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+void open_standard_streams() {
+  // The lowest free number is taken. What is written to such a stream fails, as it would have.
+  int fd = open("/dev/null", O_RDONLY);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDONLY);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+}  // namespace
+
+void guard_edges() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  open_standard_streams();
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;  // nohup, or a job in the background
+    struct sigaction action {};
+    action.sa_handler = end_by_signal;
+    // A second Ctrl-C ends at once; SIGTERM is not blocked in its own handler.
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+}  // namespace meshplan
