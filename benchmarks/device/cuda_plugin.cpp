@@ -26,10 +26,22 @@ double seconds_since(HostClock::time_point begin) {
   return std::chrono::duration<double>(HostClock::now() - begin).count();
 }
 
+std::string cuda_version(int v) {
+  return std::to_string(v / 1000) + '.' + std::to_string(v % 1000 / 10);
+}
+
 int take_device(const meshplan_probe_job& job) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
-  if (found == cudaErrorInsufficientDriver) throw DeviceError("there is no driver of NVIDIA here");
+  if (found == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    const bool installed = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
+    if (!installed) throw DeviceError("there is no driver of NVIDIA here");
+    require(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    throw DeviceError("the driver of NVIDIA is too old: it goes up to CUDA " +
+                      cuda_version(driver) + ", this plug-in needs CUDA " + cuda_version(runtime) +
+                      "; install a newer driver, or build meshplan with the older CUDA");
+  }
   if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
     throw DeviceError("there is no GPU here");
   }
@@ -61,10 +73,6 @@ Properties properties_of(int number) {
   MESHPLAN_CUDA(cudaMemGetInfo(&free_bytes, &total));
   p.memory_bytes = static_cast<std::int64_t>(total);
   return p;
-}
-
-std::string cuda_version(int v) {
-  return std::to_string(v / 1000) + '.' + std::to_string(v % 1000 / 10);
 }
 
 class Rank {

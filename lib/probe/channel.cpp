@@ -148,12 +148,16 @@ bool Connection::take_messages(std::vector<std::string>& messages, std::size_t m
 bool Connection::receive(std::vector<std::string>& messages, std::size_t most) {
   std::array<char, 65536> chunk;  // NOLINT: filled by recv
   if (!take_messages(messages, most)) open_ = false;
-  while (open_) {
+  // A peer that never stops sending must not keep this rank from everything else, nor fill its
+  // memory: what is left stays with the system until the next call.
+  std::size_t room = most_bytes_ + chunk.size();
+  while (open_ && messages.size() < most && room > 0) {
     const ssize_t n = recv(socket_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     open_ = n > 0;
     if (n > 0) buffer_.append(chunk.data(), static_cast<std::size_t>(n));
+    room -= std::min(room, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     // A frame must never grow past its limit while it arrives.
     if (!take_messages(messages, most)) open_ = false;
   }
@@ -189,9 +193,11 @@ std::optional<Connection> Listener::accept() const {
 Result<Connection> connect_to(const std::string& address, int port, Clock::time_point deadline) {
   constexpr std::chrono::milliseconds kPause{100};
   std::string reason;
+  bool known = false;
   do {
     AddressList all;
     reason = resolve(address, port, false, all);
+    known = reason.empty();
     for (const addrinfo* a = all.first; a != nullptr; a = a->ai_next) {
       Descriptor fd;
       reason = try_to_connect(*a, deadline, fd);
@@ -199,6 +205,10 @@ Result<Connection> connect_to(const std::string& address, int port, Clock::time_
     }
     std::this_thread::sleep_for(kPause);
   } while (Clock::now() < deadline);
+  if (!known) {
+    return error("rank 0's host '" + address + "' is not known here: " + reason,
+                 "correct MASTER_ADDR, or MESHPLAN_RENDEZVOUS=host:port, on every rank");
+  }
   return error("cannot reach rank 0 at " + address + ':' + std::to_string(port) + ": " + reason,
                "did rank 0 start, and may this host connect to that port? "
                "MESHPLAN_RENDEZVOUS=host:port names another");

@@ -214,7 +214,12 @@ Result<Coordinator::Replies> Coordinator::timed(const Operation& op, const Repet
   if (!replies) return replies;
   for (std::size_t i = 0; i < replies->size(); ++i) {
     const Reply& reply = (*replies)[i];
-    if (reply.status == MESHPLAN_PROBE_OK) continue;
+    const auto times = static_cast<std::int64_t>(reply.seconds.size());
+    if (reply.status == MESHPLAN_PROBE_OK && times == r.repetitions) continue;
+    if (reply.status == MESHPLAN_PROBE_OK) {
+      return error(name_of(peers_[i].hello) + " sent " + std::to_string(times) + " times of " +
+                   std::to_string(r.repetitions) + " repetitions: " + describe(op));
+    }
     return error(name_of(peers_[i].hello) + " could not run " + describe(op) + ": " + reply.error);
   }
   return replies;

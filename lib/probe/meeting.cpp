@@ -105,7 +105,7 @@ class Meeting {
   std::optional<Diagnostic> listen_to_visitors() {
     for (std::size_t i = 0; i < visitors_.size();) {
       std::vector<std::string> messages;
-      const bool open = visitors_[i].connection.receive(messages);
+      const bool open = visitors_[i].connection.receive(messages, 1);
       if (!messages.empty()) {
         if (auto problem = greet(visitors_[i], messages.front())) return problem;
       }

@@ -1,7 +1,8 @@
 // A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
 // nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
-// are (default 8, "no-driver" for none at all); FAKE_CUDA_SHARED: all of them are one;
-// FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device does nothing any more, on any stream.
+// are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
+// FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device
+// does nothing any more, on any stream.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -100,7 +101,7 @@ void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument) 
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const std::string devices = variable("FAKE_CUDA_DEVICES", "8");
-  if (devices == "no-driver") return cudaErrorInsufficientDriver;
+  if (devices == "no-driver" || devices == "old-driver") return cudaErrorInsufficientDriver;
   *count = std::atoi(devices.c_str());
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -123,7 +124,11 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
   *free_bytes = *total = std::size_t{1} << 30;
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) {
+  const std::string devices = variable("FAKE_CUDA_DEVICES", "8");
+  *version = devices == "no-driver" ? 0 : devices == "old-driver" ? 12020 : 13000;
+  return cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t e) {
   return e == cudaErrorMemoryAllocation ? "out of memory" : "a fake error";
