@@ -12,13 +12,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(meshplan_flags INTERFACE -Wno-restrict -Wno-stringop-overflow
     -Wno-array-bounds)
 endif()
+# Input comes from people, files and the network: what slips past the readers must not become an
+# attacker's. Checked on the built program by test/reliability/hardening_test.py.
 target_compile_options(meshplan_flags INTERFACE -fstack-protector-strong)
-if(NOT MESHPLAN_SANITIZE)  # the sanitizers bring their own checks of the same functions
+if(MESHPLAN_SANITIZE)  # they bring their own checks of what FORTIFY checks
+  target_compile_definitions(meshplan_flags INTERFACE _GLIBCXX_ASSERTIONS)
+else()
   target_compile_options(meshplan_flags INTERFACE
-    $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+    $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
 endif()
-target_link_options(meshplan_flags INTERFACE -Wl,-z,relro,-z,now)
+target_link_options(meshplan_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)  # programs are linked so that they can be loaded anywhere
 if(MESHPLAN_SANITIZE)
   target_compile_options(meshplan_flags INTERFACE
     -fsanitize=${MESHPLAN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
