@@ -92,7 +92,11 @@ class MpiBench(unittest.TestCase):
             "# Collective test starting: all_reduce_perf\n"
             "# Using devices\n"
             "#  Rank  0 Group  0 Pid   4200 on   here device  0 [0000:19:00] CPU\n"
-            "#  Rank  1 Group  0 Pid   4201 on   here device  1 [0000:29:00] CPU\n" + rows + "\n")
+            "#  Rank  1 Group  0 Pid   4201 on   here device  1 [0000:29:00] CPU\n"
+            "#       size         count      type   redop    root     time   algbw   busbw  #wrong     "
+            "time   algbw   busbw  #wrong \n"
+            "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             "
+            "(us)  (GB/s)  (GB/s)         \n" + rows + "\n")
         codes, out, err = self.profiled("--budget", "30 s", "--largest", "256 KiB", "--compare",
                                         "log.txt", "--json").end()
         self.assertEqual(codes, [0], err)

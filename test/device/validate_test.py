@@ -55,7 +55,7 @@ class Validate(unittest.TestCase):
         self.assertEqual(codes, [0 if document["within_tolerance"] else 1])
         return document
 
-    def assert_structure(self, document):
+    def assert_structure(self, document, covered=True):
         self.assertEqual(document["failures"], [])
         self.assertGreater(document["samples"], 0)
         self.assertEqual(sorted(p["new_rank"] for p in document["plans"]),
@@ -63,7 +63,8 @@ class Validate(unittest.TestCase):
         times = [p["step_time_s"] for p in sorted(document["plans"], key=lambda p: p["new_rank"])]
         self.assertEqual(times, sorted(times))
         for plan in document["plans"]:
-            self.assertGreater(plan["coverage"], 0)
+            if covered:
+                self.assertGreater(plan["coverage"], 0)
             self.assertAlmostEqual(plan["coverage"] + plan["extrapolated"] + plan["unmeasured"], 1)
             for operation in plan["operations"]:
                 communicates = "group" in operation
@@ -110,13 +111,18 @@ class Validate(unittest.TestCase):
         until = time.monotonic() + 300
         while not attempts or time.monotonic() < until:
             self.bench()
-            self.plan("plans.json", cluster="here.yaml")
-            first, second = (self.validated("plans.json") for _ in range(2))
-            self.assert_structure(first)
-            self.assert_structure(second)
-            self.assert_measured_curves(first)
-            one, two = self.times(first), self.times(second)
+            one, two = {}, {}
+            # What tensor parallelism sends is waited for; what data parallelism does is hidden behind
+            # these slow processors' work, so it covers nothing of the step.
+            for fixed, covered in (("tp=2", True), ("dp=2,zero=1", False)):
+                self.plan("plans.json", cluster="here.yaml", fixed=fixed)
+                first, second = (self.validated("plans.json") for _ in range(2))
+                for document, times in ((first, one), (second, two)):
+                    self.assert_structure(document, covered)
+                    self.assert_measured_curves(document)
+                    times.update(self.times(document))
             self.assertEqual(set(one), set(two))
+            self.assertGreater(len(one), 3)
             far = statistics.median(abs(math.log(m / p)) for p, m in one.values())
             repeats = statistics.median(abs(math.log(one[k][1] / two[k][1])) for k in one)
             attempts.append((far, repeats))
@@ -128,9 +134,8 @@ class Validate(unittest.TestCase):
         self.assertLessEqual(far, math.log(2) + repeats)
 
     def test_a_validation_feeds_its_measurements_into_the_profile(self):
-        self.plan("plans.json")
+        self.plan("plans.json", fixed="dp=2,zero=1")
         first = self.validated("plans.json", "--update-profile", "here.yaml")
-        self.assertEqual(len(first["plans"]), 3)
         self.assert_structure(first)
         # Two processes are no PCIe workstation.
         far = [o["run"]["ratio"] for p in first["plans"] for o in p["operations"] if "run" in o]
@@ -139,9 +144,9 @@ class Validate(unittest.TestCase):
         # as it went in.
         measured = {(o["part"], o["name"], o["run"]["measured_s"])
                     for p in first["plans"] for o in p["operations"] if "run" in o}
-        self.plan("again.json", cluster="here.yaml")
+        self.plan("again.json", cluster="here.yaml", fixed="dp=2,zero=1")
         second = self.validated("again.json")
-        self.assert_structure(second)
+        self.assert_structure(second, covered=False)
         predicted = [o["run"]["predicted_s"] for p in second["plans"] for o in p["operations"]
                      if "run" in o]
         back = sum(any(abs(p / m - 1) < 0.02 for _, _, m in measured) for p in predicted)
