@@ -95,7 +95,8 @@ class NcclBench(unittest.TestCase):
     def test_the_profile_of_a_known_gpu_starts_from_its_shipped_cluster(self):
         out = os.path.join(self.folder.name, "here.yaml")
         codes, _, err = self.collectives("--out", out, largest="64 KiB",
-                                         environment={"FAKE_CUDA_NAME": "NVIDIA H200"}).end(120)
+                                         environment={"FAKE_CUDA_NAME": "NVIDIA H200",
+                                                      "FAKE_CUDA_STEADY": "1"}).end(120)
         self.assertEqual(codes, [0, 0], err)
         self.assertIn("taken from cluster 'hgx-h200'", err[0])
         with open(out) as file:
@@ -109,7 +110,8 @@ class NcclBench(unittest.TestCase):
         codes, _, err = self.collectives("--out", out).end(60)
         self.assertEqual(codes[0], 2, err)
         self.assertIn("no shipped device is what the driver calls 'Fake GPU'", err[0])
-        codes, _, err = self.collectives("--out", out, "--cluster", "dgx-h100").end(120)
+        codes, _, err = self.collectives("--out", out, "--cluster", "dgx-h100",
+                                         environment={"FAKE_CUDA_STEADY": "1"}).end(120)
         self.assertEqual(codes, [0, 0], err)
         self.assertTrue(os.path.exists(out))
 

@@ -1,7 +1,8 @@
 // A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
 // nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
 // are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
-// FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device
+// FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_STEADY: every piece of work takes 10 us by the
+// events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device
 // does nothing any more, on any stream.
 #include <atomic>
 #include <chrono>
@@ -54,6 +55,8 @@ class FakeStream {
     const std::lock_guard lock(mutex_);
     return tasks_.empty();
   }
+  // Pieces of work that were done.
+  [[nodiscard]] long done() const { return done_; }
   void wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return tasks_.empty(); });
@@ -64,6 +67,7 @@ class FakeStream {
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  // the first one runs
   bool ended_ = false;
+  std::atomic<long> done_{0};
   std::thread worker_;
 
   void work() {
@@ -75,6 +79,7 @@ class FakeStream {
       lock.unlock();
       pass_or_hang();
       task();
+      ++done_;
       lock.lock();
       tasks_.pop_front();
       changed_.notify_all();
@@ -206,7 +211,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event_of(event),
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event_of(event)->done = false;
   stream_of(stream)->enqueue([=] {
-    event_of(event)->time = Clock::now();
+    static const bool steady = *variable("FAKE_CUDA_STEADY", "") != '\0';
+    event_of(event)->time =
+        steady ? Clock::time_point(std::chrono::microseconds(10 * stream_of(stream)->done()))
+               : Clock::now();
     event_of(event)->done = true;
   });
   return cudaSuccess;
