@@ -1,7 +1,7 @@
 #pragma once
-// How much a YAML text asks of its parser, before it is parsed: the parser recurses, and its scanner
-// keeps every token of an open bracket, so that a few megabytes of '[' or of "1," would exhaust the
-// stack, the memory or the patience.
+// How much a YAML text asks of its parser, before it is parsed: the parser recurses, and its
+// scanner keeps every token of an open bracket, so that a few megabytes of '[' or of "1," would
+// exhaust the stack, the memory or the patience.
 #include <cstddef>
 #include <optional>
 #include <string_view>

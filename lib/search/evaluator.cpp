@@ -237,7 +237,7 @@ Bytes StrategyEvaluator::peak_of(const Ranks& ranks, bool offloads_activations,
 Evaluated StrategyEvaluator::evaluate(const Strategy& s) const {
   Evaluated result;
   Seconds latest{-1}, reduction, optimizer, offload;
-  const Ranks* last = nullptr;
+  const Ranks* last = &ranks_.front();
   for (const Ranks& ranks : ranks_) {
     const Seconds forward = ranks.passes.forward.total();
     const Seconds backward = ranks.passes.backward.total() + ranks.passes.recompute.total();

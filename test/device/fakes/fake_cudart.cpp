@@ -2,8 +2,8 @@
 // nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
 // are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
 // FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_STEADY: every piece of work takes 10 us by the
-// events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the device
-// does nothing any more, on any stream.
+// events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the
+// device does nothing any more, on any stream.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
