@@ -67,7 +67,10 @@ int write_result(std::string_view result, int exit_code) {
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return exit_code;
   if (errno == EPIPE) return exit_code;
-  spdlog::error("cannot write to standard output: {}", std::strerror(errno));
+  // Not through the log, which --help and --version have not set up.
+  const Diagnostic failed =
+      error("cannot write to standard output: " + std::string(std::strerror(errno)));
+  std::fputs(to_text(failed).c_str(), stderr);
   return kExitBadInput;
 }
 

@@ -106,6 +106,9 @@ bool is_switched(const NodeTopology& node) {
 }  // namespace
 
 Result<NodeTopology> parse_smi_topology(std::string_view text, const std::string& file) {
+  constexpr std::size_t kLargest = std::size_t{1} << 20;
+  if (text.size() > kLargest)
+    return error_at({file}, "larger than 1 MiB: not the matrix of a node");
   const Matrix m = matrix_of(text, file);
   NodeTopology node;
   for (const std::string& name : m.header) {

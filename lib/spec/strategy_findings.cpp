@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::int64_t kMostGpus = 1 << 24;
 constexpr IntegerRange kDegree{1, kMostGpus};
-constexpr IntegerRange kBatch{1, std::int64_t{1} << 31};
+constexpr IntegerRange kBatch{
+    1, 1'000'000'000};  // what the schedules can count, and more than any run
 
 std::string n(std::int64_t value) { return std::to_string(value); }
 

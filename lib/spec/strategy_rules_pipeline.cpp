@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -74,7 +75,26 @@ void check_stages(const Plan& p, Findings& f) {
 }
 
 // A:715.
+namespace {
+
+// Every pass of every microbatch through every chunk is put in order one by one where the
+// pipeline's stages are unequal.
+void check_passes(const Plan& p, Findings& f) {
+  constexpr std::int64_t kMostPasses = std::int64_t{1} << 22;
+  if (p.s.pp == 1) return;
+  const std::int64_t microbatches = p.s.global_batch / product({p.s.dp, p.s.micro_batch});
+  if (product({microbatches, p.s.pp, p.s.vp}) <= kMostPasses) return;
+  f.error({"global_batch", "pp"},
+          n(microbatches) + " microbatches through pp * vp = " + n(product({p.s.pp, p.s.vp})) +
+              " chunks are more passes per step than the " + with_thousands(kMostPasses) +
+              " that can be planned for",
+          "lower global_batch, or raise dp or micro_batch");
+}
+
+}  // namespace
+
 void check_batch(const Plan& p, Findings& f) {
+  check_passes(p, f);
   const std::int64_t once = product({p.s.micro_batch, p.s.dp});
   if (p.s.global_batch % once == 0) return;
   f.error({"global_batch", "micro_batch", "dp"},
@@ -151,6 +171,11 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
 // Saved activations are copied out while the next layer runs: no framework does it under a
 // pipeline or together with recomputation (Megatron-Core transformer_config.py:1893, 1898).
 void check_offload(const Plan& p, Findings& f) {
+  const bool any = p.s.offload.optimizer || p.s.offload.activations;
+  if (any && p.c.device.host_link.si() <= 0) {
+    f.error({p.s.offload.optimizer ? "offload.optimizer" : "offload.activations"},
+            "'offload' needs a link to the host: the 'host_link' of " + p.c.device.name + " is 0");
+  }
   if (!p.s.offload.activations) return;
   if (p.s.pp > 1) {
     f.error({"offload.activations", "pp"}, "'offload.activations' needs pp=1, got " + n(p.s.pp));

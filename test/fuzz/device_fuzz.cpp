@@ -1,12 +1,16 @@
-// Any text as a device file.
+// Any text as a device file; what is sound is written and reads back to the same device.
 #include "fuzz/fuzz.hpp"
 #include "io/load.hpp"
+#include "io/profile_yaml.hpp"
 #include "spec/device.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace meshplan;
   const Result<DeviceSpec> device = parse_device(fuzz::as_text(data, size), "fuzz.yaml");
   fuzz::require_value_or_errors(device);
-  if (device.ok()) static_cast<void>(validate(*device));
+  if (!device.ok() || has_errors(validate(*device))) return 0;
+  const std::string written = device_yaml(*device);
+  const Result<DeviceSpec> again = parse_device(written, "written.yaml");
+  fuzz::require(again.ok() && device_yaml(*again) == written);
   return 0;
 }

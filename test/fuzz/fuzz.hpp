@@ -2,6 +2,7 @@
 // What each fuzz target defines; libFuzzer's main or test/fuzz/replay.cpp calls it.
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -17,8 +18,10 @@ inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
 }
 
 // A property that every input must keep; breaking it is a crash that the fuzzer reports.
-inline void require(bool holds) {
-  if (!holds) std::abort();
+inline void require(bool holds, const char* what = "a property does not hold") {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
 }
 
 // A value, or at least one error, each with a message and printable.

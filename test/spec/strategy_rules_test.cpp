@@ -302,8 +302,8 @@ TEST_CASE("Megatron-FSDP and torchtitan combine sharded weights with pipelines")
 TEST_CASE("Sizes whose activations cannot be counted in 64 bits are refused, not wrapped") {
   Strategy s = legal();
   ModelSpec m = model();
-  s.micro_batch = std::int64_t{1} << 28;
-  s.global_batch = std::int64_t{1} << 31;
+  s.micro_batch = std::int64_t{1} << 26;
+  s.global_batch = std::int64_t{1} << 29;
   m.max_seq_length = s.seq_len = 1 << 30;
   const Diagnostics all = validate(s, m, cluster(64));
   REQUIRE(all.size() == 1);

@@ -1,0 +1,11 @@
+// Bytes as a model, a cluster and a strategy: the estimate keeps every invariant.
+#include "fuzz/fuzz.hpp"
+#include "fuzz/invariants.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace meshplan::fuzz;
+  Choices choices(data, size);
+  Case c;
+  if (make_case(choices, Size::kAny, c)) static_cast<void>(check_estimate(c));
+  return 0;
+}

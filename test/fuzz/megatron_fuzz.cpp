@@ -1,0 +1,41 @@
+// Any text as a launch script of Megatron-LM: read, linted, and the model that it says written and
+// read back.
+#include "fuzz/fuzz.hpp"
+#include "io/load.hpp"
+#include "launch/lint.hpp"
+#include "launch/megatron_import.hpp"
+#include "launch/shell.hpp"
+#include "report/model_yaml.hpp"
+
+namespace meshplan::fuzz {
+namespace {
+
+// A word that is written for a shell reads back as the one word that it was.
+void check_quoting(std::string_view text) {
+  const std::string word = '-' + std::string(text.substr(0, 200));  // never an assignment
+  if (word.find('\0') != std::string::npos) return;
+  const ShellScript script = read_shell("run " + shell_word(word) + "\n");
+  require(script.words.size() == 2 && script.words[1].text == word);
+  for (const char c : comment_text(text)) require(static_cast<unsigned char>(c) >= 0x20);
+}
+
+}  // namespace
+}  // namespace meshplan::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace meshplan;
+  const std::string_view text = fuzz::as_text(data, size);
+  fuzz::check_quoting(text);
+  const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
+  fuzz::require_value_or_errors(run);
+  if (!run.ok()) return 0;
+  static const ClusterSpec cluster = *load_cluster("dgx-h100", DataFolders({MESHPLAN_SOURCE_DIR}));
+  for (const auto& where : {std::optional<ClusterSpec>(), std::optional<ClusterSpec>(cluster)}) {
+    for (const Diagnostic& d : lint(*run, where, "train.sh")) fuzz::require(!d.message.empty());
+  }
+  if (!has_errors(validate(run->model))) {
+    const Result<ModelSpec> again = parse_model(model_yaml(run->model), "model.yaml");
+    fuzz::require(again.ok() && *again == run->model);
+  }
+  return 0;
+}

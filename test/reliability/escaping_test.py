@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Names from files are data everywhere: no shell, no YAML, TOML, JSON or HTML parser and no terminal
+takes a part of them for anything else.
+
+usage: escaping_test.py PROGRAM [unittest arguments]
+"""
+import html.parser
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10 and before
+    tomllib = None
+
+PROGRAM = ""
+HOSTILE = [
+    "$(touch owned)", "`touch owned`", "'; touch owned; '", '"; touch owned; "', "a\ntouch owned\n", "\\\ntouch owned",
+    "#SBATCH --wrap=touch", "x\n#SBATCH --wrap=touch owned", "--help", "-rf /", "${IFS}touch${IFS}owned", "a & touch owned &",
+    "</script><script>alert(1)</script>", "<!--<script>", "]]>", "<img src=x onerror=alert(1)>", "&lt;script&gt;", "{{result}}",
+    "a: b", "- a", "# a", "a #b", "{a: 1}", "[a]", "*a", "&a", "!a", "|", ">", "%YAML", "@a", "null", "true", "1e3", "~", "0x1f", "'",
+    '"', "\"\"\"", "'''", "a\tb", "\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202etxt.exe", "a\u2028b", "\x7f", "é漢字🙂", " leading",
+    "trailing ", "../../etc/passwd", "/absolute", "%s%n", "\\x41\\n", "\\", "a\\", "$'\\n'",
+]
+FORMATS = ("megatron", "slurm", "deepspeed", "torchtitan", "megatron-bridge", "accelerate")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+class Scripts(html.parser.HTMLParser):
+    """Elements and attributes of a page, outside of its own scripts."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.handlers = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+
+class Escaping(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="meshplan-escaping-"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        fakes = self.folder / "bin"
+        fakes.mkdir()
+        for name in ("torchrun", "srun", "accelerate", "deepspeed", "python", "python3", "scontrol"):
+            # Not sh: a hostile word must not be able to choose what runs.
+            (fakes / name).write_text("#!/bin/sh\nprintf 'ran\\n'\n")
+            (fakes / name).chmod(0o755)
+
+    def inputs(self, name):
+        # JSON's escapes are YAML's, but for pairs of surrogates.
+        quoted = json.dumps(name, ensure_ascii=max(name) < "\U00010000")
+        (self.folder / "model.yaml").write_text(
+            f"name: {quoted}\nnum_layers: 4\nhidden_size: 256\nnum_attention_heads: 4\nffn_hidden_size: 1024\n"
+            f"gated_mlp: true\nactivation: silu\nnorm: rmsnorm\nvocab_size: 1024\nmax_seq_length: 512\nsource: {quoted}\n")
+        (self.folder / "cluster.yaml").write_text(
+            f"name: {quoted}\ndevice: h100-sxm-80gb\nnodes: 2\ngpus_per_node: 4\nsource: {quoted}\nlevels:\n"
+            f"  - {{name: {quoted}, span: 4, bandwidth: 450 GB/s, latency: 3 us, kind: nvswitch}}\n"
+            "  - {name: net, span: all, bandwidth: 50 GB/s, latency: 8 us, kind: infiniband}\n")
+        return ["--model", "./model.yaml", "--cluster", "./cluster.yaml", "--global-batch", "16", "--seq-len", "512"]
+
+    def run_program(self, *arguments, **options):
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, check=False, timeout=120,
+                              **options)
+
+    def assert_nothing_ran(self, name):
+        owned = [str(p) for p in self.folder.rglob("owned*")]
+        self.assertEqual(owned, [], name)
+
+    def test_every_export(self):
+        environment = dict(os.environ, PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}", MEGATRON_PATH="/m",
+                           NODE_RANK="0", MASTER_ADDR="a", SLURM_JOB_ID="7", SLURM_CPUS_ON_NODE="8",
+                           SLURM_JOB_NODELIST="n", SLURM_SUBMIT_DIR=str(self.folder))
+        written = 0
+        for name in HOSTILE:
+            workload = self.inputs(name)
+            for form in FORMATS:
+                with self.subTest(name=name, format=form):
+                    out = self.folder / "job"
+                    shutil.rmtree(out, ignore_errors=True)
+                    done = self.run_program("export", *workload, "--strategy", "tp=2,pp=2" if form in FORMATS[:2] else "zero=1",
+                                            "--format", form, "--out", "job", "-q")
+                    self.assertIn(done.returncode, (0, 1, 2), done.stderr)
+                    if done.returncode != 0:
+                        continue
+                    written += 1
+                    for file in out.iterdir():
+                        self.check_file(file, environment, name)
+        self.assertGreater(written, 2 * len(HOSTILE))
+
+    def check_file(self, file, environment, name):
+        text = file.read_text()
+        kind = file.suffix
+        if kind in (".sh", ".sbatch", ".args"):
+            self.assertEqual(subprocess.run(["bash", "-n", file], check=False, capture_output=True).returncode, 0)
+            self.assertNotRegex(text, "\x1b|\x07")
+            if kind == ".sbatch":
+                allowed = ("--job-name=", "--nodes=", "--ntasks-per-node=", "--gpus-per-node=", "--exclusive", "--output=")
+                for line in text.splitlines():
+                    if line.startswith("#SBATCH"):
+                        self.assertTrue(line[8:].startswith(allowed), line)
+                        self.assertRegex(line[8:], r"^[-\w=.%]+$")
+            subprocess.run(["bash", file.name], cwd=file.parent, env=environment, check=False, capture_output=True,
+                           stdin=subprocess.DEVNULL, timeout=30)
+            self.assert_nothing_ran(name)
+        elif kind == ".json":
+            json.loads(text)
+        elif kind in (".yaml", ".yml"):
+            yaml.safe_load(text)
+        elif kind == ".toml" and tomllib:
+            tomllib.loads(text)
+        elif kind == ".py":
+            compile(text, file.name, "exec")
+
+    def test_json_keeps_the_name(self):
+        for name in HOSTILE:
+            with self.subTest(name=name):
+                done = self.run_program("estimate", *self.inputs(name), "--strategy", "tp=2", "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                document = json.loads(done.stdout.decode())
+                self.assertEqual(document["model"]["name"], name)
+
+    def test_the_report(self):
+        for name in HOSTILE:
+            with self.subTest(name=name):
+                done = self.run_program("plan", *self.inputs(name), "--html", "r.html", "--top", "1", "-q")
+                if b"built without the HTML report" in done.stderr:
+                    self.skipTest("no page in this build")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                page = (self.folder / "r.html").read_text()
+                plain = self.tags_of("plain")
+                parser = Scripts()
+                parser.feed(page)
+                self.assertEqual((parser.tags, parser.handlers), plain)
+
+    def tags_of(self, name):
+        if not hasattr(self, "plain"):
+            kept = {n: (self.folder / n).read_text() for n in ("model.yaml", "cluster.yaml")}
+            self.run_program("plan", *self.inputs(name), "--html", "plain.html", "--top", "1", "-q")
+            parser = Scripts()
+            parser.feed((self.folder / "plain.html").read_text())
+            self.plain = (parser.tags, parser.handlers)
+            for n, text in kept.items():
+                (self.folder / n).write_text(text)
+        return self.plain
+
+    def on_terminal(self, *arguments):
+        """What a terminal gets on both streams."""
+        master, slave = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=slave,
+                                   stderr=slave, env={k: v for k, v in os.environ.items() if k != "CI"})
+        os.close(slave)
+        output = b""
+        while True:
+            try:
+                block = os.read(master, 65536)
+            except OSError:
+                break
+            if not block:
+                break
+            output += block
+        process.wait(120)
+        os.close(master)
+        return output.decode(errors="surrogateescape").replace("\r\n", "\n")
+
+    def assert_inert(self, text):
+        # The progress bar returns to the line's start and erases its rest; colours are the program's own.
+        shown = COLOUR.sub("", text).replace("\r", "").replace("\x1b[K", "")
+        self.assertIsNone(CONTROL.search(shown), ascii(shown)[:400])
+
+    def test_terminals_get_no_control_characters(self):
+        for name in HOSTILE:
+            workload = self.inputs(name)
+            for command in (["estimate", *workload, "--strategy", "tp=2"], ["plan", *workload, "--top", "1"],
+                            ["estimate", *workload, "--strategy", "tp=2", "--json"], ["plan", *workload, "-v", "--top", "1"],
+                            ["estimate", *workload, "--strategy", "tp=999"],
+                            ["export", *workload, "--strategy", "tp=2", "--format", "megatron"]):
+                with self.subTest(name=name, command=command[0]):
+                    self.assert_inert(self.on_terminal(*command))
+
+    def test_errors_name_hostile_arguments_and_files_harmlessly(self):
+        for name in HOSTILE:
+            if "\x00" in name:
+                continue
+            for command in (["estimate", "--model", name], ["estimate", "--strategy", name + "=1"], ["lint", name], [name],
+                            ["--" + name], ["list", name], ["import", name, name], ["plan", "--cluster", name],
+                            ["export", "--format", name], ["report", "--plans", name, "--html", name + "/x"]):
+                with self.subTest(command=command):
+                    self.assert_inert(self.on_terminal(*command))
+        self.assert_nothing_ran("arguments")
+
+    def test_errors_in_files_are_harmless(self):
+        for name in HOSTILE:
+            quoted = json.dumps(name, ensure_ascii=max(name) < "\U00010000")
+            for text in (f"{quoted}: 1\n", f"name: x\nnorm: {quoted}\n", f"num_layers: {quoted}\n", f"moe: {{{quoted}: 2}}\n"):
+                (self.folder / "bad.yaml").write_text(text)
+                with self.subTest(text=text):
+                    self.assert_inert(self.on_terminal("estimate", "--model", "./bad.yaml"))
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Inputs made to be too much: each is refused with a message in less than a second of computing and
+200 MB of memory.
+
+usage: limits_test.py PROGRAM [unittest arguments]
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+MOST_SECONDS, MOST_MEBIBYTES = 1.0, 200
+SIZE = (16 << 20) - 64  # just under what is read at all
+MODEL = {"name": "m", "num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256,
+         "vocab_size": 1000, "max_seq_length": 128}
+
+
+def filled(start, piece, end=""):
+    return start + piece * ((SIZE - len(start) - len(end)) // len(piece)) + end
+
+
+# Runs a command and measures it from a process that is small itself: what a process is forked from
+# counts as memory of its own.
+MEASURE = """
+import json, os, sys
+read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.dup2(write, 1)
+    os.dup2(write, 2)
+    os.close(read)
+    os.execv(sys.argv[1], sys.argv[1:])
+os.close(write)
+with os.fdopen(read, "rb") as pipe:
+    output = pipe.read().decode(errors="replace")
+_, status, usage = os.wait4(pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output]))
+"""
+
+# What YAML's parser, or what is behind it, would choke on.
+YAML_BOMBS = {
+    "many lines": filled("", "- a\n"), "many values": filled("[", "1,", "1]"),
+    "many maps": filled('{"a":[', "{},", "{}]}"), "open brackets": "[" * SIZE, "open maps": '{"a":' * (SIZE // 5),
+    "dashes": filled("", "- "), "questions": filled("", "? "), "colons": filled("", "a: "),
+    "quotes": filled("", '"a" '), "one long word": filled("a: ", "x"),
+    "one long text": filled('{"a":"', "\\u0041", '"}'), "words": filled("a: ", "x "), "block": filled("a: |\n", "  x\n"),
+    "folded": filled("a: >\n", "  xxxxxxxx\n"), "empty lines": "\n" * SIZE, "comments": filled("", "#\n"),
+    "keys": "".join(f"k{i}: 1\n" for i in range(SIZE // 12)), "same key": filled("", "name: 1\n"),
+    "documents": filled("", "---\n"), "tabs": "\t" * SIZE, "carriage returns": "\r" * SIZE,
+    "anchors": "a: &a [x,x]\n" + "".join(f"b{i}: &b{i} [*a,*a]\n" for i in range(30)),
+    "tags": filled("", "! "), "a line of pairs": filled("{", "a: b, ", "c: d}"),
+}
+
+
+class Limits(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="meshplan-limits-"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def measured(self, *arguments):
+        """(exit code, output) of a run within the limits."""
+        done = subprocess.run([sys.executable, "-S", "-c", MEASURE, PROGRAM, *arguments], cwd=self.folder, check=True,
+                              capture_output=True, text=True)
+        code, seconds, mebibytes, output = json.loads(done.stdout)
+        # Time of the processor: others may be using this machine too.
+        self.assertLess(seconds, MOST_SECONDS, output[:300])
+        self.assertLess(mebibytes, MOST_MEBIBYTES, output[:300])
+        return code, output
+
+    def assert_refused(self, *arguments, says=None):
+        code, output = self.measured(*arguments)
+        self.assertEqual(code, 2, output[:500])
+        self.assertIn("error: ", output)
+        self.assertLess(len(output), 20_000)
+        if says:
+            self.assertIn(says, output)
+
+    def write(self, text, name="input"):
+        (self.folder / name).write_text(text)
+        return name
+
+    def estimate(self, *extra, model="llama-2-7b", cluster="dgx-h100", strategy="tp=1", batch="2048", seq="4096"):
+        return ["estimate", "--model", model, "--cluster", cluster, "--strategy", strategy, "--global-batch", batch,
+                "--seq-len", seq, *extra]
+
+    def test_every_reader_refuses_what_is_too_much(self):
+        readers = {
+            "model": lambda f: self.estimate(model=f), "cluster": lambda f: self.estimate(cluster=f),
+            "strategy": lambda f: self.estimate(strategy=f), "hf-config": lambda f: ["import", "hf-config", f],
+            "plans": lambda f: ["report", "--plans", f, "--trace", "t.json"],
+        }
+        for name, text in YAML_BOMBS.items():
+            self.write(text)
+            for reader, command in readers.items():
+                with self.subTest(text=name, reader=reader):
+                    self.assert_refused(*command("./input"))
+
+    def test_files_over_16_mib(self):
+        self.write("# x\n" * (5 << 20))
+        for command in (self.estimate(model="./input"), ["import", "nccl-tests", "input", "--cluster", "dgx-h100"],
+                        ["import", "megatron-args", "input"], ["lint", "input"],
+                        ["import", "bench-samples", "input", "--cluster", "dgx-h100"],
+                        ["import", "nccl-topo", "input", "--device", "h100-sxm-80gb"],
+                        ["import", "nvidia-smi-topo", "input", "--device", "h100-sxm-80gb"],
+                        ["calibrate", "--log", "input", *self.estimate()[1:]]):
+            with self.subTest(command=command):
+                self.assert_refused(*command, says="larger than 16 MiB")
+
+    def test_other_formats(self):
+        def run(text, *command):
+            self.write(text)
+            with self.subTest(command=command, text=text[:40]):
+                self.assert_refused(*command)
+        samples = ["import", "bench-samples", "input", "--cluster", "dgx-h100"]
+        for text in ("[" * SIZE, filled("[", "[],", "[]]"), filled("", '{"record":"machine"}\n'), "\n" * SIZE,
+                     "{" + ",".join(f'"k{i}":1' for i in range(SIZE // 14)) + "}", '"' + "x" * SIZE):
+            run(text, *samples)
+        topology = ["import", "nccl-topo", "input", "--device", "h100-sxm-80gb"]
+        for text in (filled("<system>", "<a/>", "</system>"), "<a>" * (SIZE // 3), filled("<system>", "\n<a/>", "</system>"),
+                     "<system " + " ".join(f'a{i}="1"' for i in range(SIZE // 12)) + "/>",
+                     filled('<system a="', "&amp;", '"/>'), "<!--" * (SIZE // 4)):
+            run(text, *topology)
+        matrix = ["import", "nvidia-smi-topo", "input", "--device", "h100-sxm-80gb"]
+        for text in (filled("", "\tGPU0"), "".join(f"\tGPU{i}" for i in range(SIZE // 9)), "\t" * SIZE,
+                     "\tGPU0\n" * (SIZE // 6), "\tGPU0\tGPU1\n" + filled("GPU0", "\tNV1")):
+            run(text, *matrix)
+        log = ["import", "nccl-tests", "input", "--cluster", "dgx-h100"]
+        for text in (filled("#  Rank  0 Group  0 Pid 1 on h device 0 [0] H100\n", "#  Rank 1 Group  0 Pid 1 on h device 0 [0] H100\n"),
+                     filled("# nThread 1 nGpus 999999999999\n", " 8 2 float sum -1 1.0 1 1 0 1 1 1 0\n"), "#" * SIZE):
+            run(text, *log)
+
+    def test_launch_scripts(self):
+        grow = "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 60 + "run $A --num-layers $A\n"
+        wide = "A='" + "--x " * 200_000 + "'\n" + "B=\"$A\" run $A $A\n" * 1000
+        for text in (grow, wide, filled("", "--a b "), filled("", "'"), "$" * SIZE, "${" * (SIZE // 2), "\n" * SIZE):
+            self.write(text)
+            for command in (["import", "megatron-args", "input"], ["lint", "input"]):
+                with self.subTest(text=text[:30], command=command):
+                    self.assert_refused(*command)
+
+    def test_numbers_that_are_too_large(self):
+        for key, value, says in (("num_layers", 10**9, "'num_layers' must be from 1 to 100,000, got 1000000000"),
+                                 ("hidden_size", 2**62, "'hidden_size' must be from"),
+                                 ("vocab_size", 2**63, "'vocab_size'"), ("num_layers", 10**30, "'num_layers'"),
+                                 ("ffn_hidden_size", -(2**63), "'ffn_hidden_size' must be from")):
+            model = dict(MODEL, **{key: value})
+            self.write("".join(f"{k}: {v}\n" for k, v in model.items()))
+            self.assert_refused(*self.estimate(model="./input"), says=says)
+        parameters = dict(MODEL, num_layers=100_000, hidden_size=1 << 20, ffn_hidden_size=1 << 22)
+        self.write("".join(f"{k}: {v}\n" for k, v in parameters.items()))
+        self.assert_refused(*self.estimate(model="./input"), says="parameters, more than the")
+
+    def test_sizes_on_the_command_line(self):
+        for gpus in ("1099511627776", "99999999999999999999", "-8", "1e6", "0"):
+            self.assert_refused(*self.estimate("--gpus", gpus), says="--gpus")
+            self.assert_refused("plan", *self.estimate()[1:5], "--global-batch", "64", "--seq-len", "4096", "--gpus", gpus)
+        for batch in ("9223372036854775807", "9223372036854775808", "4294967296000"):
+            self.assert_refused(*self.estimate(batch=batch), says="--global-batch")
+            self.assert_refused(*self.estimate(seq=batch), says="--seq-len")
+        for strategy in ("tp=9223372036854775807", "pp=1000000000", "dp=9223372036854775808", "micro_batch=4611686018427387904",
+                         "tp=4294967296,pp=4294967296", "vp=100000,pp=100000", "stage_layers=" + "1/" * 50_000 + "1",
+                         "tp=1," * 20_000, "zero_group=9223372036854775807"):
+            code, output = self.measured(*self.estimate(strategy=strategy))
+            self.assertIn(code, (1, 2), output[:300])
+            self.assertTrue(output)
+
+    def test_many_microbatches(self):
+        for model in ("llama-3.1-405b", "llama-2-7b"):
+            for strategy in ("tp=1", "tp=1,pp=2", "tp=1,pp=4", "tp=2,pp=4,schedule=zb-h1"):
+                code, output = self.measured(*self.estimate("--gpus", "8", model=model, batch="1000000000",
+                                                            strategy=strategy))
+                self.assertIn(code, (0, 1, 2), output[:300])
+
+    def test_plans_of_the_largest_sizes_that_are_accepted(self):
+        """The corners of what is accepted are answered, if only with no."""
+        largest = dict(MODEL, num_layers=100_000, hidden_size=8192, num_attention_heads=64, ffn_hidden_size=32768)
+        self.write("".join(f"{k}: {v}\n" for k, v in largest.items()))
+        code, output = self.measured(*self.estimate("--gpus", "16777216", "--json", model="./input",
+                                                    batch="16777216", strategy="tp=8,pp=8"))
+        self.assertIn(code, (0, 1), output[:300])
+        self.assertNotIn("NaN", output)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
