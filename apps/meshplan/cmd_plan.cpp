@@ -132,6 +132,7 @@ int plan(const PlanFlags& flags) {
   const auto text = [&](const TextOptions& options) {
     SearchTextOptions what;
     what.every_reason = flags.explain_infeasible;
+    if (studies.runnable) what.runnable = &*studies.runnable;
     if (studies.safer) what.safer = &*studies.safer;
     if (studies.goodput) what.goodput = studies.goodput->plans;
     return search_report(m, cluster, in.request, result, what, options) +

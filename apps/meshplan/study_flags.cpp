@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/quantity.hpp"
+#include "spec/target.hpp"
 
 namespace meshplan {
 namespace {
@@ -101,6 +102,33 @@ void add_sizes(std::string_view item, std::vector<std::int64_t>& sizes, Diagnost
   sizes.push_back(last);
 }
 
+// The plan that the framework can run, and the one that is unlikely to run out of memory.
+Diagnostics run_better(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
+                       const SearchRequest& request, const SearchResult& result, Studies& studies) {
+  Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result);
+  if (!runnable) return runnable.errors();
+  studies.runnable = std::move(runnable).value();
+  if (wanted.memory_risk >= 1) return {};
+  SearchRequest narrow = request;
+  SearchResult start;
+  start.plans.push_back(result.plans.front());
+  double slowdown = 1;
+  if (studies.runnable && studies.runnable->plan) {
+    start.plans.front() = *studies.runnable->plan;
+    slowdown = studies.runnable->slowdown;
+  }
+  // Safer, but still to be run.
+  const PlanCost& from = start.plans.front();
+  if (request.space == Space::kFull && inexpressible(from.strategy, m, c).empty()) {
+    narrow.space = space_of(from.strategy.framework).value_or(Space::kFull);
+  }
+  Result<std::optional<SaferPlan>> safer = safer_plan(m, c, narrow, start, wanted.memory_risk);
+  if (!safer) return safer.errors();
+  studies.safer = std::move(safer).value();
+  if (studies.safer) studies.safer->slowdown *= slowdown;
+  return {};
+}
+
 }  // namespace
 
 void add_study_flags(CLI::App& command, StudyFlags& flags) {
@@ -196,11 +224,10 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
     studies.pareto = std::move(front).value();
   }
   if (result.plans.empty()) return studies;
-  // A second search would take the time limit again.
-  if (wanted.memory_risk < 1 && !request.time_limit) {
-    Result<std::optional<SaferPlan>> safer = safer_plan(m, c, request, result, wanted.memory_risk);
-    if (!safer) return safer.errors();
-    studies.safer = std::move(safer).value();
+  if (!request.time_limit) {  // a second search would take it again
+    if (Diagnostics errors = run_better(wanted, m, c, request, result, studies); !errors.empty()) {
+      return errors;
+    }
   }
   if (wanted.sensitivity) {
     Result<Sensitivity> s =

@@ -132,11 +132,11 @@ class Reader {
   void row(const Words& words) {
     const std::size_t dated = columns_->timestamp ? 2 : 0;
     const std::size_t got = words.size() - std::min(dated, words.size());
-    if (got > columns_->all || got + 2 < columns_->all) {
+    const std::size_t shift = columns_->all - std::min(got, columns_->all);
+    if (got > columns_->all || shift > 2 || shift > std::min(columns_->time, columns_->wrong)) {
       return report("the row has " + std::to_string(got) + " columns, its header " +
                     std::to_string(columns_->all));
     }
-    const std::size_t shift = columns_->all - got;
     const std::string_view time = words[columns_->time - shift];
     const std::string_view wrong = words[columns_->wrong - shift];
     const Result<std::int64_t> bytes = parse_integer(words.front());

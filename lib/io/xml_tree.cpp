@@ -115,7 +115,7 @@ class Parser {
       if (text_.substr(at_).starts_with("/>") || text_.substr(at_).starts_with(">")) return true;
       const std::string key = name();
       const char quote = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
-      if (key.empty() || text_[at_] != '=' || (quote != '"' && quote != '\'')) {
+      if (key.empty() || (quote != '"' && quote != '\'') || text_[at_] != '=') {
         fail("key=\"value\"", "<" + e.name + "> has an attribute that cannot be read");
         return false;
       }

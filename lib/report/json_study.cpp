@@ -36,6 +36,15 @@ Json safer_json(const SaferPlan& safer, const ClusterSpec& c) {
   return json;
 }
 
+Json runnable_json(const RunnablePlan& runnable, const ClusterSpec& c) {
+  Json json{{"space", name_of(runnable.space)}, {"proof", proof_name(runnable.exact)}};
+  if (runnable.plan) {
+    json["plan"] = brief(*runnable.plan, c);
+    json["slowdown"] = number(runnable.slowdown);
+  }
+  return json;
+}
+
 Json goodput_json(const Goodput& g) {
   return {{"time_between_failures_s", number(g.between_failures.si())},
           {"checkpoint_bytes", g.checkpoint_bytes.count()},
@@ -132,6 +141,7 @@ Json fallback_json(const FallbackBook& book, const ClusterSpec& c) {
 }  // namespace
 
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
+  if (studies.runnable) document["runnable"] = runnable_json(*studies.runnable, c);
   if (studies.safer) document["safer"] = safer_json(*studies.safer, c);
   if (studies.goodput) document["goodput"] = goodput_json(*studies.goodput);
   if (studies.sweep) document["sweep"] = sweep_json(*studies.sweep, c);

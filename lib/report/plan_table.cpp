@@ -110,7 +110,12 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
   const PlanCost& best = result.plans.front();
   text += "Best:\n" + strategy_line(best.strategy);
   for (const std::string& warning : best.warnings) text += paragraph("warning: ", warning, options);
-  if (what.safer != nullptr) text += safer_text(*what.safer, best, options);
+  const PlanCost* start = &best;
+  if (what.runnable != nullptr) {
+    text += runnable_text(*what.runnable, options);
+    if (what.runnable->plan) start = &*what.runnable->plan;
+  }
+  if (what.safer != nullptr) text += safer_text(*what.safer, *start, options);
   text += expert_load_text(m, c, best, options);
   const std::vector<std::string> reasons = explain(m, c, result);
   if (!reasons.empty()) text += '\n' + emphasised("Why", Emphasis::kHeading, options) + '\n';

@@ -6,14 +6,16 @@
 #include "report/table.hpp"
 #include "search/search.hpp"
 #include "study/goodput.hpp"
+#include "study/runnable.hpp"
 #include "study/safer.hpp"
 
 namespace meshplan {
 
 struct SearchTextOptions {
-  bool every_reason = false;              // a line per reason instead of the total
-  std::span<const Goodput> goodput = {};  // of each plan, where failures are counted
-  const SaferPlan* safer = nullptr;       // where the best plan may run out of memory
+  bool every_reason = false;               // a line per reason instead of the total
+  std::span<const Goodput> goodput = {};   // of each plan, where failures are counted
+  const RunnablePlan* runnable = nullptr;  // where the best plan's framework cannot run it
+  const SaferPlan* safer = nullptr;        // where that plan, or the best, may run out of memory
 };
 
 // One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.

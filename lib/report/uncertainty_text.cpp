@@ -58,6 +58,12 @@ std::string tipping_text(const TippingTerm& tipping) {
   return "fragmentation";
 }
 
+// How a step time compares with that of the first plan.
+std::string slower_text(double slowdown) {
+  const double slower = slowdown - 1;
+  return slower < 0.0005 ? "no slower" : fixed(100 * slower, 1) + " % slower";
+}
+
 }  // namespace
 
 std::string step_time_text(const PlanCost& p, const ClusterSpec& c) {
@@ -87,20 +93,28 @@ std::string out_of_memory_text(const MemoryBreakdown& m) {
   return text;
 }
 
-std::string safer_text(const SaferPlan& safer, const PlanCost& best, const TextOptions& options) {
-  const std::string risk = "It is " + chance_text(out_of_memory_probability(best.memory())) +
+std::string runnable_text(const RunnablePlan& runnable, const TextOptions& options) {
+  const std::string space = "'--space " + std::string(name_of(runnable.space)) + "'";
+  if (!runnable.plan) return paragraph("", "No plan of " + space + " fits.", options);
+  return paragraph("",
+                   "The best plan of " + space + " takes " + human_time(runnable.plan->step_time) +
+                       ", " + slower_text(runnable.slowdown) + ":",
+                   options) +
+         strategy_line(runnable.plan->strategy);
+}
+
+std::string safer_text(const SaferPlan& safer, const PlanCost& start, const TextOptions& options) {
+  const std::string risk = "It is " + chance_text(out_of_memory_probability(start.memory())) +
                            " likely to run out of memory. ";
   if (!safer.plan) {
     return paragraph(
         "", risk + "No plan was found that is at most " + chance_text(safer.risk) + " likely to.",
         options);
   }
-  const double slower = safer.slowdown - 1;
-  const std::string price = slower < 0.0005 ? "no slower" : fixed(100 * slower, 1) + " % slower";
   std::string text =
       paragraph("",
                 risk + "The best one of at most " + chance_text(safer.risk) + " takes " +
-                    human_time(safer.plan->step_time) + ", " + price + ":",
+                    human_time(safer.plan->step_time) + ", " + slower_text(safer.slowdown) + ":",
                 options) +
       strategy_line(safer.plan->strategy);
   for (const std::string& warning : safer.plan->warnings)

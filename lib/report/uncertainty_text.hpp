@@ -7,6 +7,7 @@
 #include "report/table.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
+#include "study/runnable.hpp"
 #include "study/safer.hpp"
 
 namespace meshplan {
@@ -20,9 +21,12 @@ namespace meshplan {
 // "3 %: the peak lies between ... in four runs of five; activations that grow by 25 % tip it".
 [[nodiscard]] std::string out_of_memory_text(const MemoryBreakdown& m);
 
-// How likely the best plan is to run out of memory, and the best plan that is not: its time, its
-// command-line form.
-[[nodiscard]] std::string safer_text(const SaferPlan& safer, const PlanCost& best,
+// The best plan that the framework can run: its time, its command-line form.
+[[nodiscard]] std::string runnable_text(const RunnablePlan& runnable, const TextOptions& options);
+
+// How likely `start`, the plan named before, is to run out of memory, and the best plan that is
+// not: its time, its command-line form.
+[[nodiscard]] std::string safer_text(const SaferPlan& safer, const PlanCost& start,
                                      const TextOptions& options);
 
 // What to measure so that the time of this term is known.

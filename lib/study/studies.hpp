@@ -6,6 +6,7 @@
 #include "study/fallback.hpp"
 #include "study/goodput.hpp"
 #include "study/pareto.hpp"
+#include "study/runnable.hpp"
 #include "study/safer.hpp"
 #include "study/sensitivity.hpp"
 #include "study/sweep.hpp"
@@ -18,7 +19,8 @@ struct GoodputStudy {
 };
 
 struct Studies {
-  std::optional<SaferPlan> safer;
+  std::optional<RunnablePlan> runnable;
+  std::optional<SaferPlan> safer;  // of the runnable plan where there is one, else of the best
   std::optional<Sweep> sweep;
   std::optional<ParetoFront> pareto;
   std::optional<Sensitivity> sensitivity;

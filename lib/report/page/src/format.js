@@ -37,6 +37,9 @@ export function change(ratio) {
   return `${ratio > 0 ? "+" : "−"}${text}`;
 }
 
+// How a step time compares with the best plan's, whose multiple it is.
+export const slower = (slowdown) => slowdown < 1.0005 ? "no slower" : `${percent(slowdown - 1)} slower`;
+
 // "26.8 – 33.0 s": two quantities, the unit once where it is the same.
 export function range(low, high) {
   const unit = (text) => text.slice(text.lastIndexOf(" "));

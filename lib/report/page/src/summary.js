@@ -77,6 +77,25 @@ function warnings(plan) {
   return plan.warnings.map((text) => el("p", {class: "warning"}, el("strong", {}, "Warning: "), text));
 }
 
+// A plan named beside the best one: what it is, what it costs, how to ask for it.
+function alternative(what, found, none) {
+  if (!found) return null;
+  if (!found.plan) return el("p", {class: "alternative"}, none);
+  const text = `--strategy '${found.plan.strategy_text}'`;
+  return el("div", {class: "alternative"},
+    el("p", {}, el("strong", {}, what), `: ${format.time(found.plan.step_time_s)} a step, `, format.slower(found.slowdown), "."),
+    el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text)));
+}
+
+function alternatives({runnable, safer}) {
+  const risk = safer && format.chance(safer.risk);
+  return [
+    alternative(`The best plan of --space ${runnable?.space}`, runnable, `No plan of --space ${runnable?.space} fits.`),
+    alternative(`The best that is at most ${risk} likely to run out of memory`, safer,
+      `No plan was found that is at most ${risk} likely to run out of memory.`),
+  ];
+}
+
 function noPlan(result) {
   const miss = result.closest_miss;
   const stopped = result.search?.proof === "bounded";
@@ -99,7 +118,7 @@ export function summary(result, plan) {
       el("p", {class: "verdict"}, shortName(plan.strategy), el("span", {class: "time"}, format.time(plan.step_time_s), " a step")),
       facts(result, plan),
       el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text)),
-      ties(result), ...warnings(plan)),
+      ties(result), ...warnings(plan), ...alternatives(result)),
     why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, format.prose(line))))),
   ];
 }

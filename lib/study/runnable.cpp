@@ -1,0 +1,39 @@
+#include "study/runnable.hpp"
+
+#include "search/space_target.hpp"
+#include "spec/target.hpp"
+
+namespace meshplan {
+
+std::optional<Space> space_of(Framework f) {
+  for (const Space space :
+       {Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan}) {
+    if (framework_of(space) == f) return space;
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const ClusterSpec& c,
+                                                  const SearchRequest& request,
+                                                  const SearchResult& result) {
+  using Nothing = std::optional<RunnablePlan>;
+  if (result.plans.empty() || request.space != Space::kFull) return Nothing{};
+  const PlanCost& best = result.plans.front();
+  const std::optional<Space> space = space_of(best.strategy.framework);
+  if (!space || inexpressible(best.strategy, m, c).empty()) return Nothing{};
+  SearchRequest narrow = request;
+  narrow.space = *space;
+  narrow.top = 1;
+  RunnablePlan runnable;
+  runnable.space = *space;
+  // What the framework cannot be told at all (the model, a fixed key) is an error of its search.
+  const Result<SearchResult> found = search(m, c, narrow);
+  if (found && !found->plans.empty()) {
+    runnable.plan = found->plans.front();
+    runnable.exact = found->proof.exact;
+    runnable.slowdown = runnable.plan->step_time / best.step_time;
+  }
+  return Nothing{std::move(runnable)};
+}
+
+}  // namespace meshplan

@@ -1,0 +1,78 @@
+#include "study/runnable.hpp"
+
+#include "io/limits.hpp"
+#include "search/cases.hpp"
+#include "spec/target.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+Case case_of(Framework framework, const char* fixed) {
+  Case c;
+  c.model = small_model(5, 2048);
+  c.cluster = small_cluster(2, 4, Bytes{16 * kGiB});
+  c.request.base = framework_preset(framework);
+  c.request.base.global_batch = 16, c.request.base.seq_len = 4096;
+  Result<std::vector<Limit>> limits = parse_limits(fixed, "--fix");
+  REQUIRE(limits.ok());
+  c.request.limits = std::move(limits).value();
+  return c;
+}
+
+struct Answer {
+  SearchResult found;
+  std::optional<RunnablePlan> runnable;
+};
+
+Answer answer(const Case& c) {
+  Result<SearchResult> found = search(c.model, c.cluster, c.request);
+  REQUIRE(found.ok());
+  REQUIRE_FALSE(found->plans.empty());
+  Result<std::optional<RunnablePlan>> runnable =
+      runnable_plan(c.model, c.cluster, c.request, *found);
+  REQUIRE(runnable.ok());
+  return {std::move(found).value(), std::move(runnable).value()};
+}
+
+}  // namespace
+
+TEST_CASE("where the framework cannot run the best plan, the best that it can is named") {
+  // Megatron-LM has no zero-bubble schedules, and 5 layers do not divide by 2 without a layout.
+  const Case c = case_of(Framework::kMegatron, "pp=2,schedule=1f1b|zb-h1");
+  const Answer a = answer(c);
+  const PlanCost& best = a.found.plans.front();
+  REQUIRE(best.strategy.schedule == Schedule::kZbH1);
+  REQUIRE(a.runnable.has_value());
+  CHECK(a.runnable->space == Space::kMegatron);
+  CHECK(a.runnable->exact);
+  REQUIRE(a.runnable->plan.has_value());
+  const PlanCost& plan = *a.runnable->plan;
+  CHECK(plan.strategy.schedule == Schedule::k1f1b);
+  CHECK(inexpressible(plan.strategy, c.model, c.cluster).empty());
+  CHECK(a.runnable->slowdown == Approx(plan.step_time / best.step_time));
+  CHECK(a.runnable->slowdown >= 1);
+  Case narrow = c;
+  narrow.request.space = Space::kMegatron;
+  CHECK(answer(narrow).found.plans.front().strategy == plan.strategy);
+}
+
+TEST_CASE("a plan that its framework can run needs no other") {
+  Case c = case_of(Framework::kMegatron, "pp=1,order=tp-cp-ep-dp-pp");
+  CHECK_FALSE(answer(c).runnable.has_value());
+  c = case_of(Framework::kMegatron, "pp=2");
+  c.request.space = Space::kMegatron;
+  CHECK_FALSE(answer(c).runnable.has_value());
+}
+
+TEST_CASE("a framework that cannot be told what is fixed has no plan to name") {
+  const Answer a = answer(case_of(Framework::kMegatron, "pp=2,schedule=zb-h1"));
+  REQUIRE(a.runnable.has_value());
+  CHECK_FALSE(a.runnable->plan.has_value());
+}
+
+TEST_CASE("presets without a space of their own are left alone") {
+  CHECK_FALSE(answer(case_of(Framework::kNanotron, "pp=2,schedule=zb-h1")).runnable.has_value());
+}
