@@ -194,8 +194,8 @@ template <class A>
 void fields(A& a, Sample& s) {
   a("operation", s.operation), a("median_s", s.median), a("spread", s.spread);
   a("calls", s.calls), a("outliers", s.outliers), a("throttled", s.throttled);
-  a("slowest_rank", s.slowest_rank), a("quiet", s.quiet), a("host_median_s", s.host_median),
-      a("overlap", s.overlap);
+  a("slowest_rank", s.slowest_rank), a("lag", s.lag), a("quiet", s.quiet);
+  a("host_median_s", s.host_median), a("overlap", s.overlap);
   a("correctness", s.correctness), a("note", s.note), a("times_s", s.times);
 }
 template <class A>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/check.hpp"
@@ -15,6 +16,16 @@ Seconds quantile(const std::vector<Seconds>& sorted, double share) {
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
+}
+
+std::optional<double> lag_of(std::size_t slowest, const std::vector<std::vector<Seconds>>& times) {
+  std::vector<Seconds> others;
+  for (std::size_t r = 0; r < times.size(); ++r) {
+    if (r != slowest) others.push_back(median_of(times[r]));
+  }
+  const Seconds usual = median_of(std::move(others));
+  if (usual <= Seconds{0}) return std::nullopt;
+  return std::max(0.0, median_of(times[slowest]) / usual - 1);
 }
 
 }  // namespace
@@ -61,6 +72,7 @@ void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& 
     sample.times.push_back(times_of_ranks[worst][i]);
   }
   sample.slowest_rank = std::max_element(slowest.begin(), slowest.end()) - slowest.begin();
+  sample.lag = lag_of(static_cast<std::size_t>(sample.slowest_rank), times_of_ranks);
 
   std::vector<Seconds> sorted = sample.times;
   std::sort(sorted.begin(), sorted.end());
@@ -72,6 +84,24 @@ void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& 
   sample.outliers = std::count_if(sorted.begin(), sorted.end(), [&](Seconds t) {
     return std::abs((t - sample.median).si()) >= far.si() && far > Seconds{0};
   });
+}
+
+std::vector<Straggler> stragglers(const std::vector<Sample>& samples) {
+  constexpr double kTolerated = 0.05;
+  std::map<std::int64_t, std::vector<double>> lags;
+  std::size_t measured = 0;
+  for (const Sample& s : samples) {
+    if (group_of(s.operation) != nullptr || !s.lag) continue;
+    ++measured;
+    if (*s.lag > std::max(kTolerated, s.spread)) lags[s.slowest_rank].push_back(*s.lag);
+  }
+  std::vector<Straggler> found;
+  for (auto& [rank, all] : lags) {
+    if (2 * all.size() < measured) continue;
+    std::sort(all.begin(), all.end());
+    found.push_back({rank, all.size(), measured, all[all.size() / 2]});
+  }
+  return found;
 }
 
 bool is_noisy(const Sample& s) { return s.spread > 0.5; }

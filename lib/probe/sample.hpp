@@ -30,6 +30,8 @@ struct Sample {
   std::int64_t outliers = 0;      // repetitions beyond the median by 3 interquartile ranges or more
   bool throttled = false;         // the device ran below 75 % of its default clock meanwhile
   std::int64_t slowest_rank = 0;  // the one that was slowest most often
+  // What that rank took longer than the middle one of the others, as a share; nothing for one rank.
+  std::optional<double> lag{};
   // Repetitions in which nothing else ran on a rank's processor; nothing where that is not known.
   std::optional<std::int64_t> quiet{};
 
@@ -43,8 +45,8 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
-// A repetition count, spread and outliers from times per repetition: times[repetition][rank].
-// Every rank must have as many repetitions. Fills times, median, spread, outliers, slowest_rank.
+// What times[rank][repetition] say: every rank must have as many repetitions. Fills times, median,
+// spread, outliers, slowest_rank and lag.
 void summarise(const std::vector<std::vector<Seconds>>& times_of_ranks, Sample& sample);
 
 // Which repetitions count, of times[rank][repetition] in seconds and whether each rank was
@@ -60,6 +62,18 @@ inline constexpr std::int64_t kFewestQuiet = 3;
 
 // Noisy: more than half of the median between the quartiles. Worth measuring again.
 [[nodiscard]] bool is_noisy(const Sample& s);
+
+// A rank whose device is slower than those of the others.
+struct Straggler {
+  std::int64_t rank = 0;
+  std::size_t operations = 0, of = 0;  // in which it lagged, and that were measured
+  double lag = 0;                      // of those, the median
+  bool operator==(const Straggler&) const = default;
+};
+
+// The ranks that lagged by more than a twentieth, and by more than the spread, in at least half of
+// the operations that every rank does alone; in a collective all wait for the slowest.
+[[nodiscard]] std::vector<Straggler> stragglers(const std::vector<Sample>& samples);
 
 struct RankPlace {
   std::int64_t rank = 0;

@@ -234,6 +234,23 @@ std::string machine_text(const Machine& m, const TextOptions& options) {
   return text;
 }
 
+std::string straggler_text(const std::vector<Sample>& samples, const Machine& m,
+                           const TextOptions& options) {
+  std::string text;
+  for (const Straggler& s : stragglers(samples)) {
+    const auto at = static_cast<std::size_t>(s.rank);
+    const std::string host = at < m.ranks.size() ? " on " + m.ranks[at].host : "";
+    text += paragraph(emphasised("SLOW: ", Emphasis::kBad, options),
+                      "rank " + std::to_string(s.rank) + host + " takes " + human_percent(s.lag) +
+                          " longer than the others in " + std::to_string(s.operations) + " of " +
+                          std::to_string(s.of) +
+                          " operations that each rank does alone, and every step would wait for "
+                          "it: look at its clocks, temperature, power limit and other processes",
+                      options);
+  }
+  return text;
+}
+
 std::string bench_text(const BenchOutcome& o, const TextOptions& options) {
   std::string text = machine_text(o.file.machine, options) + '\n';
   if (!o.file.samples.empty()) text += samples_table(o.file.samples, options) + '\n';
@@ -244,6 +261,7 @@ std::string bench_text(const BenchOutcome& o, const TextOptions& options) {
   for (const auto& [reason, count] : reasons(o.skipped)) {
     text += paragraph("left out: ", std::to_string(count) + " operations: " + reason, options);
   }
+  text += straggler_text(o.file.samples, o.file.machine, options);
   for (const Sample& s : o.file.samples) {
     if (s.correctness != Correctness::kWrong) continue;
     text += paragraph(emphasised("WRONG: ", Emphasis::kBad, options),
@@ -288,6 +306,11 @@ std::string bench_document(const ToolInfo& tool, const BenchOutcome& o,
   json["skipped"] = Json::array();
   for (const Skipped& s : o.skipped) {
     json["skipped"].push_back({{"text", describe(s.operation)}, {"reason", s.reason}});
+  }
+  json["stragglers"] = Json::array();
+  for (const Straggler& s : stragglers(o.file.samples)) {
+    json["stragglers"].push_back(
+        {{"rank", s.rank}, {"operations", s.operations}, {"of", s.of}, {"lag", number(s.lag)}});
   }
   json["samples"] = Json::array();
   for (const Sample& s : o.file.samples) json["samples"].push_back(sample_json(s));

@@ -39,6 +39,10 @@ struct BenchProfileReport {
 // Machine, one line per kind of operation and group, what was left out, wrong results.
 [[nodiscard]] std::string bench_text(const BenchOutcome& outcome, const TextOptions& options);
 
+// Ranks whose devices are slower than the others', and where to look; empty if none is.
+[[nodiscard]] std::string straggler_text(const std::vector<Sample>& samples, const Machine& m,
+                                         const TextOptions& options);
+
 // What would be measured, without measuring.
 [[nodiscard]] std::string agenda_text(const Machine& m, const std::vector<Operation>& all,
                                       const TextOptions& options);

@@ -199,6 +199,14 @@ class NcclBench(unittest.TestCase):
         self.assertRegex(err[0], r"rank 1 on .* failed during .* in groups of 2: .*remote process")
         self.assert_gone(job)
 
+    def test_a_slow_rank_is_named(self):
+        codes, out, err = self.job("--only", "launch", "--repetitions", "5", "--samples", self.samples,
+                                   environment={"FAKE_CUDA_STEADY": "1"},
+                                   of_rank={1: {"FAKE_CUDA_SLOWER": "1.3"}}).end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertRegex(out[0].replace("\n", " "),
+                         r"SLOW: rank 1 on \S+ takes +30\.0 +% +longer +than +the +others +in +\d +of +2 +operations")
+
     def test_different_versions_are_refused(self):
         job = self.collectives(of_rank={1: {"FAKE_NCCL_VERSION": "22703"}})
         codes, _, err = job.end(30)

@@ -33,6 +33,32 @@ TEST_CASE("a repetition far from the others is an outlier and does not move the 
   CHECK_FALSE(is_noisy(s));
 }
 
+TEST_CASE("the lag of the slowest rank is over the middle one of the others") {
+  Sample s;
+  summarise({seconds({2, 2, 2}), seconds({3, 3, 9}), seconds({1, 1, 1})}, s);
+  REQUIRE(s.lag.has_value());
+  CHECK(*s.lag == Approx(3 / 1.5 - 1));  // the others' medians are 2 and 1
+  summarise({seconds({2, 2, 2})}, s);
+  CHECK_FALSE(s.lag.has_value());
+}
+
+TEST_CASE("a rank that lags in half of what each does alone is a straggler") {
+  const auto sample = [](std::int64_t slowest, double lag, double spread) {
+    Sample s;
+    s.operation = GemmOperation{};
+    s.slowest_rank = slowest, s.lag = lag, s.spread = spread;
+    return s;
+  };
+  std::vector<Sample> all{sample(1, 0.2, 0.01), sample(1, 0.3, 0.01), sample(0, 0.02, 0.01),
+                          sample(1, 0.4, 0.5)};  // within its own spread
+  CHECK(stragglers(all) == std::vector<Straggler>{{1, 2, 4, 0.3}});
+  all.push_back(sample(0, 0.01, 0.01));
+  CHECK(stragglers(all).empty());
+  Sample collective = sample(1, 0.9, 0.01);
+  collective.operation = CollectiveOperation{};
+  CHECK(stragglers({collective}).empty());
+}
+
 TEST_CASE("equal times have neither spread nor outliers") {
   Sample s;
   summarise({seconds({2, 2, 2, 2})}, s);

@@ -3,7 +3,8 @@
 // are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
 // FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_STEADY: every piece of work takes 10 us by the
 // events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the
-// device does nothing any more, on any stream.
+// device does nothing any more, on any stream; FAKE_CUDA_SLOWER=x: by the events' clock all takes x
+// times as long.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -220,8 +221,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  static const auto slower = static_cast<float>(std::atof(variable("FAKE_CUDA_SLOWER", "1")));
   const std::chrono::duration<float, std::milli> t = event_of(end)->time - event_of(begin)->time;
-  *milliseconds = t.count();
+  *milliseconds = t.count() * slower;
   return cudaSuccess;
 }
 

@@ -14,6 +14,8 @@ after(async () => {
   cleanUp();
 });
 
+// What a study says of a plan.
+const brief = {strategy_text: "pp=2", gpus: 8, step_time_s: 1.5, tokens_per_s: 1e5, mfu: 0.4, peak_bytes: 6e10, headroom_bytes: 2e10};
 const clean = (page) => assert.deepEqual(page.problems, []);
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
@@ -75,6 +77,27 @@ describe("the answer", () => {
     const why = await page.locator(".why li").allTextContents();
     // Numbers keep beside their units.
     assert.deepEqual(why.map((line) => line.replace(/\u00a0/g, " ")), result.explanation);
+    await page.close();
+  });
+});
+
+describe("the plans beside the best one", () => {
+  it("are named with their price where there are such", async () => {
+    const other = {...result, runnable: {space: "megatron", proof: "exact", plan: brief, slowdown: 1.0002},
+      safer: {risk: 0.1, proof: "exact", plan: brief, slowdown: 1.034, out_of_memory_probability: 0.04}};
+    const page = await open(browser, report(other));
+    const texts = await page.locator(".alternative").allInnerTexts();
+    assert.equal(texts.length, 2);
+    assert.match(texts[0], /--space megatron: 1\.50 s a step, no slower\./);
+    assert.match(texts[1], /at most 10 % likely to run out of memory: 1\.50 s a step, 3\.4 % slower\./);
+    for (const text of texts) assert.ok(text.replace(/\u200b/g, "").includes(brief.strategy_text));
+    clean(page);
+    await page.close();
+  });
+
+  it("are said to be missing where none fits", async () => {
+    const page = await open(browser, report({...result, runnable: {space: "deepspeed", proof: "exact"}, safer: undefined}));
+    assert.deepEqual(await page.locator(".alternative").allInnerTexts(), ["No plan of --space deepspeed fits."]);
     await page.close();
   });
 });

@@ -34,10 +34,13 @@ function outOfMemory(plan) {
 function ties(result) {
   const tied = (result.plans ?? []).filter((p) => p.against_best?.practically_tied);
   if (tied.length === 0) return null;
-  const names = tied.map((p) => `${p.rank} (${shortName(p.strategy)})`).join(", ");
+  const ranks = tied.map((p) => String(p.rank));
+  const last = ranks.pop();
+  const names = ranks.length === 0 ? ` ${last}` : `s ${ranks.join(", ")} and ${last}`;
   const {separating_term: term, measure} = tied[0].against_best;
-  return el("p", {class: "ties"}, `Practically tied with plan${tied.length > 1 ? "s" : ""} ${names}: they differ most in `,
-    `${timeNames[term] ?? "nothing"}. ${measure ? `To tell them apart, measure ${measure}.` : ""}`);
+  return el("p", {class: "ties"}, `Practically tied with plan${names}. The first of them differs most in `,
+    `${(timeNames[term] ?? "nothing").replace("comm.", "communication")}`,
+    measure ? `; to tell them apart, measure ${measure}.` : ".");
 }
 
 function facts(result, plan) {
