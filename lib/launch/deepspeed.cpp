@@ -80,8 +80,12 @@ Lines own_split(const LaunchPlan& p) {
           {"--zero-stage", n(s.zero)}};
   if (s.pp == 1) o.push_back({"--no-pipeline-parallel"});
   if (s.cp > 1) o.push_back({"--ds-sequence-parallel-size", n(s.cp)});
+  if (s.sequence_parallel) o.push_back({"--sequence-parallel"});
+  if (s.pp > 1 && s.schedule == Schedule::kZbH1) o.push_back({"--enable-zbh1-pipeline"});
   if (p.model.moe) o.push_back({"--moe-expert-parallel-size", n(s.ep)});
-  if (recomputes(p)) {
+  if (s.recompute == Recompute::kSelective) {
+    o.push_back({"--recompute-granularity", "selective"});
+  } else if (recomputes(p)) {
     o.push_back({"--deepspeed-activation-checkpointing"});
     o.push_back({"--recompute-granularity", "full"});
     o.push_back({"--recompute-method", "uniform"});
@@ -155,6 +159,8 @@ LaunchCommand deepspeed_command(const LaunchPlan& plan) {
   command.files.push_back({"ds_config.json", config_json(plan).dump(2) + '\n'});
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
   if (splits_itself(s)) {
+    // megatron/arguments.py:404 refuses to start without it.
+    if (s.sequence_parallel) command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "1");
     command.sections = {{"model", own_model(plan)}, {"plan", own_split(plan)}};
     command.needs = {": \"${TRAIN_PROGRAM:?set it to pretrain_gpt.py of Megatron-DeepSpeed}\""};
     command.notes.emplace_back("data, tokenizer and learning rate are arguments of train.sh");

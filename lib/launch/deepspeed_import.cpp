@@ -127,6 +127,8 @@ class Importer {
       s.pp = settings_.has("--no-pipeline-parallel") ? 1 : size("--pipeline-model-parallel-size");
       s.cp = size("--ds-sequence-parallel-size");
       s.ep = size("--moe-expert-parallel-size");
+      s.sequence_parallel = settings_.has("--sequence-parallel") && s.tp > 1;
+      if (settings_.has("--enable-zbh1-pipeline") && s.pp > 1) s.schedule = Schedule::kZbH1;
       s.seq_len = settings_.integer("--seq-length", 0);
     } else {
       s.tp = settings_.has("tensor_parallel.autotp_size") ? size("tensor_parallel.autotp_size")

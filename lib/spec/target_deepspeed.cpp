@@ -54,23 +54,26 @@ void own_model(const Plan& p, Findings& f) {
   }
 }
 
-void own_experts(const Plan& p, Findings& f) {
-  if (!splits_itself(p.s) || !p.m.moe || p.s.pp == 1) return;
-  f.error({"pp", "moe"}, "a model with experts has no pipeline (--no-pipeline-parallel)");
-}
-
 void pipeline_sharding(const Plan& p, Findings& f) {
   if (p.s.pp == 1 || p.s.zero <= 1) return;
   f.error({"zero", "pp"}, "a pipeline cannot have zero=" + n(p.s.zero));
 }
 void mend_pipeline_sharding(Strategy& s, const ModelSpec&) { s.zero = 1; }
 
+// Megatron-DeepSpeed brings a zero-bubble schedule of its own.
+bool has_zero_bubble(const Strategy& s) {
+  return splits_itself(s) && s.schedule == Schedule::kZbH1 && !s.sequence_parallel;
+}
 void schedule(const Plan& p, Findings& f) {
-  if (p.s.pp > 1 && p.s.schedule != Schedule::k1f1b) {
-    f.error({"schedule"}, "the pipeline engine runs 1f1b, not " + name(p.s.schedule));
-  }
+  if (p.s.pp == 1 || p.s.schedule == Schedule::k1f1b || has_zero_bubble(p.s)) return;
+  f.error({"schedule"}, splits_itself(p.s)
+                            ? "the pipeline engine runs 1f1b, and zb-h1 without "
+                              "'sequence_parallel', not " +
+                                  name(p.s.schedule)
+                            : "the pipeline engine runs 1f1b, not " + name(p.s.schedule));
 }
 void mend_schedule(Strategy& s, const ModelSpec&) {
+  if (has_zero_bubble(s)) return;
   s.schedule = Schedule::k1f1b;
   s.vp = 1;
   s.stage_layers.clear();
@@ -91,7 +94,7 @@ void mend_stages(Strategy& s, const ModelSpec&) {
 }
 
 void tensor_parallel(const Plan& p, Findings& f) {
-  if (p.s.sequence_parallel) {
+  if (p.s.sequence_parallel && !splits_itself(p.s)) {
     f.error({"sequence_parallel"}, "tensor parallelism does not split the sequence");
   }
   if (p.s.tp > 1 && p.s.pp > 1 && !splits_itself(p.s)) {
@@ -103,7 +106,7 @@ void tensor_parallel(const Plan& p, Findings& f) {
   }
 }
 void mend_tensor_parallel(Strategy& s, const ModelSpec&) {
-  s.sequence_parallel = false;
+  if (!splits_itself(s)) s.sequence_parallel = false;
   if (s.tp > 1 && s.pp > 1 && !splits_itself(s)) {
     const int zero = s.zero;
     s = with_preset(s, Framework::kMegatronDeepspeed);
@@ -162,11 +165,16 @@ void mend_precision(Strategy& s, const ModelSpec&) {
 }
 
 void recomputation(const Plan& p, Findings& f) {
-  if (p.s.recompute == Recompute::kSelective) {
+  if (p.s.recompute != Recompute::kSelective) return;
+  if (!splits_itself(p.s)) {
     f.error({"recompute"}, "whole layers are recomputed, not parts of them");
+  } else if (p.s.flash_attention) {
+    f.error({"recompute", "flash_attention"},
+            "attention alone is recomputed only where it is materialised");
   }
 }
 void mend_recomputation(Strategy& s, const ModelSpec& m) {
+  if (s.recompute != Recompute::kSelective || (splits_itself(s) && !s.flash_attention)) return;
   s.recompute = Recompute::kFull;
   s.recompute_layers = stage_layers(s, m);
 }
@@ -180,11 +188,10 @@ void mend_optimizer_host(Strategy& s, const ModelSpec&) { s.zero = 1; }
 constexpr TargetRule kRules[] = {
     {"its own overlaps, data types and kernels", framework, mend_framework},
     {"Megatron-DeepSpeed megatron/arguments.py _add_network_size_args", own_model, nullptr},
-    {"Megatron-DeepSpeed pretrain_gpt.py model_provider: GPTModelPipe has no experts", own_experts,
-     nullptr},
     {"runtime/pipe/engine.py:76 ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism",
      pipeline_sharding, mend_pipeline_sharding},
-    {"runtime/pipe/schedule.py TrainSchedule", schedule, mend_schedule},
+    {"runtime/pipe/schedule.py TrainSchedule; Megatron-DeepSpeed megatron/arguments.py:79",
+     schedule, mend_schedule},
     {"runtime/pipe/module.py _partition_layers, partition_method", stages, mend_stages},
     {"module_inject/auto_tp.py; runtime/pipe/engine.py:109 mpu must be None", tensor_parallel,
      mend_tensor_parallel},
@@ -194,7 +201,9 @@ constexpr TargetRule kRules[] = {
     {"moe/sharded_moe.py _AllToAll", check_plain_dispatch, mend_plain_dispatch},
     {"runtime/zero/mics.py, mics_shard_size", shard_groups, mend_shard_groups},
     {"runtime/config.py:827 fp16 xor bf16", precision, mend_precision},
-    {"runtime/activation_checkpointing/checkpointing.py", recomputation, mend_recomputation},
+    {"runtime/activation_checkpointing/checkpointing.py; Megatron-DeepSpeed "
+     "megatron/model/transformer.py:864",
+     recomputation, mend_recomputation},
     {"runtime/pipe/module.py activation_checkpoint_interval", check_whole_recomputation,
      mend_whole_recomputation},
     {"runtime/zero/stage_1_and_2.py single_partition_of_fp32_groups", check_fp32_states,

@@ -55,7 +55,8 @@ constexpr std::array kDeepspeedKeys{"framework",  "tp",
                                     "precision",  "global_batch",
                                     "grad_dtype", "offload.optimizer",
                                     "cp_kind",    "overlap.grad_reduce",
-                                    "overlap.tp"};
+                                    "overlap.tp", "sequence_parallel",
+                                    "schedule"};
 
 }  // namespace
 
@@ -180,6 +181,12 @@ TEST_CASE("DeepSpeed: what was exported is read back") {
       {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,zero=1,recompute=full"},
       {"llama-2-7b", 16, "framework=megatron-deepspeed,tp=2,zero=0,seq_len=2048"},
       {"mixtral-8x7b", 64, "framework=megatron-deepspeed,ep=8,zero=1"},
+      {"mixtral-8x7b", 64, "framework=megatron-deepspeed,pp=4,ep=8,zero=1"},
+      {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,sequence_parallel=true"},
+      {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,schedule=zb-h1"},
+      {"gpt3-175b", 64,
+       "framework=megatron-deepspeed,tp=8,pp=8,flash_attention=false,recompute=selective,"
+       "seq_len=2048"},
       {"gpt3-175b", 64, "framework=megatron-deepspeed,tp=8,pp=4,precision=fp16,seq_len=2048"},
   }));
   INFO(row.model << " " << row.keys);
