@@ -95,7 +95,7 @@ std::string out_of_memory_text(const MemoryBreakdown& m) {
 
 std::string runnable_text(const RunnablePlan& runnable, const TextOptions& options) {
   const std::string space = "'--space " + std::string(name_of(runnable.space)) + "'";
-  if (!runnable.plan) return paragraph("", "No plan of " + space + " fits.", options);
+  if (!runnable.plan) return paragraph("", "There is none of " + space + ".", options);
   return paragraph("",
                    "The best plan of " + space + " takes " + human_time(runnable.plan->step_time) +
                        ", " + slower_text(runnable.slowdown) + ":",

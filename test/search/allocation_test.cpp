@@ -20,6 +20,10 @@ void* operator new(std::size_t size) {
   if (void* memory = std::malloc(std::max<std::size_t>(1, size))) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(std::max<std::size_t>(1, size));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 

@@ -97,7 +97,7 @@ describe("the plans beside the best one", () => {
 
   it("are said to be missing where none fits", async () => {
     const page = await open(browser, report({...result, runnable: {space: "deepspeed", proof: "exact"}, safer: undefined}));
-    assert.deepEqual(await page.locator(".alternative").allInnerTexts(), ["No plan of --space deepspeed fits."]);
+    assert.deepEqual(await page.locator(".alternative").allInnerTexts(), ["There is none of --space deepspeed."]);
     await page.close();
   });
 });

@@ -93,7 +93,7 @@ function alternative(what, found, none) {
 function alternatives({runnable, safer}) {
   const risk = safer && format.chance(safer.risk);
   return [
-    alternative(`The best plan of --space ${runnable?.space}`, runnable, `No plan of --space ${runnable?.space} fits.`),
+    alternative(`The best plan of --space ${runnable?.space}`, runnable, `There is none of --space ${runnable?.space}.`),
     alternative(`The best that is at most ${risk} likely to run out of memory`, safer,
       `No plan was found that is at most ${risk} likely to run out of memory.`),
   ];
