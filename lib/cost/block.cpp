@@ -1,6 +1,7 @@
 #include "cost/block.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/collectives.hpp"
 #include "cost/activations.hpp"
@@ -103,6 +104,34 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
 
+// [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues
+// the experts' products, one by one: there it is never ahead, and they take at least as long as
+// their launches (Megatron-Core moe/token_dispatcher.py, tokens_per_expert on the host).
+Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
+  const Kernels& k = x.strategy.kernels;
+  Seconds device, host;
+  for (const KernelOp& op : ops.kernels) {
+    if (!op.awaited) continue;
+    device += op.time * slowest;
+    host += x.cluster.device.launch_gap * (op.launches * k.host_factor);
+  }
+  return clamp_positive(host - device);
+}
+
+// [F-GAP-1] Ranks come to a collective at times of their own and wait for the last: the mean of n
+// exponential delays is 1 / (1 + 1/2 + ... + 1/n) of their largest. Device profiles state the wait
+// of four ranks.
+double wait_for_last(std::int64_t ranks) {
+  const auto excess = [](std::int64_t n) {
+    double sum = 0;
+    for (std::int64_t i = 2; i <= n; ++i) sum += 1 / static_cast<double>(i);
+    return sum;
+  };
+  constexpr std::int64_t kStated = 4, kExact = 64;
+  const double beyond = std::log(std::max(1.0, static_cast<double>(ranks) / kExact));
+  return (excess(std::min(ranks, kExact)) + beyond) / excess(kStated);
+}
+
 void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const double slowest = slowest_of(x.cluster.device, num_gpus(x.strategy));
   for (const KernelOp& op : ops.kernels) {
@@ -115,7 +144,8 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   }
   for (const CommOp& op : ops.comm) {
     const bool waits = op.hidden < op.time_each;
-    const Seconds gap = waits ? x.cluster.device.collective_gap : Seconds{};
+    const Seconds gap =
+        waits ? x.cluster.device.collective_gap * wait_for_last(op.group.size) : Seconds{};
     const Seconds exposed = (op.time_each - op.hidden + op.slowdown + gap) * op.count;
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
@@ -125,7 +155,8 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
   const Seconds device_backward = cost.backward_input.total() + cost.backward_weight.total();
-  cost.forward.launch = clamp_positive(host_forward - device_forward);
+  cost.forward.launch =
+      std::max(clamp_positive(host_forward - device_forward), awaited_host_time(ops, x, slowest));
   cost.backward_input.launch = clamp_positive(host_backward - device_backward);
   cost.recompute_full = cost.forward;
   // With recomputation the backward pass issues both; the slower of host and device wins once.
@@ -278,13 +309,22 @@ BlockOps mtp_ops(const BlockContext& x) {
   return ops;
 }
 
+// [F-EP-4] With overlap.ep the forward of one microbatch runs layer by layer beside the backward of
+// another, which frees a layer for each that the forward adds: one layer more than without. The
+// forward that runs ahead replaces the one that a rank otherwise starts a step with (Megatron-Core
+// combined_1f1b.py; schedules.py, get_pp_rank_microbatches).
+Bytes saved_ahead(const BlockContext& x, const SavedActivations& saved) {
+  const Strategy& s = x.strategy;
+  return s.overlap.ep && s.ep > 1 ? saved.of(s.recompute) : Bytes{};
+}
+
 BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
   const BlockOps ops = layer_ops(x, kind, windowed);
   const bool moe = kind == LayerKind::kMoe;
   BlockCost cost;
   cost.saved = layer_activations(x, moe);
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
-  cost.working_set = layer_working_set(x, moe);
+  cost.working_set = layer_working_set(x, moe) + saved_ahead(x, cost.saved);
   cost.parameters = layer_share(x, kind);
   return finish(x, ops, cost);
 }

@@ -25,6 +25,7 @@ struct KernelOp {
   double flops = 0;               // matrix products and attention only
   double launches = 1;            // kernels that the host issues
   bool selective = false;         // repeated by selective recomputation
+  bool awaited = false;           // issued only once the device has told the tokens per expert
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
   KernelKind kind = KernelKind::kOther;
   Precision precision = Precision::kBf16;   // of a matrix product

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "comm/collectives.hpp"
 #include "cost/block_ops.hpp"
@@ -15,6 +16,33 @@ double real(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a decoder layer
 
+// [F-DP-4] Buckets of PyTorch's DistributedDataParallel: filled from the last weight to the first
+// until they reach a size in the training dtype (torch/csrc/distributed/c10d/reducer.cpp,
+// compute_bucket_assignment_by_size), so that a larger weight has its own.
+double bucket_count(const ModelSpec& m, const Strategy& s) {
+  if (s.kernels.bucket_mib <= 0) return 1;
+  const double limit = s.kernels.bucket_mib * real(kMiB);
+  const double each = real(storage_size(s.precision)) / real(s.tp);
+  double count = 0, open = 0;
+  const auto take = [&](std::int64_t rows, std::int64_t columns) {
+    open += real(rows) * real(columns) * each;
+    if (open < limit) return;
+    ++count;
+    open = 0;
+  };
+  const std::int64_t h = m.hidden_size, q = m.num_attention_heads * m.head_dim;
+  const std::int64_t kv = m.num_query_groups * m.head_dim;
+  if (!m.tied_embeddings) take(m.vocab_size, h);
+  for (std::int64_t i = 0; i < ceil_div(m.num_layers, s.pp); ++i) {
+    take(m.ffn_hidden_size, h);
+    take(m.ffn_hidden_size * (m.gated_mlp ? 2 : 1), h);
+    take(q, h);
+    take(q + 2 * kv, h);
+  }
+  take(m.vocab_size, h);
+  return std::max(1.0, count + (open > 0 ? 1 : 0));
+}
+
 // Parameters that are reduced alike.
 struct Reduced {
   std::int64_t parameters;
@@ -24,13 +52,15 @@ struct Reduced {
   const GroupShape& all;      // all replicas
   std::int64_t shards;
   std::int64_t tensors;
+  double buckets = 1;
 };
 
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
 // the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
 // only the gather is left; under ZeRO-3 nothing is. A shard group smaller than all replicas adds
 // an all-reduce of the shards across replicas. (Rajbhandari et al. 1910.02054 sec. 7;
-// Megatron-Core distributed/distrib_optimizer.py.)
+// Megatron-Core distributed/distrib_optimizer.py.) With whole_reduction ZeRO-1 all-reduces too
+// (nanotron optim/gradient_accumulator.py, sync_gradients_across_dp).
 // [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and broadcast from it:
 // min(n, tensors) of both, each along a chain of all n ranks (InternEvo
 // solver/optimizer/hybrid_zero_optim.py).
@@ -46,7 +76,8 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
   };
   if (s.zero == 0) {
     const Group group = p.replica != nullptr ? Group::kDpCp : p.group;
-    add(end.gradients, Collective::kAllReduce, grad, group, s.grad_dtype, p.all);
+    add(end.gradients, Collective::kAllReduce, grad / p.buckets, group, s.grad_dtype, p.all,
+        p.buckets);
     return;
   }
   if (s.zero == 1 && s.kernels.whole_tensor_shards && p.replica == nullptr) {
@@ -57,7 +88,9 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
         activation_dtype(s.precision), p.shard, owners);
     return;
   }
-  if (s.zero == 1) {
+  if (s.zero == 1 && s.kernels.whole_reduction) {
+    add(end.gradients, Collective::kAllReduce, grad, Group::kDpCp, s.grad_dtype, p.all);
+  } else if (s.zero == 1) {
     add(end.gradients, Collective::kReduceScatter, grad, p.group, s.grad_dtype, p.shard);
     if (p.replica != nullptr) {
       add(end.gradients, Collective::kAllReduce, grad / real(p.shards), Group::kZeroReplica,
@@ -83,7 +116,9 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
     Seconds left = whole;
     if (overlapped) {
       const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const Seconds tail = whole * std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
+      const bool buckets = s.zero == 0 && s.kernels.bucket_mib > 0;
+      const Seconds tail =
+          buckets ? r.each : whole * std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
       const Seconds hidden = std::min(whole - tail, window);
       window -= hidden;
       left = whole - hidden + hidden * (c.device.overlap_slowdown - 1);
@@ -156,7 +191,7 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   append_reductions(
       c, s,
       {p.dense, Group::kZeroShard, groups.shard, groups.hybrid ? &groups.replica : nullptr,
-       groups.all, shard_group(s), tensors},
+       groups.all, shard_group(s), tensors, s.zero == 0 ? bucket_count(m, s) : 1},
       end);
   if (m.moe) {
     append_reductions(c, s,
@@ -166,10 +201,12 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   }
   end.optimizer = optimizer_time(c.device, s, p);
   // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
-  // decoder layer (projections and norms).
+  // decoder layer (projections and norms). A gather into lists also cuts every tensor into every
+  // rank's part and copies each.
   const bool shards = s.zero >= 1 && (shard_group(s) > 1 || (m.moe && expert_dp(s) > 1));
+  const double lists = shards && s.zero == 1 ? real(groups.all.size) * s.kernels.shard_launches : 0;
   const double launches =
-      real(tensors) * s.kernels.optimizer_launches * (shards ? 2 : 1) * s.kernels.host_factor;
+      real(tensors) * (s.kernels.optimizer_launches + lists) * s.kernels.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   end.offload = optimizer_offload_time(c.device, s, p);
   return end;
@@ -183,8 +220,8 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
     backward *= std::max(1.0, others);
     forward *= std::max(1.0, others);
   }
-  end.exposed = exposed_time(c, s, rank.gradients, s.overlap.grad_reduce, backward,
-                             size_of(s.grad_dtype), table);
+  const bool beside = s.overlap.grad_reduce && !(s.zero == 1 && s.kernels.whole_reduction);
+  end.exposed = exposed_time(c, s, rank.gradients, beside, backward, size_of(s.grad_dtype), table);
   end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
                               storage_size(s.precision), table);
   (s.offload.optimizer ? end.offload : end.optimizer) =

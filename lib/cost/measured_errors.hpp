@@ -16,8 +16,9 @@ namespace meshplan {
 // that holds of a plan is its regime.
 enum class Regime {
   kMoe,          // experts on several ranks exchange tokens
-  kLaunchBound,  // the host's launches take more than kLaunchBoundShare of the step
-  kWaiting,      // exposed communication and the bubble take more than kWaitingShare of it
+  kLaunchBound,  // the host's launches take more than kLaunchBoundShare of the step, and no
+                 // pipeline message leaves the innermost level
+  kWaiting,      // exposed communication, the bubble and launches take more than kWaitingShare
   kSteady,       // mostly kernels
 };
 inline constexpr std::size_t kNumRegimes = 4;

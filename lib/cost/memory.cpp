@@ -191,7 +191,9 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
   const Bytes message{l.norm_tokens * l.hidden * l.bytes};
   if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
   // [F-MEM-4] DeepSpeed's pipeline engine keeps every microbatch's stage output until its backward
-  // pass (runtime/pipe/engine.py, pipe_buffers); Megatron-Core frees it after sending.
+  // pass (runtime/pipe/engine.py, pipe_buffers["outputs"], as many as
+  // TrainSchedule.num_pipe_buffers of pipe/schedule.py: the stages from here on, at most the
+  // microbatches); Megatron-Core frees it after sending.
   if (s.pp > 1 && s.framework == Framework::kMegatronDeepspeed) {
     rates.messages += message * std::min(s.pp, num_microbatches(s));
   }

@@ -146,10 +146,14 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const auto per_expert =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(received / real(local_experts)));
   const std::int64_t ffn = ceil_div(moe.expert_ffn_hidden_size, s.etp);
+  const std::size_t first_expert = ops.kernels.size();
   append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), l.hidden, m.expert_bias,
                 ops, local_experts);
   append_activation(x, received * real(ffn), ops);
   append_linear(x, "experts down", per_expert, l.hidden, ffn, m.expert_bias, ops, local_experts);
+  for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
+    ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
+  }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   append_elementwise(x, "unpermute", (2 * e * received + 2 * e * routed) * h, 3,
                      (2 * e * received + 2 * e * routed) * h, 3, ops);

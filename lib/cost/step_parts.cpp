@@ -58,6 +58,17 @@ Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& block
   return a;
 }
 
+namespace {
+
+// Megatron-Core turns overlap_p2p_comm off without interleaving (training/arguments.py) and then
+// waits for every batch of sends and receives (core/pipeline_parallel/p2p_communication.py).
+bool messages_beside_kernels(const Strategy& s) {
+  const bool plain = s.schedule == Schedule::k1f1b || s.schedule == Schedule::kGpipe;
+  return s.overlap.pp && !(plain && s.framework == Framework::kMegatron);
+}
+
+}  // namespace
+
 // [F-PP-SEND-1] A boundary's message: tokens x hidden of a microbatch, split over tensor ranks with
 // sequence parallelism. Without overlap the sender stands still for it (Megatron-LM
 // p2p_communication.py waits for its batched sends and receives).
@@ -73,7 +84,7 @@ BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strat
   BoundarySend send;
   send.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
   send.time.transfer = collective_time(c, Collective::kSendRecv, send.message, neighbours).total;
-  if (!s.overlap.pp) send.time.sender_busy = send.time.transfer;
+  if (!messages_beside_kernels(s)) send.time.sender_busy = send.time.transfer;
   const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
   send.time.sender_busy += host;
   send.time.receiver_busy += host;

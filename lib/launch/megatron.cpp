@@ -190,11 +190,6 @@ Options dry_start() {
 
 void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   const Strategy& s = p.strategy;
-  if (s.pp > 1 && s.vp == 1 && s.overlap.pp) {
-    notes.emplace_back(
-        "Megatron-LM waits for the messages of a pipeline that is not interleaved; the plan counts "
-        "them as overlapped (overlap.pp)");
-  }
   if (s.pp > 1 && s.tp > 1 && !s.sequence_parallel && s.kernels.scatter_gather) {
     notes.emplace_back(
         "Megatron-Core sends whole pipeline messages without sequence parallelism; the plan counts "

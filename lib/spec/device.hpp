@@ -49,7 +49,8 @@ struct DeviceSpec {
   Seconds kernel_overhead;       // start and drain of one kernel on the device
   Seconds launch_gap;            // host time to issue one kernel from a training framework
   // Device idle around a collective that the next kernel waits for: hand-over between the compute
-  // and the communication stream both ways, and ranks that arrive apart.
+  // and the communication stream both ways, and ranks that arrive apart; of four ranks, growing
+  // with them as [F-GAP-1].
   Seconds collective_gap;
   BytesPerSecond host_link;  // to host memory, one direction
   double tdp_watts = 0;

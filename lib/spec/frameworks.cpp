@@ -37,10 +37,11 @@ constexpr std::array kPresets{
     // --overlap-param-gather, --tp-comm-overlap, overlapped pipeline sends; fp32 main gradients
     // (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32 with --bf16).
     // Dispatcher: what NVIDIA's recipes for mixtures of experts set (Megatron-Bridge
-    // scripts/performance).
+    // scripts/performance). Host costs: fitted to its mixtures of experts, whose layers issue some
+    // hundred kernels each; CUDA graphs are host_factor 0.
     Preset{.framework = Framework::kMegatron,
            .overlap = kAllOverlap,
-           .kernels = {.flex_dispatcher = true}},
+           .kernels = {.flex_dispatcher = true, .host_factor = 6}},
     // Host costs: fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward
     // passes
     // and the backward pass of a recomputed layer whatever its size.
@@ -82,18 +83,24 @@ constexpr std::array kPresets{
     // Host costs: fitted to the single-node and the pipelined rows of its published sweep
     // (benchmarks/accuracy), where a layer with tensor parallelism takes 4.4 ms whatever its size.
     // nanotron config/config.py and examples: zero_stage 0, accumulate_grad_in_fp32, flash
-    // attention's fused rotary embedding and norm.
+    // attention's fused rotary embedding and norm. ZeRO-0 is PyTorch's DistributedDataParallel with
+    // its default buckets, whose hook all-reduces fp32 sums beside the last backward pass; ZeRO-1
+    // is without it (trainer.py, make_ddp): one all-reduce after everything, then lists of parts
+    // are gathered (distributed.py, all_gather_coalesced).
     Preset{.framework = Framework::kNanotron,
            .zero = 0,
+           .overlap = {.grad_reduce = true},
            .kernels = {.fused_activation = false,
                        .fused_cross_entropy = false,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kFlash2,
+                       .whole_reduction = true,
                        .host_factor = 5,
-                       .optimizer_launches = 10,
-                       .message_launches = 25,
-                       .contended_launches = 7,
-                       .collective_launches = 9.5,
+                       .bucket_mib = 25,
+                       .optimizer_launches = 6,
+                       .contended_launches = 7.5,
+                       .collective_launches = 9,
+                       .shard_launches = 0.25,
                        .retry_stall = 0.27}},
     // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced. MPT's
     // loss_fn fused_crossentropy and low-precision LayerNorm are single kernels.
@@ -126,14 +133,15 @@ constexpr std::array kPresets{
     // DeepSpeed up to 0.5 (2021), stage 3 under Megatron-LM of that time: every weight is gathered
     // by itself after a device synchronisation, into a list of views of all ranks' parts that are
     // copied one by one (runtime/zero/partition_parameters.py, _allgather_param; release 0.3.13):
-    // slice, list entry and copy are about three launches, the same for the reduction.
+    // slice, list entry and copy, the same for the reduction; fitted to the six runs of 2104.04473
+    // that use it.
     Preset{.framework = Framework::kDeepspeedV0,
            .zero = 3,
            .grad_dtype = Dtype::kFp16,
            .overlap = {.tp_backward = false},
            .kernels = {.fused_cross_entropy = false,
                        .fused_grad_accumulation = false,
-                       .shard_launches = 3}},
+                       .shard_launches = 4.5}},
 };
 
 constexpr bool presets_in_order() {

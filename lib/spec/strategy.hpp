@@ -58,9 +58,14 @@ struct Kernels {
   // ZeRO-1 gives every rank whole tensors: one reduction to and one broadcast from each owner
   // instead of a scatter and a gather of equal parts.
   bool whole_tensor_shards = false;
+  // ZeRO-1 all-reduces all gradients as one buffer after the last backward pass, whatever
+  // overlap.grad_reduce says, and every rank updates its part of them.
+  bool whole_reduction = false;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
-  // Host time of the optimizer step per parameter tensor of a rank, in kernels; twice that with
-  // sharded states, which are cut out of and gathered into every tensor.
+  // Gradients of ZeRO-0 are reduced in buckets of so many MiB of the training dtype, a collective
+  // each (PyTorch's DistributedDataParallel, bucket_cap_mb); 0: in one piece.
+  double bucket_mib = 0;
+  // Host time of the optimizer step per parameter tensor of a rank, in kernels.
   double optimizer_launches = 0;
   // Host time of one pipeline message beyond its transfer, in kernels.
   double message_launches = 0;
@@ -68,8 +73,8 @@ struct Kernels {
   // cores are shared with the network's progress threads.
   double contended_launches = 0;
   double collective_launches = 4;  // host time of a collective call, in kernels
-  // Host time of one ZeRO-3 collective per rank and weight, in kernels: where weights are gathered
-  // one by one into a list of every rank's part. Nothing runs meanwhile.
+  // Host time of gathering a weight (or scattering its gradient) per rank, in kernels: where they
+  // are gathered into a list of every rank's part. Nothing runs meanwhile.
   double shard_launches = 0;
   // Seconds that an allocation costs for which the caching allocator must give memory back first.
   double retry_stall = 0;

@@ -36,6 +36,8 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("kernels.contended_launches", s.kernels.contended_launches, {0, 1000});
   f.check("kernels.message_launches", s.kernels.message_launches, {0, 1000});
   f.check("kernels.optimizer_launches", s.kernels.optimizer_launches, {0, 1000});
+  f.check("kernels.shard_launches", s.kernels.shard_launches, {0, 1000});
+  f.check("kernels.bucket_mib", s.kernels.bucket_mib, {0, 1e6});
 }
 
 void check_lists(const Strategy& s, Findings& f) {

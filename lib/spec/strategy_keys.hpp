@@ -63,6 +63,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.flex_dispatcher", s.kernels.flex_dispatcher);
   visit("kernels.fp32_copies", s.kernels.fp32_copies);
   visit("kernels.whole_tensor_shards", s.kernels.whole_tensor_shards);
+  visit("kernels.whole_reduction", s.kernels.whole_reduction);
+  visit("kernels.bucket_mib", s.kernels.bucket_mib);
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("kernels.contended_launches", s.kernels.contended_launches);

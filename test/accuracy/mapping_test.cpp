@@ -347,6 +347,21 @@ TEST_CASE("a row's container is its release") {
   CHECK(container_release("table 3") == 0);
 }
 
+TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  Run run;
+  run.model.name = "DeepSeekV3", run.model.num_layers = 61;
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.pp = s.vp = 4;
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers == std::vector<std::int64_t>{16, 16, 16, 13});
+  s = framework_preset(Framework::kMegatron);
+  run.model.name = "Qwen3_30B";
+  s.pp = s.vp = 4;
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers.empty());
+}
+
 TEST_CASE("recipes say what Megatron-Bridge's tables leave out, by release, GPU and precision") {
   const Source bridge = source_called("Megatron-Bridge performance summaries");
   struct Row {

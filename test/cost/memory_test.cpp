@@ -113,6 +113,25 @@ TEST_CASE("ZeRO-3 replaces stored weights by the gathered working set of two blo
   CHECK(k.buffers.si() > block * 6);
 }
 
+TEST_CASE("[F-EP-4] overlapped dispatch holds one layer more, not one microbatch") {
+  ModelSpec m = plain_gpt(8);
+  m.moe = MoeSpec{};
+  m.moe->num_experts = 8;
+  m.moe->top_k = 2;
+  m.moe->expert_ffn_hidden_size = 4096;
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  const auto memory = [&] { return cost_of(m, c, complete(s, m, c)).memory(); };
+  const MemoryBreakdown plain = memory();
+  s.overlap.ep = true;
+  const MemoryBreakdown ahead = memory();
+  CHECK(ahead.activations == plain.activations);
+  const BlockCosts blocks = block_costs(m, c, complete(s, m, c));
+  const Bytes layer = blocks[static_cast<std::size_t>(block_kind(m, m.num_layers - 1))].saved.none;
+  CHECK(ahead.buffers - plain.buffers == layer);
+}
+
 TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);

@@ -81,6 +81,14 @@ TEST_CASE("the regime is the first that holds of a plan") {
   CHECK(regime_of(plan_with(&TimeTerms::other, 0.9)) == Regime::kSteady);
   CHECK(regime_of(plan_with(&TimeTerms::other, 1.1)) == Regime::kLaunchBound);
   PlanCost p = plan_with(&TimeTerms::other, 1.1);
+  CommEntry message{};
+  message.dimension = CommDimension::kPp;
+  p.communication.push_back(message);
+  CHECK(regime_of(p) == Regime::kLaunchBound);
+  p.communication.back().level = 1;  // to another node
+  CHECK(regime_of(p) == Regime::kSteady);
+  p.time.other = p.time.other * 2.5;
+  CHECK(regime_of(p) == Regime::kWaiting);
   p.strategy.ep = 8;
   CHECK(regime_of(p) == Regime::kMoe);
   CHECK(name_of(Regime::kLaunchBound) == "launch_bound");

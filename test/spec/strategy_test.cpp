@@ -99,7 +99,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true});
+  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true, .host_factor = 6});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);
@@ -108,7 +108,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(framework_preset(Framework::kTorchtitan).grad_dtype == Dtype::kFp32);
   CHECK(framework_preset(Framework::kNanotron).zero == 0);
   for (const Framework f : {Framework::kNanotron, Framework::kMegatronDeepspeed}) {
-    CHECK_FALSE(framework_preset(f).overlap.grad_reduce);
+    CHECK(framework_preset(f).overlap.grad_reduce == (f == Framework::kNanotron));
     CHECK_FALSE(framework_preset(f).overlap.param_gather);
     CHECK_FALSE(framework_preset(f).overlap.tp);
   }
