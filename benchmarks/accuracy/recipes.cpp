@@ -4,6 +4,7 @@
 #include <regex>
 #include <string_view>
 
+#include "base/check.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -20,6 +21,7 @@ struct RecipeRow {
   bool across_nodes;                   // only where experts span nodes of eight
   bool inside_node;                    // only where they do not
   std::optional<bool> overlap, flex;   // moe_a2a_overlap; moe_flex_dispatcher_backend is set
+  bool graph = false;                  // cuda_graph_impl="full_iteration": no host time
 };
 
 constexpr std::array kRecipes{
@@ -33,7 +35,7 @@ constexpr std::array kRecipes{
     // DeepSeek-V3 on B200 with experts over four nodes, since April 2026.
     RecipeRow{2604, kNow, false, true, false, "mx", true, false, true, {}},
     // June 2026: graph of the whole iteration, overlapped dispatch, in MXFP8.
-    RecipeRow{2606, kNow, true, true, false, "mx", false, false, true, {}},
+    RecipeRow{2606, kNow, true, true, false, "mx", false, false, true, {}, true},
 };
 
 bool holds(const RecipeRow& row, int release, const Run& run) {
@@ -46,6 +48,18 @@ bool holds(const RecipeRow& row, int release, const Run& run) {
   if (!gpu || !has_word(run.precision, row.precision)) return false;
   const bool across = !nvl72 && run.ep.value_or(1) > 8;
   return !(row.across_nodes && !across) && !(row.inside_node && across);
+}
+
+// DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
+// the rest in the last one (recipes/deepseek/deepseek_v3.py,
+// set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1).
+void apply_layout(Strategy& s, const Run& run) {
+  if (!has_word(run.model.name, "DeepSeek") || s.pp == 1 || !run.model.num_layers) return;
+  const std::int64_t layers = *run.model.num_layers;
+  const std::int64_t rank = s.vp * ceil_div(layers + 1, s.pp * s.vp);
+  if (rank * (s.pp - 1) >= layers) return;
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), rank);
+  s.stage_layers.back() = layers - rank * (s.pp - 1);
 }
 
 }  // namespace
@@ -61,6 +75,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (!has_word(source.title, "Megatron-Bridge") || s.framework != Framework::kMegatron) return;
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe.
   s.grad_dtype = Dtype::kBf16;
+  apply_layout(s, run);
   const int release = container_release(run.where);
   if (release == 0 || !run.model.moe) return;
   for (const RecipeRow& row : kRecipes) {
@@ -68,6 +83,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
     // Overlap under a pipeline needs virtual stages (transformer_config.py).
     if (row.overlap) s.overlap.ep = *row.overlap && (s.pp == 1 || s.vp > 1);
     if (row.flex) s.kernels.flex_dispatcher = *row.flex;
+    if (row.graph) s.kernels.host_factor = 0;
   }
 }
 
