@@ -95,7 +95,7 @@ std::string to_text(const ErrorReport& report) {
          reliability_text(
              "Order of two plans of a sweep, by the other sources' errors (means over sources):",
              report.order) +
-         reliability_text("Out of memory, over runs that ran and runs that ran out of memory:",
+         reliability_text("Out of memory, over the sources that publish runs of both kinds:",
                           report.memory);
 }
 

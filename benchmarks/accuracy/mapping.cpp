@@ -20,6 +20,7 @@ struct FrameworkRow {
   Framework framework;
   bool norm_fused_where_stated = false;  // a fused norm is a column of the table
   bool low_precision_gradients = false;  // reduced and kept in the training dtype
+  bool gathered_logits = false;          // loss of all logits on every tensor rank
 };
 
 constexpr std::array kFrameworks{
@@ -30,8 +31,9 @@ constexpr std::array kFrameworks{
     FrameworkRow{"pythia", Framework::kMegatronDeepspeed},
     FrameworkRow{"megatron-deepspeed", Framework::kMegatronDeepspeed},
     // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
-    // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for.
-    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true, true},
+    // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for. No layout, up to
+    // tp = 8, holds 32,768 tokens of a microbatch: the logits of its 128,000 words are not split.
+    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true, true, true},
     FrameworkRow{"llm-foundry", Framework::kLlmFoundry},
     FrameworkRow{"llm_foundry", Framework::kLlmFoundry},
     FrameworkRow{"internevo", Framework::kInternEvo},
@@ -81,6 +83,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
     s.kernels.fused_norm = has_word(text, "RMS kernel");
+  if (row != nullptr) s.kernels.gathered_logits = row->gathered_logits;
   // The compiler joins chains of element-wise operations.
   if (has_word(text, "torch.compile"))
     s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =

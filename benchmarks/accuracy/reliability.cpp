@@ -1,6 +1,7 @@
 // How well the errors of some sources foretell those of the next.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
@@ -89,9 +90,16 @@ std::vector<Reliability> memory_reliability(const std::vector<Prediction>& predi
                                             const MeasuredErrors& errors) {
   const Cut cuts{0, 0.05, 0.2, 0.5, 0.8, 0.95, 1};
   std::vector<Reliability> bins = empty_bins(cuts);
+  // Tables of runs that ran alone say nothing of those that did not.
+  std::set<std::string> with_both;
+  for (const Prediction& p : predictions) {
+    if (p.source->use != Use::kScore && is_out_of_memory(p.run->status))
+      with_both.insert(p.source->title);
+  }
   for (const Prediction& p : predictions) {
     const bool ran = p.source->use == Use::kScore;
     if (!ran && !is_out_of_memory(p.run->status)) continue;
+    if (!with_both.contains(p.source->title)) continue;
     double probability = 0;
     for (const StageCost& stage : p.cost.stages)
       probability = std::max(probability, out_of_memory_probability(stage.memory, errors));

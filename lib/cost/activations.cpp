@@ -32,13 +32,18 @@ double norm_bytes(const BlockContext& x, double elements) {
   return elements * (x.shape.bytes + (x.strategy.kernels.fused_norm ? 0 : 10));
 }
 
-// Scores of materialised attention: softmax output, and dropout's mask and output
-// (5 a s^2 b of 2205.05198 eq. 2); separate kernels keep the scaled and masked scores too.
-double score_bytes(const BlockContext& x) {
+// Scores of materialised attention.
+double num_scores(const BlockContext& x) {
   if (x.strategy.flash_attention) return 0;
   const LocalShape& l = x.shape;
-  const double scores =
-      real(x.strategy.micro_batch) * real(l.heads) * real(l.sequence) * real(x.strategy.seq_len);
+  return real(x.strategy.micro_batch) * real(l.heads) * real(l.sequence) * real(x.strategy.seq_len);
+}
+
+// What is saved of them: softmax output, and dropout's mask and output (5 a s^2 b of 2205.05198
+// eq. 2); separate kernels keep the scaled and masked scores too.
+double score_bytes(const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const double scores = num_scores(x);
   double per_score = l.bytes;
   if (x.model.dropout > 0) per_score += 1 + l.bytes;
   if (!x.strategy.kernels.fused_softmax) per_score += 3 * l.bytes;
@@ -174,16 +179,20 @@ Bytes layer_working_set(const BlockContext& x, bool moe) {
   // input and output of the layer.
   const double widest = features * (x.model.gated_mlp ? 3 : 2) * e;
   double bytes = widest + 3 * e * t * real(l.hidden);
-  bytes = std::max(bytes, 2 * score_bytes(x) + 2 * e * t * real(l.hidden));
+  // Or the gradients of an operation's scores going in and coming out.
+  bytes = std::max(bytes, 2 * e * num_scores(x) + 2 * e * t * real(l.hidden));
   return ceil_bytes(bytes);
 }
 
 Bytes head_working_set(const BlockContext& x) {
   const LocalShape& l = x.shape;
-  const double logits = real(l.tokens) * real(l.vocab);
+  const bool gathered = x.strategy.kernels.gathered_logits;
+  const double logits = real(l.tokens) * real(gathered ? l.vocab * x.strategy.tp : l.vocab);
   // Fused: logits and their gradient (4 bytes together). Else the logits, their fp32 copy, and the
-  // fp32 softmax that becomes the gradient.
-  const double per_logit = x.strategy.kernels.fused_cross_entropy ? 2.0 * l.bytes : l.bytes + 8.0;
+  // fp32 softmax that becomes the gradient. PyTorch's own loss keeps the logarithms alone and makes
+  // two gradients of them.
+  double per_logit = x.strategy.kernels.fused_cross_entropy ? 2.0 * l.bytes : l.bytes + 8.0;
+  if (gathered) per_logit = l.bytes + 12.0;
   return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));
 }
 

@@ -62,7 +62,7 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
 // (cross_entropy.py) passes fp32 copies: cast, maximum, shift, exponential, sum, softmax are 38
 // bytes forward, and scale and cast 22 bytes backward; fp32_copies: a cast to fp32 (e + 4) and one
 // read forward, a read, a write and the cast back (4 + e) backward. Three all-reduces of one fp32
-// per token.
+// per token; with gathered_logits one gather of all logits instead.
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
@@ -74,7 +74,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   const BlockContext plain{x.model, x.cluster, unquantised, x.shape};
   const LinearTimes logits =
       append_linear(plain, "logits", l.tokens, l.vocab, l.hidden, false, ops);
-  const double n = real(l.tokens) * real(l.vocab), e = l.bytes;
+  const bool gathered = s.kernels.gathered_logits;
+  const double n = real(l.tokens) * real(gathered ? l.vocab * s.tp : l.vocab), e = l.bytes;
+  if (gathered)
+    push(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, e * n, 1, {}, ops);
   if (s.kernels.fused_cross_entropy && s.kernels.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
   } else if (s.kernels.fused_cross_entropy) {
@@ -95,6 +98,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
     push(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllReduce, bytes, 1,
          s.overlap.tp_backward ? logits.backward_weight : Seconds{}, ops);
   }
+  if (gathered) return;
   push(x, CommDimension::kLoss, Pass::kForward, Collective::kAllReduce, 4 * real(l.tokens), 3, {},
        ops);
 }

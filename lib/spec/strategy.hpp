@@ -53,6 +53,9 @@ struct Kernels {
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;
+  // Every tensor rank gathers all logits and computes PyTorch's loss of their fp32 copies; else the
+  // loss is computed on the rank's share of the vocabulary (Megatron-LM cross_entropy.py).
+  bool gathered_logits = false;
   // Norms and the loss read fp32 copies of their inputs, made by kernels of their own.
   bool fp32_copies = false;
   // ZeRO-1 gives every rank whole tensors: one reduction to and one broadcast from each owner

@@ -61,6 +61,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.scatter_gather", s.kernels.scatter_gather);
   visit("kernels.tp_recompute_allgather", s.kernels.tp_recompute_allgather);
   visit("kernels.flex_dispatcher", s.kernels.flex_dispatcher);
+  visit("kernels.gathered_logits", s.kernels.gathered_logits);
   visit("kernels.fp32_copies", s.kernels.fp32_copies);
   visit("kernels.whole_tensor_shards", s.kernels.whole_tensor_shards);
   visit("kernels.whole_reduction", s.kernels.whole_reduction);

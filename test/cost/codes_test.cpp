@@ -247,6 +247,24 @@ TEST_CASE("[F-NORM-1] norms and the loss of fp32 copies take longer") {
   CHECK(copied < plain * 1.1);
 }
 
+TEST_CASE("[F-LOSS-1] gathered logits cost a gather, and memory on every tensor rank") {
+  ModelSpec m = plain_gpt(4);
+  m.vocab_size = 128000;
+  Strategy s = plain_strategy(8, 1, 1);
+  const ClusterSpec c = plain_cluster(8);
+  const auto head = [&] {
+    return block_costs(m, c, s)[static_cast<std::size_t>(BlockKind::kHead)];
+  };
+  const BlockCost split = head();
+  s.kernels.gathered_logits = true;
+  const BlockCost whole = head();
+  // 2,048 tokens; two bytes, fp32 logarithms and two fp32 gradients.
+  CHECK(whole.working_set.si() == Approx(2048.0 * 128000 * 14 + 2048.0 * 4096 * 2));
+  CHECK(whole.working_set > split.working_set * 8);
+  CHECK(whole.forward.tp > split.forward.tp);
+  CHECK(whole.forward.compute > split.forward.compute);
+}
+
 TEST_CASE("[F-LIN-1] the output layer computes in bf16 where the rest is fp8") {
   const ModelSpec m = plain_gpt(8);
   ClusterSpec c = plain_cluster(1);
