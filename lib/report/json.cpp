@@ -37,6 +37,8 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"infeasible", std::move(reasons)},
           {"proof", result.proof.exact ? "exact" : "bounded"},
           {"gap", number(result.proof.gap)},
+          {"divisions_undecided", result.proof.undecided},
+          {"divisions_gap", number(result.proof.undecided_gap)},
           {"statement", result.proof.statement},
           {"wall_s", number(s.wall.si())}};
 }

@@ -235,15 +235,7 @@ RankPaths paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
   fail_check("known schedule", __FILE__, __LINE__);
 }
 
-}  // namespace
-
-// [F-PIPE-9] max over ranks of the longest of: (all work of the rank, entered at its first task or
-// at its first backward, which needs the whole pipeline before it) and left (at its last task, at
-// its last backward, which the ranks before it wait for, or at its last forward, which the whole
-// pipeline still follows). Each is a chain of tasks that wait for each other, so none can be
-// beaten.
-Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks) {
-  PLAN_CHECK(illegal_reason(s).empty() && chunks.size() == index(num_chunks(s)));
+std::vector<Times> times_of(const PipelineShape& s, std::span<const ChunkTime> chunks) {
   const bool split = s.schedule == Schedule::kZbH1 || s.schedule == Schedule::kZbV ||
                      s.schedule == Schedule::kDualPipe;
   std::vector<Times> times;
@@ -253,20 +245,44 @@ Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> 
     const double input = c.backward_input.si();
     times.push_back({c.forward.si(), split ? input : input + weight, weight});
   }
+  return times;
+}
+
+Chain chain_of(const PipelineShape& s, std::vector<Times> times) {
+  std::vector<double> after;
+  after.reserve(times.size());
+  for (std::int64_t c = 0; c < num_chunks(s); ++c) after.push_back(work_after(s, c, times));
+  return make_chain(std::move(times), after);
+}
+
+// Sums in another order than the executor's differ in the last digits.
+constexpr double kRounding = 1 - 1e-11;
+
+}  // namespace
+
+// [F-PIPE-9] max over ranks of the longest of: (all work of the rank, entered at its first task or
+// at its first backward, which needs the whole pipeline before it) and left (at its last task, at
+// its last backward, which the ranks before it wait for, or at its last forward, which the whole
+// pipeline still follows). Each is a chain of tasks that wait for each other, so none can be
+// beaten.
+Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks) {
+  PLAN_CHECK(illegal_reason(s).empty() && chunks.size() == index(num_chunks(s)));
+  std::vector<Times> times = times_of(s, chunks);
   double bound = 0;
   if (s.schedule == Schedule::kGpipe) {
     bound = gpipe_bound(s, times);
   } else {
-    std::vector<double> after;
-    after.reserve(times.size());
-    for (std::int64_t c = 0; c < num_chunks(s); ++c) after.push_back(work_after(s, c, times));
-    const Chain chain = make_chain(std::move(times), after);
+    const Chain chain = chain_of(s, std::move(times));
     bound = chain.all_forward() + chain.drain.back();
     for (std::int64_t r = 0; r < s.pp; ++r) bound = std::max(bound, longest(paths(s, r, chain)));
   }
-  // Sums in another order than the executor's differ in the last digits.
-  constexpr double kRounding = 1e-11;
-  return Seconds{bound * (1 - kRounding)};
+  return Seconds{bound * kRounding};
+}
+
+Seconds rank_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks,
+                         std::int64_t rank) {
+  PLAN_CHECK(s.schedule != Schedule::kGpipe && chunks.size() == index(num_chunks(s)));
+  return Seconds{longest(paths(s, rank, chain_of(s, times_of(s, chunks)))) * kRounding};
 }
 
 }  // namespace meshplan

@@ -144,4 +144,10 @@ class PipelineRunner {
 [[nodiscard]] Seconds makespan_lower_bound(const PipelineShape& s,
                                            std::span<const ChunkTime> chunks);
 
+// The same from the chains through one rank alone, and not of GPipe. Of ZB-V and DualPipe, whose
+// first ranks hold both ends of the model, it asks nothing of the chunks between those of ranks
+// 0 .. rank but their sums: they may all be added to one of them, without their weight gradients.
+[[nodiscard]] Seconds rank_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks,
+                                       std::int64_t rank);
+
 }  // namespace meshplan

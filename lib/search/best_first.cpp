@@ -6,30 +6,18 @@
 
 #include "cost/memory.hpp"
 #include "search/bounds.hpp"
+#include "search/node.hpp"
 
 namespace meshplan {
 namespace {
 
 constexpr double kNothingFound = std::numeric_limits<double>::infinity();
 
-// Levels of the tree, each deciding more keys than the one before.
-enum class Level : std::uint8_t { kMesh, kSplit, kSchedule, kSharding };
-
-// Indices into the lists of the space; 0 where not decided yet.
-struct Node {
-  double bound = 0;
-  double pipeline = 0;       // kSharding: the part of it that the layers take
-  std::uint64_t number = 0;  // in order of creation: breaks ties
-  std::uint32_t mesh = 0;
-  std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
-  Level level = Level::kMesh;
-  Recomputing worth;
-};
-
-struct Later {
-  bool operator()(const Node& a, const Node& b) const {
-    return a.bound != b.bound ? a.bound > b.bound : a.number > b.number;
-  }
+// A leaf of which other divisions of the layers may be as good as what is wanted.
+struct Undivided {
+  Node node;
+  double least = 0;         // time of any division
+  std::int64_t costed = 0;  // of its options
 };
 
 // What opening one node gave.
@@ -68,6 +56,8 @@ class BestFirst {
         progress(std::min(1.0, share));
       }
     }
+    if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop);
+    std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
     return std::move(outcome_);
   }
 
@@ -96,23 +86,76 @@ class BestFirst {
     }
     opened_.assign(batch_.size(), {});
     pool_.run(batch_.size(), [&](std::size_t i) { opened_[i] = open(batch_[i], limit); });
-    for (Opened& opened : opened_) {
-      for (const Node& child : opened.children) push(child);
-      take(std::move(opened.examined));
+    for (std::size_t i = 0; i < batch_.size(); ++i) {
+      for (const Node& child : opened_[i].children) push(child);
+      take(opened_[i].examined, batch_[i]);
     }
   }
 
-  void take(Examined examined) {
+  void take(const Examined& examined, const Node& node) {
     outcome_.evaluated += examined.evaluated;
     outcome_.feasible += examined.feasible;
     for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
-    if (!examined.best) return;
+    const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
+    if (divisible) undivided_.push_back({node, examined.left, examined.feasible});
+    if (examined.best) insert(*examined.best, node);
+  }
+
+  void insert(Found found, const Node& node) {
+    found.leaf = node.number;
     std::vector<Found>& best = outcome_.best;
     const auto before = [&](const Found& a, const Found& b) {
       return ranks_before(a, b, x_.objective);
     };
-    best.insert(std::upper_bound(best.begin(), best.end(), *examined.best, before), *examined.best);
+    best.insert(std::upper_bound(best.begin(), best.end(), found, before), found);
     if (best.size() > wanted_) best.pop_back();
+  }
+
+  // So far each leaf stands for one division of its layers. Those that may be among the best with
+  // another one are divided in every way, the most promising first.
+  void divide_all(const std::function<bool()>& stop) {
+    std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
+      return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
+    });
+    constexpr std::size_t kBatch = 16;
+    for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
+      if (stop()) {
+        outcome_.exact = false;
+        outcome_.least_bound = undivided_[i].least;
+        return;
+      }
+      const double limit = cutoff();
+      const std::size_t n = std::min(kBatch, undivided_.size() - i);
+      opened_.assign(n, {});
+      pool_.run(n, [&](std::size_t k) {
+        if (undivided_[i + k].least <= limit) {
+          opened_[k].examined = divide(undivided_[i + k].node, limit);
+        }
+      });
+      for (std::size_t k = 0; k < n; ++k) take_divided(opened_[k].examined, undivided_[i + k]);
+      i += n;
+    }
+  }
+
+  // Looks up what the leaf is known by only where it is among the best: otherwise its division is
+  // not good enough.
+  [[nodiscard]] Examined divide(const Node& node, double limit) const {
+    constexpr std::int64_t kStarts = 1024;
+    const std::vector<Found>& best = outcome_.best;
+    const auto known = std::find_if(best.begin(), best.end(),
+                                    [&](const Found& f) { return f.leaf == node.number; });
+    return examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]), node.worth,
+                   node.pipeline, limit,
+                   {true, kStarts, known == best.end() ? nullptr : &known->strategy.stage_layers});
+  }
+
+  void take_divided(const Examined& examined, const Undivided& leaf) {
+    const std::int64_t more = std::max<std::int64_t>(0, examined.feasible - leaf.costed);
+    outcome_.evaluated += more, outcome_.feasible += more;
+    if (examined.left < kNothingFound) outcome_.undecided.push_back(examined.left);
+    if (!examined.best) return;
+    std::erase_if(outcome_.best, [&](const Found& f) { return f.leaf == leaf.node.number; });
+    insert(*examined.best, leaf.node);
   }
 
   void add_roots() {
@@ -131,28 +174,7 @@ class BestFirst {
 
   [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
 
-  [[nodiscard]] Choice choice(const Node& node) const {
-    const Mesh& mesh = x_.space.meshes()[node.mesh];
-    Choice c;
-    c.base = mesh.base;
-    c.order = x_.space.bounding_orders(mesh).front();
-    c.tp = mesh.tp, c.pp = mesh.pp, c.cp = mesh.cp, c.dp = mesh.dp;
-    c.micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
-    if (node.level >= Level::kSplit) {
-      c.cp_kind = x_.space.cp_kinds(mesh)[node.cp_kind];
-      const Split& split = x_.space.splits(mesh)[node.split];
-      c.sequence_parallel = split.sequence_parallel, c.ep = split.ep, c.etp = split.etp;
-    }
-    if (node.level >= Level::kSchedule) {
-      const ScheduleChoice& s = x_.space.schedules(mesh, c.micro_batch)[node.schedule];
-      c.schedule = s.schedule, c.vp = s.vp;
-    }
-    if (node.level >= Level::kSharding) {
-      const Sharding& s = x_.space.shardings(mesh)[node.sharding];
-      c.zero = s.zero, c.zero_group = s.zero_group, c.order = s.order;
-    }
-    return c;
-  }
+  [[nodiscard]] Choice choice(const Node& node) const { return choice_of(x_.space, node); }
 
   [[nodiscard]] Strategy strategy(const Node& node) const {
     const Choice c = choice(node);
@@ -375,6 +397,7 @@ class BestFirst {
   std::uint64_t created_ = 0;
   std::vector<Node> batch_;
   std::vector<Opened> opened_;
+  std::vector<Undivided> undivided_;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ struct Outcome {
   std::map<std::string, std::int64_t> infeasible;  // illegal ones not included
   bool exact = true;
   double least_bound = 0;  // of what was not opened, where it was stopped
+  // Of each choice of keys of which not every division of the layers was costed or ruled out: a
+  // time that none of them undercuts.
+  std::vector<double> undecided;
 };
 
 // `stop`: asked between batches; true ends the search early. `progress`: 0..1, never less than

@@ -6,6 +6,7 @@
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "search/bounds.hpp"
+#include "search/divide.hpp"
 #include "search/space_target.hpp"
 
 namespace meshplan {
@@ -29,109 +30,6 @@ int unusual_features(const Strategy& s) {
            ? 0
            : 1;
   return n;
-}
-
-// The better of two divisions as partition.hpp ranks them.
-bool better(const Division& a, const Division& b, std::int64_t weight) {
-  const auto cost = [&](const Division& d) { return d.sum + weight * d.largest; };
-  const auto squares = [](const Division& d) {
-    return std::accumulate(d.stages.begin(), d.stages.end(), std::int64_t{0},
-                           [](std::int64_t n, const StageMove& move) {
-                             return n + std::int64_t{move.first} * move.first +
-                                    std::int64_t{move.second} * move.second;
-                           });
-  };
-  if (cost(a) != cost(b)) return cost(a) < cost(b);
-  if (a.largest != b.largest) return a.largest < b.largest;
-  if (squares(a) != squares(b)) return squares(a) < squares(b);
-  return std::lexicographical_compare(
-      a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(),
-      [](const StageMove& x, const StageMove& y) { return x.first < y.first; });
-}
-
-// 1 .. most, those next to `middle` first.
-std::vector<std::int64_t> from_middle(std::int64_t least, std::int64_t most, std::int64_t middle) {
-  std::vector<std::int64_t> all;
-  for (std::int64_t n = least; n <= most; ++n) all.push_back(n);
-  std::stable_sort(all.begin(), all.end(), [&](std::int64_t a, std::int64_t b) {
-    return std::abs(a - middle) < std::abs(b - middle);
-  });
-  return all;
-}
-
-// All divisions whose inner ranks hold the same number of layers and whose stages take `most_time`
-// or less. Nearly even ones come first: most others cost more by what their stages take at least.
-std::optional<Division> best_with_equal_middle(const Stages& stages, const StageContext& x,
-                                               std::int64_t most_time) {
-  const Strategy& s = x.strategy;
-  const std::int64_t unit = stages.layout().unit_layers(), units = stages.layout().units();
-  const std::int64_t inner = std::max<std::int64_t>(0, s.pp - 2);
-  std::optional<Division> best;
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp));
-  const std::int64_t most = inner > 0 ? units / inner : 1;
-  for (const std::int64_t middle : from_middle(1, most, units / s.pp)) {
-    const std::int64_t ends = units - inner * middle;
-    for (const std::int64_t first : from_middle(s.pp == 1 ? ends : 1, ends, ends / 2)) {
-      const std::int64_t useful = best ? stages.most_useful(*best) : kUnbounded;
-      const std::int64_t limit = std::min(most_time, useful);
-      const std::int64_t largest = std::max({first, ends - first, inner > 0 ? middle : 0});
-      if (stages.least_time(largest) > limit) continue;
-      std::fill(layers.begin(), layers.end(), middle * unit);
-      layers.back() = (ends - first) * unit;
-      layers.front() = first * unit;
-      const std::optional<Division> d = stages.with_layers(layers, limit);
-      if (d && (!best || better(*d, *best, stages.weight()))) best = d;
-    }
-  }
-  return best;
-}
-
-std::optional<Division> best_of(const Stages& stages, const StageContext& x,
-                                const std::vector<std::vector<std::int64_t>>& partitions) {
-  std::optional<Division> best;
-  for (const std::vector<std::int64_t>& given : partitions) {
-    const std::optional<Division> d =
-        stages.with_layers(given.empty() ? stage_layers(x.strategy, x.model) : given);
-    if (d && (!best || better(*d, *best, stages.weight()))) best = d;
-  }
-  return best;
-}
-
-Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, double most) {
-  std::optional<Division> best;
-  Divided result;
-  switch (space.partition_rule()) {
-    case PartitionRule::kAny: {
-      const std::int64_t least = stages.least_largest(), limit = stages.most_largest(most);
-      const bool unlimited = limit >= kUnbounded / 4;
-      result.fits = unlimited ? stages.may_fit() : true;
-      stages.limit_to(limit);
-      if (!result.fits || (!unlimited && !stages.may_fit_limit())) return result;
-      Partitioner<Stages> partitioner(stages);
-      best = stages.measures_memory()
-                 ? partitioner.least_largest(least, limit)
-                 : partitioner.best(stages.weight(), stages.least_sum(), least, limit);
-      break;
-    }
-    case PartitionRule::kEnds: {
-      // How many layers all ranks recompute depends on whether any division fits, however slow.
-      const bool all = x.counts == CountRule::kUniform;
-      const std::int64_t limit = all ? kUnbounded / 4 : stages.most_largest(most);
-      best = best_with_equal_middle(stages, x, limit);
-      result.fits = best.has_value() || limit < kUnbounded / 4;
-      break;
-    }
-    case PartitionRule::kEven:
-      best = best_of(stages, x, {{}});
-      result.fits = best.has_value();
-      break;
-    case PartitionRule::kGiven:
-      best = best_of(stages, x, space.given_partitions());
-      result.fits = best.has_value();
-      break;
-  }
-  if (best) result.lists = stages.lists(*best);
-  return result;
 }
 
 // Why no division of layers fits.
@@ -161,7 +59,8 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       prefix(layer_prefix(m)),
       shapes(c),
       parts(m, c, prefix, shapes),
-      blocks(m, c, shapes) {}
+      blocks(m, c, shapes),
+      evaluators(m, c, prefix, in_flight) {}
 
 Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
   std::int64_t order = s.zero;
@@ -190,27 +89,17 @@ bool ranks_before(const Found& a, const Found& b, Objective o) {
   return to_text(a.strategy) < to_text(b.strategy);
 }
 
-Divided divide(StageContext context, const SearchSpace& space, double most) {
-  if (context.counts != CountRule::kUniform) return divide(Stages(context), context, space, most);
-  // The same number in every chunk of a rank.
-  const std::int64_t step = context.strategy.vp;
-  for (context.uniform = step; context.uniform < context.model.num_layers + step;
-       context.uniform += step) {
-    const Divided divided = divide(Stages(context), context, space, most);
-    if (divided.fits) return divided;
-  }
-  return {};
-}
-
 namespace {
 
 // One candidate's options, one after the other.
 class Examiner {
  public:
-  Examiner(SearchContext& x, const Choice& choice, Recomputing worth, double cutoff)
+  Examiner(SearchContext& x, const Choice& choice, Recomputing worth, double cutoff,
+           const Effort& effort)
       : x_(x),
         worth_(worth),
         cutoff_(cutoff),
+        effort_(effort),
         plain_(with_choice(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
@@ -255,35 +144,57 @@ class Examiner {
     Strategy s = plain_;
     s.recompute = option.recompute;
     s.offload = {option.offload_optimizer, option.offload_activations};
-    double end = 0;
+    double end = 0, least = 0;
     if (refuses(s)) return true;  // what differs in recomputation alone may do
     if (by_time_) {
       const bool everywhere =
           option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
       const double again = everywhere ? recompute_bound(x_, s, blocks_) : 0;
       end = end_bound(x_, s, blocks_);
-      if (std::max(pipeline, again) + end > cutoff_) return false;
+      least = std::max(pipeline, again) + end;
+      if (least > cutoff_) return false;
     }
+    if (option.counts == CountRule::kGiven &&
+        static_cast<std::int64_t>(option.given.size()) != s.pp) {
+      count_out(context_of(s, option), none_too);
+      return false;
+    }
+    if (effort_.every) return try_every(s, option, end, least, none_too);
     const StageContext context = context_of(s, option);
-    const bool wrong_length = option.counts == CountRule::kGiven &&
-                              static_cast<std::int64_t>(option.given.size()) != s.pp;
-    const Divided divided = wrong_length ? Divided{} : divide(context, x_.space, cutoff_ - end);
-    if (!divided.fits) {
-      const std::int64_t options = none_too ? 2 : 1;
-      result_.evaluated += options;
-      result_.infeasible[std::string(name_of(reason_of(x_, context)))] += options;
-    }
+    const Divided divided = divide(context, x_.space, cutoff_ - end);
+    if (!divided.fits) count_out(context, none_too);
     if (!divided.lists) return false;
-    s.stage_layers = divided.lists->layers, s.recompute_layers = divided.lists->recomputed;
-    const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
-                                  [](std::int64_t n) { return n > 0; });
-    if (s.recompute == Recompute::kFull && !some) {  // the same as without recomputation
-      if (!none_too) return false;
-      s.recompute = Recompute::kNone;
-    }
-    if (option.counts == CountRule::kGiven && refuses(s)) return false;
-    cost(std::move(s));
+    if (by_time_ && s.pp > 1) result_.left = std::min(result_.left, least);
+    const bool some = recomputes(*divided.lists);
+    cost(s, *divided.lists, option, none_too);
     return some;
+  }
+
+  // The same with the step time of every division.
+  bool try_every(const Strategy& s, const MemoryOption& option, double end, double least,
+                 bool none_too) {
+    const bool must_again =
+        option.recompute == Recompute::kFull && option.counts == CountRule::kFewest && !none_too;
+    const StageContext context = context_of(s, option);
+    const FastestDivision found = fastest_division({context, x_.space, x_.evaluators, cutoff_, end,
+                                                    must_again, effort_.starts, effort_.known});
+    if (!found.every) result_.left = std::min(result_.left, least);
+    if (!found.lists) return false;
+    const bool some = recomputes(*found.lists);
+    cost(s, *found.lists, option, none_too);
+    return some && !found.every;
+  }
+
+  static bool recomputes(const Stages::Lists& lists) {
+    return std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
+                       [](std::int64_t n) { return n > 0; });
+  }
+
+  // No division fits.
+  void count_out(const StageContext& context, bool none_too) {
+    const std::int64_t options = none_too ? 2 : 1;
+    result_.evaluated += options;
+    result_.infeasible[std::string(name_of(reason_of(x_, context)))] += options;
   }
 
   // Whether the space's framework cannot be told the strategy.
@@ -295,8 +206,14 @@ class Examiner {
     return true;
   }
 
-  void cost(Strategy s) {
-    if (by_time_ && complete_bound(x_, s, blocks_, cutoff_) > cutoff_) return;
+  void cost(Strategy s, const Stages::Lists& lists, const MemoryOption& option, bool none_too) {
+    s.stage_layers = lists.layers, s.recompute_layers = lists.recomputed;
+    if (s.recompute == Recompute::kFull && !recomputes(lists)) {  // as without recomputation
+      if (!none_too) return;
+      s.recompute = Recompute::kNone;
+    }
+    if (option.counts == CountRule::kGiven && refuses(s)) return;
+    if (by_time_ && !effort_.every && complete_bound(x_, s, blocks_, cutoff_) > cutoff_) return;
     ++result_.evaluated;
     ++result_.feasible;
     const PlanCost plan = cost_of(x_.model, x_.cluster, s, blocks_);
@@ -326,6 +243,7 @@ class Examiner {
   SearchContext& x_;
   Recomputing worth_;
   double cutoff_;  // nothing worse is wanted
+  Effort effort_;
   Strategy plain_;
   const BlockCosts& blocks_;
   const std::vector<InFlight>& held_;
@@ -368,8 +286,8 @@ Recomputing may_divide(SearchContext& x, const Choice& choice, const BlockCosts&
 }
 
 Examined examine(SearchContext& x, const Choice& choice, const std::vector<MemoryOption>& options,
-                 Recomputing worth, double pipeline, double cutoff) {
-  return Examiner(x, choice, worth, cutoff).run(options, pipeline);
+                 Recomputing worth, double pipeline, double cutoff, const Effort& effort) {
+  return Examiner(x, choice, worth, cutoff, effort).run(options, pipeline);
 }
 
 }  // namespace meshplan

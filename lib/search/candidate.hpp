@@ -9,6 +9,7 @@
 
 #include "search/block_cache.hpp"
 #include "search/choice.hpp"
+#include "search/division_search.hpp"
 #include "search/in_flight.hpp"
 #include "search/part_times.hpp"
 #include "search/search.hpp"
@@ -32,6 +33,7 @@ class SearchContext {
   PartTimes parts;
   BlockCache blocks;
   InFlightCache in_flight;
+  EvaluatorPool evaluators;
 
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);
@@ -48,6 +50,7 @@ struct Found {
   Strategy strategy;  // complete
   Seconds step_time;
   Bytes peak;
+  std::uint64_t leaf = 0;  // of the search tree: its choice of keys
 
   // What the objective minimises first: seconds, or bytes.
   [[nodiscard]] double score(Objective o) const {
@@ -61,6 +64,9 @@ struct Found {
 
 struct Examined {
   std::optional<Found> best;
+  // A time that no division of the layers undercuts, where others than those costed may be as good
+  // as what is wanted: infinite where there are none.
+  double left = std::numeric_limits<double>::infinity();
   std::int64_t evaluated = 0;
   std::int64_t feasible = 0;
   std::map<std::string, std::int64_t> infeasible;
@@ -79,18 +85,17 @@ struct Recomputing {
 [[nodiscard]] Recomputing may_divide(SearchContext& x, const Choice& choice,
                                      const BlockCosts& blocks, Bytes communicators, double most);
 
+// How many divisions of the layers are looked at.
+struct Effort {
+  bool every = false;       // all, with their step times; else the one that [F-SEARCH-1] chooses
+  std::int64_t starts = 0;  // partial divisions after which looking at all is given up
+  const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good one
+};
+
 // Options that cannot score below `cutoff` may be left out. `pipeline`: a time that the pipeline
 // takes at least, without the ends of the step.
 [[nodiscard]] Examined examine(SearchContext& x, const Choice& choice,
                                const std::vector<MemoryOption>& options, Recomputing worth,
-                               double pipeline, double cutoff);
-
-// The division of layers that the space's rule picks. Nothing if none fits, or none of those that
-// do lets a step take `most` seconds or less.
-struct Divided {
-  std::optional<Stages::Lists> lists;
-  bool fits = false;  // whether some division does, as far as that was looked at
-};
-[[nodiscard]] Divided divide(StageContext context, const SearchSpace& space, double most);
+                               double pipeline, double cutoff, const Effort& effort = {});
 
 }  // namespace meshplan

@@ -1,6 +1,12 @@
 #pragma once
-// How fast a pipeline can be at best, over all divisions of the layers at once.
+// How fast a pipeline can be at best, over all divisions of the layers at once, or over all that
+// begin alike.
+#include <array>
+#include <cstdint>
+#include <vector>
+
 #include "cost/block.hpp"
+#include "schedule/pipeline.hpp"
 #include "search/stages.hpp"
 
 namespace meshplan {
@@ -15,9 +21,81 @@ namespace meshplan {
 //     interleaved   the same with the chunks before and after r's
 //     ZB-H1         sum of F + sum of B behind r + m X_r - k_r F_r
 //   GPipe: sum of X + (m - 1) X_r.
+// To each of them come its messages: one transfer per boundary that it crosses, and per microbatch
+// what the rank stands still for sending and receiving.
 // The largest first part of the layers that ranks 0 .. r can take grows with T and with what ranks
 // 0 .. r - 1 took, so taking as much as possible from the front decides whether a T is possible;
-// bisection finds it to 1 part in 2000 from below.
+// bisection finds it to 1 part in 2000 from below. Times in seconds, not rounded down.
+class DivisionBound {
+ public:
+  // `again`: how every layer is recomputed at least. `send`: no message takes less.
+  DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
+                const LayerPrefix& prefix, Recompute again = Recompute::kNone,
+                const SendTime& send = {});
+
+  [[nodiscard]] double least() const;
+
+  // Whether the ranks from `rank` on may take the units from `begin` on within the limit. May say
+  // yes where they cannot.
+  [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0) const;
+  // The longest chain through rank r with units begin .. end - 1: layers, or rows of chunks.
+  [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // What one second more of one microbatch's backward pass on a rank adds to the chains through
+  // later ranks at least.
+  [[nodiscard]] double carried() const;
+  // Whether the chains end at the first rank's last task.
+  [[nodiscard]] bool comes_back() const {
+    return schedule_ == Schedule::kGpipe || schedule_ == Schedule::k1f1b ||
+           schedule_ == Schedule::kInterleaved;
+  }
+
+  // Everything that one microbatch passes.
+  [[nodiscard]] ChunkTime whole() const {
+    return {Seconds{whole_.forward}, Seconds{whole_.input}, Seconds{whole_.weight}};
+  }
+
+  struct Times {
+    double forward = 0, input = 0, weight = 0;
+    [[nodiscard]] double all() const { return forward + input + weight; }
+    Times& operator+=(const Times& o) {
+      forward += o.forward, input += o.input, weight += o.weight;
+      return *this;
+    }
+    friend Times operator+(Times a, const Times& b) { return a += b; }
+    friend Times operator*(const Times& t, double n) {
+      return {t.forward * n, t.input * n, t.weight * n};
+    }
+    friend Times operator-(const Times& a, const Times& b) {
+      return {a.forward - b.forward, a.input - b.input, a.weight - b.weight};
+    }
+  };
+
+ private:
+  void add_units(const ModelSpec& m, const LayerPrefix& prefix,
+                 const std::array<Times, kNumBlockKinds>& kinds);
+  void add_messages(const Strategy& s, const SendTime& send);
+  [[nodiscard]] Times ends(std::int64_t r) const;
+  [[nodiscard]] double interleaved(std::int64_t r, std::int64_t begin, std::int64_t end,
+                                   double work) const;
+  [[nodiscard]] double hops(std::int64_t n) const { return transfer_ * static_cast<double>(n); }
+  // What rank r stands still for messages of so many microbatches, but for the first and the last.
+  [[nodiscard]] double stalls(std::int64_t r, double microbatches) const;
+  [[nodiscard]] double vp() const { return static_cast<double>(vp_); }
+
+  Schedule schedule_;
+  std::int64_t ranks_, vp_;
+  double microbatches_;
+  std::int64_t units_;
+  bool alike_ = false;   // all layers are of one kind
+  bool spread_ = false;  // a rank's layers are spread over its chunks as even as they go
+  Times rounding_;       // what a chunk may hold less, or more, than an even share
+  Times embedding_, head_, whole_;
+  std::vector<Times> first_;  // first chunk of a rank, summed over the units before
+  std::vector<Times> rank_;   // all chunks of a rank, likewise
+  double transfer_ = 0, end_stall_ = 0;
+  std::vector<double> stall_;  // by rank, for the messages of one microbatch
+};
+
 [[nodiscard]] double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                                     const LayerPrefix& prefix);
 

@@ -61,12 +61,13 @@ class Partitioner {
       reach(limit);
       Division division = shortest(limit);
       if (division.sum >= first_sum) break;
-      const std::int64_t sum = division.sum;
+      const std::int64_t sum = division.sum, largest = division.largest;
       if (std::pair(cost(division, weight), division.largest) <
           std::pair(cost(best, weight), best.largest)) {
         best = std::move(division);
       }
-      limit = std::min(limit - 1, highest_useful(best, weight, sum));
+      // Any bound down to this division's own largest stage gives the same division.
+      limit = std::min(largest - 1, highest_useful(best, weight, sum));
     }
     return best;
   }

@@ -27,6 +27,16 @@ void fill_statistics(const SearchSpace& space, const Outcome& outcome, SearchSta
   s.pruned = s.space_size - s.illegal - s.evaluated;
 }
 
+// What is proved of divisions of the layers, which are not among the keys of a strategy.
+std::string divisions_of(const Proof& proof) {
+  if (proof.undecided == 0) return ", with any division of its layers that the space allows";
+  const bool one = proof.undecided == 1;
+  return "; that holds for every division of the layers that the space allows, except of " +
+         with_thousands(proof.undecided) + (one ? " strategy" : " strategies") +
+         " whose divisions are too many to try: none of those can be faster by more than " +
+         human_percent(proof.undecided_gap);
+}
+
 // What the number of plans, their order and the bound prove.
 Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& outcome) {
   Proof proof;
@@ -42,9 +52,14 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
     return proof;
   }
   const double best = outcome.best.front().score(x.objective);
+  proof.undecided = static_cast<std::int64_t>(outcome.undecided.size());
+  for (const double least : outcome.undecided) {
+    proof.undecided_gap = std::max(proof.undecided_gap, 1 - least / best);
+  }
   const std::string what = x.objective == Objective::kMemory ? "needs less memory" : "is faster";
   if (outcome.exact) {
-    proof.statement = "exact: no strategy of " + where + " " + what;
+    proof.statement = "exact: no strategy of " + where + " " + what +
+                      (x.objective == Objective::kMemory ? "" : divisions_of(proof));
     return proof;
   }
   proof.gap = std::max(0.0, 1 - outcome.least_bound / best);

@@ -50,6 +50,10 @@ struct Proof {
   bool exact = true;
   double gap = 0;         // (best - proved lower bound) / best when not exact
   std::string statement;  // for people: what was proved over which space
+  // Choices of keys of which not every division of the layers was costed or ruled out, and how much
+  // faster than the best plan one of those divisions might be at most: (best - bound) / best.
+  std::int64_t undecided = 0;
+  double undecided_gap = 0;
 };
 
 struct SearchResult {

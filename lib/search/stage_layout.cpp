@@ -6,6 +6,8 @@ namespace meshplan {
 namespace {
 
 constexpr int kMostLeading = 4;
+constexpr int kLeads = 2 * StageLayout::kMostLead + 1;        // of the front over the back
+constexpr int kDifferences = 4 * StageLayout::kMostLead + 1;  // between the two ranks of a stage
 
 }  // namespace
 
@@ -41,7 +43,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
   unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
   units_ = static_cast<int>(m.num_layers / unit_layers_);
   folded_ = is_mirrored() || s.schedule == Schedule::kZbV;
-  few_leading_ = leading_ <= kMostLeading && units_ > 2 * leading_;
+  few_leading_ = leading_ <= kMostLeading && units_ > 2 * leading_ + kMostLead;
 }
 
 int StageLayout::num_states() const {
@@ -52,7 +54,7 @@ int StageLayout::num_states() const {
     case Kind::kSpread:
       return (units_ + 1) * (leading_ + 1);
     case Kind::kMirrored:
-      return 3 * (units_ / 2 + 3);
+      return kLeads * (units_ / 2 + kMostLead + 2);
   }
   return 0;
 }
@@ -70,7 +72,7 @@ Place StageLayout::place(int state) const {
     case Kind::kSpread:
       return {state / (leading_ + 1), state % (leading_ + 1), 0};
     case Kind::kMirrored: {
-      const int front = state / 3, back = front + state % 3 - 1;
+      const int front = state / kLeads, back = front + state % kLeads - kMostLead;
       return {front + back, front, back};
     }
   }
@@ -85,7 +87,7 @@ int StageLayout::state(const Place& p) const {
     case Kind::kSpread:
       return p.taken * (leading_ + 1) + p.front;
     case Kind::kMirrored:
-      return 3 * p.front + p.back - p.front + 1;
+      return kLeads * p.front + p.back - p.front + kMostLead;
   }
   return 0;
 }
@@ -146,7 +148,7 @@ std::size_t StageLayout::num_slots() const {
     case Kind::kRows:
       return s * n * n;
     case Kind::kMirrored:
-      return few_leading_ ? s * fronts * n * 5 : s * n * n * 15;
+      return few_leading_ ? s * fronts * n * kDifferences : s * n * n * kLeads * kDifferences;
   }
   return 0;
 }
@@ -164,10 +166,10 @@ std::size_t StageLayout::slot(int stage, const Share& share) const {
     case Kind::kRows:
       return (s * n + front) * n + first;
     case Kind::kMirrored: {
-      const auto difference = static_cast<std::size_t>(share.second - share.first + 2);
-      if (few_leading_) return ((s * fronts + capped) * n + first) * 5 + difference;
-      const auto lead = static_cast<std::size_t>(share.place.back - share.place.front + 1);
-      return (((s * n + front) * n + first) * 3 + lead) * 5 + difference;
+      const auto difference = static_cast<std::size_t>(share.second - share.first + 2 * kMostLead);
+      if (few_leading_) return ((s * fronts + capped) * n + first) * kDifferences + difference;
+      const auto lead = static_cast<std::size_t>(share.place.back - share.place.front + kMostLead);
+      return (((s * n + front) * n + first) * kLeads + lead) * kDifferences + difference;
     }
   }
   return 0;

@@ -54,6 +54,9 @@ class StageLayout {
  public:
   StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix);
 
+  // DualPipe: the units taken from the two ends differ by no more at any rank.
+  static constexpr int kMostLead = 3;
+
   [[nodiscard]] int num_stages() const { return stages_; }  // DualPipe: pairs of ranks
   [[nodiscard]] int units() const { return units_; }
   [[nodiscard]] std::int64_t unit_layers() const { return unit_layers_; }
@@ -70,7 +73,7 @@ class StageLayout {
 
   // States of partition.hpp, one per place.
   [[nodiscard]] int num_states() const;
-  [[nodiscard]] int start() const { return is_mirrored() ? 1 : 0; }
+  [[nodiscard]] int start() const { return is_mirrored() ? kMostLead : 0; }
   [[nodiscard]] bool is_goal(int state) const;
   [[nodiscard]] Place place(int state) const;
   [[nodiscard]] Place after(int stage, const Share& share) const {

@@ -61,6 +61,37 @@ void Stages::add_ends(int stage, bool has_last_layers, std::int64_t recomputed) 
   }
 }
 
+Chunk Stages::chunk_of(const LayerRange& range, std::int64_t recomputed) const {
+  const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
+  Chunk chunk;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    chunk.blocks[k] = x_.prefix.until(range.end)[k] - x_.prefix.until(range.begin)[k];
+    chunk.recomputed[k] = x_.prefix.until(middle)[k] - x_.prefix.until(range.begin)[k];
+  }
+  return chunk;
+}
+
+void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& times) const {
+  const Value v = value(stage, share);
+  const Strategy& s = x_.strategy;
+  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  layout_.ranges(stage, share, ranges_);
+  std::int64_t left = v.recomputed_first;
+  times.clear();
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (i == 1 && layout_.is_mirrored()) left = v.recomputed_second;
+    Chunk chunk = chunk_of(ranges_[i], left);
+    left = std::max<std::int64_t>(0, left - (ranges_[i].end - ranges_[i].begin));
+    if (stage == 0 && i == 0) chunk.blocks[index(BlockKind::kEmbedding)] = 1;
+    const bool holds_head = stage == (layout_.is_folded() ? 0 : num_stages() - 1);
+    if (holds_head && i + 1 == ranges_.size()) {
+      chunk.blocks[index(BlockKind::kHead)] = 1;
+      chunk.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
+    }
+    times.push_back(chunk_cost(chunk, x_.blocks, mode).time);
+  }
+}
+
 const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
                           std::int64_t second) const {
   layout_.ranges(stage, share, ranges_);

@@ -283,7 +283,7 @@ std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& siz
     const Share share{place, static_cast<int>(first), static_cast<int>(second)};
     const Place next = layout_.after(r, share);
     if (layout_.is_mirrored() &&
-        (second < layout_.fewest(r) || std::abs(next.front - next.back) > 1)) {
+        (second < layout_.fewest(r) || std::abs(next.front - next.back) > StageLayout::kMostLead)) {
       return std::nullopt;
     }
     if (base_time(r, share, next) > most) return std::nullopt;

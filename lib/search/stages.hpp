@@ -89,6 +89,18 @@ class Stages {
   [[nodiscard]] std::int64_t least_time(std::int64_t units) const {
     return units * layout_.unit_layers() * least_layer_;
   }
+  // Nor does a stage with these layers, whatever it recomputes beyond what every layer must.
+  [[nodiscard]] std::int64_t least_time(int stage, const Share& share) const {
+    return base_time(stage, share, layout_.after(stage, share));
+  }
+  [[nodiscard]] double quantum() const { return quanta_.seconds; }  // of times; seconds
+  // Layers of a stage with what it recomputes. Valid until the next value is worked out.
+  [[nodiscard]] const Chunk& blocks_of(int stage, const Share& share) const {
+    const Value& v = value(stage, share);
+    return fill(stage, share, v.recomputed_first, v.recomputed_second);
+  }
+  // Times of each of its chunks, by depth, with recomputation.
+  void chunk_times(int stage, const Share& share, std::vector<ChunkTime>& times) const;
   // A division with a longer stage than this does not rank before `best`.
   [[nodiscard]] std::int64_t most_useful(const Division& best) const;
 
@@ -124,6 +136,7 @@ class Stages {
   // recomputed; fills saved_ and kept_ by chunk.
   const Chunk& fill(int stage, const Share& share, std::int64_t first, std::int64_t second) const;
   void add_chunk(const LayerRange& range, std::int64_t recomputed) const;
+  [[nodiscard]] Chunk chunk_of(const LayerRange& range, std::int64_t recomputed) const;
   void add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
@@ -196,11 +209,12 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
     }
     return over;
   }
-  // The units taken from the two ends differ by one at most.
+  // The units taken from the two ends differ by a few at most.
   const int lead = place.front - place.back;
   for (int first = fewest; first + fewest <= most; ++first) {
-    const int last = std::min(first + lead + 1, most - first);
-    for (int second = std::max(fewest, first + lead - 1); second <= last; ++second) {
+    const int last = std::min(first + lead + StageLayout::kMostLead, most - first);
+    for (int second = std::max(fewest, first + lead - StageLayout::kMostLead); second <= last;
+         ++second) {
       if (!try_move({place, first, second})) break;
     }
   }

@@ -53,14 +53,14 @@ inline std::int64_t unit_of(const Strategy& s, const ModelSpec& m) {
   return s.schedule == Schedule::kDualPipe || leading(m) <= 4 ? 1 : s.vp;
 }
 
-// DualPipe: the layers taken from both ends differ by one at most. Chunks of any size: all leading
-// layers are in the first round.
+// DualPipe: the layers taken from both ends differ by three at most. Chunks of any size: all
+// leading layers are in the first round.
 inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
   if (s.schedule == Schedule::kDualPipe) {
     std::int64_t lead = 0;
     for (std::size_t r = 0; r < s.stage_layers.size() / 2; ++r) {
       lead += s.stage_layers[s.stage_layers.size() - 1 - r] - s.stage_layers[r];
-      if (std::abs(lead) > 1) return false;
+      if (std::abs(lead) > 3) return false;
     }
     return true;
   }
@@ -356,6 +356,7 @@ class Brute {
   void try_divisions(Strategy s, const std::vector<List>& divisions, std::optional<Found>& best) {
     const BlockCosts blocks = block_costs(c_.model, c_.cluster, s);
     std::optional<Rank> chosen_rank;
+    double chosen_time = 0;
     Strategy chosen;
     for (const List& layers : divisions) {
       s.stage_layers = layers;
@@ -365,15 +366,19 @@ class Brute {
       const std::optional<List> recomputed = counts(s, blocks);
       if (!recomputed) continue;
       s.recompute_layers = *recomputed;
+      const List& n = s.recompute_layers;
+      const bool some = std::any_of(n.begin(), n.end(), [](std::int64_t i) { return i > 0; });
+      if (s.recompute == Recompute::kFull && !some) continue;
+      const double time = cost_of(c_.model, c_.cluster, s, blocks).step_time.si();
       const Rank rank = rank_of(s, blocks);
-      if (chosen_rank && !before(rank, *chosen_rank)) continue;
-      chosen_rank = rank;
+      if (chosen_rank) {
+        const bool same = std::abs(time - chosen_time) <= 1e-9 * chosen_time;
+        if (same ? !before(rank, *chosen_rank) : time > chosen_time) continue;
+      }
+      chosen_rank = rank, chosen_time = time;
       chosen = s;
     }
     if (!chosen_rank) return;
-    const List& n = chosen.recompute_layers;
-    const bool some = std::any_of(n.begin(), n.end(), [](std::int64_t i) { return i > 0; });
-    if (chosen.recompute == Recompute::kFull && !some) return;
     EvaluateOptions options;
     options.with_remedies = false;
     const Verdict verdict = evaluate(c_.model, c_.cluster, chosen, options);

@@ -4,6 +4,7 @@
 
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
+#include "search/divide.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -127,19 +128,30 @@ void compare(const Case& c, Compared& n) {
       REQUIRE(divided.lists.has_value() == (best.cost < 1e300));
       ++(divided.lists ? n.divided : n.none);
       if (!divided.lists) continue;
-      s.stage_layers = divided.lists->layers, s.recompute_layers = divided.lists->recomputed;
-      REQUIRE(std::abs(every.cost(s) / best.cost - 1) < 1e-9);
+      Strategy first = s;
+      first.stage_layers = divided.lists->layers;
+      first.recompute_layers = divided.lists->recomputed;
+      REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
+      const double excess = every.step_time(first) / best.step_time - 1;
+      n.worst = std::max(n.worst, excess), n.sum += excess;
+      const FastestDivision fastest =
+          fastest_division({context, *space, x.evaluators, 1e300, 0, false, 1 << 20});
+      REQUIRE(fastest.lists);
+      REQUIRE(fastest.every);
+      s.stage_layers = fastest.lists->layers, s.recompute_layers = fastest.lists->recomputed;
       const List& again = s.recompute_layers;
       n.recomputing += std::accumulate(again.begin(), again.end(), std::int64_t{0}) > 0 ? 1 : 0;
-      const double excess = every.step_time(s) / best.step_time - 1;
-      n.worst = std::max(n.worst, excess), n.sum += excess;
+      REQUIRE(std::abs(fastest.step_time / every.step_time(s) - 1) < 1e-9);
+      REQUIRE(every.step_time(s) < best.step_time * (1 + 1e-9));
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("[F-SEARCH-1] no division and no numbers of recomputed layers beat the one chosen") {
+TEST_CASE(
+    "[F-SEARCH-1] [F-SEARCH-9] no division and no numbers of recomputed layers beat the one "
+    "chosen") {
   Dice dice(21);
   Compared n;
   for (int i = 0; i < 150; ++i) {
@@ -151,7 +163,8 @@ TEST_CASE("[F-SEARCH-1] no division and no numbers of recomputed layers beat the
   CHECK(n.none > 20);
   CHECK(n.recomputing > 50);
   // The step time itself also depends on who waits for whom and on the ends of the step: on these
-  // tiny pipelines a division of the least cost may take a little longer than the fastest one.
+  // tiny pipelines a division of the least cost may take a little longer than the fastest one,
+  // which is why that is looked for afterwards.
   CHECK(n.worst < 0.08);
   CHECK(n.sum / n.divided < 0.01);
 }

@@ -1,0 +1,311 @@
+#include "search/division_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/data_parallel.hpp"
+#include "cost/step_parts.hpp"
+#include "search/divide.hpp"
+#include "search/division_bound.hpp"
+
+namespace meshplan {
+namespace {
+
+// Sums in another order differ in the last digits.
+constexpr double kRounding = 1 - 1e-10;
+constexpr double kSame = 1e-9;
+constexpr std::int64_t kCostOfRun = 8;  // of an evaluation, in partial divisions
+
+Recompute again_of(const StageContext& x) {
+  if (x.counts == CountRule::kAll) return Recompute::kFull;
+  const bool selective = x.strategy.recompute == Recompute::kSelective;
+  return selective ? Recompute::kSelective : Recompute::kNone;
+}
+
+SendTime send_of(const StageContext& x) {
+  return x.strategy.pp > 1 ? boundary_send(x.model, x.cluster, x.strategy).time : SendTime{};
+}
+
+class DivisionSearch {
+ public:
+  DivisionSearch(const DivisionQuery& q, const StageContext& context)
+      : q_(q),
+        x_(context),
+        stages_(x_),
+        bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, again_of(x_), send_of(x_)),
+        groups_(step_end_groups(x_.model, x_.cluster, x_.strategy)),
+        evaluator_(q.evaluators.take()),
+        strategy_(x_.strategy),
+        limit_(q.most),
+        tied_(embedding_reduction(x_.model, x_.cluster, x_.strategy, nullptr).si()),
+        left_(q.effort) {
+    if (stages_.layout().is_folded()) {
+      chunks_.resize(static_cast<std::size_t>(num_chunks(pipeline_shape(x_.strategy))));
+    }
+  }
+  ~DivisionSearch() { q_.evaluators.give_back(std::move(evaluator_)); }
+  DivisionSearch(const DivisionSearch&) = delete;
+  DivisionSearch& operator=(const DivisionSearch&) = delete;
+
+  // Of the divisions given.
+  void try_all(const std::vector<std::vector<std::int64_t>>& all) {
+    for (const std::vector<std::int64_t>& layers : all) {
+      const std::int64_t most = stages_.most_largest(limit() - q_.end);
+      const std::int64_t largest = *std::max_element(layers.begin(), layers.end());
+      if (stages_.least_time(largest / stages_.layout().unit_layers()) > most) continue;
+      const std::optional<Division> d = stages_.with_layers(layers, most);
+      if (d && may_keep(*d)) consider(*d);
+    }
+  }
+
+  // Of all divisions: whether each was looked at.
+  bool try_every() {
+    stages_.limit_to(stages_.most_largest(limit_ - q_.end));
+    first_guess();
+    Division begun;
+    extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+    if (left_ > 0) return true;
+    improve();
+    return false;
+  }
+
+  [[nodiscard]] FastestDivision result(bool every) const {
+    FastestDivision found;
+    found.every = every;
+    if (!best_) return found;
+    found.lists = stages_.lists(*best_);
+    found.step_time = best_time_;
+    return found;
+  }
+
+ private:
+  // No division that takes longer is of interest.
+  [[nodiscard]] double limit() const { return limit_ * (1 + kSame); }
+
+  // Little else can compete with a good division.
+  void first_guess() {
+    if (q_.known == nullptr) return;
+    const std::optional<Division> d =
+        stages_.with_layers(*q_.known, stages_.most_largest(limit() - q_.end));
+    if (d) consider(*d);
+  }
+
+  // Costs a division and keeps it if it is the best so far. True if it is.
+  bool consider(const Division& d) {
+    left_ -= kCostOfRun;
+    const Stages::Lists lists = stages_.lists(d);
+    const bool again = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
+                                   [](std::int64_t n) { return n > 0; });
+    if (!again && q_.must_again) return false;
+    strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
+    const bool plain = x_.strategy.recompute == Recompute::kFull && !again;
+    strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
+    evaluator_->set_pipeline(strategy_, x_.blocks);
+    evaluator_->set_sharding(strategy_, groups_, x_.communicators);
+    const double time = evaluator_->evaluate(strategy_).step_time.si();
+    if (time > limit()) return false;
+    const bool same = best_ && std::abs(time - best_time_) <= kSame * best_time_;
+    if (same ? !ranks_before(d, *best_, stages_.weight()) : best_ && time > best_time_)
+      return false;
+    best_ = d, best_time_ = time;
+    limit_ = std::min(limit_, time);
+    return true;
+  }
+
+  // Seconds by which a stage's recomputation beyond what all layers do lengthens its backward pass.
+  [[nodiscard]] double again_of_stage(int stage, const Share& share, std::int64_t time) const {
+    return static_cast<double>(time - stages_.least_time(stage, share)) * stages_.quantum();
+  }
+
+  // What the first rank adds after its last task: it ends last of all where chains come back to it.
+  [[nodiscard]] double end_of_first(const Share& share) const {
+    const Chunk& mine = stages_.blocks_of(0, share);
+    const Strategy& s = x_.strategy;
+    const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+    const ChunkCost cost = chunk_cost(mine, x_.blocks, mode);
+    const BlockParameters p = held_parameters(memory_rates(x_.model, s), x_.blocks, {&mine, 1});
+    const StepEnd end =
+        step_end(x_.cluster, s, rank_end(x_.model, x_.cluster, s, groups_, p), cost.forward.total(),
+                 cost.backward.total() + cost.recompute.total());
+    return std::max(q_.end, (end.optimizer + end.offload).si()) + tied_ + end.exposed.si();
+  }
+
+  // Every division that begins like `begun`; `end`: what follows the pipeline at least; `carried`:
+  // recomputation of the stages before that chains through later ones wait for.
+  void extend(Division& begun, int state, int stage, double end, double carried) {
+    if (stage == stages_.num_stages()) {
+      if (stages_.is_goal(state)) consider(begun);
+      return;
+    }
+    const Place place = stages_.layout().place(state);
+    const std::int64_t most = stages_.most_largest(limit() - q_.end);
+    stages_.moves(stage, state, most, [&](const StageMove& move) {
+      if (--left_ <= 0) return;
+      const Share share{place, move.first, move.second};
+      double after = end, more = carried;
+      if (stages_.layout().is_folded() &&
+          (through(stage, share) + q_.end + tied_) * kRounding > limit()) {
+        return;
+      }
+      if (!stages_.layout().is_mirrored()) {
+        const double again = again_of_stage(stage, share, move.time);
+        const std::int64_t to = place.taken + move.first;
+        if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
+        const double m = static_cast<double>(num_microbatches(x_.strategy));
+        const double chain = bound_.chain(stage, place.taken, to) + m * again + carried;
+        more = carried + bound_.carried() * again;
+        if ((chain + after) * kRounding > limit()) return;
+        if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
+      }
+      begun.stages.push_back(move);
+      const std::int64_t largest = begun.largest;
+      begun.sum += move.time, begun.largest = std::max(begun.largest, move.time);
+      extend(begun, move.to, stage + 1, after, more);
+      begun.stages.pop_back();
+      begun.sum -= move.time, begun.largest = largest;
+    });
+  }
+
+  // [F-PIPE-9] Time of a pipeline whose first ranks hold both ends of the model, from the chains
+  // through this stage; the chunks of the stages before are in chunks_.
+  [[nodiscard]] double through(int stage, const Share& share) {
+    stages_.chunk_times(stage, share, times_);
+    const auto near = static_cast<std::size_t>(stage), far = chunks_.size() - 1 - near;
+    chunks_[near] = times_.front(), chunks_[far] = times_.back();
+    // What is left of the model's least times goes to the chunk behind.
+    ChunkTime rest = bound_.whole();
+    rest.backward_weight = Seconds{};
+    for (std::size_t c = 0; c <= near; ++c) {
+      for (const std::size_t i : {c, chunks_.size() - 1 - c}) {
+        rest.forward -= chunks_[i].forward, rest.backward_input -= chunks_[i].backward_input;
+      }
+    }
+    for (std::size_t c = near + 1; c < far; ++c) chunks_[c] = {};
+    if (near + 1 < far) {
+      chunks_[near + 1] = {std::max(Seconds{}, rest.forward),
+                           std::max(Seconds{}, rest.backward_input), Seconds{}};
+    }
+    return rank_lower_bound(pipeline_shape(x_.strategy), chunks_, stage).si();
+  }
+
+  // Whether no chain of a whole division says that it takes too long.
+  [[nodiscard]] bool may_keep(const Division& d) const {
+    if (stages_.layout().is_mirrored()) return true;
+    int state = stages_.start();
+    double carried = 0;
+    const double m = static_cast<double>(num_microbatches(x_.strategy));
+    for (int r = 0; r < stages_.num_stages(); ++r) {
+      const StageMove& move = d.stages[static_cast<std::size_t>(r)];
+      const Place place = stages_.layout().place(state);
+      const double again = again_of_stage(r, {place, move.first, 0}, move.time);
+      const double chain =
+          bound_.chain(r, place.taken, place.taken + move.first) + m * again + carried;
+      if ((chain + q_.end + tied_) * kRounding > limit()) return false;
+      carried += bound_.carried() * again;
+      state = move.to;
+    }
+    return true;
+  }
+
+  // Moves one unit of layers from one rank to another as long as that helps.
+  void improve() {
+    bool better = best_.has_value();
+    while (better) {
+      better = false;
+      const std::vector<std::int64_t> start = stages_.lists(*best_).layers;
+      const std::int64_t unit = stages_.layout().unit_layers();
+      const std::int64_t most = stages_.most_largest(limit() - q_.end);
+      std::vector<std::int64_t> layers = start;
+      for (std::size_t from = 0; from < start.size(); ++from) {
+        for (std::size_t to = 0; to < start.size(); ++to) {
+          if (from == to || start[from] < unit) continue;
+          layers[from] -= unit, layers[to] += unit;
+          const std::optional<Division> d = stages_.with_layers(layers, most);
+          if (d && may_keep(*d)) better |= consider(*d);
+          layers[from] += unit, layers[to] -= unit;
+        }
+      }
+    }
+  }
+
+  const DivisionQuery& q_;
+  const StageContext& x_;
+  Stages stages_;
+  DivisionBound bound_;
+  StepEndGroups groups_;
+  std::unique_ptr<StrategyEvaluator> evaluator_;
+  Strategy strategy_;  // with the division costed last
+  double limit_;       // least of the time wanted and the best one
+  double tied_;        // reduction of tied embeddings
+  std::int64_t left_;  // of the effort
+  std::optional<Division> best_;
+  double best_time_ = 0;
+  std::vector<ChunkTime> chunks_, times_;  // ZB-V and DualPipe: by depth; of one stage
+};
+
+FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) {
+  DivisionSearch search(q, x);
+  bool every = true;
+  switch (q.space.partition_rule()) {
+    case PartitionRule::kAny:
+      every = search.try_every();
+      break;
+    case PartitionRule::kEnds:
+      search.try_all(with_equal_middle(StageLayout(x.model, x.strategy, x.prefix), x.strategy.pp));
+      break;
+    case PartitionRule::kEven:
+      search.try_all({stage_layers(x.strategy, x.model)});
+      break;
+    case PartitionRule::kGiven: {
+      std::vector<std::vector<std::int64_t>> all = q.space.given_partitions();
+      for (std::vector<std::int64_t>& layers : all) {
+        if (layers.empty()) layers = stage_layers(x.strategy, x.model);
+      }
+      std::erase_if(all, [&](const std::vector<std::int64_t>& layers) {
+        return static_cast<std::int64_t>(layers.size()) != x.strategy.pp;
+      });
+      search.try_all(all);
+      break;
+    }
+  }
+  return search.result(every);
+}
+
+// The same number on every rank: more of them may allow a better division.
+FastestDivision search_uniform(DivisionQuery q) {
+  FastestDivision best;
+  StageContext x = q.context;
+  const std::int64_t step = x.strategy.vp;
+  for (x.uniform = step; x.uniform < x.model.num_layers + step; x.uniform += step) {
+    const FastestDivision found = search_divisions(q, x);
+    best.every = best.every && found.every;
+    if (!found.lists || (best.lists && found.step_time >= best.step_time * (1 - kSame))) continue;
+    best.lists = found.lists, best.step_time = found.step_time;
+    q.most = std::min(q.most, best.step_time);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::unique_ptr<StrategyEvaluator> EvaluatorPool::take() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) {
+    return std::make_unique<StrategyEvaluator>(model_, cluster_, prefix_, in_flight_);
+  }
+  std::unique_ptr<StrategyEvaluator> evaluator = std::move(idle_.back());
+  idle_.pop_back();
+  return evaluator;
+}
+
+void EvaluatorPool::give_back(std::unique_ptr<StrategyEvaluator> evaluator) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(evaluator));
+}
+
+FastestDivision fastest_division(const DivisionQuery& query) {
+  if (query.context.counts == CountRule::kUniform) return search_uniform(query);
+  return search_divisions(query, query.context);
+}
+
+}  // namespace meshplan
