@@ -37,6 +37,8 @@ int evaluate_all(const Stages& stages) {
   int n = 0;
   for (int r = 0; r < stages.num_stages(); ++r) {
     for (int state = 0; state < stages.num_states(); ++state) {
+      const Place p = stages.layout().place(state);
+      if (p.front < 0 || p.back < 0 || p.taken > stages.layout().units()) continue;  // of nothing
       stages.moves(r, state, kUnbounded / 4, [&](const StageMove&) { ++n; });
     }
   }
