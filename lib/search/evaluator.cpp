@@ -139,6 +139,7 @@ const SendTime& StrategyEvaluator::send_of(const Strategy& s) {
                      sent_.micro_batch == s.micro_batch && sent_.seq_len == s.seq_len &&
                      sent_.sequence_parallel == s.sequence_parallel && sent_.order == s.order &&
                      sent_.overlap == s.overlap && sent_.kernels == s.kernels &&
+                     sent_.schedule == s.schedule && sent_.framework == s.framework &&
                      sent_.precision == s.precision && sent_.grad_dtype == s.grad_dtype;
   if (!known) {
     sent_ = s;
