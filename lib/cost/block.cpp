@@ -155,14 +155,14 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
   const Seconds device_backward = cost.backward_input.total() + cost.backward_weight.total();
-  cost.forward.launch =
-      std::max(clamp_positive(host_forward - device_forward), awaited_host_time(ops, x, slowest));
+  const Seconds awaited = awaited_host_time(ops, x, slowest);
+  cost.forward.launch = std::max(clamp_positive(host_forward - device_forward), awaited);
   cost.backward_input.launch = clamp_positive(host_backward - device_backward);
   cost.recompute_full = cost.forward;
   // With recomputation the backward pass issues both; the slower of host and device wins once.
-  cost.recompute_full.launch = clamp_positive(
-      clamp_positive(host_forward + host_backward - device_forward - device_backward) -
-      cost.backward_input.launch);
+  const Seconds both =
+      clamp_positive(host_forward + host_backward - device_forward - device_backward);
+  cost.recompute_full.launch = std::max(clamp_positive(both - cost.backward_input.launch), awaited);
 }
 
 // Parameters of one decoder layer that one device holds.
