@@ -38,16 +38,17 @@ class BestFirst {
         wanted_(std::max<std::size_t>(1, wanted)),
         pool_(pool),
         breadth_(breadth),
-        given_cutoff_(cutoff) {}
+        given_cutoff_(cutoff),
+        queue_(Later{x.objective == Objective::kMemory}) {}
 
   Outcome run(const std::function<bool()>& stop, const Progress& progress) {
     add_roots();
     const double first = queue_.empty() ? 0 : queue_.top().bound;
     double share = 0;
-    while (!queue_.empty() && queue_.top().bound <= cutoff()) {
+    for (drop_hopeless(); !queue_.empty(); drop_hopeless()) {
       if (stop()) {
         outcome_.exact = false;
-        outcome_.least_bound = queue_.top().bound;
+        outcome_.least_bound = least_waiting();
         break;
       }
       open_batch();
@@ -69,6 +70,17 @@ class BestFirst {
   }
 
  private:
+  void drop_hopeless() {
+    while (!queue_.empty() && queue_.top().bound > cutoff()) queue_.pop();
+  }
+
+  // The least bound of the nodes that wait.
+  double least_waiting() {
+    double least = kNothingFound;
+    for (; !queue_.empty(); queue_.pop()) least = std::min(least, queue_.top().bound);
+    return least;
+  }
+
   void push(Node node) {
     node.number = created_++;
     queue_.push(node);
@@ -80,8 +92,8 @@ class BestFirst {
     constexpr std::size_t kBatch = 64;
     batch_.clear();
     const double limit = cutoff();
-    while (!queue_.empty() && batch_.size() < kBatch && queue_.top().bound <= limit) {
-      batch_.push_back(queue_.top());
+    while (!queue_.empty() && batch_.size() < kBatch) {
+      if (queue_.top().bound <= limit) batch_.push_back(queue_.top());
       queue_.pop();
     }
     opened_.assign(batch_.size(), {});

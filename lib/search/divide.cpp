@@ -60,12 +60,13 @@ std::vector<std::vector<std::int64_t>> with_equal_middle(const StageLayout& layo
 
 namespace {
 
-// Nearly even divisions come first: most others cost more by what their stages take at least.
-std::optional<Division> best_with_equal_middle(const Stages& stages, const StageContext& x,
-                                               std::int64_t most_time) {
+// Of divisions whose stages take `most_time` or less. Those that cannot win by what their stages
+// take at least are passed over.
+std::optional<Division> best_of(const Stages& stages,
+                                const std::vector<std::vector<std::int64_t>>& all,
+                                std::int64_t most_time) {
   std::optional<Division> best;
-  for (const std::vector<std::int64_t>& layers :
-       with_equal_middle(stages.layout(), x.strategy.pp)) {
+  for (const std::vector<std::int64_t>& layers : all) {
     const std::int64_t useful = best ? stages.most_useful(*best) : kUnbounded;
     const std::int64_t limit = std::min(most_time, useful);
     const std::int64_t largest = *std::max_element(layers.begin(), layers.end());
@@ -105,10 +106,13 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
     }
     case PartitionRule::kEnds: {
       // How many layers all ranks recompute depends on whether any division fits, however slow.
-      const bool all = x.counts == CountRule::kUniform;
-      const std::int64_t limit = all ? kUnbounded / 4 : stages.most_largest(most);
-      best = best_with_equal_middle(stages, x, limit);
-      result.fits = best.has_value() || limit < kUnbounded / 4;
+      const std::int64_t limit = stages.most_largest(most);
+      const bool known = x.counts == CountRule::kUniform || limit >= kUnbounded / 4;
+      const auto all = with_equal_middle(stages.layout(), x.strategy.pp);
+      result.fits = !known || std::any_of(all.begin(), all.end(), [&](const auto& layers) {
+        return stages.with_layers(layers).has_value();
+      });
+      if (result.fits) best = best_of(stages, all, limit);
       break;
     }
     case PartitionRule::kEven:

@@ -9,12 +9,19 @@
 namespace meshplan {
 namespace {
 
-using Moment = std::vector<Held>;
+struct Moment {
+  std::vector<Held> held;           // by chunk
+  std::int64_t whole = 0, all = 0;  // sums
+};
 
-// Kept bytes never exceed saved ones, so a whole microbatch outweighs a kept one.
+// Kept bytes never exceed saved ones, so a whole microbatch outweighs a kept one. Most moments of a
+// schedule hold as much as each other: then only the same one covers another.
 bool covers(const Moment& a, const Moment& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].whole < b[i].whole || a[i].whole + a[i].kept < b[i].whole + b[i].kept) return false;
+  if (a.whole < b.whole || a.all < b.all) return false;
+  if (a.whole == b.whole && a.all == b.all) return a.held == b.held;
+  for (std::size_t i = 0; i < a.held.size(); ++i) {
+    const Held &x = a.held[i], &y = b.held[i];
+    if (x.whole < y.whole || x.whole + x.kept < y.whole + y.kept) return false;
   }
   return true;
 }
@@ -110,19 +117,22 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
   std::sort(result.chunks.begin(), result.chunks.end());
   result.chunks.erase(std::unique(result.chunks.begin(), result.chunks.end()), result.chunks.end());
   std::vector<Moment> moments;
-  Moment now(result.chunks.size());
+  Moment now{std::vector<Held>(result.chunks.size()), 0, 0};
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto at = std::lower_bound(result.chunks.begin(), result.chunks.end(),
                                      static_cast<std::size_t>(order[i].chunk));
-    apply(now[static_cast<std::size_t>(at - result.chunks.begin())], order[i].kind);
+    Held& held = now.held[static_cast<std::size_t>(at - result.chunks.begin())];
+    now.whole -= held.whole, now.all -= held.whole + held.kept;
+    apply(held, order[i].kind);
+    now.whole += held.whole, now.all += held.whole + held.kept;
     const bool grows_on = i + 1 < order.size() && order[i + 1].kind == TaskKind::kForward;
     if (order[i].kind == TaskKind::kForward && !grows_on) add_moment(moments, now);
   }
   for (const Moment& m : moments) {
-    result.held.insert(result.held.end(), m.begin(), m.end());
+    result.held.insert(result.held.end(), m.held.begin(), m.held.end());
     Held sum;
     result.until.push_back(sum);
-    for (const Held& h : m) {
+    for (const Held& h : m.held) {
       sum.whole += h.whole, sum.kept += h.kept;
       result.until.push_back(sum);
     }

@@ -21,8 +21,12 @@ struct Node {
   Recomputing worth;
 };
 
+// Which of two nodes waits longer. Where memory is the objective deeper nodes go first: its bounds
+// say little before the last levels, and far fewer nodes are kept waiting.
 struct Later {
+  bool deepest_first = false;
   bool operator()(const Node& a, const Node& b) const {
+    if (deepest_first && a.level != b.level) return a.level < b.level;
     return a.bound != b.bound ? a.bound > b.bound : a.number > b.number;
   }
 };
