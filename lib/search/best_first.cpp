@@ -7,6 +7,7 @@
 #include "cost/memory.hpp"
 #include "search/bounds.hpp"
 #include "search/node.hpp"
+#include "spec/axes.hpp"
 
 namespace meshplan {
 namespace {
@@ -149,8 +150,6 @@ class BestFirst {
     }
   }
 
-  // Looks up what the leaf is known by only where it is among the best: otherwise its division is
-  // not good enough.
   [[nodiscard]] Examined divide(const Node& node, double limit) const {
     constexpr std::int64_t kStarts = 1024;
     const std::vector<Found>& best = outcome_.best;
@@ -310,9 +309,19 @@ class BestFirst {
         memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
     if (!by_time()) node.bound = std::max(node.bound, least.si());
     if (least <= x_.capacity()) return true;
-    count_out(mesh, static_cast<std::int64_t>(x_.space.shardings(mesh).size()),
-              states_bound(x_, s, blocks, Bytes{}) > x_.capacity(), opened.examined);
+    count_out(mesh, placed_shardings(node), states_bound(x_, s, blocks, Bytes{}) > x_.capacity(),
+              opened.examined);
     return false;
+  }
+
+  // Shardings whose rank order the node's experts may have.
+  [[nodiscard]] std::int64_t placed_shardings(const Node& node) const {
+    const std::vector<Sharding>& all = x_.space.shardings(x_.space.meshes()[node.mesh]);
+    Strategy s = strategy(node);
+    return std::count_if(all.begin(), all.end(), [&](const Sharding& sharding) {
+      s.order = sharding.order;
+      return keeps_pipeline_ranks(s, x_.model);
+    });
   }
 
   // Without a pipeline, where some way of it does.
@@ -342,6 +351,7 @@ class BestFirst {
       child.level = Level::kSharding;
       child.sharding = i;
       Strategy s = strategy(child);
+      if (!keeps_pipeline_ranks(s, x_.model)) continue;  // illegal
       const Bytes communicators = x_.communicators(s, mesh.base);
       const auto least = [&](bool offload) {
         s.offload.optimizer = offload;

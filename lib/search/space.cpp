@@ -8,6 +8,7 @@
 #include "search/space_lists.hpp"
 #include "search/space_target.hpp"
 #include "search/stage_layout.hpp"
+#include "spec/axes.hpp"
 #include "spec/findings.hpp"
 
 namespace meshplan {
@@ -153,9 +154,11 @@ class SpaceBuilder {
   struct Counts {
     std::int64_t micro_batches = 0, cp_kinds = 0, splits = 0, shardings = 0, schedules = 0;
     std::int64_t options = 0;
+    std::int64_t misplaced = 0;  // pairs of a split and a sharding
     [[nodiscard]] std::int64_t product() const {
-      return micro_batches * cp_kinds * splits * shardings * schedules * options;
+      return micro_batches * cp_kinds * pairs() * schedules * options;
     }
+    [[nodiscard]] std::int64_t pairs() const { return splits * shardings - misplaced; }
   };
 
   template <class T>
@@ -184,12 +187,31 @@ class SpaceBuilder {
     rule_out(space_.cp_kinds_[mesh.cp_kinds], n.cp_kinds);
     rule_out(space_.splits_[mesh.splits], n.splits);
     rule_out(space_.shardings_[mesh.shardings], n.shardings);
+    if (const auto [reason, pairs] = misplaced(mesh, s); pairs > 0) {
+      add_illegal({{reason, pairs}}, n.pairs() == 0 ? 0 : n.product() / n.pairs());
+      n.misplaced = pairs;
+    }
     rule_out(space_.options_[mesh.options], n.options);
     for (const std::int64_t micro_batch : space_.micro_batches(mesh)) {
       const std::size_t list = schedules(base, s, micro_batch);
-      add_illegal(space_.schedules_[list].illegal, n.cp_kinds * n.splits * n.shardings * n.options);
+      add_illegal(space_.schedules_[list].illegal, n.cp_kinds * n.pairs() * n.options);
     }
     space_.meshes_.push_back(mesh);
+  }
+
+  // Splits of the experts that no rank order of some shardings allows: how many pairs, and why.
+  [[nodiscard]] std::pair<std::string, std::int64_t> misplaced(const Mesh& mesh, Strategy s) const {
+    std::pair<std::string, std::int64_t> result;
+    for (const Split& split : space_.splits(mesh)) {
+      s.sequence_parallel = split.sequence_parallel, s.ep = split.ep, s.etp = split.etp;
+      for (const Sharding& sharding : space_.shardings(mesh)) {
+        s.order = sharding.order;
+        if (keeps_pipeline_ranks(s, model_)) continue;
+        if (result.first.empty()) result.first = broken_rule(s);
+        ++result.second;
+      }
+    }
+    return result;
   }
 
   std::size_t micro_batches(std::size_t base, const Strategy& mesh) {
@@ -228,8 +250,8 @@ class SpaceBuilder {
     return remember(known_shardings_, space_.shardings_, {base, mesh.tp, mesh.pp, mesh.cp}, [&] {
       return judge(lists_.shardings(mesh), [&](const Sharding& sharding) {
         Strategy s = mesh;
-        s.zero = sharding.zero, s.zero_group = sharding.zero_group, s.order = sharding.order;
-        return s;
+        s.zero = sharding.zero, s.zero_group = sharding.zero_group;
+        return s;  // orders are judged together with splits
       });
     });
   }

@@ -18,4 +18,14 @@ std::int64_t axis_size(const Strategy& s, Axis axis, bool expert) {
   return 1;
 }
 
+bool keeps_pipeline_ranks(const Strategy& s, const ModelSpec& m) {
+  if (!m.moe || s.pp == 1) return true;
+  std::int64_t others = 1, experts = 1;  // ranks inside of pp
+  for (const Axis axis : s.order) {
+    if (axis == Axis::kPp) break;
+    others *= axis_size(s, axis, false), experts *= axis_size(s, axis, true);
+  }
+  return others == experts;
+}
+
 }  // namespace meshplan

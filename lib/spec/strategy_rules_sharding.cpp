@@ -1,4 +1,6 @@
 #include "base/text.hpp"
+#include "spec/axes.hpp"
+#include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
 namespace meshplan {
@@ -92,9 +94,16 @@ void check_expert_ranks(const Plan& p, Findings& f) {
   }
   const std::int64_t ranks = product({s.tp, s.cp, s.dp});
   const std::int64_t expert_ranks = product({s.etp, s.ep});
-  if (ranks % expert_ranks == 0) return;
-  f.error({"ep", "etp", "tp", "cp", "dp"},
-          "etp * ep = " + n(expert_ranks) + " must divide tp * cp * dp = " + n(ranks));
+  if (ranks % expert_ranks != 0) {
+    f.error({"ep", "etp", "tp", "cp", "dp"},
+            "etp * ep = " + n(expert_ranks) + " must divide tp * cp * dp = " + n(ranks));
+  } else if (!keeps_pipeline_ranks(s, p.m)) {
+    f.error({"order", "ep", "etp"},
+            "'order' " + key_text(s.order) + " with etp=" + n(s.etp) + " and ep=" + n(s.ep) +
+                " would put a device on two pipeline ranks: inside of 'pp' experts must have as "
+                "many ranks as the rest has",
+            "order=" + key_text(kDefaultOrder));
+  }
 }
 
 // core/transformer/moe/moe_layer.py: raised at the first forward pass.

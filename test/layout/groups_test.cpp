@@ -1,5 +1,10 @@
 #include "layout/groups.hpp"
 
+#include <algorithm>
+#include <utility>
+
+#include "spec/axes.hpp"
+#include "spec/strategy_keys.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -179,6 +184,42 @@ TEST_CASE("a group of one sits inside every block") {
   CHECK(g.level == 0);
   CHECK(g.within[1] == 1);
   CHECK(g.blocks[0] == 1);
+}
+
+// The rank along the pipeline that the layers' grid gives a device.
+std::int64_t pipeline_rank(const Strategy& s, std::int64_t device) {
+  const Ranks all = group_members(s, Group::kPp, device);
+  return std::find(all.begin(), all.end(), device) - all.begin();
+}
+
+TEST_CASE("an order is legal with experts where their groups stay on one pipeline rank") {
+  ModelSpec m;
+  m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
+  RankOrder order{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kDp, Axis::kPp};
+  std::sort(order.begin(), order.end());
+  int legal = 0, illegal = 0;
+  do {
+    for (const std::int64_t tp : {1, 2, 4}) {
+      for (const auto& [etp, ep] : {std::pair{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {2, 4}}) {
+        Strategy s = split(tp, 2, 4, 2);
+        s.etp = etp, s.ep = ep, s.order = order;
+        if (etp > tp) continue;
+        bool stays = true;
+        for (std::int64_t device = 0; device < tp * 16; ++device) {
+          for (const Group g : {Group::kEp, Group::kEtp, Group::kExpertDp}) {
+            for (const std::int64_t other : group_members(s, g, device)) {
+              stays = stays && pipeline_rank(s, other) == pipeline_rank(s, device);
+            }
+          }
+        }
+        CAPTURE(tp, etp, ep, key_text(order));
+        CHECK(keeps_pipeline_ranks(s, m) == stays);
+        ++(stays ? legal : illegal);
+      }
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  CHECK(legal > 500);
+  CHECK(illegal > 300);
 }
 
 }  // namespace

@@ -139,6 +139,15 @@ TEST_CASE("Rules of experts") {
          m = experts(), m.moe->num_experts = 6, s.ep = 6;
        },
        "error: etp * ep = 6 must divide tp * cp * dp = 32\n"},
+      {"experts' ranks inside of a pipeline",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 2;
+         s.order = {Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
+       },
+       "error: 'order' tp-cp-ep-pp-dp with etp=1 and ep=2 would put a device on two pipeline "
+       "ranks: "
+       "inside of 'pp' experts must have as many ranks as the rest has\n"
+       "  hint: order=tp-cp-ep-dp-pp\n"},
       {"sequence",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m = experts(), s.ep = 2, s.sequence_parallel = false;
