@@ -74,7 +74,8 @@ std::string search_text(const SearchResult& result, const SearchTextOptions& wha
   const SearchStatistics& s = result.statistics;
   std::string counts = "Searched " + count_of(s.space_size, "strategies in ") + human_time(s.wall) +
                        ": " + count_of(s.illegal, "illegal, ") +
-                       count_of(s.pruned, "ruled out by a bound, ") +
+                       count_of(s.pruned, result.proof.exact ? "ruled out by a bound, "
+                                                             : "ruled out or not looked at, ") +
                        count_of(s.evaluated, "evaluated, ") + count_of(s.feasible, "of them fit.");
   std::string text = paragraph("", counts, options);
   if (!result.proof.statement.empty())

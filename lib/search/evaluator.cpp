@@ -121,17 +121,17 @@ void StrategyEvaluator::lay_out(const Strategy& s) {
   }
 }
 
-// Of the last few placements.
-const GroupShape& StrategyEvaluator::neighbours_of(const Strategy& s) {
-  const Placement key{s.order, s.tp, s.pp, s.cp, s.dp};
-  for (const auto& [known, shape] : neighbours_) {
-    if (known == key) return shape;
+const StrategyEvaluator::Placed& StrategyEvaluator::placed_of(const Strategy& s) {
+  const Placement key{s.order, s.tp, s.pp, s.cp, s.dp, s.grad_dtype};
+  for (const Placed& known : placed_) {
+    if (known.key == key) return known;
   }
   constexpr std::size_t kMost = 64;
-  const std::size_t at = neighbours_.size() < kMost ? neighbours_.size() : oldest_++ % kMost;
-  if (at == neighbours_.size()) neighbours_.emplace_back();
-  neighbours_[at] = {key, group_shape(s, cluster_, Group::kPpNeighbour)};
-  return neighbours_[at].second;
+  const std::size_t at = placed_.size() < kMost ? placed_.size() : oldest_++ % kMost;
+  if (at == placed_.size()) placed_.emplace_back();
+  placed_[at] = {key, group_shape(s, cluster_, Group::kPpNeighbour),
+                 embedding_reduction(model_, cluster_, s, nullptr)};
+  return placed_[at];
 }
 
 const SendTime& StrategyEvaluator::send_of(const Strategy& s) {
@@ -143,8 +143,9 @@ const SendTime& StrategyEvaluator::send_of(const Strategy& s) {
                      sent_.precision == s.precision && sent_.grad_dtype == s.grad_dtype;
   if (!known) {
     sent_ = s;
-    send_ = boundary_send(model_, cluster_, s, neighbours_of(s)).time;
-    tied_ = embedding_reduction(model_, cluster_, s, nullptr);
+    const Placed& placed = placed_of(s);
+    send_ = boundary_send(model_, cluster_, s, placed.neighbours).time;
+    tied_ = placed.tied;
   }
   return send_;
 }

@@ -61,12 +61,25 @@ class StrategyEvaluator {
     Bytes states, optimizer, buffers, optimizer_on_host;
   };
 
+  struct Placement {
+    RankOrder order{};
+    std::int64_t tp = 0, pp = 0, cp = 0, dp = 0;
+    Dtype grad_dtype = Dtype::kFp32;
+    bool operator==(const Placement&) const = default;
+  };
+  // What depends on where the ranks are alone.
+  struct Placed {
+    Placement key;
+    GroupShape neighbours;  // of pipeline ranks
+    Seconds tied;           // reduction of tied embeddings
+  };
+
   void lay_out(const Strategy& s);
   void place_rank(const Strategy& s, std::int64_t rank);
   void run(const Strategy& s);
   // Depends on few keys, and on group shapes that take long to find.
   [[nodiscard]] const SendTime& send_of(const Strategy& s);
-  [[nodiscard]] const GroupShape& neighbours_of(const Strategy& s);
+  [[nodiscard]] const Placed& placed_of(const Strategy& s);
   void add_rank(const Strategy& s, std::int64_t rank, const InFlight& held);
   [[nodiscard]] std::size_t kind_of(const Chunk& chunk, const Strategy& s);
   [[nodiscard]] Bytes peak_of(const Ranks& ranks, bool offloads_activations,
@@ -78,12 +91,7 @@ class StrategyEvaluator {
   InFlightCache& in_flight_;
   PipelineRunner runner_;
   const BlockCosts* blocks_ = nullptr;
-  struct Placement {
-    RankOrder order{};
-    std::int64_t tp = 0, pp = 0, cp = 0, dp = 0;
-    bool operator==(const Placement&) const = default;
-  };
-  std::vector<std::pair<Placement, GroupShape>> neighbours_;  // of pipeline ranks
+  std::vector<Placed> placed_;  // the last few
   std::size_t oldest_ = 0;
   Strategy sent_;  // of which send_ and tied_ are
   SendTime send_;
