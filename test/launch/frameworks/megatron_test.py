@@ -58,6 +58,8 @@ FOUND_LATER = {
     ("etp", "tp"),
     # optimizer/__init__.py, when the optimizer is built.
     ("optimizer_dtype", "zero"), ("offload.optimizer", "zero"),
+    # The cluster's, not the framework's: devices without a link to their host.
+    ("offload.optimizer",), ("offload.activations",),
     # A chunk without layers: Megatron-LM passes activations through it, plans have no use for it.
     ("stage_layers", "vp"),
     # No flag says it, so nothing is there to be refused: bf16 gradients of fp16 weights.
