@@ -83,8 +83,8 @@ struct Reliability {
 // one, so `said` and `came` are means over sources.
 [[nodiscard]] std::vector<Reliability> order_reliability(const Residuals& residuals);
 
-// Of running out of memory, over runs that ran and runs that did not for that reason, of the sources
-// that publish both.
+// Of running out of memory, over runs that ran and runs that did not for that reason, of the
+// sources that publish both.
 [[nodiscard]] std::vector<Reliability> memory_reliability(
     const std::vector<Prediction>& predictions, const MeasuredErrors& errors);
 

@@ -7,7 +7,7 @@
 namespace meshplan {
 
 PipelineShape pipeline_shape(const Strategy& s) {
-  return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0, false};
+  return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
 }
 
 std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,

@@ -70,18 +70,12 @@ Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
   PLAN_CHECK(illegal_reason(s).empty() && rank >= 0 && rank < s.pp);
   const auto chunks = static_cast<std::size_t>(num_chunks(s));
   PLAN_CHECK(per_microbatch.size() == chunks && kept_for_weight.size() == chunks);
-  Bytes ahead;
-  for (std::size_t c = 0; s.one_ahead && c < chunks; ++c) {
-    if (rank_of_chunk(s, static_cast<std::int64_t>(c)) == rank) {
-      ahead = std::max(ahead, per_microbatch[c]);
-    }
-  }
   if (s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b) {
-    return per_microbatch[static_cast<std::size_t>(rank)] * peak_in_flight(s, rank) + ahead;
+    return per_microbatch[static_cast<std::size_t>(rank)] * peak_in_flight(s, rank);
   }
-  return ahead + Bytes{walk(
-                     s, rank, [&](std::size_t c) { return per_microbatch[c].count(); },
-                     [&](std::size_t c) { return kept_for_weight[c].count(); })};
+  return Bytes{walk(
+      s, rank, [&](std::size_t c) { return per_microbatch[c].count(); },
+      [&](std::size_t c) { return kept_for_weight[c].count(); })};
 }
 
 }  // namespace meshplan

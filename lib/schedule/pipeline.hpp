@@ -23,9 +23,6 @@ struct PipelineShape {
   std::int64_t microbatches = 1;
   // Interleaved: microbatches per chunk turn; 0: pp (Megatron's default). Ignored elsewhere.
   std::int64_t group = 0;
-  // One more forward runs ahead, whose messages are overlapped with the backward beside it
-  // (Megatron-Core combined_1f1b.py): counted in memory.
-  bool one_ahead = false;
 
   bool operator==(const PipelineShape&) const = default;
 };

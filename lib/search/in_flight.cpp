@@ -84,7 +84,6 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
       most = std::max(most, now);
     }
   }
-  if (one_ahead && !saved.empty()) most += *std::max_element(saved.begin(), saved.end());
   return most;
 }
 
@@ -105,7 +104,6 @@ std::int32_t least_held(const InFlight& f) {
 
 InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
   InFlight result;
-  result.one_ahead = s.one_ahead;
   if (s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b) {
     result.chunks = {static_cast<std::size_t>(rank)};
     result.held = {{static_cast<std::int32_t>(peak_in_flight(s, rank)), 0}};
@@ -144,12 +142,11 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
 const std::vector<InFlight>& InFlightCache::of(const PipelineShape& s) {
   const bool all = s.schedule == Schedule::kGpipe;  // holds every microbatch
   const std::int64_t microbatches = all ? s.microbatches : steady_template(s).microbatches;
-  return known_.get(
-      {static_cast<std::int64_t>(s.schedule), s.pp, s.vp, microbatches, s.one_ahead ? 1 : 0}, [&] {
-        std::vector<InFlight> ranks;
-        for (std::int64_t r = 0; r < s.pp; ++r) ranks.push_back(in_flight(s, r));
-        return ranks;
-      });
+  return known_.get({static_cast<std::int64_t>(s.schedule), s.pp, s.vp, microbatches}, [&] {
+    std::vector<InFlight> ranks;
+    for (std::int64_t r = 0; r < s.pp; ++r) ranks.push_back(in_flight(s, r));
+    return ranks;
+  });
 }
 
 }  // namespace meshplan

@@ -22,7 +22,6 @@ struct InFlight {
   std::vector<std::size_t> chunks;  // of the rank, increasing
   std::vector<Held> held;           // moments x chunks
   std::vector<Held> until;          // moments x (chunks + 1): sums over the chunks before
-  bool one_ahead = false;           // and one more microbatch of the largest chunk
 
   // Most bytes held at once; the spans are indexed like `chunks`.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
@@ -38,7 +37,7 @@ class InFlightCache {
   const std::vector<InFlight>& of(const PipelineShape& s);
 
  private:
-  SharedMemo<5, std::vector<InFlight>> known_;
+  SharedMemo<4, std::vector<InFlight>> known_;
 };
 
 }  // namespace meshplan
