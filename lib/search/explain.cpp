@@ -189,8 +189,9 @@ void explain_runner_up(Explanation& x, const PlanCost& second) {
       {b.pp_bubble - a.pp_bubble, "bubble"},
       {b.dp_comm_exposed - a.dp_comm_exposed, "data-parallel communication"}};
   const auto most = std::max_element(gains.begin(), gains.end());
-  std::string text =
-      "the runner-up, " + short_text(second.strategy) + ", is " + human_percent(ratio) + " slower";
+  constexpr double kSeen = 0.0005;  // what one decimal of a percentage shows
+  std::string text = "the runner-up, " + short_text(second.strategy) + ", is " +
+                     (ratio < kSeen ? "as fast" : human_percent(ratio) + " slower");
   if (most->first > Seconds{}) {
     text += "; most of all it has " + human_time(most->first) + " more " + most->second;
   }
