@@ -53,6 +53,7 @@ std::optional<Columns> header_of(const Words& words) {
   columns.wrong = columns.time + 3;  // time, algbw, busbw, #wrong (error in old versions)
   columns.timestamp = words.back() == "timestamp";
   columns.all = words.size() - 1 - (columns.timestamp ? 1 : 0);
+  if (columns.wrong >= columns.all) return std::nullopt;  // cut off
   return columns;
 }
 
