@@ -15,7 +15,7 @@ void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   comm.pass = pass;
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
-  comm.group = group_shape(x.strategy, x.cluster, Group::kCp);
+  comm.group = x.group(Group::kCp);
   comm.kind = Group::kCp;
   comm.dtype = activation_dtype(x.strategy.precision);
   comm.count = count;

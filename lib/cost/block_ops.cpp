@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "comm/collectives.hpp"
 #include "layout/groups.hpp"
 
@@ -10,6 +11,15 @@ namespace meshplan {
 std::int64_t padded_vocab(const ModelSpec& m, const Strategy& s) {
   const std::int64_t unit = 128 * s.tp;
   return ceil_div(m.vocab_size, unit) * unit;
+}
+
+const GroupShape& BlockContext::group(Group g) const {
+  constexpr std::array kKept{Group::kTp, Group::kCp, Group::kEp, Group::kEtp};
+  const auto at = std::find(kKept.begin(), kKept.end(), g);
+  PLAN_CHECK(at != kKept.end());
+  std::optional<GroupShape>& known = groups[static_cast<std::size_t>(at - kKept.begin())];
+  if (!known) known = group_shape(strategy, cluster, g);
+  return *known;
 }
 
 LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
@@ -179,7 +189,7 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
                            BlockOps& ops) {
   const Strategy& s = x.strategy;
   if (s.tp == 1) return;
-  const GroupShape g = group_shape(s, x.cluster, Group::kTp);
+  const GroupShape& g = x.group(Group::kTp);
   const Bytes bytes{x.shape.tokens * x.shape.hidden * x.shape.bytes};
   const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
   // User buffers write to peers' memory directly: inside one NVLink domain only (Transformer

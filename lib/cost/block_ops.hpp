@@ -10,6 +10,7 @@
 #include "cost/block.hpp"
 #include "cost/kernels.hpp"
 #include "cost/plan_cost.hpp"
+#include "layout/groups.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -79,6 +80,11 @@ struct BlockContext {
   const ClusterSpec& cluster;
   const Strategy& strategy;
   LocalShape shape;
+
+  // The shape of a group that a block's collectives run in (kTp, kCp, kEp, kEtp): worked out the
+  // first time, since every collective asks. For one thread.
+  [[nodiscard]] const GroupShape& group(Group g) const;
+  mutable std::array<std::optional<GroupShape>, 4> groups{};
 };
 
 // Type of activations as collectives move them.

@@ -17,7 +17,7 @@ void push(const BlockContext& x, CommDimension dimension, Pass pass, Collective 
   comm.pass = pass;
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
-  comm.group = group_shape(x.strategy, x.cluster, Group::kTp);
+  comm.group = x.group(Group::kTp);
   comm.kind = Group::kTp;
   comm.dtype =
       dimension == CommDimension::kLoss ? Dtype::kFp32 : activation_dtype(x.strategy.precision);
@@ -71,7 +71,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   // torchtitan filters it out).
   Strategy unquantised = s;
   if (s.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
-  const BlockContext plain{x.model, x.cluster, unquantised, x.shape};
+  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
   const LinearTimes logits =
       append_linear(plain, "logits", l.tokens, l.vocab, l.hidden, false, ops);
   const bool gathered = s.kernels.gathered_logits;

@@ -53,7 +53,7 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
   comm.pass = pass;
   comm.operation = Collective::kAllToAll;
   comm.bytes = ceil_bytes(bytes);
-  comm.group = group_shape(s, x.cluster, Group::kEp);
+  comm.group = x.group(Group::kEp);
   comm.kind = Group::kEp;
   comm.dtype = activation_dtype(s.precision);
   comm.time_each = collective_time(x.cluster, comm.operation, comm.bytes, comm.group).total;
@@ -69,7 +69,7 @@ double copies_sent(const BlockContext& x) {
   const MoeSpec& moe = *x.model.moe;
   const double k = real(moe.top_k), all = real(moe.num_experts);
   if (!x.strategy.kernels.flex_dispatcher) return k;
-  const GroupShape g = group_shape(x.strategy, x.cluster, Group::kEp);
+  const GroupShape& g = x.group(Group::kEp);
   const std::int64_t blocks = g.blocks[0] > 1 ? g.blocks[0] : g.size;
   const double parts = real(blocks), elsewhere = all - all / parts;
   double missed = 1;  // the chance that no copy goes to one given part
@@ -84,7 +84,7 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
   comm.pass = pass;
   comm.operation = op;
   comm.bytes = ceil_bytes(bytes);
-  comm.group = group_shape(s, x.cluster, Group::kEtp);
+  comm.group = x.group(Group::kEtp);
   comm.kind = Group::kEtp;
   comm.dtype = activation_dtype(s.precision);
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
