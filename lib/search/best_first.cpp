@@ -59,6 +59,7 @@ class BestFirst {
       }
     }
     if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop);
+    if (!outcome_.exact) count_undivided();
     std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
     return std::move(outcome_);
   }
@@ -73,6 +74,13 @@ class BestFirst {
  private:
   void drop_hopeless() {
     while (!queue_.empty() && queue_.top().bound > cutoff()) queue_.pop();
+  }
+
+  // What was stopped has not seen every division of the leaves that it opened either.
+  void count_undivided() {
+    double& least = outcome_.least_bound;
+    for (const Undivided& leaf : undivided_) least = std::min(least, leaf.least);
+    for (const double other : outcome_.undecided) least = std::min(least, other);
   }
 
   // The least bound of the nodes that wait.
@@ -135,6 +143,7 @@ class BestFirst {
       if (stop()) {
         outcome_.exact = false;
         outcome_.least_bound = undivided_[i].least;
+        undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
         return;
       }
       const double limit = cutoff();
