@@ -14,19 +14,6 @@ namespace {
 
 constexpr double kNothingFound = std::numeric_limits<double>::infinity();
 
-// A leaf of which other divisions of the layers may be as good as what is wanted.
-struct Undivided {
-  Node node;
-  double least = 0;         // time of any division
-  std::int64_t costed = 0;  // of its options
-};
-
-// What opening one node gave.
-struct Opened {
-  std::vector<Node> children;
-  Examined examined;
-};
-
 // A first pass over usual strategies alone finds good plans soon, so that the second one never
 // keeps nodes that cannot compete.
 enum class Breadth { kUsual, kAll };

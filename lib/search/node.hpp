@@ -1,6 +1,7 @@
 #pragma once
 // A node of the search tree: the choices of keys that share what it has decided.
 #include <cstdint>
+#include <vector>
 
 #include "search/candidate.hpp"
 #include "search/space.hpp"
@@ -19,6 +20,19 @@ struct Node {
   std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
   Level level = Level::kMesh;
   Recomputing worth;
+};
+
+// A leaf of which other divisions of the layers may be as good as what is wanted.
+struct Undivided {
+  Node node;
+  double least = 0;         // time of any division
+  std::int64_t costed = 0;  // of its options
+};
+
+// What opening one node gave.
+struct Opened {
+  std::vector<Node> children;
+  Examined examined;
 };
 
 // Which of two nodes waits longer. Where memory is the objective deeper nodes go first: its bounds
