@@ -104,8 +104,9 @@ void add_sizes(std::string_view item, std::vector<std::int64_t>& sizes, Diagnost
 
 // The plan that the framework can run, and the one that is unlikely to run out of memory.
 Diagnostics run_better(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
-                       const SearchRequest& request, const SearchResult& result, Studies& studies) {
-  Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result);
+                       const SearchRequest& request, const SearchResult& result,
+                       const Progress& progress, Studies& studies) {
+  Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
   if (!runnable) return runnable.errors();
   studies.runnable = std::move(runnable).value();
   if (wanted.memory_risk >= 1) return {};
@@ -225,7 +226,8 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
   }
   if (result.plans.empty()) return studies;
   if (!request.time_limit) {  // a second search would take it again
-    if (Diagnostics errors = run_better(wanted, m, c, request, result, studies); !errors.empty()) {
+    if (Diagnostics errors = run_better(wanted, m, c, request, result, progress, studies);
+        !errors.empty()) {
       return errors;
     }
   }

@@ -27,7 +27,8 @@ constexpr std::array kGpus{
     // Blackwell Ultra computes at Blackwell's dense fp16 and fp8 rates with the same 8 TB/s; it has
     // 288 GB (what firmware keeps off: estimate) and 800 Gbit/s per GPU (DGX B300 and GB300 NVL72
     // datasheets). Only fp4 and the exponentials of attention are faster; the power limits are
-    // 1,400 against 1,200 W (GB300, GB200) and 1,100 against 1,000 W (HGX B300, B200).
+    // 1,400 against 1,200 W (GB300, GB200) and 1,100 against 1,000 W (HGX B300, B200). That
+    // sustained rates grow as much is an estimate: clocks rise more slowly than power.
     GpuRow{"GB300", "", 0, "gb200-nvl72", 270, 0, 0, 100, 1.4 / 1.2},
     GpuRow{"B300", "", 0, "dgx-b200", 268, 0, 0, 100, 1.1},
     GpuRow{"GB200", "", 0, "gb200-nvl72"},

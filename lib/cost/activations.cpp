@@ -190,7 +190,8 @@ Bytes head_working_set(const BlockContext& x) {
   const double logits = real(l.tokens) * real(gathered ? l.vocab * x.strategy.tp : l.vocab);
   // Fused: logits and their gradient (4 bytes together). Else the logits, their fp32 copy, and the
   // fp32 softmax that becomes the gradient. PyTorch's own loss keeps the logarithms alone and makes
-  // two gradients of them.
+  // two gradients of them: 14 bytes in bf16, chosen before 16 and 18 by which of Aleph Alpha's runs
+  // fitted their devices.
   double per_logit = x.strategy.kernels.fused_cross_entropy ? 2.0 * l.bytes : l.bytes + 8.0;
   if (gathered) per_logit = l.bytes + 12.0;
   return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));

@@ -15,7 +15,8 @@ std::optional<Space> space_of(Framework f) {
 
 Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const ClusterSpec& c,
                                                   const SearchRequest& request,
-                                                  const SearchResult& result) {
+                                                  const SearchResult& result,
+                                                  const Progress& progress) {
   using Nothing = std::optional<RunnablePlan>;
   if (result.plans.empty() || request.space != Space::kFull) return Nothing{};
   const PlanCost& best = result.plans.front();
@@ -27,7 +28,7 @@ Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const Clus
   RunnablePlan runnable;
   runnable.space = *space;
   // What the framework cannot be told at all (the model, a fixed key) is an error of its search.
-  const Result<SearchResult> found = search(m, c, narrow);
+  const Result<SearchResult> found = search(m, c, narrow, progress);
   if (found && !found->plans.empty()) {
     runnable.plan = found->plans.front();
     runnable.exact = found->proof.exact;

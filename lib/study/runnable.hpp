@@ -23,6 +23,7 @@ struct RunnablePlan {
 [[nodiscard]] Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m,
                                                                 const ClusterSpec& c,
                                                                 const SearchRequest& request,
-                                                                const SearchResult& result);
+                                                                const SearchResult& result,
+                                                                const Progress& progress = {});
 
 }  // namespace meshplan
