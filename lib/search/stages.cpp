@@ -151,6 +151,7 @@ void Stages::set_least_times() {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     least_[k] = quanta_.pass[k];
+    if (x_.prefix.all()[k] == 0) continue;  // of an end: only layers are surely recomputed
     if (x_.counts == CountRule::kAll) {
       least_[k] += quanta_.full[k];
     } else if (selective) {
