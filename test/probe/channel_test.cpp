@@ -78,11 +78,13 @@ TEST_CASE("the port is closed once every rank is there") {
     Result<Listener> listener = Listener::open("127.0.0.1", 0);
     REQUIRE(listener);
     port = listener->port();
-    std::thread rank([port] {
-      CHECK(introduce("127.0.0.1", port, hello(1), Clock::now() + milliseconds(5000)).ok());
+    bool introduced = false;  // Catch's assertions are for one thread
+    std::thread rank([&introduced, port] {
+      introduced = introduce("127.0.0.1", port, hello(1), Clock::now() + milliseconds(5000)).ok();
     });
     CHECK(admit_ranks(*listener, hello(0), Clock::now() + milliseconds(5000), {}).ok());
     rank.join();
+    CHECK(introduced);
   }
   CHECK_FALSE(connect_to("127.0.0.1", port, Clock::now() + milliseconds(200)));
 }
@@ -114,7 +116,7 @@ TEST_CASE("a greeting that drips in is cut off") {
   bool cut = false;
   std::thread dripping([&, port = listener->port()] {
     Result<Connection> c = stranger(port);
-    REQUIRE(c);
+    if (!c) return;
     std::vector<std::string> messages;
     push(c.value(), std::string("\xff\x0f\x00\x00", 4));
     for (int i = 0; i < 100 && !cut; ++i) {

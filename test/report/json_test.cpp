@@ -60,7 +60,8 @@ TEST_CASE("the terms of the time add up to the step time in the order they are w
 }
 
 TEST_CASE("the memory of every stage adds up to its peak") {
-  for (const Json& m : feasible_document()["plan"]["memory"]) {
+  const Json document = feasible_document();
+  for (const Json& m : document["plan"]["memory"]) {
     const auto bytes = [&m](const char* key) { return m.at(key).get<std::int64_t>(); };
     CHECK(bytes("peak_bytes") == bytes("weights_bytes") + bytes("gradients_bytes") +
                                      bytes("optimizer_bytes") + bytes("activations_bytes") +
