@@ -45,7 +45,8 @@ struct Skipped {
                                                   Machines& machines,
                                                   const std::vector<std::string>& overrides);
 
-// The fastest candidate that fits, else the fastest; skipped if no candidate is legal.
+// The fastest candidate that fits with room to spare, else the fastest that fits, else the fastest;
+// skipped if no candidate is legal.
 [[nodiscard]] std::variant<Prediction, Skipped> predict(const Task& task);
 
 // The prediction that `kind` of measured memory is compared with. Allocator-level peaks leave out

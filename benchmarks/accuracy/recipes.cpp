@@ -73,8 +73,10 @@ int container_release(const std::string& text) {
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (!has_word(source.title, "Megatron-Bridge") || s.framework != Framework::kMegatron) return;
-  // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe.
+  // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
+  // Transformer Engine's.
   s.grad_dtype = Dtype::kBf16;
+  s.kernels.inplace_cross_entropy = true;
   apply_layout(s, run);
   const int release = container_release(run.where);
   if (release == 0 || !run.model.moe) return;

@@ -201,9 +201,21 @@ TEST_CASE("fields that the source leaves open are searched over their legal valu
   run = complete_run();
   run.sequence_parallel.reset();
   run.recompute.clear();
-  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 6);
+  // None, selective, full, and full of 1 to 3 layers of a stage.
+  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 2 * 6);
   run.notes = "the main sweep is without sequence parallelism";
-  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 3);
+  CHECK(mapped(source_called("nanotron"), run).candidates.size() == 6);
+  run.notes += "; its recipes offload activations of some layers";
+  const Mapped offloads = mapped(source_called("nanotron"), run);
+  REQUIRE(offloads.candidates.size() == 7);
+  CHECK(offloads.candidates.back().strategy.offload.activations);
+
+  run = complete_run();
+  run.precision = "fp32 (TF32?)";
+  const Mapped precisions = mapped(source_called("nanotron"), run);
+  REQUIRE(precisions.candidates.size() == 2);
+  CHECK(precisions.candidates[0].strategy.precision == Precision::kFp32);
+  CHECK(precisions.candidates[1].strategy.precision == Precision::kTf32);
 
   run = complete_run();
   run.vp.reset();
