@@ -40,13 +40,13 @@ double num_scores(const BlockContext& x) {
 }
 
 // What is saved of them: softmax output, and dropout's mask and output (5 a s^2 b of 2205.05198
-// eq. 2); separate kernels keep the scaled and masked scores too.
+// eq. 2). Separate kernels keep the softmax output in fp32 besides its 16-bit copy.
 double score_bytes(const BlockContext& x) {
   const LocalShape& l = x.shape;
   const double scores = num_scores(x);
   double per_score = l.bytes;
   if (x.model.dropout > 0) per_score += 1 + l.bytes;
-  if (!x.strategy.kernels.fused_softmax) per_score += 3 * l.bytes;
+  if (l.bytes < 4 && !softmax_is_fused(x)) per_score += 4;
   return per_score * scores;
 }
 
@@ -188,11 +188,15 @@ Bytes head_working_set(const BlockContext& x) {
   const LocalShape& l = x.shape;
   const bool gathered = x.strategy.kernels.gathered_logits;
   const double logits = real(l.tokens) * real(gathered ? l.vocab * x.strategy.tp : l.vocab);
-  // Fused: logits and their gradient (4 bytes together). Else the logits, their fp32 copy, and the
-  // fp32 softmax that becomes the gradient. PyTorch's own loss keeps the logarithms alone and makes
-  // two gradients of them: 14 bytes in bf16, chosen before 16 and 18 by which of Aleph Alpha's runs
-  // fitted their devices.
-  double per_logit = x.strategy.kernels.fused_cross_entropy ? 2.0 * l.bytes : l.bytes + 8.0;
+  // In place: the logits, and room for as much beside them. Fused: the logits, later their
+  // gradient, and the fp32 copy that becomes softmax (megatron/core/fusions/
+  // fused_cross_entropy.py). Else the logits, their fp32 copy, and the fp32
+  // softmax that becomes the gradient (Megatron-LM 2.x and 3, cross_entropy.py). PyTorch's own loss
+  // keeps the logarithms alone and makes two gradients of them: 14 bytes in bf16, chosen before 16
+  // and 18 by which of Aleph Alpha's runs fitted their devices.
+  const Kernels& k = x.strategy.kernels;
+  double per_logit = l.bytes + (k.fused_cross_entropy ? 4.0 : 8.0);
+  if (k.fused_cross_entropy && k.inplace_cross_entropy) per_logit = 2.0 * l.bytes;
   if (gathered) per_logit = l.bytes + 12.0;
   return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));
 }

@@ -105,10 +105,15 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
   }
 }
 
+// Bytes per score that softmax reads and writes as separate kernels in fp32: mask and softmax, 8
+// each; backward softmax 12 and mask 8. Of 16-bit scores casts to fp32 and back besides, 6 each.
+// (Megatron-LM fused_softmax.py, forward_torch_softmax.)
+constexpr double kUnfusedForward = 16, kUnfusedBackward = 20, kCasts = 12;
+
 // [F-ATT-2] Materialised attention: two batched products over all (not only causal) scores, and
-// scale, mask, softmax and dropout as passes over the a s^2 scores: 2e bytes per score fused,
-// some 14e as separate fp32 kernels; dropout 2e + 1 (mask). Backward: four products, softmax
-// 3e (20e unfused), dropout 2e + 1. (Megatron-LM transformer.py, CoreAttention.)
+// mask, softmax and dropout as passes over the a s^2 scores: 2e bytes per score fused; dropout
+// 2e + 1 (mask). Backward: four products, softmax 3e, dropout 2e + 1. (Megatron-LM transformer.py,
+// CoreAttention.)
 void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
   const Strategy& s = x.strategy;
   const LocalShape& l = x.shape;
@@ -136,12 +141,12 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
   product(Pass::kBackwardInput, s.seq_len, v_dim, l.sequence);
   product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
   product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
-  // Megatron's fused softmax takes only multiples of four matrices (fused_kernels/
-  // scaled_upper_triang_masked_softmax, FusedScaleMaskSoftmax.is_kernel_available).
-  if (s.kernels.fused_softmax && count % 4 == 0) {
+  if (softmax_is_fused(x)) {
     append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, true);
   } else {
-    append_elementwise(x, "softmax", 14 * e * scores, 5, 20 * e * scores, 5, ops, true);
+    const double casts = e < 4 ? kCasts : 0;
+    append_elementwise(x, "softmax", (kUnfusedForward + casts) * scores, 5,
+                       (kUnfusedBackward + casts) * scores, 5, ops, true);
   }
   if (x.model.dropout > 0) {
     append_elementwise(x, "attention dropout", (2 * e + 1) * scores, 1, (2 * e + 1) * scores, 1,
@@ -207,6 +212,11 @@ LinearTimes append_qkv(const BlockContext& x, BlockOps& ops) {
 }
 
 }  // namespace
+
+bool softmax_is_fused(const BlockContext& x) {
+  const std::int64_t matrices = x.strategy.micro_batch * x.shape.heads;
+  return x.strategy.kernels.fused_softmax && x.shape.bytes < 4 && matrices % 4 == 0;
+}
 
 // [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a
 // 1-byte mask) when fused, else a pass per operation.

@@ -96,6 +96,10 @@ struct BlockContext {
                                                              const ClusterSpec& c,
                                                              const Strategy& s);
 
+// Whether scale, mask and softmax of materialised scores run as one kernel: Megatron-LM's takes
+// 16-bit scores and multiples of four matrices (fused_softmax.py, is_kernel_available).
+[[nodiscard]] bool softmax_is_fused(const BlockContext& x);
+
 // Appenders, one per part of a block.
 void append_attention(const BlockContext& x, bool windowed, BlockOps& ops);
 void append_dense_mlp(const BlockContext& x, std::int64_t ffn_per_rank, BlockOps& ops);

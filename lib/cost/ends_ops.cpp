@@ -57,12 +57,13 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   }
 }
 
-// [F-LOSS-1] Final norm, logits over the local vocabulary, cross entropy. Per logit the fused loss
-// reads and writes e bytes each way; the vocabulary-parallel loss of Megatron-LM
-// (cross_entropy.py) passes fp32 copies: cast, maximum, shift, exponential, sum, softmax are 38
-// bytes forward, and scale and cast 22 bytes backward; fp32_copies: a cast to fp32 (e + 4) and one
-// read forward, a read, a write and the cast back (4 + e) backward. Three all-reduces of one fp32
-// per token; with gathered_logits one gather of all logits instead.
+// [F-LOSS-1] Final norm, logits over the local vocabulary, cross entropy. Per logit the loss in
+// place reads and writes e bytes each way. Megatron-Core's fused one passes an fp32 copy: cast and
+// maximum e + 4, exponential 8 and softmax 8 bytes forward, 4 + e backward
+// (fusions/fused_cross_entropy.py); Megatron-LM's other one (cross_entropy.py) 38 bytes for cast,
+// maximum, shift, exponential, sum and softmax, and 22 for scale and cast; fp32_copies: a cast to
+// fp32 (e + 4) and one read forward, a read, a write and the cast back (4 + e) backward. Three
+// all-reduces of one fp32 per token; with gathered_logits one gather of all logits instead.
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
@@ -80,8 +81,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
     push(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, e * n, 1, {}, ops);
   if (s.kernels.fused_cross_entropy && s.kernels.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
-  } else if (s.kernels.fused_cross_entropy) {
+  } else if (s.kernels.fused_cross_entropy && s.kernels.inplace_cross_entropy) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);
+  } else if (s.kernels.fused_cross_entropy) {
+    append_elementwise(x, "cross entropy", (e + 20) * n, 5, (e + 4) * n, 2, ops);
   } else {
     append_elementwise(x, "cross entropy", 38 * n, 10, 22 * n, 4, ops);
   }

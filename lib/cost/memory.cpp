@@ -157,8 +157,8 @@ MemoryRates state_rates(const Strategy& s) {
   std::int64_t optimizer = 2 * size_of(s.optimizer_dtype);
   if (low_precision && s.master_weights) {
     optimizer += 4;
-    const bool megatron = s.framework == Framework::kMegatron;
-    if (megatron && s.grad_dtype != Dtype::kFp32) optimizer += 4;
+    const bool copies = s.framework == Framework::kMegatron && s.grad_dtype != Dtype::kFp32;
+    if (copies) rates.update = {4, s.zero >= 1};
   }
   // DeepSpeed's BF16 optimizer keeps the bf16 gradients beside their fp32 sums
   // (runtime/bf16_optimizer.py); nanotron adds them to the sums after the whole backward pass
@@ -207,7 +207,9 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   StateBytes bytes;
   bytes.weights = state(rates, rates.weights, p);
   bytes.gradients = state(rates, rates.gradients, p);
-  if (!rates.optimizer_on_host) bytes.optimizer = state(rates, rates.optimizer, p);
+  if (rates.optimizer_on_host) return bytes;
+  bytes.optimizer = state(rates, rates.optimizer, p);
+  bytes.update = state(rates, rates.update, p);
   return bytes;
 }
 
@@ -281,7 +283,7 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
   memory.gradients = states.gradients;
   memory.optimizer = states.optimizer;
   memory.activations = activations;
-  memory.buffers = buffers;
+  memory.buffers = std::max(buffers, states.update - activations);
   memory.communicators = communicators;
   memory.context = c.device.context;
   memory.fragmentation = ceil_bytes(kFragmentation * (activations.si() + buffers.si()));

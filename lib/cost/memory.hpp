@@ -17,10 +17,13 @@ namespace meshplan {
 
 // [F-ZERO-2] Bytes of weights, gradients and optimizer states per parameter p over n shards:
 // weights w p (w p / n under ZeRO-3), gradients g p (g p / n from ZeRO-2), master weights and two
-// moments (4 + 2 o) p (/ n from ZeRO-1); fp16 or bf16 gradients in Megatron-LM get an fp32 copy in
-// the optimizer, 4 p / n (Megatron-Core dist_optimizer.md; Rajbhandari et al. 1910.02054 sec. 5).
+// moments (4 + 2 o) p (/ n from ZeRO-1) (Rajbhandari et al. 1910.02054 sec. 5). fp16 or bf16
+// gradients in Megatron-LM get an fp32 copy in the optimizer, 4 p / n (Megatron-Core
+// dist_optimizer.md), from the start of the update to its end: when no activation is held. (Logs of
+// nvidia_dgxc.jsonl: 34.5 and 44.3 GB allocated between steps hold no such copy.)
 struct StateBytes {
   Bytes weights, gradients, optimizer;
+  Bytes update{};  // during the update alone
 };
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
 
@@ -30,7 +33,7 @@ struct MemoryRates {
     std::int64_t bytes_each = 0;  // per parameter
     bool sharded = false;
   };
-  State weights, gradients, optimizer;
+  State weights, gradients, optimizer, update;
   bool optimizer_on_host = false;
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more

@@ -164,7 +164,10 @@ void add_kernels(const LaunchPlan& p, Options& o) {
   if (k.attention == AttentionKernel::kFlash2) backend = "flash";
   if (!p.strategy.flash_attention) backend = "unfused";
   o.push_back({"--attention-backend", backend});
-  if (k.fused_cross_entropy) o.push_back({"--cross-entropy-loss-fusion"});
+  if (k.fused_cross_entropy) {
+    o.push_back({"--cross-entropy-loss-fusion"});
+    if (k.inplace_cross_entropy) o.push_back({"--cross-entropy-fusion-impl", "te"});
+  }
   if (!k.fused_softmax) o.push_back({"--no-masked-softmax-fusion"});
   if (!k.fused_dropout_add) o.push_back({"--no-bias-dropout-fusion"});
   if (!k.fused_activation) {

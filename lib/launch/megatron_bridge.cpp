@@ -66,6 +66,7 @@ constexpr std::array kFields{
     Field{"--exp-avg-sq-dtype", "optimizer.exp_avg_sq_dtype"},
     Field{"--attention-backend", "model.attention_backend"},
     Field{"--cross-entropy-loss-fusion", "model.cross_entropy_loss_fusion", Kind::kTrue},
+    Field{"--cross-entropy-fusion-impl", "model.cross_entropy_fusion_impl"},
     Field{"--no-masked-softmax-fusion", "model.masked_softmax_fusion", Kind::kFalse},
     Field{"--no-bias-dropout-fusion", "model.bias_dropout_fusion", Kind::kFalse},
     Field{"--no-bias-swiglu-fusion", "model.bias_activation_fusion", Kind::kFalse},

@@ -373,6 +373,7 @@ class Importer {
     s.flash_attention = backend != "unfused" && backend != "local";
     if (backend == "flash") s.kernels.attention = AttentionKernel::kFlash2;
     s.kernels.fused_cross_entropy = has("--cross-entropy-loss-fusion");
+    s.kernels.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";
     s.kernels.fused_softmax = !has("--no-masked-softmax-fusion");
     s.kernels.fused_dropout_add = !has("--no-bias-dropout-fusion");
     s.kernels.fused_activation = !has("--no-bias-swiglu-fusion") && !has("--no-bias-gelu-fusion");

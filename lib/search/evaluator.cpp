@@ -222,6 +222,7 @@ void StrategyEvaluator::set_sharding(const Strategy& s, const StepEndGroups& gro
     const StateBytes states = state_bytes(rates, p);
     ranks.states = states.weights + states.gradients;
     ranks.optimizer = states.optimizer;
+    ranks.update = states.update;
     ranks.optimizer_on_host = offloaded_bytes(host, p);
     ranks.buffers = buffer_bytes(rates, *blocks_, mine);
   }
@@ -229,7 +230,10 @@ void StrategyEvaluator::set_sharding(const Strategy& s, const StepEndGroups& gro
 
 Bytes StrategyEvaluator::peak_of(const Ranks& ranks, bool offloads_activations,
                                  bool offloads_optimizer) const {
-  const StateBytes states{ranks.states, {}, offloads_optimizer ? Bytes{} : ranks.optimizer};
+  const StateBytes states{ranks.states,
+                          {},
+                          offloads_optimizer ? Bytes{} : ranks.optimizer,
+                          offloads_optimizer ? Bytes{} : ranks.update};
   return memory_breakdown(cluster_, states,
                           offloads_activations ? ranks.resident : ranks.activations, ranks.buffers,
                           communicators_)

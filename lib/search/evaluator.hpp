@@ -58,7 +58,7 @@ class StrategyEvaluator {
     Seconds finish;     // of the last one's pipeline
     // Of the sharding:
     RankEnd end;
-    Bytes states, optimizer, buffers, optimizer_on_host;
+    Bytes states, optimizer, update, buffers, optimizer_on_host;
   };
 
   struct Placement {

@@ -109,6 +109,7 @@ constexpr std::array kPresets{
            .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
            .kernels = {.fused_rope = false,
+                       .inplace_cross_entropy = true,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kTriton}},
     // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in

@@ -55,6 +55,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_activation", s.kernels.fused_activation);
   visit("kernels.fused_dropout_add", s.kernels.fused_dropout_add);
   visit("kernels.fused_cross_entropy", s.kernels.fused_cross_entropy);
+  visit("kernels.inplace_cross_entropy", s.kernels.inplace_cross_entropy);
   visit("kernels.fused_grad_accumulation", s.kernels.fused_grad_accumulation);
   visit("kernels.fused_optimizer", s.kernels.fused_optimizer);
   visit("kernels.attention", s.kernels.attention);

@@ -103,7 +103,27 @@ TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
   s.kernels.fused_cross_entropy = false;
   const BlockContext x{m, c, s, local_shape(m, s)};
   const double logits = 2048.0 * 51200;
-  CHECK(head_working_set(x).si() == Approx(logits * 10 + 2.0 * 2048 * 4096));
+  const double input = 2.0 * 2048 * 4096;
+  CHECK(head_working_set(x).si() == Approx(logits * 10 + input));
+  s.kernels.fused_cross_entropy = true;  // one fp32 copy beside the logits
+  CHECK(head_working_set(x).si() == Approx(logits * 6 + input));
+  s.kernels.inplace_cross_entropy = true;
+  CHECK(head_working_set(x).si() == Approx(logits * 4 + input));
+}
+
+TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32 scores") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  const double scores = 32.0 * 2048 * 2048;
+  const auto saved = [&](Precision precision, bool fused) {
+    Strategy s = plain_strategy(1, 1, 1);
+    s.precision = precision;
+    s.kernels.fused_softmax = fused;
+    const BlockContext x{m, c, s, local_shape(m, s)};
+    return layer_activations(x, false).none.si();
+  };
+  CHECK(saved(Precision::kBf16, false) - saved(Precision::kBf16, true) == Approx(4 * scores));
+  CHECK(saved(Precision::kFp32, false) == saved(Precision::kFp32, true));
 }
 
 TEST_CASE("a gathered input that is saved costs the other ranks' shares of two inputs") {

@@ -159,7 +159,16 @@ TEST_CASE(
   b.strategy = plain_strategy(8, 1, 1);
   BlockOps few;
   append_attention(b.context(), false, few);
-  CHECK(sum(few, "softmax", Pass::kForward).time == b.memory(14 * 2 * 3.0 * 2048 * 2048, 5));
+  CHECK(sum(few, "softmax", Pass::kForward).time == b.memory(28 * 3.0 * 2048 * 2048, 5));
+  CHECK(sum(few, "softmax", Pass::kBackwardInput).time == b.memory(32 * 3.0 * 2048 * 2048, 5));
+  // Nor does it take fp32 scores, which need no casts.
+  b.strategy.precision = Precision::kFp32;
+  b.model = plain_gpt();
+  BlockOps wide;
+  append_attention(b.context(), false, wide);
+  const double four = 4.0 * 2048 * 2048;
+  CHECK(sum(wide, "softmax", Pass::kForward).time == b.memory(16 * four, 5));
+  CHECK(sum(wide, "softmax", Pass::kBackwardInput).time == b.memory(20 * four, 5));
 }
 
 TEST_CASE(
@@ -189,6 +198,20 @@ TEST_CASE("[F-LOSS-1] the vocabulary-parallel loss reduces three numbers per tok
   const double logits = 2048.0 * 51200 / 8;
   CHECK(sum(ops, "cross entropy", Pass::kForward).time == b.memory(38 * logits, 10));
   CHECK(sum(ops, "cross entropy", Pass::kBackwardInput).time == b.memory(22 * logits, 4));
+}
+
+TEST_CASE("[F-LOSS-1] Megatron-Core's fused loss passes one fp32 copy, the one in place none") {
+  Bench b;
+  const double logits = 2048.0 * 51200;
+  const auto times = [&] {
+    BlockOps ops;
+    append_head(b.context(), ops);
+    return std::pair(sum(ops, "cross entropy", Pass::kForward).time,
+                     sum(ops, "cross entropy", Pass::kBackwardInput).time);
+  };
+  CHECK(times() == std::pair(b.memory(22 * logits, 5), b.memory(6 * logits, 2)));
+  b.strategy.kernels.inplace_cross_entropy = true;
+  CHECK(times() == std::pair(b.memory(4 * logits, 3), b.memory(4 * logits, 2)));
 }
 
 TEST_CASE("[F-MTP-1] multi-token prediction projects two hidden states to one") {

@@ -41,8 +41,29 @@ TEST_CASE("[F-ZERO-2] model states per parameter are those of the ZeRO and Megat
   s.zero = row.zero;
   const std::int64_t n = 16'000'000;
   const StateBytes bytes = state_bytes(s, BlockParameters{n, 0});
-  const double total = bytes.weights.si() + bytes.gradients.si() + bytes.optimizer.si();
+  const double total =
+      bytes.weights.si() + bytes.gradients.si() + bytes.optimizer.si() + bytes.update.si();
   CHECK(total / static_cast<double>(n) == Approx(row.replicated + row.sharded / 16));
+}
+
+TEST_CASE("[F-ZERO-2] fp32 copies of gradients count where activations leave them no room") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.recompute = Recompute::kFull;
+  s.zero = 0;
+  const auto memory = [&](Dtype grad) {
+    s.grad_dtype = grad;
+    return cost_of(m, c, complete(s, m, c)).memory();
+  };
+  const double n = static_cast<double>(parameter_count(m).total);
+  const MemoryBreakdown copied = memory(Dtype::kBf16), summed = memory(Dtype::kFp32);
+  CHECK(copied.optimizer == summed.optimizer);
+  REQUIRE(summed.activations.si() + summed.buffers.si() < 4 * n);
+  CHECK(copied.activations.si() + copied.buffers.si() == Approx(4 * n).epsilon(1e-6));
+
+  s.zero = 1;  // an eighth of the copies: less than the activations, which are gone by then
+  CHECK(memory(Dtype::kBf16).buffers == memory(Dtype::kFp32).buffers);
 }
 
 TEST_CASE("experts are sharded over their own data-parallel ranks") {
@@ -119,9 +140,11 @@ TEST_CASE("[F-EP-4] overlapped dispatch holds one layer more, not one microbatch
   m.moe->num_experts = 8;
   m.moe->top_k = 2;
   m.moe->expert_ffn_hidden_size = 4096;
+  m.vocab_size = 1024;  // the logits are not the largest buffer
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 1, 8);
   s.ep = 8;
+  s.grad_dtype = Dtype::kFp32;
   const auto memory = [&] { return cost_of(m, c, complete(s, m, c)).memory(); };
   const MemoryBreakdown plain = memory();
   s.overlap.ep = true;
