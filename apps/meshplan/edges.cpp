@@ -1,5 +1,6 @@
 #include "edges.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
 #include <string_view>
@@ -10,6 +11,7 @@ namespace {
 
 // Only calls that a signal handler may make.
 void end_by_signal(int number) {
+  const int interrupted_call = errno;
   // Over the progress bar, where there may be one.
   constexpr std::string_view kText =
       "\r\x1b[Kinterrupted: files are as they were before, or complete\n";
@@ -17,7 +19,8 @@ void end_by_signal(int number) {
   const std::string_view text = isatty(STDERR_FILENO) == 1 ? kText : kText.substr(kErase);
   [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
   std::signal(number, SIG_DFL);
-  std::raise(number);
+  std::raise(number);  // ends the program when the handler returns
+  errno = interrupted_call;
 }
 
 void open_standard_streams() {

@@ -20,6 +20,8 @@ import time
 import unittest
 
 PROGRAM, WRITE_LOOP = "", ""
+# A sanitizer's build needs more of it.
+PATIENCE = int(os.environ.get("MESHPLAN_PATIENCE", "1"))
 KILLS = 1000
 TEMPORARY = ".meshplan-tmp-"
 MODEL = """name: tiny
@@ -54,7 +56,7 @@ class Folder(unittest.TestCase):
         (self.folder / "smi.txt").write_text(SMI)
 
     def run_program(self, *arguments, **options):
-        options = {"cwd": self.folder, "capture_output": True, "text": True, "timeout": 120, **options}
+        options = {"cwd": self.folder, "capture_output": True, "text": True, "timeout": 120 * PATIENCE, **options}
         return subprocess.run([PROGRAM, *arguments], check=False, **options)
 
     def left_over(self, folder=None):
@@ -255,7 +257,7 @@ class Streams(Folder):
         for command in self.COMMANDS:
             with self.subTest(command=command), open("/dev/full", "w", encoding="utf-8") as full:
                 done = subprocess.run([PROGRAM, *command], cwd=self.folder, stdout=full, check=False,
-                                      stderr=subprocess.PIPE, text=True, timeout=120)
+                                      stderr=subprocess.PIPE, text=True, timeout=120 * PATIENCE)
                 self.assertEqual(done.returncode, 2)
                 self.assertIn("cannot write to standard output: No space left on device", done.stderr)
 

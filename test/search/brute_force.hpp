@@ -73,7 +73,9 @@ inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
 
 class Brute {
  public:
-  Brute(const Case& c, bool extremes) : c_(c), extremes_(extremes) {}
+  // `everything`: full recomputation is that of every layer, not of the fewest.
+  explicit Brute(const Case& c, bool extremes, bool everything = false)
+      : c_(c), extremes_(extremes), everything_(everything) {}
 
   Tried run() {
     tried_.least_peak = Bytes{std::int64_t{1} << 60};
@@ -254,6 +256,10 @@ class Brute {
     if (s.recompute != Recompute::kFull) {
       return fits(with, blocks) ? std::optional(with.recompute_layers) : std::nullopt;
     }
+    if (everything_) {
+      with.recompute_layers = s.stage_layers;
+      return fits(with, blocks) ? std::optional(with.recompute_layers) : std::nullopt;
+    }
     if (s.schedule == Schedule::kDualPipe) return counts_of_pairs(with, blocks);
     for (std::size_t r = 0; r < with.recompute_layers.size(); ++r) {
       std::int64_t& n = with.recompute_layers[r];
@@ -407,6 +413,7 @@ class Brute {
 
   const Case& c_;
   bool extremes_;
+  bool everything_;
   Tried tried_;
 };
 

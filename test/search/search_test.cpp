@@ -1,6 +1,7 @@
 #include "search/search.hpp"
 
 #include "cost/step.hpp"
+#include "io/limits.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
@@ -58,6 +59,26 @@ TEST_CASE(
     with_plans += agrees(part * kCasesPerPart + i) ? 1 : 0;
   }
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
+}
+
+TEST_CASE("with every layer recomputed the search finds what trying everything finds") {
+  int with_plans = 0;
+  for (unsigned seed = 4000; seed < 4060; ++seed) {
+    Case c = random_case(seed);
+    CAPTURE(seed);
+    std::erase_if(c.request.limits, [](const Limit& l) { return l.key.starts_with("recompute"); });
+    c.request.limits.push_back(parse_limits("recompute=full", "--fix")->front());
+    const Tried tried = Brute(c, false, true).run();
+    const SearchResult result = found(c);
+    check_sums(result.statistics);
+    CHECK(result.proof.exact);
+    REQUIRE(result.plans.empty() == tried.plans.empty());
+    if (tried.plans.empty()) continue;
+    // Where recomputing fewer layers fits too, that is the same key.
+    REQUIRE(result.plans.front().step_time <= tried.plans.front().step_time);
+    ++with_plans;
+  }
+  CHECK(with_plans > 20);
 }
 
 TEST_CASE("[F-SEARCH-8] where nothing fits, nothing misses memory by less than what is found") {
