@@ -149,6 +149,7 @@ int report_outcome(const BenchFlags& flags, const BenchPlan& plan,
   const int code = write_result(text, wrong ? kExitDevice : kExitOk);
   // The result stands on standard output already: these go beside it.
   std::fputs(to_text(unfit).c_str(), stderr);
+  if (outcome.end == BenchEnd::kOutOfTime) say_kept(outcome, kept, "");
   if (outcome.end == BenchEnd::kInterrupted) {
     say_kept(outcome, kept, "interrupted; ");
     return end_by_signal(kExitDevice);

@@ -20,7 +20,9 @@ void append_samples(const NcclTestsRun& run, std::vector<CollectiveSample>& samp
                        .nodes = run.nodes,
                        .level = {},
                        .bytes = row.bytes,
-                       .time = row.time});
+                       .time = row.time,
+                       // Its sendrecv passes data round a ring of all ranks (sendrecv.cu).
+                       .bidirectional = run.operation == Collective::kSendRecv});
   }
   if (wrong > 0) {
     spdlog::warn("{}: {} of {} sizes had wrong results and are left out", name_of(run.operation),

@@ -53,17 +53,31 @@ struct Shapes {
     return y;
   }
 
+  // Row of the causal mask that each query has: its own number, moved down where there are more
+  // keys than queries (the steps that cuDNN knows a mask aligned at the bottom right by).
+  Tensor mask_row(Graph& g, Tensor x) const {
+    const auto whole = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+    const Tensor row = g.hidden(scores, CUDNN_DATA_INT32);
+    g.index(x, 2, row);
+    if (a.queries == a.keys) return row;
+    const Tensor beyond = g.hidden(scores, CUDNN_DATA_INT32);
+    const Tensor moved = g.hidden(scores, CUDNN_DATA_INT32);
+    g.pointwise(CUDNN_POINTWISE_ADD, {row, g.constant(whole(a.keys))}, beyond, CUDNN_DATA_INT32);
+    g.pointwise(CUDNN_POINTWISE_SUB, {beyond, g.constant(whole(a.queries))}, moved,
+                CUDNN_DATA_INT32);
+    return moved;
+  }
+
   // Scores of keys behind their query become minus infinity.
   Tensor masked(Graph& g, Tensor x) const {
     if (a.causal == 0) return x;
-    const Tensor row = g.hidden(scores, CUDNN_DATA_INT32);
     const Tensor column = g.hidden(scores, CUDNN_DATA_INT32);
     const Tensor seen = g.hidden(scores, CUDNN_DATA_BOOLEAN), y = g.hidden(scores);
     // Before 9.10 an infinity came out as no number.
     const bool infinity = api().version() >= 91000;
     const Tensor none = g.constant(infinity ? -std::numeric_limits<float>::infinity()
                                             : std::numeric_limits<float>::lowest());
-    g.index(x, 2, row);
+    const Tensor row = mask_row(g, x);
     g.index(x, 3, column);
     g.pointwise(CUDNN_POINTWISE_CMP_GE, {row, column}, seen, CUDNN_DATA_BOOLEAN);
     g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {x, none, seen}, y);

@@ -157,7 +157,7 @@ class Attention : public Work {
   // Probabilities of one query over its keys.
   std::vector<double> probabilities(const Host& q, const Host& k, std::int64_t batch,
                                     std::int64_t head, std::int64_t query) const {
-    const std::int64_t keys = a_.causal != 0 ? std::min(a_.keys, query + 1) : a_.keys;
+    const std::int64_t keys = a_.causal != 0 ? query + 1 + a_.keys - a_.queries : a_.keys;
     const std::int64_t shared = head * a_.kv_heads / a_.heads;
     const double scale = static_cast<double>(cudnn::scale_of(a_));
     std::vector<double> p(static_cast<std::size_t>(keys));
@@ -245,8 +245,8 @@ class Attention : public Work {
 }  // namespace
 
 std::unique_ptr<Work> make_attention(const meshplan_probe_attention& a, const Properties& p) {
-  if (a.causal != 0 && a.queries != a.keys) {
-    throw ImpossibleError("causal attention needs as many keys as queries");
+  if (a.causal != 0 && a.queries > a.keys) {
+    throw ImpossibleError("a causal mask needs a key for every query");
   }
   if (a.kv_heads < 1 || a.heads % a.kv_heads != 0) {
     throw ImpossibleError("heads must be a multiple of the key and value heads");

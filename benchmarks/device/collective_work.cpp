@@ -1,5 +1,6 @@
 #include "collective_work.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -67,7 +68,7 @@ class CollectiveWork : public Work {
       case Collective::kBroadcast:
         return call(api.broadcast(in, out, part, type, 0, comm_, stream), "broadcast");
       case Collective::kSendRecv:
-        return pair(stream);
+        return pass_on(stream);
     }
   }
 
@@ -134,17 +135,20 @@ class CollectiveWork : public Work {
     call(api.group_end(), "group end");
   }
 
-  void pair(cudaStream_t stream) {
+  // To the next member, from the one before.
+  void pass_on(cudaStream_t stream) {
     const nccl::Api& api = communicators_.api();
     const auto part = static_cast<std::size_t>(sizes_.part);
-    const int peer = 1 - static_cast<int>(c_.member), type = nccl_type(dtype_);
-    const bool both = c_.bidirectional != 0;
+    const auto ranks = static_cast<int>(c_.group_size), member = static_cast<int>(c_.member);
+    const int next = (member + 1) % ranks, before = (member + ranks - 1) % ranks;
+    const int type = nccl_type(dtype_);
+    const bool all = c_.bidirectional != 0;
     call(api.group_start(), "group start");
-    if (both || c_.member == 0) {
-      call(api.send(send_.data(), part, type, peer, comm_, stream), "send");
+    if (all || member == 0) {
+      call(api.send(send_.data(), part, type, next, comm_, stream), "send");
     }
-    if (both || c_.member == 1) {
-      call(api.receive(receive_.data(), part, type, peer, comm_, stream), "receive");
+    if (all || member == 1) {
+      call(api.receive(receive_.data(), part, type, before, comm_, stream), "receive");
     }
     call(api.group_end(), "group end");
   }
@@ -207,7 +211,8 @@ void Communicators::connect(const unsigned char* key) {
 
 nccl::Comm Communicators::of(const meshplan_probe_collective& c) {
   if (api_ == nullptr) throw ImpossibleError("one rank has nobody to talk to");
-  const std::array<std::int64_t, 3> division{c.division[0], c.division[1], c.division[2]};
+  std::array<std::int64_t, MESHPLAN_PROBE_DIVISION> division{};
+  std::copy(std::begin(c.division), std::end(c.division), division.begin());
   const auto known = groups_.find(division);
   if (known != groups_.end()) return known->second;
   nccl::Config config = nccl::non_blocking_config();

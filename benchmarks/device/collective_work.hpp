@@ -39,7 +39,7 @@ class Communicators {
   meshplan_probe_job job_;
   const nccl::Api* api_ = nullptr;
   nccl::Comm world_ = nullptr;
-  std::map<std::array<std::int64_t, 3>, nccl::Comm> groups_;
+  std::map<std::array<std::int64_t, MESHPLAN_PROBE_DIVISION>, nccl::Comm> groups_;
   std::mutex mutex_;  // of the list, which abort() walks
   bool aborted_ = false;
 

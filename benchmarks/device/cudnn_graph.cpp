@@ -2,6 +2,7 @@
 #include "cudnn_graph.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace meshplan::device::cudnn {
 
@@ -33,11 +34,15 @@ Tensor Graph::hidden(const Dims& dims, cudnnDataType_t type) {
 Tensor Graph::hidden(const Dims& dims, const Dims& strides, cudnnDataType_t type) {
   return add(dims, strides, type, true, false);
 }
-Tensor Graph::constant(float value) {
-  const Tensor id = add({1, 1, 1, 1}, {1, 1, 1, 1}, CUDNN_DATA_FLOAT, false, true);
-  constants_[id] = value;
+template <class T>
+Tensor Graph::add_constant(T value, cudnnDataType_t type) {
+  static_assert(sizeof(T) == 4);
+  const Tensor id = add({1, 1, 1, 1}, {1, 1, 1, 1}, type, false, true);
+  std::memcpy(constants_[id].data(), &value, sizeof(value));
   return id;
 }
+Tensor Graph::constant(float value) { return add_constant(value, CUDNN_DATA_FLOAT); }
+Tensor Graph::constant(std::int32_t value) { return add_constant(value, CUDNN_DATA_INT32); }
 
 void Graph::pointwise(const Descriptor& how, std::initializer_list<Tensor> in, Tensor out) {
   constexpr cudnnBackendAttributeName_t kInputs[] = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
@@ -168,7 +173,7 @@ void Graph::run(const Pointers& device, cudaStream_t stream) const {
   }
   for (const auto& [id, value] : constants_) {
     ids.push_back(id);
-    places.push_back(&value);
+    places.push_back(value.data());
   }
   const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), ids.size());

@@ -62,6 +62,7 @@ class Graph {
   Tensor hidden(const Dims& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor hidden(const Dims& dims, const Dims& strides, cudnnDataType_t type);
   Tensor constant(float value);
+  Tensor constant(std::int32_t value);
 
   // y = x op b (op t)
   void pointwise(cudnnPointwiseMode_t mode, std::initializer_list<Tensor> in, Tensor out,
@@ -84,10 +85,12 @@ class Graph {
     bool given = false;  // in device memory
   };
   std::vector<Node> tensors_;
-  std::map<Tensor, float> constants_;
-  std::vector<Descriptor> parts_, operations_, plan_;  // the last of plan_ is what runs
+  std::map<Tensor, std::array<unsigned char, 4>> constants_;  // as they lie in memory
+  std::vector<Descriptor> parts_, operations_, plan_;         // the last of plan_ is what runs
   Buffer workspace_;
 
+  template <class T>
+  Tensor add_constant(T value, cudnnDataType_t type);
   Tensor add(const Dims& dims, const Dims& strides, cudnnDataType_t type, bool is_hidden,
              bool by_value);
   [[nodiscard]] const Descriptor& of(Tensor t) const {

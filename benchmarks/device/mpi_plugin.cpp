@@ -1,5 +1,6 @@
 // Communication between processors through MPI: for clusters' CPU nodes, and wherever measured
 // communication is wanted without a GPU.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -171,7 +172,7 @@ class Rank {
   MPI_Comm group_ = MPI_COMM_NULL;
   BufferSizes sizes_;
   std::vector<unsigned char> send_, receive_;
-  std::map<std::array<std::int64_t, 3>, MPI_Comm> groups_;
+  std::map<std::array<std::int64_t, MESHPLAN_PROBE_DIVISION>, MPI_Comm> groups_;
 
   // Waits for the other ranks asleep. MPI waits by spinning: where others want the processors too,
   // each rank would spin its share of them away while the next one waits for its turn. Ranks that
@@ -190,7 +191,8 @@ class Rank {
   }
 
   MPI_Comm communicator() {
-    const std::array<std::int64_t, 3> division{op_.division[0], op_.division[1], op_.division[2]};
+    std::array<std::int64_t, MESHPLAN_PROBE_DIVISION> division{};
+    std::copy(std::begin(op_.division), std::end(op_.division), division.begin());
     const auto known = groups_.find(division);
     if (known != groups_.end()) return known->second;
     MPI_Comm group = MPI_COMM_NULL;
@@ -248,21 +250,24 @@ class Rank {
       case Collective::kBroadcast:
         return require(MPI_Bcast(out, part, type_, 0, group_), "MPI_Bcast");
       case Collective::kSendRecv:
-        return exchange_pair(part);
+        return pass_on(part);
     }
   }
 
-  void exchange_pair(int part) {
-    const int peer = 1 - static_cast<int>(op_.member);
+  // To the next member, from the one before.
+  void pass_on(int part) {
+    const auto ranks = static_cast<int>(op_.group_size), member = static_cast<int>(op_.member);
+    const int next = (member + 1) % ranks, before = (member + ranks - 1) % ranks;
     if (op_.bidirectional != 0) {
-      return require(MPI_Sendrecv(send_.data(), part, type_, peer, 0, receive_.data(), part, type_,
-                                  peer, 0, group_, MPI_STATUS_IGNORE),
+      return require(MPI_Sendrecv(send_.data(), part, type_, next, 0, receive_.data(), part, type_,
+                                  before, 0, group_, MPI_STATUS_IGNORE),
                      "MPI_Sendrecv");
     }
-    if (op_.member == 0) {
-      return require(MPI_Send(send_.data(), part, type_, peer, 0, group_), "MPI_Send");
+    if (member == 0) {
+      return require(MPI_Send(send_.data(), part, type_, next, 0, group_), "MPI_Send");
     }
-    require(MPI_Recv(receive_.data(), part, type_, peer, 0, group_, MPI_STATUS_IGNORE), "MPI_Recv");
+    require(MPI_Recv(receive_.data(), part, type_, before, 0, group_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
   }
 };
 

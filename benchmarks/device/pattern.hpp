@@ -59,7 +59,7 @@ constexpr int sum(std::int64_t i, std::int64_t ranks) {
   return total;
 }
 
-// Element i of member m's receive buffer afterwards. send-recv: the other one's data.
+// Element i of member m's receive buffer afterwards. send-recv: data of the member before it.
 constexpr int received(Collective c, const BufferSizes& b, std::int64_t i, std::int64_t m,
                        std::int64_t ranks) {
   switch (c) {
@@ -74,7 +74,7 @@ constexpr int received(Collective c, const BufferSizes& b, std::int64_t i, std::
     case Collective::kBroadcast:
       return letter(i, 0);
     case Collective::kSendRecv:
-      return letter(i, 1 - m);
+      return letter(i, (m + ranks - 1) % ranks);
   }
   return 0;
 }

@@ -13,7 +13,7 @@ std::string why_not(const Sample& s, const CollectiveOperation& op, const Machin
   if (s.correctness == Correctness::kWrong) return "its result was wrong";
   if (s.throttled) return "the device was throttled";
   if (!(s.median.si() > 0)) return "it has no time";
-  if (op.collective == Collective::kSendRecv && op.bidirectional) return "it went both ways";
+  if (malformed(op.group)) return "there is no such group";
   // Training runs all sibling groups at once; alone they do not share the network.
   if (!op.group.concurrent && op.group.size * 2 <= ranks) return "its group ran alone";
   return {};
@@ -40,7 +40,7 @@ bool others_are_quiet(const Sample& s, std::span<const Sample> all) {
 
 // From a group's first member to its last one.
 std::string level_of(const RankGroup& g, const ClusterSpec& c) {
-  const std::int64_t reach = (g.size - 1) * g.stride + 1;
+  const std::int64_t reach = reach_of(g);
   for (const LinkLevel& level : c.levels) {
     if (level.span == 0 || level.span >= reach) return level.name;
   }
@@ -77,7 +77,8 @@ Result<BenchCollectives> bench_collectives(std::span<const Sample> samples, cons
                               .nodes = std::max<std::int64_t>(nodes, 1),
                               .level = level_of(op->group, c),
                               .bytes = op->bytes,
-                              .time = s.median});
+                              .time = s.median,
+                              .bidirectional = op->bidirectional});
   }
   for (const auto& [reason, count] : left_out) {
     result.warnings.push_back(std::to_string(count) + (count == 1 ? " sample" : " samples") +

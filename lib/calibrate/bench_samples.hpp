@@ -16,9 +16,9 @@ struct BenchCollectives {
 
 // The collectives among the samples, at the median of their repetitions. Left out: wrong results,
 // throttled devices, sizes at which others kept running on the processors (where enough sizes are
-// quiet), groups that ran alone where siblings would run beside them in training,
-// send-recv both ways, and everything from a machine whose ranks share one device in time slices.
-// The cluster's nodes must hold as many devices as the machine's hold ranks, unless it ran on one.
+// quiet), groups that ran alone where siblings would run beside them in training, and everything
+// from a machine whose ranks share one device in time slices. The cluster's nodes must hold as many
+// devices as the machine's hold ranks, unless it ran on one.
 [[nodiscard]] Result<BenchCollectives> bench_collectives(std::span<const Sample> samples,
                                                          const Machine& machine,
                                                          const ClusterSpec& c);

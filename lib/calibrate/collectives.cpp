@@ -10,7 +10,8 @@
 namespace meshplan {
 namespace {
 
-using Shape = std::tuple<Collective, std::string, std::int64_t, std::int64_t>;  // nodes, ranks
+// Nodes, ranks, and whether sends go both ways.
+using Shape = std::tuple<Collective, std::string, std::int64_t, std::int64_t, bool>;
 
 std::string group_text(std::int64_t ranks, std::int64_t nodes) {
   return std::to_string(ranks) + " ranks on " + std::to_string(nodes) +
@@ -74,17 +75,18 @@ Result<CollectiveFits> fit_collectives(std::span<const CollectiveSample> samples
   for (const CollectiveSample& s : samples) {
     Result<std::string> level = level_name(c, s);
     if (!level) return level.errors();
-    groups[{s.operation, *level, s.nodes, s.ranks}].emplace_back(s.bytes, s.time);
+    groups[{s.operation, *level, s.nodes, s.ranks, s.bidirectional}].emplace_back(s.bytes, s.time);
   }
   CollectiveFits result;
   Diagnostics problems;
   for (auto& [shape, timed] : groups) {
-    const auto& [operation, level, nodes, ranks] = shape;
+    const auto& [operation, level, nodes, ranks, bidirectional] = shape;
     std::stable_sort(timed.begin(), timed.end(),
                      [](const TimedSize& a, const TimedSize& b) { return a.first < b.first; });
     const Result<CurveFit> fit = fit_curve(timed);
-    const std::string what =
-        std::string(name_of(operation)) + " of " + group_text(ranks, nodes) + ": ";
+    const std::string what = (bidirectional ? "bidirectional " : "") +
+                             std::string(name_of(operation)) + " of " + group_text(ranks, nodes) +
+                             ": ";
     if (!fit) {
       for (Diagnostic d : fit.errors()) {
         result.warnings.push_back(what + d.message);
@@ -104,7 +106,8 @@ Result<CollectiveFits> fit_collectives(std::span<const CollectiveSample> samples
                            .points = fit->points,
                            .summary = fit->summary,
                            .errors = fit->errors,
-                           .samples = std::move(timed)});
+                           .samples = std::move(timed),
+                           .bidirectional = bidirectional});
   }
   if (!result.fits.empty()) return result;
   if (problems.empty()) return error("there is not one sample of a collective");
@@ -116,7 +119,8 @@ ClusterSpec with_collectives(ClusterSpec c, std::span<const CollectiveFit> fits)
     const auto same =
         std::find_if(c.collectives.begin(), c.collectives.end(), [&](const CollectiveFit& old) {
           return old.operation == fit.operation && old.level == fit.level &&
-                 old.ranks == fit.ranks && old.nodes == fit.nodes;
+                 old.ranks == fit.ranks && old.nodes == fit.nodes &&
+                 old.bidirectional == fit.bidirectional;
         });
     if (same == c.collectives.end()) {
       c.collectives.push_back(fit);
@@ -133,7 +137,7 @@ Result<std::vector<Comparison>> compare(std::span<const CollectiveSample> sample
   for (const CollectiveSample& s : samples) {
     if (!level_of_group(c, s.ranks, s.nodes)) return no_room(c, s.ranks, s.nodes);
     const CollectiveTime time =
-        collective_time(c, s.operation, s.bytes, shape_of(c, s.ranks, s.nodes));
+        collective_time(c, s.operation, s.bytes, shape_of(c, s.ranks, s.nodes), s.bidirectional);
     all.push_back({s, time.total, time.algorithm == Algorithm::kMeasured});
   }
   return all;

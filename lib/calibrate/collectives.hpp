@@ -15,6 +15,7 @@ struct CollectiveSample {
   std::string level;       // of the cluster; empty: the level that so many neighbours cross
   Bytes bytes;
   Seconds time;
+  bool bidirectional = false;  // send-recv, as CollectiveFit has it
 
   bool operator==(const CollectiveSample&) const = default;
 };

@@ -91,7 +91,7 @@ ClusterSpec with_measured_levels(ClusterSpec c, std::span<const CollectiveFit> f
       }
       const Seconds time = fit.points.front().second;
       if (least == Seconds{} || time < least) least = time;
-      const bool sends = fit.operation == Collective::kSendRecv;
+      const bool sends = fit.operation == Collective::kSendRecv && !fit.bidirectional;
       if (sends && (one_way == Seconds{} || time < one_way)) one_way = time;
     }
     if (fastest.si() > 0) level.bandwidth = fastest;

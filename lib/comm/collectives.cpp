@@ -63,20 +63,20 @@ CollectiveTime fastest(const Route& r, Collective op, Bytes bytes) {
 
 }  // namespace
 
-CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g) {
-  return {op, bytes, g.size, g.stride, static_cast<std::int64_t>(g.level)};
+CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g, bool bidirectional) {
+  return {op, bytes, g.size, g.stride, static_cast<std::int64_t>(g.level), bidirectional};
 }
 
 CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
-                               const GroupShape& g) {
+                               const GroupShape& g, bool bidirectional) {
   if (g.size <= 1 || bytes.count() <= 0) return {};
   if (!c.exact_collectives.empty()) {
-    const auto exact = c.exact_collectives.find(exact_key(op, bytes, g));
+    const auto exact = c.exact_collectives.find(exact_key(op, bytes, g, bidirectional));
     if (exact != c.exact_collectives.end()) {
       return {exact->second, Seconds{}, Algorithm::kMeasured, Protocol::kSimple};
     }
   }
-  if (const auto measured = measured_time(c, op, bytes, g)) {
+  if (const auto measured = measured_time(c, op, bytes, g, bidirectional)) {
     return {measured->total, measured->latency, Algorithm::kMeasured, Protocol::kSimple};
   }
   return fastest(route_of(c, g), op, bytes);

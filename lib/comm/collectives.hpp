@@ -27,11 +27,15 @@ struct CollectiveTime {
 // reduce-scatter and all-to-all: ranks x the part of one rank. Groups of one rank and zero bytes
 // take no time. Measured curves of the cluster are used where one covers op, level and size.
 // What was measured for this very operation and group stands in place of them.
+// `bidirectional`, of send-recv: every member sends while it receives; read off a curve of such
+// sends where there is one, else predicted like a send one way (links carry as much each way at
+// once).
 [[nodiscard]] CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
-                                             const GroupShape& g);
+                                             const GroupShape& g, bool bidirectional = false);
 
 // How c.exact_collectives names an operation.
-[[nodiscard]] CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g);
+[[nodiscard]] CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g,
+                                      bool bidirectional = false);
 
 // Bytes that one rank sends through the links of `level` (for tables and for contention).
 [[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g,

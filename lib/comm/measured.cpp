@@ -27,6 +27,21 @@ double distance(const ClusterSpec& c, Collective op, const GroupShape& g,
   return std::max(ratio, 1 / ratio);
 }
 
+// Null if every curve is too far.
+const CollectiveFit* nearest_curve(const ClusterSpec& c, Collective op, const GroupShape& g,
+                                   bool bidirectional) {
+  const CollectiveFit* nearest = nullptr;
+  double least = 2;
+  for (const CollectiveFit& fit : c.collectives) {
+    if (fit.bidirectional != bidirectional) continue;
+    const double d = distance(c, op, g, fit);
+    if (d < 1 || d > least || (nearest != nullptr && d == least)) continue;
+    nearest = &fit;
+    least = d;
+  }
+  return nearest;
+}
+
 }  // namespace
 
 // [F-COMM-18] Between two measured sizes log t is linear in log S; below the first size its time
@@ -68,15 +83,11 @@ double bus_factor(Collective op, double ranks) {
 // [F-COMM-20] The curve of the nearest number of ranks, at most twice or half as many, times the
 // ratio of the bus factors: bus bandwidth carries over, algorithm bandwidth does not.
 std::optional<MeasuredTime> measured_time(const ClusterSpec& c, Collective op, Bytes bytes,
-                                          const GroupShape& g) {
+                                          const GroupShape& g, bool bidirectional) {
   if (c.collectives.empty() || g.num_levels == 0) return std::nullopt;
-  const CollectiveFit* nearest = nullptr;
-  double least = 2;
-  for (const CollectiveFit& fit : c.collectives) {
-    const double d = distance(c, op, g, fit);
-    if (d < 1 || d > least || (nearest != nullptr && d == least)) continue;
-    nearest = &fit;
-    least = d;
+  const CollectiveFit* nearest = nearest_curve(c, op, g, bidirectional);
+  if (nearest == nullptr && op == Collective::kSendRecv) {
+    nearest = nearest_curve(c, op, g, !bidirectional);
   }
   if (nearest == nullptr) return std::nullopt;
   const double scale = bus_factor(op, static_cast<double>(g.size)) /

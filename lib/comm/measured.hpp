@@ -15,9 +15,11 @@ struct MeasuredTime {
 // Time at `bytes` on a curve of increasing sizes, at least one.
 [[nodiscard]] Seconds curve_time(std::span<const TimedSize> points, Bytes bytes);
 
-// Nothing if no curve covers the operation, the level and a near enough number of ranks.
+// Nothing if no curve covers the operation, the level and a near enough number of ranks. Sends one
+// way and both ways have curves of their own; each stands in for the other where that one lacks.
 [[nodiscard]] std::optional<MeasuredTime> measured_time(const ClusterSpec& c, Collective op,
-                                                        Bytes bytes, const GroupShape& g);
+                                                        Bytes bytes, const GroupShape& g,
+                                                        bool bidirectional = false);
 
 // Data that a rank must send in a group of `ranks` over the operation's bytes.
 [[nodiscard]] double bus_factor(Collective op, double ranks);

@@ -19,30 +19,69 @@ void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   comm.kind = Group::kCp;
   comm.dtype = activation_dtype(x.strategy.precision);
   comm.count = count;
-  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
+  comm.bidirectional = op == Collective::kSendRecv;  // a ring: to the next, from the one before
+  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group, comm.bidirectional).total;
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
   ops.comm.push_back(comm);
 }
 
-void push_attention(const BlockContext& x, const AttentionShape& a, double calls, BlockOps& ops,
-                    Seconds& forward, Seconds& backward) {
+// Of one call.
+struct AttentionTimes {
+  Seconds forward, backward;
+};
+
+AttentionTimes push_attention(const BlockContext& x, std::string_view name, const AttentionShape& a,
+                              double calls, BlockOps& ops) {
   KernelOp op;
-  op.name = "attention";
+  op.name = name;
   op.kind = KernelKind::kAttention;
   op.attention = a;
   op.calls = calls;
-  forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
-  op.time = forward * calls;
+  AttentionTimes times;
+  times.forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
+  op.time = times.forward * calls;
   op.flops = attention_flops(a).si() * calls;
   op.launches = calls;
   ops.kernels.push_back(op);
   op.pass = Pass::kBackwardInput;
-  backward = fused_attention_time(x.cluster.device, a, true, x.strategy.kernels.attention);
-  op.time = backward * calls;
+  times.backward = fused_attention_time(x.cluster.device, a, true, x.strategy.kernels.attention);
+  op.time = times.backward * calls;
   op.flops *= 2;  // the fifth product repeats the scores: not counted as the model's work
   op.launches = 3 * calls;
   ops.kernels.push_back(op);
+  return times;
+}
+
+// [F-CP-2] A ring's c steps with the causal load balanced by 2c chunks: the rank's own keys,
+// masked; of what comes from ranks before it the first half of the keys, to all queries; of what
+// comes from ranks behind it all keys, to the second half of the queries. Each step takes half of
+// the pairs; over all ranks as many steps are of the one kind as of the other (Transformer Engine
+// context_parallel.py, AttnFuncWithCPAndKVP2P). Returns the times of a step with other ranks' keys.
+AttentionTimes push_ring_attention(const BlockContext& x, const AttentionShape& mean,
+                                   BlockOps& ops) {
+  const auto others = real(x.strategy.cp - 1) / 2;
+  AttentionShape own = mean, keys = mean, queries = mean;
+  own.pair_fraction = causal_fraction(own.queries, own.keys, 0);
+  keys.keys = ceil_div(mean.keys, 2);
+  queries.queries = ceil_div(mean.queries, 2);
+  keys.pair_fraction = queries.pair_fraction = 1;
+  push_attention(x, "attention", own, 1, ops);
+  const AttentionTimes a = push_attention(x, "attention to half the keys", keys, others, ops);
+  const AttentionTimes b = push_attention(x, "attention of half the queries", queries, others, ops);
+  return {(a.forward + b.forward) / 2, (a.backward + b.backward) / 2};
+}
+
+// [F-CP-3] With all keys gathered a rank has two of 2c chunks, as far from the middle of the
+// sequence: together they always see as many keys. Those of the first rank: the first chunk and the
+// last (Transformer Engine context_parallel.py, AttnFuncWithCPAndKVAllGather).
+void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, BlockOps& ops) {
+  AttentionShape first = mean, last = mean;
+  first.queries = first.keys = last.queries = ceil_div(mean.queries, 2);
+  first.pair_fraction = causal_fraction(first.queries, first.keys, 0);
+  last.pair_fraction = causal_fraction(last.queries, last.keys, 0);
+  push_attention(x, "attention of the first chunk", first, 1, ops);
+  push_attention(x, "attention of the last chunk", last, 1, ops);
 }
 
 // [F-CP-1] Context parallelism around fused attention, c ranks of s/c tokens each, causal load
@@ -65,9 +104,8 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
   a.v_dim = l.value_size / std::max<std::int64_t>(l.heads, 1);
   a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, window);
   a.kv_heads = l.groups;
-  Seconds forward, backward;
   if (s.cp == 1) {
-    push_attention(x, a, 1, ops, forward, backward);
+    push_attention(x, "attention", a, 1, ops);
     return;
   }
   const double kv = real(l.tokens) * real(l.kv_size + (m.mla ? l.value_size : l.kv_size)) * l.bytes;
@@ -75,13 +113,19 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
     case CpKind::kRing: {
       const double steps = real(s.cp);
       a.keys = l.sequence;
-      push_attention(x, a, steps, ops, forward, backward);
-      push_cp(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, forward, ops);
-      push_cp(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1, backward, ops);
+      const AttentionTimes step =
+          windowed ? push_attention(x, "attention", a, steps, ops) : push_ring_attention(x, a, ops);
+      push_cp(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, step.forward, ops);
+      push_cp(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1, step.backward,
+              ops);
       return;
     }
     case CpKind::kAllGather: {
-      push_attention(x, a, 1, ops, forward, backward);
+      if (windowed) {
+        push_attention(x, "attention", a, 1, ops);
+      } else {
+        push_gathered_attention(x, a, ops);
+      }
       const double all = kv * real(s.cp);
       push_cp(x, Pass::kForward, Collective::kAllGather, all, 1, Seconds{}, ops);
       push_cp(x, Pass::kBackwardInput, Collective::kAllGather, all, 1, Seconds{}, ops);
@@ -92,7 +136,7 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
       a.queries = s.seq_len;
       a.heads = ceil_div(l.heads, s.cp);
       a.kv_heads = ceil_div(l.groups, s.cp);
-      push_attention(x, a, 1, ops, forward, backward);
+      push_attention(x, "attention", a, 1, ops);
       const double q = real(l.tokens) * real(l.query_size) * l.bytes;
       const double o = real(l.tokens) * real(l.value_size) * l.bytes;
       for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {

@@ -150,7 +150,7 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
                                   op.bytes, op.count, op.time_each, exposed, op.kind, op.dtype,
-                                  op.pass == Pass::kForward});
+                                  op.pass == Pass::kForward, op.bidirectional});
   }
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();

@@ -47,6 +47,7 @@ struct CommOp {
   Seconds slowdown;         // of the computation that runs beside it
   Group kind = Group::kTp;  // whose shape `group` is
   Dtype dtype = Dtype::kBf16;
+  bool bidirectional = false;  // send-recv: every member sends while it receives
 };
 
 struct BlockOps {

@@ -146,8 +146,11 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
   const double by_dim = std::min(
       1.0, dim / (dim + kSoftmaxAsDims) * (kReferenceDim + kSoftmaxAsDims) / kReferenceDim);
+  // seq_half is of causal squares, whose mean row sees half of the keys; a row without a mask sees
+  // as many as one of a causal square twice as long.
   const double keys = static_cast<double>(a.keys);
-  const double by_length = keys / (keys + d.attention.seq_half);
+  const double length = keys * std::max(1.0, 2 * a.pair_fraction - 1 / keys);
+  const double by_length = length / (length + d.attention.seq_half);
   // One thread block per head and 128 rows (queries forward, keys backward).
   const double blocks = static_cast<double>(a.batch * a.heads) *
                         static_cast<double>(ceil_div(backward ? a.keys : a.queries, 128));

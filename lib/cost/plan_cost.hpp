@@ -65,6 +65,7 @@ struct CommEntry {
   Group group = Group::kTp;    // whose ranks it joins
   Dtype dtype = Dtype::kBf16;  // of the elements
   bool forward = false;        // of the forward pass: full recomputation repeats it
+  bool bidirectional = false;  // send-recv: every rank sends while it receives
 
   bool operator==(const CommEntry&) const = default;
 };

@@ -46,7 +46,8 @@ namespace {
 void add_communication(std::vector<CommEntry>& table, CommEntry entry) {
   for (CommEntry& row : table) {
     if (row.dimension == entry.dimension && row.operation == entry.operation &&
-        row.group == entry.group && row.bytes == entry.bytes && row.dtype == entry.dtype) {
+        row.group == entry.group && row.bytes == entry.bytes && row.dtype == entry.dtype &&
+        row.bidirectional == entry.bidirectional) {
       row.count_per_step += entry.count_per_step;
       row.exposed += entry.exposed;
       return;
@@ -142,10 +143,10 @@ void fill_time(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   if (s.pp > 1) {
     const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
     const double sends = 2 * a.microbatches * static_cast<double>(s.vp);
-    plan.communication.push_back({CommDimension::kPp, Collective::kSendRecv, 2, g.level,
-                                  pipeline.send.message, sends, pipeline.send.time.transfer,
-                                  t.pp_comm_exposed, Group::kPpNeighbour,
-                                  activation_dtype(s.precision), false});
+    plan.communication.push_back(
+        {CommDimension::kPp, Collective::kSendRecv, 2, g.level, pipeline.send.message, sends,
+         pipeline.send.time.transfer, t.pp_comm_exposed, Group::kPpNeighbour,
+         activation_dtype(s.precision), false, pipeline.send.bidirectional});
   }
   for (const CommEntry& entry : ends.reductions) plan.communication.push_back(entry);
   for (const CommEntry& entry : ends.embedding) plan.communication.push_back(entry);

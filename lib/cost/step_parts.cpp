@@ -67,6 +67,11 @@ bool messages_beside_kernels(const Strategy& s) {
   return s.overlap.pp && !(plain && s.framework == Framework::kMegatron);
 }
 
+// [F-PP-SEND-2] With one forward and one backward pass in turn, activations go to the next stage
+// while gradients come back from it (Megatron-LM p2p_communication.py, send_forward_recv_backward);
+// GPipe sends all activations first. Warm-up and drain, pp - 1 of the microbatches, go one way.
+bool messages_meet(const Strategy& s) { return s.schedule != Schedule::kGpipe; }
+
 }  // namespace
 
 // [F-PP-SEND-1] A boundary's message: tokens x hidden of a microbatch, split over tensor ranks with
@@ -83,7 +88,9 @@ BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strat
   const bool split = s.kernels.scatter_gather && s.tp > 1 && !s.sequence_parallel;
   BoundarySend send;
   send.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
-  send.time.transfer = collective_time(c, Collective::kSendRecv, send.message, neighbours).total;
+  send.bidirectional = messages_meet(s);
+  send.time.transfer =
+      collective_time(c, Collective::kSendRecv, send.message, neighbours, send.bidirectional).total;
   if (!messages_beside_kernels(s)) send.time.sender_busy = send.time.transfer;
   const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
   send.time.sender_busy += host;

@@ -32,6 +32,7 @@ struct Assembly {
 struct BoundarySend {
   SendTime time;
   Bytes message;
+  bool bidirectional = false;  // most messages meet one that goes the other way
 };
 [[nodiscard]] BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c,
                                          const Strategy& s);

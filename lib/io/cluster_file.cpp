@@ -70,6 +70,7 @@ CollectiveFit read_fit(MapReader r) {
   r.read("level", fit.level, Need::kRequired);
   r.read("ranks", fit.ranks, Need::kRequired);
   r.read("nodes", fit.nodes);
+  r.read("bidirectional", fit.bidirectional);
   fit.points = read_sizes(r, "points", Need::kRequired);
   if (std::optional<MapReader> summary = r.map("summary")) fit.summary = read_summary(*summary);
   if (std::optional<MapReader> errors = r.map("errors")) fit.errors = read_fit_errors(*errors);

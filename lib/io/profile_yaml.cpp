@@ -89,6 +89,7 @@ std::string fit_yaml(const CollectiveFit& fit) {
   lines.key("level", yaml_text(fit.level));
   lines.key("ranks", std::to_string(fit.ranks));
   lines.key("nodes", std::to_string(fit.nodes));
+  if (fit.bidirectional) lines.key("bidirectional", "true");
   lines.key("points", sizes_yaml(fit.points));
   if (fit.summary) {
     lines.flow("summary", {{"latency", yaml_time(fit.summary->latency, Digits::kSix)},

@@ -6,6 +6,7 @@
 // expert-dp, pp over the same ranks. Device r sits in block r / span of a level of that span.
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -63,5 +64,23 @@ struct GroupShape {
 // schedules send there). kEmbedding: empty for ranks of neither the first nor the last stage.
 [[nodiscard]] std::vector<std::int64_t> group_members(const Strategy& s, Group g,
                                                       std::int64_t rank);
+
+// [F-LAY-5] The same for all groups of a kind at once, without a list of ranks: members come in
+// runs of `run` which are `stride` apart, the runs' first members are `jump` apart; run 0: one
+// evenly spaced run. Each group lies within one block of `period` ranks; 0: of as many as the
+// members span.
+struct MemberPattern {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;
+  std::int64_t run = 0;
+  std::int64_t jump = 0;
+  std::int64_t period = 0;
+
+  bool operator==(const MemberPattern&) const = default;
+};
+
+// Nothing where the members follow no such pattern: zero_group cuts some axis unevenly
+// (cp = 3, zero_group = 2).
+[[nodiscard]] std::optional<MemberPattern> member_pattern(const Strategy& s, Group g);
 
 }  // namespace meshplan

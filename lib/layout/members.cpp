@@ -20,7 +20,48 @@ Ranks pipeline_pair(const Ranks& pipeline, Group g, std::int64_t rank) {
   return {std::min(rank, *next), std::max(rank, *next)};
 }
 
+// Two ranks of each pipeline, which lies in blocks of its own.
+MemberPattern pair_pattern(const Digit& pipeline, Group g) {
+  MemberPattern p;
+  p.size = 2;
+  p.stride = pipeline.stride * (g == Group::kEmbedding ? pipeline.size - 1 : 1);
+  const std::int64_t period = pipeline.size * pipeline.stride;
+  if (period % (p.size * p.stride) != 0) p.period = period;
+  return p;
+}
+
+// Member digits, innermost first; neighbours in the rank order joined to one.
+std::vector<Digit> joined_members(const RankDigits& d) {
+  std::vector<Digit> joined;
+  for (std::size_t i = 0; i < d.count; ++i) {
+    const Digit& digit = d.digits[i];
+    if (!digit.member || digit.size == 1) continue;
+    if (!joined.empty() && joined.back().stride * joined.back().size == digit.stride) {
+      joined.back().size *= digit.size;
+    } else {
+      joined.push_back(digit);
+    }
+  }
+  return joined;
+}
+
 }  // namespace
+
+std::optional<MemberPattern> member_pattern(const Strategy& s, Group g) {
+  const RankDigits d = rank_digits(s, g);
+  if (d.is_cut()) return std::nullopt;
+  const std::vector<Digit> members = joined_members(d);
+  if (members.empty()) return MemberPattern{};
+  if (g == Group::kPpNeighbour || g == Group::kEmbedding) return pair_pattern(members.front(), g);
+  if (members.size() > 2) return std::nullopt;
+  const Digit& inner = members.front();
+  if (members.size() == 1) return MemberPattern{.size = inner.size, .stride = inner.stride};
+  const Digit& outer = members.back();
+  return MemberPattern{.size = inner.size * outer.size,
+                       .stride = inner.stride,
+                       .run = inner.size,
+                       .jump = outer.stride};
+}
 
 std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank) {
   PLAN_CHECK(rank >= 0 && rank < num_gpus(s));

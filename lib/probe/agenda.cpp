@@ -70,7 +70,8 @@ void add_collectives(Builder& b) {
     if (Bytes{std::int64_t{1} << power} > b.options().largest) break;
     for (const RankGroup& g : group_shapes(m)) {
       for (const CollectiveKind& kind : kCollectives) {
-        if (kind.collective == Collective::kSendRecv && g.size != 2) continue;
+        const bool one_way = kind.collective == Collective::kSendRecv && !kind.bidirectional;
+        if (one_way && g.size != 2) continue;
         const Bytes bytes =
             divided(kind.collective, Bytes{std::int64_t{1} << power}, g.size, size_of(dtype));
         if (bytes == Bytes{0}) continue;
@@ -111,6 +112,10 @@ void add_attention(Builder& b) {
   for (const bool backward : {false, true}) {
     b.add(AttentionOperation{1, 32, 8, 8192, 8192, 128, 128, true, backward}, 1);
     b.add(AttentionOperation{2, 16, 16, 4096, 4096, 128, 128, false, backward}, 2);
+    // Context parallelism: a rank's queries and halves of others' keys, the last rows of the mask.
+    b.add(AttentionOperation{1, 16, 16, 4096, 2048, 128, 128, false, backward}, 2);
+    b.add(AttentionOperation{1, 16, 16, 2048, 4096, 128, 128, false, backward}, 2);
+    b.add(AttentionOperation{1, 16, 16, 2048, 16384, 128, 128, true, backward}, 1);
   }
 }
 

@@ -3,25 +3,23 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1'000'000'000;  // their product still fits
-
 std::optional<std::string> group_problem(const RankGroup& g, const Machine& m) {
   const auto ranks = static_cast<std::int64_t>(m.ranks.size());
   if (g.size < 2) return "a group of one rank has nobody to talk to";
-  if (g.stride < 1) return "the distance of neighbouring members must be at least 1";
-  if (g.size > ranks || g.stride > ranks / g.size) {
-    const bool countable = g.size <= kMostRanks && g.stride <= kMostRanks;
-    return (countable ? "needs " + std::to_string(g.size * g.stride) : "needs too many") +
-           " ranks, there are " + std::to_string(ranks);
+  if (auto problem = malformed(g)) return "there is no such group: " + *problem;
+  if (period_of(g) > ranks) {
+    return "needs " + std::to_string(period_of(g)) + " ranks, there are " + std::to_string(ranks);
   }
   return std::nullopt;
 }
 
 std::optional<std::string> collective_problem(const CollectiveOperation& c, const Machine& m) {
   if (auto problem = group_problem(c.group, m)) return problem;
-  if (c.collective == Collective::kSendRecv && c.group.size != 2) {
-    return "a send needs a group of two ranks";
+  const bool sends = c.collective == Collective::kSendRecv;
+  if (sends && !c.bidirectional && c.group.size != 2) {
+    return "a send one way needs a group of two ranks";
   }
+  if (!sends && c.bidirectional) return "only sends go both ways";
   if (c.bytes < Bytes{1}) return "there is nothing to send";
   return std::nullopt;
 }
@@ -40,6 +38,7 @@ std::optional<std::string> problem(const GemmOperation& g, const Machine& m) {
 }
 std::optional<std::string> problem(const AttentionOperation& a, const Machine& m) {
   if (a.kv_heads > 0 && a.heads % a.kv_heads != 0) return "heads must be a multiple of kv_heads";
+  if (a.causal && a.queries > a.keys) return "a causal mask needs a key for every query";
   return kernel_problem(a.batch > 0 && a.heads > 0 && a.kv_heads > 0 && a.queries > 0 &&
                             a.keys > 0 && a.qk_dim > 0 && a.v_dim > 0,
                         m);

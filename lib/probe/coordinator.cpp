@@ -126,13 +126,14 @@ std::optional<Diagnostic> Coordinator::find_silent(const std::string& what) {
 // fewer calls done.
 Diagnostic Coordinator::find_guilty(const std::string& what) {
   const Peer* last = nullptr;
-  bool equal = true;
+  bool equal = true, all_answer = true;
   for (const Peer& peer : peers_) {
     if (peer.reply) continue;
     if (peer.answers == 0) {
       return error("the device of " + name_of(peer.hello) + " stopped answering during " + what,
                    "nvidia-smi and the kernel's log (Xid) on that host may say why");
     }
+    all_answer = all_answer && peer.answers == 1;
     equal = equal && (last == nullptr || last->step == peer.step);
     if (last == nullptr || peer.step < last->step) last = &peer;
   }
@@ -142,8 +143,10 @@ Diagnostic Coordinator::find_guilty(const std::string& what) {
   const std::string at = " (call " + std::to_string(last->step + 1) + ")";
   if (equal && waiting > 1) {
     return error(waiting_ranks(waiting) + " did not get through" + after + at,
-                 "they wait for each other and their devices answer: a link between them may be "
-                 "down");
+                 all_answer ? "they wait for each other and their devices answer: a link between "
+                              "them may be down"
+                            : "they wait for each other: a link between them may be down, or other "
+                              "work keeps their processors; --timeout gives them longer");
   }
   return error(name_of(last->hello) + " did not get through" + after + at,
                "the others wait for it");

@@ -99,6 +99,9 @@ class Writer {
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) json[key] = to_json(*value);
   }
+  void unless_zero(const char* key, std::int64_t value) {
+    if (value != 0) json[key] = value;
+  }
 };
 
 class Reader {
@@ -120,6 +123,10 @@ class Reader {
     T present{};
     read(key, *at, present);
     value = std::move(present);
+  }
+  void unless_zero(const char* key, std::int64_t& value) {
+    const auto at = json_.find(key);
+    if (at != json_.end()) read(key, *at, value);
   }
 
  private:
@@ -152,6 +159,7 @@ void from_json(const Json& j, T& v) {
 template <class A>
 void fields(A& a, RankGroup& g) {
   a("size", g.size), a("stride", g.stride), a("nodes", g.nodes), a("concurrent", g.concurrent);
+  a.unless_zero("run", g.run), a.unless_zero("jump", g.jump), a.unless_zero("period", g.period);
 }
 template <class A>
 void fields(A& a, CollectiveOperation& c) {

@@ -18,7 +18,10 @@ std::string text(std::int64_t n) { return std::to_string(n); }
 
 std::string group_text(const RankGroup& g) {
   std::string out = (g.concurrent ? "in groups of " : "in one group of ") + text(g.size);
+  if (g.run > 0) out += " as runs of " + text(g.run);
   if (g.stride != 1) out += ", stride " + text(g.stride);
+  if (g.run > 0) out += ", " + text(g.jump) + " apart";
+  if (g.period > 0) out += ", in every " + text(g.period) + " ranks";
   if (g.nodes > 1) out += ", on " + text(g.nodes) + " nodes";
   return out;
 }
@@ -127,12 +130,52 @@ Bytes traffic(const MemoryOperation& m) {
   return Bytes{0};
 }
 
+std::optional<std::string> malformed(const RankGroup& g) {
+  constexpr std::int64_t kMost = 1'000'000'000;  // ranks: products of two still fit
+  for (const std::int64_t n : {g.size, g.stride, g.run, g.jump, g.period}) {
+    if (n < 0 || n > kMost) return "its sizes and distances must be from 0 to 1000000000";
+  }
+  if (g.size < 1) return "it must have at least one member";
+  if (g.stride < 1) return "the distance of neighbouring members must be at least 1";
+  if (g.run == 0 && g.jump != 0) return "runs of no members have no distance";
+  if (g.run > 0) {
+    if (g.size % g.run != 0) return "its members must make whole runs";
+    const std::int64_t inside = g.run * g.stride;
+    if (g.jump < inside || g.jump % inside != 0) {
+      return "the distance of its runs must be a multiple of what one spans";
+    }
+  }
+  if (g.period > 0 && g.period < reach_of(g)) return "it must fit into its period";
+  return std::nullopt;
+}
+
+std::int64_t reach_of(const RankGroup& g) {
+  if (g.run == 0) return (g.size - 1) * g.stride + 1;
+  return (g.size / g.run - 1) * g.jump + (g.run - 1) * g.stride + 1;
+}
+
+std::int64_t period_of(const RankGroup& g) {
+  if (g.period > 0) return g.period;
+  return g.run > 0 ? g.size / g.run * g.jump : g.size * g.stride;
+}
+
 GroupPlace place_of(const RankGroup& g, std::int64_t rank, std::int64_t ranks) {
-  const std::int64_t block = g.size * g.stride;
-  if (block <= 0 || rank < 0 || rank >= ranks / block * block) return {};
+  if (malformed(g)) return {};
+  const std::int64_t period = period_of(g), block = rank / period;
+  if (rank < 0 || block >= ranks / period) return {};
+  const std::int64_t run = g.run > 0 ? g.run : g.size, runs = g.size / run;
+  const std::int64_t span = run * g.stride;  // of a run and those between its members
+  const std::int64_t jump = g.run > 0 ? g.jump : span, together = runs * jump;
+  const std::int64_t here = rank % period;
+  const std::int64_t outer = here / jump % runs, inner = here / g.stride % run;
+  const std::int64_t first = here - outer * jump - inner * g.stride;
+  if (first + reach_of(g) > period) return {};
+  // Groups of a block begin at these places, `starts` of them in each `together` ranks.
+  const std::int64_t starts = jump / run;
+  const std::int64_t start = first % together / span * g.stride + first % g.stride;
   GroupPlace place;
-  place.group = rank / block * g.stride + rank % g.stride;
-  place.member = rank / g.stride % g.size;
+  place.group = (block * ceil_div(period, together) + first / together) * starts + start;
+  place.member = outer * run + inner;
   if (!g.concurrent && place.group != 0) return {};
   return place;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What can be measured on a machine: one collective, kernel or copy, as a plain value.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,20 +13,35 @@
 
 namespace meshplan {
 
-// Groups of ranks that talk among themselves: rank r is member (r / stride) % size of a group that
-// starts at (r / (size * stride)) * size * stride + r % stride, as the axes of a rank order make
-// them. Ranks beyond the last whole block of size * stride stay idle.
+// Groups of ranks that talk among themselves, as the axes of a rank order make them.
+// Evenly spaced: rank r is member (r / stride) % size of a group that starts at
+// (r / (size * stride)) * size * stride + r % stride. With `run`: runs of so many members `stride`
+// apart, the runs' first members `jump` apart, as where the pipeline lies between data and context
+// parallelism. Each group lies within one block of `period` ranks (of as many as the members span
+// where it is 0); ranks whose group would not, and those beyond the last whole block, stay idle.
 struct RankGroup {
   std::int64_t size = 1;
-  std::int64_t stride = 1;  // distance of neighbouring members
+  std::int64_t stride = 1;  // distance of neighbouring members of one run
   std::int64_t nodes = 0;   // that one group touches; filled in by the backend (0: not yet known)
   bool concurrent = true;   // all sibling groups at once, as training does; else the first alone
+  std::int64_t run = 0;     // members of one run, a divisor of size; 0: one run of all
+  std::int64_t jump = 0;    // distance of neighbouring runs, a multiple of run * stride
+  std::int64_t period = 0;  // ranks of one block; 0: as many as fit together
   bool operator==(const RankGroup&) const = default;
 };
 
+// Why there is no such group in any job; nothing if there is.
+[[nodiscard]] std::optional<std::string> malformed(const RankGroup& g);
+
+// From its first to its last member, both counted. Of a group that is not malformed.
+[[nodiscard]] std::int64_t reach_of(const RankGroup& g);
+// Ranks of one block.
+[[nodiscard]] std::int64_t period_of(const RankGroup& g);
+
 // bytes follow nccl-tests, as in comm/collectives.hpp: all-reduce, broadcast, send-recv: the buffer
 // of one rank; all-gather, reduce-scatter, all-to-all: ranks x the part of one rank.
-// send-recv has groups of two: the first member sends to the second, or both at once.
+// send-recv: the first of two members sends to the second; bidirectional in groups of any size:
+// every member sends to the next one, the last to the first, and receives from the one before.
 struct CollectiveOperation {
   Collective collective = Collective::kAllReduce;
   Bytes bytes{};
@@ -53,7 +69,7 @@ struct AttentionOperation {
   std::int64_t keys = 0;
   std::int64_t qk_dim = 0;
   std::int64_t v_dim = 0;
-  bool causal = true;
+  bool causal = true;  // query i of n sees the keys up to i + keys - n: the last rows of the mask
   bool backward = false;
   Dtype dtype = Dtype::kBf16;
   bool operator==(const AttentionOperation&) const = default;

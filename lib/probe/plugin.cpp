@@ -1,5 +1,7 @@
 #include "probe/plugin.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <system_error>
@@ -52,9 +54,10 @@ void fill(const CollectiveOperation& c, std::int64_t rank, std::int64_t ranks,
   out.group = place.group;
   out.member = place.member;
   out.group_size = c.group.size;
-  out.division[0] = c.group.size;
-  out.division[1] = c.group.stride;
-  out.division[2] = c.group.concurrent ? 1 : 0;
+  const RankGroup& g = c.group;
+  const std::array<std::int64_t, MESHPLAN_PROBE_DIVISION> division{
+      g.size, g.stride, g.concurrent ? 1 : 0, g.run, g.jump, g.period};
+  std::copy(division.begin(), division.end(), std::begin(out.division));
 }
 
 void fill(const GemmOperation& g, meshplan_probe_gemm& out) {

@@ -9,8 +9,9 @@
 
 extern "C" {
 
-#define MESHPLAN_PROBE_ABI 2u
+#define MESHPLAN_PROBE_ABI 3u
 #define MESHPLAN_PROBE_KEY_SIZE 256
+#define MESHPLAN_PROBE_DIVISION 6
 #define MESHPLAN_PROBE_SYMBOL "meshplan_probe_plugin"
 
 /* What a call came to. IMPOSSIBLE concerns this operation alone (unsupported, out of memory): the
@@ -38,15 +39,18 @@ enum {
 
 /* Choices are the values of the C++ enums of probe/operation.hpp and spec/kinds.hpp. */
 typedef struct meshplan_probe_collective {
-  int32_t collective;    /* Collective */
-  int32_t dtype;         /* Dtype */
-  int32_t bidirectional; /* send-recv only */
+  int32_t collective; /* Collective */
+  int32_t dtype;      /* Dtype */
+  /* Send-recv only. 0: member 0 of two sends to member 1. 1: every member sends to the next one,
+     the last to the first, and receives from the one before, all at once. */
+  int32_t bidirectional;
   int64_t bytes;
   /* Ranks of one group have the same `group`; -1: this rank is idle in this operation. */
   int64_t group, member;
   int64_t group_size;
-  /* Names the division of ranks into groups, so that communicators can be kept. */
-  int64_t division[3]; /* size, stride, concurrent */
+  /* Names the division of ranks into groups, so that communicators can be kept: groups of one
+     division have these numbers in common, those of another differ in one of them. */
+  int64_t division[MESHPLAN_PROBE_DIVISION]; /* size, stride, concurrent, run, jump, period */
 } meshplan_probe_collective;
 
 typedef struct meshplan_probe_gemm {
@@ -58,6 +62,7 @@ typedef struct meshplan_probe_gemm {
 
 typedef struct meshplan_probe_attention {
   int32_t dtype; /* Dtype */
+  /* causal: query i sees the keys up to i + keys - queries; the others see all keys. */
   int32_t causal, backward;
   int64_t batch, heads, kv_heads, queries, keys, qk_dim, v_dim;
 } meshplan_probe_attention;

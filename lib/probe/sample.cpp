@@ -108,18 +108,14 @@ bool is_noisy(const Sample& s) { return s.spread > 0.5; }
 
 std::int64_t nodes_of(const RankGroup& g, const Machine& m) {
   const auto ranks = static_cast<std::int64_t>(m.ranks.size());
-  std::set<std::int64_t> groups;
-  std::int64_t most = 0;
+  std::map<std::int64_t, std::set<std::int64_t>> nodes_of_group;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const std::int64_t group = place_of(g, rank, ranks).group;
-    if (group < 0 || !groups.insert(group).second) continue;
-    std::set<std::int64_t> nodes;
-    for (const std::int64_t member : members_of(g, group, ranks)) {
-      nodes.insert(m.ranks[static_cast<std::size_t>(member)].node);
-    }
-    most = std::max(most, static_cast<std::int64_t>(nodes.size()));
+    if (group >= 0) nodes_of_group[group].insert(m.ranks[static_cast<std::size_t>(rank)].node);
   }
-  return most;
+  std::size_t most = 0;
+  for (const auto& [group, nodes] : nodes_of_group) most = std::max(most, nodes.size());
+  return static_cast<std::int64_t>(most);
 }
 
 }  // namespace meshplan

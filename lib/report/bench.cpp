@@ -20,7 +20,9 @@ struct Row {
 
 std::string group_text(const RankGroup& g) {
   std::string text = std::to_string(g.size) + " ranks";
+  if (g.run > 0) text += " as runs of " + std::to_string(g.run);
   if (g.stride > 1) text += ", stride " + std::to_string(g.stride);
+  if (g.run > 0) text += ", " + std::to_string(g.jump) + " apart";
   if (g.nodes > 1) text += ", " + std::to_string(g.nodes) + " nodes";
   if (!g.concurrent) text += ", alone";
   return text;
@@ -32,8 +34,8 @@ double flops_of(const Operation& op) {
            static_cast<double>(g->count);
   }
   if (const auto* a = std::get_if<AttentionOperation>(&op)) {
-    const double pairs =
-        static_cast<double>(a->queries) * static_cast<double>(a->keys) * (a->causal ? 0.5 : 1.0);
+    const auto queries = static_cast<double>(a->queries), keys = static_cast<double>(a->keys);
+    const double pairs = queries * (a->causal ? keys - queries / 2 : keys);
     const double forward = 2.0 * static_cast<double>(a->batch * a->heads) * pairs *
                            static_cast<double>(a->qk_dim + a->v_dim);
     return a->backward ? 2.5 * forward : forward;
@@ -220,11 +222,11 @@ std::string machine_text(const Machine& m, const TextOptions& options) {
     versions += (versions.empty() ? "" : ", ") + name + ' ' + version;
   }
   const std::string device = m.ranks.empty() ? "" : m.ranks.front().device;
-  std::string text =
-      paragraph("",
-                std::to_string(m.ranks.size()) + " x " + device + " on " + std::to_string(m.nodes) +
-                    " nodes, backend " + m.backend + " (" + versions + ")",
-                options);
+  std::string text = paragraph("",
+                               std::to_string(m.ranks.size()) + " x " + device + " on " +
+                                   std::to_string(m.nodes) + (m.nodes == 1 ? " node" : " nodes") +
+                                   ", backend " + m.backend + " (" + versions + ")",
+                               options);
   if (m.time_sliced) {
     text += paragraph("",
                       "Several ranks share one device: the times are time slices, never a "
@@ -254,10 +256,11 @@ std::string straggler_text(const std::vector<Sample>& samples, const Machine& m,
 std::string bench_text(const BenchOutcome& o, const TextOptions& options) {
   std::string text = machine_text(o.file.machine, options) + '\n';
   if (!o.file.samples.empty()) text += samples_table(o.file.samples, options) + '\n';
-  text += paragraph("",
-                    end_text(o) + "; " + std::to_string(o.file.samples.size()) + " samples, " +
-                        std::to_string(o.resumed) + " of them from before.",
-                    options);
+  text += paragraph(
+      "",
+      end_text(o) + "; " + std::to_string(o.file.samples.size()) + " samples" +
+          (o.resumed > 0 ? ", " + std::to_string(o.resumed) + " of them from before" : "") + ".",
+      options);
   for (const auto& [reason, count] : reasons(o.skipped)) {
     text += paragraph("left out: ", std::to_string(count) + " operations: " + reason, options);
   }

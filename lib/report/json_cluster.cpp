@@ -37,11 +37,13 @@ Json fit_keys(const CollectiveFit& fit) {
   for (const auto& [size, time] : fit.points) {
     points.push_back({exact_text(size), exact_text(time)});
   }
-  return {{"operation", std::string(name_of(fit.operation))},
-          {"level", fit.level},
-          {"ranks", fit.ranks},
-          {"nodes", fit.nodes},
-          {"points", std::move(points)}};
+  Json json{{"operation", std::string(name_of(fit.operation))},
+            {"level", fit.level},
+            {"ranks", fit.ranks},
+            {"nodes", fit.nodes}};
+  if (fit.bidirectional) json["bidirectional"] = true;
+  json["points"] = std::move(points);
+  return json;
 }
 
 }  // namespace

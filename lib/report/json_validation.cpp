@@ -11,6 +11,14 @@ namespace {
 // More ranks than anyone reads; the size and the stride tell the rest.
 constexpr std::size_t kShownRanks = 64;
 
+// Runs of members, where they are not evenly spaced.
+Json pattern_json(const RankGroup& g) {
+  Json json{{"size", g.size}, {"stride", g.stride}};
+  if (g.run > 0) json["run"] = g.run, json["jump"] = g.jump;
+  if (g.period > 0) json["period"] = g.period;
+  return json;
+}
+
 Json group_json(const PlannedOperation& p, const ClusterSpec& c) {
   std::vector<std::int64_t> ranks = p.ranks;
   ranks.resize(std::min(ranks.size(), kShownRanks));
@@ -28,6 +36,7 @@ Json operation_json(const OperationCheck& op, const ClusterSpec& c) {
   if (p.operation) {
     if (const auto* collective = std::get_if<CollectiveOperation>(&*p.operation)) {
       json["bytes"] = collective->bytes.count();
+      json["bidirectional"] = collective->bidirectional;
       json["dtype"] = std::string(name_of(collective->dtype));
     }
   }
@@ -45,6 +54,9 @@ Json operation_json(const OperationCheck& op, const ClusterSpec& c) {
                    {"ratio", number(op.ratio())},
                    {"spread", number(op.spread)},
                    {"notes", op.notes}};
+    if (const RankGroup* group = group_of(*op.subset.operation)) {
+      json["run"]["group"] = pattern_json(*group);
+    }
   }
   json["believed_s"] = number(op.believed().si());
   return json;
@@ -62,6 +74,10 @@ Json check_json(const PlanCheck& plan, const ClusterSpec& c, double tolerance) {
             {"coverage", number(plan.coverage)},
             {"extrapolated", number(plan.extrapolated)},
             {"unmeasured", number(plan.unmeasured)},
+            {"host",
+             {{"bound", plan.is_host_bound()},
+              {"launches_s", number(plan.host.si())},
+              {"hidden_s", number(plan.hidden.si())}}},
             {"operations", Json::array()}};
   for (const OperationCheck& op : plan.operations) {
     json["operations"].push_back(operation_json(op, c));

@@ -45,6 +45,7 @@ Json fit_json(const CollectiveFit& fit) {
             {"level", fit.level},
             {"ranks", fit.ranks},
             {"nodes", fit.nodes},
+            {"bidirectional", fit.bidirectional},
             {"points", sizes_json(fit.points)}};
   if (fit.summary) {
     json["latency_s"] = number(fit.summary->latency.si());
@@ -70,7 +71,8 @@ std::string fits_text(std::span<const CollectiveFit> fits, const TextOptions& op
   for (const CollectiveFit& fit : fits) {
     const bool summary = fit.summary.has_value(), errors = fit.errors.has_value();
     const bool rate = summary && fit.summary->bandwidth.si() > 0;
-    table.add_row({std::string(name_of(fit.operation)), fit.level, std::to_string(fit.ranks),
+    const std::string both = fit.bidirectional ? "bidirectional " : "";
+    table.add_row({both + std::string(name_of(fit.operation)), fit.level, std::to_string(fit.ranks),
                    std::to_string(fit.nodes), summary ? human_time(fit.summary->latency) : "-",
                    rate ? human_bandwidth(fit.summary->bandwidth) : "-",
                    errors ? human_percent(fit.errors->residual_median) : "-",

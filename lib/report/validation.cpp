@@ -60,17 +60,22 @@ std::string what_ran(const OperationCheck& op) {
   return text;
 }
 
+// A collective's own description says what it is; kernels have a place in the layer.
+std::string named(const OperationCheck& op) {
+  return (op.planned.collective ? std::string() : op.planned.name + ": ") + what_ran(op);
+}
+
 std::string operations_table(const PlanCheck& plan, const ValidationTextOptions& what,
                              const TextOptions& options) {
   constexpr double kLeast = 0.001;  // of the step
-  std::vector<const OperationCheck*> shown;
-  std::size_t hidden = 0;
+  std::vector<const OperationCheck*> measured, shown;
   for (const OperationCheck& op : plan.operations) {
     if (!op.measured) continue;
-    const bool weighs = what.every_operation || op.share >= kLeast;
-    if (weighs) shown.push_back(&op);
-    hidden += weighs ? 0 : 1;
+    measured.push_back(&op);
+    if (what.every_operation || op.share >= kLeast) shown.push_back(&op);
   }
+  if (shown.empty()) shown = measured;  // nothing weighs: all of it is news
+  const std::size_t hidden = measured.size() - shown.size();
   std::stable_sort(
       shown.begin(), shown.end(),
       [](const OperationCheck* a, const OperationCheck* b) { return a->share > b->share; });
@@ -83,7 +88,7 @@ std::string operations_table(const PlanCheck& plan, const ValidationTextOptions&
                {"measured"},
                {"ratio"}});
   for (const OperationCheck* op : shown) {
-    table.add_row({op->planned.part, op->planned.name + ": " + what_ran(*op),
+    table.add_row({op->planned.part, named(*op),
                    with_thousands(std::llround(op->planned.count_per_step)), percent(op->share),
                    human_time(op->subset.predicted), human_time(*op->measured),
                    fixed(op->ratio(), 2)});
@@ -94,6 +99,20 @@ std::string operations_table(const PlanCheck& plan, const ValidationTextOptions&
             " of the step: --verbose\n";
   }
   return text;
+}
+
+// Where the host's launches keep measurements out of the step time: off by nothing then does not
+// mean as predicted.
+std::string host_text(const PlanCheck& plan, const TextOptions& options) {
+  if (!plan.is_host_bound()) return {};
+  const bool slower = plan.hidden > Seconds{};
+  const Seconds hidden = slower ? plan.hidden : plan.hidden * -1.0;
+  return paragraph("bound by the host: ",
+                   "launching kernels takes " + human_time(plan.host) + " of the predicted " +
+                       human_time(plan.predicted) + ", and hides " + human_time(hidden) +
+                       " by which operations were measured " + (slower ? "slower" : "faster") +
+                       " than predicted",
+                   options);
 }
 
 // Reasons with the share of the step that each leaves unmeasured, the heaviest first.
@@ -127,7 +146,7 @@ std::string validation_text(const ModelSpec& m, const Machine& machine, const Va
   for (const PlanCheck& plan : v.plans) {
     text += '\n' + emphasised("Plan " + std::to_string(plan.rank), Emphasis::kHeading, options) +
             ": " + short_text(plan.strategy) + '\n' + operations_table(plan, what, options) +
-            unmeasured_text(plan, options);
+            host_text(plan, options) + unmeasured_text(plan, options);
   }
   return text;
 }
@@ -144,8 +163,7 @@ std::string validation_agenda_text(const Machine& machine, const Validation& v,
   for (const PlanCheck& plan : v.plans) {
     for (const OperationCheck& op : plan.operations) {
       if (!op.subset.operation) continue;
-      table.add_row({std::to_string(plan.rank), op.planned.part,
-                     op.planned.name + ": " + what_ran(op),
+      table.add_row({std::to_string(plan.rank), op.planned.part, named(op),
                      with_thousands(std::llround(op.planned.count_per_step)), percent(op.share),
                      human_time(op.subset.predicted), std::string(name_of(op.subset.fidelity))});
     }

@@ -98,6 +98,10 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
       f.error({key + ".level", key}, "'" + key + ".level' names no level: '" + fit.level + "'");
     f.check(key + ".ranks", fit.ranks, {2, kMostGpus});
     f.check(key + ".nodes", fit.nodes, {1, kMostGpus});
+    if (fit.bidirectional && fit.operation != Collective::kSendRecv) {
+      f.error({key + ".bidirectional"}, "'" + key + ".bidirectional' is of send-recv, not of " +
+                                            std::string(name_of(fit.operation)));
+    }
     check_points(fit, key, f);
     check_measured(fit, key, f);
   }

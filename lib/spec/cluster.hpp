@@ -56,6 +56,9 @@ struct CollectiveFit {
   std::optional<AlphaBeta> summary{};  // these three only in files that a fit wrote
   std::optional<FitErrors> errors{};
   std::vector<TimedSize> samples{};  // what was measured, in the order of its sizes
+  // send-recv: every member sent to the next one and received from the one before at once; else the
+  // first of two sent to the second.
+  bool bidirectional = false;
 
   bool operator==(const CollectiveFit&) const = default;
 };

@@ -41,6 +41,7 @@ struct CollectiveKey {
   std::int64_t size = 1;
   std::int64_t stride = 1;
   std::int64_t level = 0;
+  bool bidirectional = false;
   friend auto operator<=>(const CollectiveKey&, const CollectiveKey&) = default;
 };
 

@@ -8,13 +8,17 @@
 namespace meshplan {
 namespace {
 
-// Distance of neighbouring members, 0 where they are not evenly spaced.
-std::int64_t even_stride(const std::vector<std::int64_t>& ranks) {
-  const std::int64_t stride = ranks[1] - ranks[0];
-  for (std::size_t i = 2; i < ranks.size(); ++i) {
-    if (ranks[i] - ranks[i - 1] != stride) return 0;
-  }
-  return stride;
+// The plan's groups of that kind, all at once.
+RankGroup rank_group(const MemberPattern& p) {
+  return {.size = p.size, .stride = p.stride, .run = p.run, .jump = p.jump, .period = p.period};
+}
+
+// Stages exchange messages in pairs; the other groups have the members that the layout gives them.
+std::int64_t groups_at_once(const Strategy& s, Group kind, std::int64_t members) {
+  const std::int64_t gpus = num_gpus(s);
+  if (kind == Group::kEmbedding) return gpus / s.pp;
+  if (kind == Group::kPpNeighbour) return gpus / s.pp * (s.pp / 2);
+  return gpus / std::max<std::int64_t>(1, members);
 }
 
 PlannedOperation planned_collective(const ClusterSpec& c, const PlanCost& plan,
@@ -26,23 +30,16 @@ PlannedOperation planned_collective(const ClusterSpec& c, const PlanCost& plan,
   p.count_per_step = e.count_per_step;
   p.exposed = e.exposed;
   p.group = group_shape(s, c, e.group);
-  p.predicted = collective_time(c, e.operation, e.bytes, *p.group).total;
-  p.collective = exact_key(e.operation, e.bytes, *p.group);
+  p.predicted = collective_time(c, e.operation, e.bytes, *p.group, e.bidirectional).total;
+  p.collective = exact_key(e.operation, e.bytes, *p.group, e.bidirectional);
   p.ranks = group_members(s, e.group, 0);
-  p.groups_at_once =
-      num_gpus(s) / std::max<std::int64_t>(1, static_cast<std::int64_t>(p.ranks.size()));
-  const std::int64_t stride = even_stride(p.ranks);
-  CollectiveOperation op{e.operation, e.bytes, e.dtype, {e.group_size, stride, 0, true}, false};
-  // A ring's sends all run at once: between neighbours they pair up, both ways.
-  if (e.operation == Collective::kSendRecv && e.group != Group::kPpNeighbour) {
-    op.group.size = 2;
-    op.bidirectional = true;
-    if (p.group->size > 2 && p.group->level > 0) {
-      p.why_not = "sends of a ring across several blocks of devices are not those of pairs";
-    }
-  }
-  if (stride == 0) p.why_not = "the group's ranks are not evenly spaced";
-  if (p.why_not.empty()) p.operation = op;
+  p.groups_at_once = groups_at_once(s, e.group, static_cast<std::int64_t>(p.ranks.size()));
+  const std::optional<MemberPattern> pattern = member_pattern(s, e.group);
+  p.approximate = !pattern;
+  const RankGroup group = pattern
+                              ? rank_group(*pattern)
+                              : RankGroup{.size = e.group_size, .stride = p.ranks[1] - p.ranks[0]};
+  p.operation = CollectiveOperation{e.operation, e.bytes, e.dtype, group, e.bidirectional};
   return p;
 }
 
@@ -59,16 +56,16 @@ GemmLayout layout_of(Pass pass) {
 }
 
 void plan_attention(const AttentionShape& a, bool backward, Dtype dtype, PlannedOperation& p) {
-  // Benchmarks mask nothing or everything above the diagonal of a square.
+  // Benchmarks mask nothing, or the last rows of a causal mask.
   constexpr double kNear = 0.02;
-  const double causal = causal_fraction(a.queries, a.keys, 0);
-  const bool square = a.queries == a.keys;
-  const bool is_causal = square && std::abs(a.pair_fraction - causal) < kNear;
-  if (!is_causal && std::abs(a.pair_fraction - 1) >= kNear) {
-    p.why_not = square ? "attention with a sliding window is not benchmarked"
-                       : "attention over a part of the causal mask is not benchmarked";
+  const double from_causal =
+      a.queries <= a.keys ? std::abs(a.pair_fraction - causal_fraction(a.queries, a.keys, 0)) : 1;
+  const double from_full = std::abs(a.pair_fraction - 1);
+  if (std::min(from_causal, from_full) >= kNear) {
+    p.why_not = "attention with a sliding window is not benchmarked";
     return;
   }
+  const bool is_causal = from_causal < from_full;
   p.operation = AttentionOperation{a.batch,   a.heads,   a.kv_heads > 0 ? a.kv_heads : a.heads,
                                    a.queries, a.keys,    a.qk_dim,
                                    a.v_dim,   is_causal, backward,

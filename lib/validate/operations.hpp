@@ -15,7 +15,7 @@ namespace meshplan {
 struct PlannedOperation {
   std::string part;  // "tp", "dp", ... for communication; "compute" or "optimizer" for kernels
   std::string name;  // "all-gather", "qkv forward"
-  // What to measure, as the plan runs it: groups by size and stride of the plan's own ranks.
+  // What to measure, as the plan runs it, in groups of the plan's own ranks.
   // Nothing where no micro-benchmark repeats it; `why_not` then says so.
   std::optional<Operation> operation;
   std::string why_not;
@@ -23,7 +23,9 @@ struct PlannedOperation {
   Seconds predicted;                // one call
   Seconds exposed;                  // what all its calls add to the predicted step time
   std::optional<GroupShape> group;  // of a collective, on the planned cluster
-  std::vector<std::int64_t> ranks;  // of the group of rank 0 (of the first pair for sends)
+  std::vector<std::int64_t> ranks;  // of the group of rank 0 (of the first pair of stages)
+  // The plan's ranks lie as in no group that can be described: `operation` has the nearest one.
+  bool approximate = false;
   std::int64_t groups_at_once = 0;  // sibling groups, this one included
   std::optional<KernelKey> kernel;  // what its measured time stands for
   std::optional<CollectiveKey> collective;

@@ -14,20 +14,21 @@ std::int64_t nodes_of(const ClusterSpec& c, const GroupShape& g) {
   return static_cast<std::int64_t>(route.nodes);
 }
 
-CollectiveFit& curve_for(ClusterSpec& c, Collective op, const GroupShape& g) {
+CollectiveFit& curve_for(ClusterSpec& c, const CollectiveOperation& op, const GroupShape& g) {
   const std::string& level = c.levels[g.level].name;
   const std::int64_t nodes = nodes_of(c, g);
   const auto found =
       std::find_if(c.collectives.begin(), c.collectives.end(), [&](const CollectiveFit& fit) {
-        return fit.operation == op && fit.level == level && fit.ranks == g.size &&
-               fit.nodes == nodes;
+        return fit.operation == op.collective && fit.level == level && fit.ranks == g.size &&
+               fit.nodes == nodes && fit.bidirectional == op.bidirectional;
       });
   if (found != c.collectives.end()) return *found;
   CollectiveFit fit;
-  fit.operation = op;
+  fit.operation = op.collective;
   fit.level = level;
   fit.ranks = g.size;
   fit.nodes = nodes;
+  fit.bidirectional = op.bidirectional;
   c.collectives.push_back(std::move(fit));
   return c.collectives.back();
 }
@@ -73,8 +74,7 @@ ClusterSpec with_measurements(ClusterSpec c, const Validation& v) {
     for (const OperationCheck& op : plan.operations) {
       if (!op.measured) continue;
       if (const auto* run = std::get_if<CollectiveOperation>(&*op.subset.operation)) {
-        if (run->bidirectional) continue;  // the curves are of one-way sends
-        add_point(curve_for(c, run->collective, *op.subset.group), run->bytes, *op.measured);
+        add_point(curve_for(c, *run, *op.subset.group), run->bytes, *op.measured);
       } else if (op.planned.kernel && op.planned.kernel->kind == KernelKind::kGemm) {
         products[static_cast<std::size_t>(op.planned.kernel->precision)].add(op);
       } else if (op.planned.kernel && op.planned.kernel->kind == KernelKind::kAttention) {

@@ -14,6 +14,11 @@ double OperationCheck::ratio() const {
   return measured && subset.predicted > Seconds{} ? *measured / subset.predicted : 1.0;
 }
 
+bool PlanCheck::is_host_bound() const {
+  constexpr double kWorthASentence = 0.005;  // of the step
+  return std::abs(hidden / predicted) >= kWorthASentence;
+}
+
 bool Validation::within_tolerance() const {
   return std::all_of(plans.begin(), plans.end(),
                      [&](const PlanCheck& p) { return std::abs(p.deviation()) <= tolerance; });
@@ -60,6 +65,13 @@ PlanCheck predicted_check(const ModelSpec& m, const ClusterSpec& c, const PlanTo
   return check;
 }
 
+// What a message says behind the operation that it is about: the same for all that fail alike.
+std::string cause(const std::string& message, const Operation& op) {
+  const std::string what = describe(op) + ": ";
+  const std::size_t at = message.find(what);
+  return at == std::string::npos ? message : message.substr(at + what.size());
+}
+
 class Stopwatch {
  public:
   [[nodiscard]] Seconds elapsed() const {
@@ -92,7 +104,7 @@ void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, 
     Result<Sample> sample = backend.measure(one.operation, request.measure);
     if (!sample) {
       result.failures.insert(result.failures.end(), sample.errors().begin(), sample.errors().end());
-      one.failure = "it failed: " + sample.errors().front().message;
+      one.failure = "it failed: " + cause(sample.errors().front().message, one.operation);
       if (!backend.alive()) ended = "the machine was lost before it";
     } else if (sample->correctness == Correctness::kWrong) {
       one.failure = "its result was wrong";
@@ -119,6 +131,12 @@ void take_over(OperationCheck& op, const Measurement& m) {
   if (m.sample->throttled) op.notes.emplace_back("throttled");
 }
 
+// The plan's step if issuing kernels took the host no time.
+Seconds device_time(const ModelSpec& m, ClusterSpec c, const Strategy& s) {
+  c.device.launch_gap = Seconds{};
+  return cost_of(m, c, s).step_time;
+}
+
 // The plan's step over what is believed of each of its operations.
 void assemble(const ModelSpec& m, const ClusterSpec& c, PlanCheck& plan) {
   ClusterSpec measured = c;
@@ -128,6 +146,10 @@ void assemble(const ModelSpec& m, const ClusterSpec& c, PlanCheck& plan) {
     if (op.planned.collective) measured.exact_collectives[*op.planned.collective] = op.believed();
   }
   plan.step_time = cost_of(m, measured, plan.strategy).step_time;
+  const Seconds device = device_time(m, c, plan.strategy);
+  plan.host = plan.predicted - device;
+  plan.hidden =
+      (device_time(m, measured, plan.strategy) - device) - (plan.step_time - plan.predicted);
 
   const double bubble = cost_of(m, c, plan.strategy).bubble_fraction;
   for (const OperationCheck& op : plan.operations) {

@@ -204,12 +204,14 @@ TEST_CASE("collectives of a run: level by reach, and what does not count") {
   samples.back().correctness = Correctness::kWrong;
   const Result<BenchCollectives> found = bench_collectives(samples, m, c);
   REQUIRE(found.ok());
-  REQUIRE(found->samples.size() == 3);
+  REQUIRE(found->samples.size() == 4);
   CHECK(found->samples[0].level == "nvlink");
   CHECK(found->samples[1].level == "rail");
   CHECK(found->samples[1].nodes == 2);
   CHECK(found->samples[2].ranks == 16);  // the only group there is
-  CHECK(found->warnings.size() == 3);    // alone, both ways, wrong
+  CHECK(found->samples[3].bidirectional);
+  CHECK_FALSE(found->samples[0].bidirectional);
+  CHECK(found->warnings.size() == 2);  // alone, wrong
 
   Machine sliced = m;
   sliced.time_sliced = true;

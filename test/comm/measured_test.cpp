@@ -46,6 +46,31 @@ TEST_CASE("[F-COMM-18] a measured curve is met at its points and is straight bet
         Algorithm::kMeasured);
 }
 
+TEST_CASE("[F-COMM-20] sends one way and both ways are read off their own curves") {
+  ClusterSpec c = cluster(kH100);
+  const GroupShape pair = group(c, 2), ring = group(c, 4);
+  const auto time = [&](const GroupShape& g, bool both) {
+    return collective_time(c, Collective::kSendRecv, Bytes{1000}, g, both).total.si() * 1e6;
+  };
+  const auto curve = [](std::int64_t ranks, double us, bool both) {
+    CollectiveFit fit{
+        Collective::kSendRecv, "node", ranks, 1, {{Bytes{1000}, microseconds_of(us)}}};
+    fit.bidirectional = both;
+    return fit;
+  };
+  // Without any curve there is one time.
+  CHECK(time(pair, true) == time(pair, false));
+  c.collectives = {curve(2, 10, false)};
+  CHECK(time(pair, false) == Approx(10));
+  CHECK(time(pair, true) == Approx(10));  // stands in
+  c.collectives.push_back(curve(4, 17, true));
+  CHECK(time(pair, false) == Approx(10));
+  CHECK(time(pair, true) == Approx(17));
+  CHECK(time(ring, true) == Approx(17));
+  c.collectives = {curve(4, 17, true)};
+  CHECK(time(pair, false) == Approx(17));
+}
+
 TEST_CASE("[F-COMM-18] outside a measured curve its first time and its last bandwidth hold") {
   const ClusterSpec c = measured_cluster();
   const GroupShape g = group(c, 8);

@@ -111,6 +111,32 @@ TEST_CASE("full recomputation repeats the collectives of the forward pass") {
   CHECK(gathers() == once + 64);
 }
 
+TEST_CASE("[F-PP-SEND-2] messages are read off the curve of their direction") {
+  const ModelSpec m = plain_gpt();
+  ClusterSpec c = plain_cluster(16);
+  Strategy s = complete(modern_strategy(2, 2, 4), m, c);
+  const auto send = [&] {
+    for (const CommEntry& e : cost_of(m, c, s).communication) {
+      if (e.dimension == CommDimension::kPp) return e;
+    }
+    return CommEntry{};
+  };
+  const std::string& level = c.levels[group_shape(s, c, Group::kPpNeighbour).level].name;
+  const auto curve = [&](double seconds, bool both) {
+    CollectiveFit fit{Collective::kSendRecv, level, 2, 2, {{Bytes{1}, Seconds{seconds}}}};
+    fit.points.emplace_back(Bytes{std::int64_t{1} << 40}, Seconds{seconds});
+    fit.bidirectional = both;
+    return fit;
+  };
+  c.collectives = {curve(0.25, false)};
+  CHECK(send().time_each == Seconds{0.25});
+  c.collectives.push_back(curve(0.5, true));
+  CHECK(send().time_each == Seconds{0.5});  // 1F1B: gradients come back meanwhile
+  s.schedule = Schedule::kGpipe;
+  CHECK(send().time_each == Seconds{0.25});
+  CHECK_FALSE(send().bidirectional);
+}
+
 TEST_CASE("every collective names the group it joins and the type it moves") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(16);
@@ -122,7 +148,8 @@ TEST_CASE("every collective names the group it joins and the type it moves") {
     const GroupShape g = group_shape(s, c, e.group);
     CHECK(g.size == e.group_size);
     CHECK(g.level == e.level);
-    CHECK(collective_time(c, e.operation, e.bytes, g).total == e.time_each);
+    CHECK(collective_time(c, e.operation, e.bytes, g, e.bidirectional).total == e.time_each);
+    CHECK(e.bidirectional == (e.operation == Collective::kSendRecv));
     const bool fp32 = e.dimension == CommDimension::kLoss ||
                       e.dimension == CommDimension::kEmbedding ||
                       (e.dimension == CommDimension::kDp && e.operation != Collective::kAllGather);
@@ -164,8 +191,8 @@ TEST_CASE("a measured collective stands in place of its formula for its group al
   const PlanCost before = cost_of(m, c, s);
   for (const CommEntry& e : before.communication) {
     if (e.dimension != CommDimension::kDp) continue;
-    c.exact_collectives[exact_key(e.operation, e.bytes, group_shape(s, c, e.group))] =
-        e.time_each * 3;
+    c.exact_collectives[exact_key(e.operation, e.bytes, group_shape(s, c, e.group),
+                                  e.bidirectional)] = e.time_each * 3;
   }
   const PlanCost after = cost_of(m, c, s);
   CHECK(after.time.dp_comm_exposed.si() == Approx(3 * before.time.dp_comm_exposed.si()));

@@ -23,16 +23,18 @@ class Attention(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def validated(self, model="", environment=None):
+    def validated(self, model="", environment=None, context=""):
         """{operation name: fidelity, reason} of the attention of a small model, and the failures."""
         text = TINY_MODEL.replace("hidden_size: 256", "hidden_size: 64")
         text = text.replace("ffn_hidden_size: 1024", "ffn_hidden_size: 128")
         text = text.replace("vocab_size: 2048", "vocab_size: 256").replace("layers: 4", "layers: 1")
         (self.folder / "tiny.yaml").write_text(text + model)
+        # Kernels of a plan for two devices are those of one of them.
+        fixed = "recompute=none,flash_attention=true" + (f",cp=2,cp_kind={context}" if context else "")
         plan = subprocess.run(
-            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "hgx-h200", "--gpus", "1",
-             "--global-batch", "2", "--seq-len", "32", "--top", "1", "--fix",
-             "recompute=none,flash_attention=true", "--json"],
+            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "hgx-h200", "--gpus",
+             "2" if context else "1", "--global-batch", "2", "--seq-len", "32", "--top", "1", "--fix",
+             fixed, "--json"],
             cwd=self.folder, capture_output=True, text=True, check=False)
         self.assertEqual(plan.returncode, 0, plan.stderr)
         (self.folder / "plans.json").write_text(plan.stdout)
@@ -57,6 +59,20 @@ class Attention(unittest.TestCase):
             self.assertEqual(failures, [])
             self.assertEqual({o["fidelity"] for o in found.values()}, {"measured"}, found)
             self.assertTrue(any("backward" in name for name in found), found)
+
+    def test_context_parallel_ranks_compute_their_parts_of_the_mask(self):
+        # A ring: the own 16 tokens, masked; all of them with half of the other rank's keys, and half of
+        # them with all of those. Keys gathered: the first 8 tokens, and the last 8 of all 32.
+        parts = {"ring": {"16x16": True, "16x8": False, "8x16": False},
+                 "allgather": {"8x8": True, "8x32": True}}
+        for kind, wanted in parts.items():
+            found, failures = self.validated(context=kind)
+            self.assertEqual(failures, [])
+            self.assertEqual({o["fidelity"] for o in found.values()}, {"measured"}, found)
+            got = {o["planned"].split(" tokens")[0].split()[-1]: o["planned"].startswith("causal")
+                   for o in found.values()}
+            self.assertEqual(got, wanted)
+            self.assertEqual(len(found), 2 * len(wanted), found)  # forward and backward
 
     def test_a_graph_without_an_engine_is_said_so(self):
         found, _ = self.validated(environment={"FAKE_CUDNN_REFUSES": "1"})

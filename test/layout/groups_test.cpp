@@ -5,6 +5,7 @@
 
 #include "spec/axes.hpp"
 #include "spec/strategy_keys.hpp"
+#include "spec/target.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -52,6 +53,23 @@ TEST_CASE("[F-LAY-1] context parallel ranks sit between tensor and data parallel
   CHECK(group_members(s, Group::kTpCp, 5) == Ranks{4, 5, 6, 7});
   CHECK(group_members(s, Group::kDp, 0) == Ranks{0, 4});
   CHECK(group_members(s, Group::kDpCp, 9) == Ranks{9, 11, 13, 15});
+}
+
+TEST_CASE("[F-LAY-5] members come in runs where other axes lie between them") {
+  Strategy s = split(2, 2, 3, 4);
+  // tp-cp-ep-dp-pp: cp and dp are neighbours, evenly spaced.
+  CHECK(*member_pattern(s, Group::kDpCp) == MemberPattern{.size = 6, .stride = 2});
+  s.order = kPipelineInsideOrder;
+  CHECK(*member_pattern(s, Group::kDpCp) ==
+        MemberPattern{.size = 6, .stride = 2, .run = 2, .jump = 16});
+  CHECK(group_members(s, Group::kDpCp, 0) == Ranks{0, 2, 16, 18, 32, 34});
+  CHECK(*member_pattern(s, Group::kDp) == MemberPattern{.size = 3, .stride = 16});
+  CHECK(*member_pattern(s, Group::kTpCp) == MemberPattern{.size = 4, .stride = 1});
+  CHECK(*member_pattern(s, Group::kEp) == MemberPattern{});
+  // Stages are 4 apart. Four of them pair up evenly; their ends lie in blocks of 16.
+  CHECK(*member_pattern(s, Group::kPpNeighbour) == MemberPattern{.size = 2, .stride = 4});
+  CHECK(*member_pattern(s, Group::kEmbedding) ==
+        MemberPattern{.size = 2, .stride = 12, .period = 16});
 }
 
 TEST_CASE("[F-LAY-1] experts reuse the ranks of tensor and data parallelism") {

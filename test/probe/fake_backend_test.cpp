@@ -39,7 +39,7 @@ TEST_CASE("what cannot be measured is refused with the reason") {
   CHECK(why_impossible(all(INT64_MAX, INT64_MAX), m).has_value());
   CollectiveOperation send = all(4, 1);
   send.collective = Collective::kSendRecv;
-  CHECK(why_impossible(send, m) == "a send needs a group of two ranks");
+  CHECK(why_impossible(send, m) == "a send one way needs a group of two ranks");
   CHECK(why_impossible(GemmOperation{.m = 1, .n = 1, .k = 1}, cpu) ==
         "the backend 'mpi' measures communication only");
   CHECK(why_impossible(GemmOperation{.m = 1, .n = 0, .k = 1}, m) ==

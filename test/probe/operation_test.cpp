@@ -23,6 +23,47 @@ TEST_CASE("ranks beyond the last whole block are idle") {
   CHECK(place_of(threes, 7, 8).group == -1);
 }
 
+TEST_CASE("runs of members, as cp=2 and dp=2 with pp=2 between them") {
+  // Ranks of 16: tp=2 innermost, then cp, pp, dp.
+  const RankGroup g{.size = 4, .stride = 2, .run = 2, .jump = 8};
+  CHECK(members_of(g, 0, 16) == std::vector<std::int64_t>{0, 2, 8, 10});
+  CHECK(members_of(g, 1, 16) == std::vector<std::int64_t>{1, 3, 9, 11});
+  CHECK(members_of(g, 2, 16) == std::vector<std::int64_t>{4, 6, 12, 14});
+  CHECK(members_of(g, 3, 16) == std::vector<std::int64_t>{5, 7, 13, 15});
+  CHECK(place_of(g, 12, 16) == GroupPlace{2, 2});
+  CHECK(reach_of(g) == 11);
+  CHECK(describe(CollectiveOperation{.bytes = Bytes{kMiB}, .group = g}) ==
+        "all-reduce of 1.00 MiB bf16 in groups of 4 as runs of 2, stride 2, 8 apart");
+  // A second job's worth of ranks makes groups of its own.
+  CHECK(members_of(g, 4, 32) == std::vector<std::int64_t>{16, 18, 24, 26});
+}
+
+TEST_CASE("groups within periods: the first and the last stage of pipelines of three") {
+  const RankGroup ends{.size = 2, .stride = 4, .period = 6};  // two ranks per stage
+  CHECK(members_of(ends, place_of(ends, 0, 12).group, 12) == std::vector<std::int64_t>{0, 4});
+  CHECK(members_of(ends, place_of(ends, 11, 12).group, 12) == std::vector<std::int64_t>{7, 11});
+  for (const std::int64_t middle : {2, 3, 8, 9}) CHECK(place_of(ends, middle, 12).group == -1);
+  // Neighbours: the third stage has none left.
+  const RankGroup pairs{.size = 2, .stride = 2, .period = 6};
+  CHECK(members_of(pairs, 0, 12) == std::vector<std::int64_t>{0, 2});
+  CHECK(place_of(pairs, 4, 12).group == -1);
+  CHECK(place_of(pairs, 6, 12).group >= 0);
+  CHECK(place_of(pairs, 6, 12).group != place_of(pairs, 0, 12).group);
+}
+
+TEST_CASE("groups that no job can have") {
+  CHECK_FALSE(malformed({.size = 4, .stride = 2, .run = 2, .jump = 8}));
+  CHECK(malformed({.size = 0}));
+  CHECK(malformed({.size = 2, .stride = 0}));
+  CHECK(malformed({.size = 4, .run = 3, .jump = 8}));               // no whole runs
+  CHECK(malformed({.size = 4, .stride = 2, .run = 2, .jump = 2}));  // runs lie over each other
+  CHECK(malformed({.size = 4, .stride = 2, .run = 2, .jump = 6}));
+  CHECK(malformed({.size = 4, .jump = 6}));
+  CHECK(malformed({.size = 4, .period = 3}));
+  CHECK(malformed({.size = INT64_MAX, .stride = INT64_MAX}));
+  CHECK(place_of({.size = 4, .run = 3, .jump = 8}, 0, 100).group == -1);
+}
+
 TEST_CASE("without siblings only the first group talks") {
   const RankGroup alone{.size = 2, .stride = 4, .concurrent = false};
   CHECK(place_of(alone, 4, 8) == GroupPlace{0, 1});

@@ -87,7 +87,7 @@ TEST_CASE("pipeline sends join a rank and the same one of the next stage") {
   const auto& op = std::get<CollectiveOperation>(*send.operation);
   CHECK(op.bytes == Bytes{1024 * 2048 * 2 / 2});  // split over the tensor ranks
   CHECK(op.group == RankGroup{2, 4, 0, true});
-  CHECK_FALSE(op.bidirectional);
+  CHECK(op.bidirectional);  // a gradient comes back while the activation goes
   CHECK(send.ranks == std::vector<std::int64_t>{0, 4});
 }
 
@@ -112,6 +112,41 @@ TEST_CASE("attention has the local heads and the causal mask, forward and backwa
   AttentionOperation backward = wanted;
   backward.backward = true;
   CHECK(*find(all, "compute", "attention backward").operation == Operation{backward});
+}
+
+TEST_CASE("ring attention is one causal square and whole halves, each measured as it is") {
+  Strategy s = strategy(1, 1, 1);
+  s.cp = 4;
+  s.cp_kind = CpKind::kRing;
+  s.global_batch = 4;
+  const auto all = planned(s, 4);
+  const AttentionOperation own{1, 16, 4, 256, 256, 128, 128, true, false, Dtype::kBf16};
+  AttentionOperation keys = own, queries = own;
+  keys.keys = queries.queries = 128;
+  keys.causal = queries.causal = false;
+  CHECK(*find(all, "compute", "attention forward").operation == Operation{own});
+  CHECK(*find(all, "compute", "attention to half the keys forward").operation == Operation{keys});
+  queries.backward = true;
+  CHECK(*find(all, "compute", "attention of half the queries backward").operation ==
+        Operation{queries});
+  // Four microbatches, four layers; three steps with keys of others.
+  CHECK(find(all, "compute", "attention forward").count_per_step == 16);
+  CHECK(find(all, "compute", "attention to half the keys forward").count_per_step == 24);
+  CHECK(find(all, "compute", "attention of half the queries forward").count_per_step == 24);
+}
+
+TEST_CASE("attention over gathered keys is measured on the last rows of the mask") {
+  Strategy s = strategy(1, 1, 1);
+  s.cp = 4;
+  s.cp_kind = CpKind::kAllGather;
+  s.global_batch = 4;
+  const auto all = planned(s, 4);
+  const AttentionOperation first{1, 16, 4, 128, 128, 128, 128, true, false, Dtype::kBf16};
+  AttentionOperation last = first;
+  last.keys = 1024;
+  CHECK(*find(all, "compute", "attention of the first chunk forward").operation ==
+        Operation{first});
+  CHECK(*find(all, "compute", "attention of the last chunk forward").operation == Operation{last});
 }
 
 TEST_CASE("memory-bound kernels move as many bytes as predicted") {

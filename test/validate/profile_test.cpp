@@ -73,8 +73,8 @@ TEST_CASE(
   for (const OperationCheck& op : v.plans.front().operations) {
     if (!op.planned.collective) continue;
     const CollectiveKey& key = *op.planned.collective;
-    CHECK(collective_time(after, key.operation, key.bytes, *op.planned.group).total ==
-          Seconds{0.25});
+    CHECK(collective_time(after, key.operation, key.bytes, *op.planned.group, key.bidirectional)
+              .total == Seconds{0.25});
     ++checked;
   }
   CHECK(checked >= 4);

@@ -105,6 +105,7 @@ double load(const void* data, std::int64_t i, cudnnDataType_t type) {
   if (type == CUDNN_DATA_HALF) {
     return static_cast<double>(__half2float(static_cast<const __half*>(data)[i]));
   }
+  if (type == CUDNN_DATA_INT32) return static_cast<const std::int32_t*>(data)[i];
   return static_cast<double>(static_cast<const float*>(data)[i]);
 }
 

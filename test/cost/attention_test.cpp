@@ -1,0 +1,94 @@
+// What context parallelism makes of one attention over the whole sequence.
+#include <map>
+#include <string>
+
+#include "cost/block_ops.hpp"
+#include "cost/llama.hpp"
+#include "cost/step.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+Strategy context(std::int64_t cp, CpKind kind) {
+  Strategy s = modern_strategy(1, 1, 1);
+  s.cp = cp;
+  s.cp_kind = kind;
+  s.seq_len = 16384;
+  return s;
+}
+
+std::vector<KernelOp> attentions(const ModelSpec& m, const Strategy& s, Pass pass) {
+  const ClusterSpec c = plain_cluster(8);
+  const BlockOps ops =
+      block_ops(m, c, complete(s, m, c))[static_cast<std::size_t>(BlockKind::kDense)];
+  std::vector<KernelOp> found;
+  for (const KernelOp& op : ops.kernels) {
+    if (op.attention && op.pass == pass) found.push_back(op);
+  }
+  return found;
+}
+
+double pairs(const std::vector<KernelOp>& ops) {
+  double sum = 0;
+  for (const KernelOp& op : ops) {
+    const AttentionShape& a = *op.attention;
+    sum +=
+        op.calls * static_cast<double>(a.queries) * static_cast<double>(a.keys) * a.pair_fraction;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("[F-CP-2][F-CP-3] every rank has its share of the causal mask's pairs") {
+  const ModelSpec m = llama_like(4);
+  const std::int64_t cp = GENERATE(2, 4, 8);
+  const double all = 16384.0 * 16385 / 2;
+  for (const CpKind kind : {CpKind::kRing, CpKind::kAllGather}) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+      CHECK(pairs(attentions(m, context(cp, kind), pass)) ==
+            Approx(all / static_cast<double>(cp)).epsilon(2e-3));
+    }
+  }
+}
+
+TEST_CASE("[F-CP-2] a ring has one masked step, and whole halves of the others") {
+  const auto ops = attentions(llama_like(4), context(4, CpKind::kRing), Pass::kForward);
+  REQUIRE(ops.size() == 3);
+  const AttentionShape &own = *ops[0].attention, &keys = *ops[1].attention,
+                       &queries = *ops[2].attention;
+  CHECK(ops[0].calls == 1);
+  CHECK(own.queries == 4096);
+  CHECK(own.keys == 4096);
+  CHECK(own.pair_fraction == causal_fraction(4096, 4096, 0));
+  CHECK(ops[1].calls == 1.5);  // three other ranks, of which half come before on the average
+  CHECK(keys.queries == 4096);
+  CHECK(keys.keys == 2048);
+  CHECK(keys.pair_fraction == 1);
+  CHECK(ops[2].calls == 1.5);
+  CHECK(queries.queries == 2048);
+  CHECK(queries.keys == 4096);
+  CHECK(queries.pair_fraction == 1);
+}
+
+TEST_CASE("[F-CP-3] with gathered keys the first rank has the first and the last chunk") {
+  const auto ops = attentions(llama_like(4), context(4, CpKind::kAllGather), Pass::kForward);
+  REQUIRE(ops.size() == 2);
+  const AttentionShape &first = *ops[0].attention, &last = *ops[1].attention;
+  CHECK(first.queries == 2048);
+  CHECK(first.keys == 2048);
+  CHECK(last.queries == 2048);
+  CHECK(last.keys == 16384);
+  // All of the earlier seven chunks, and the lower half of its own.
+  CHECK(last.pair_fraction == Approx(7.5 / 8).epsilon(1e-3));
+}
+
+TEST_CASE("attention over heads of all ranks stays one masked square") {
+  const auto ops = attentions(llama_like(4), context(4, CpKind::kUlysses), Pass::kForward);
+  REQUIRE(ops.size() == 1);
+  CHECK(ops[0].attention->queries == 16384);
+  CHECK(ops[0].attention->heads == 8);
+}
