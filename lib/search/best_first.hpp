@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,5 +31,27 @@ struct Outcome {
 // before. Neither affects what is found otherwise.
 [[nodiscard]] Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
                                  const std::function<bool()>& stop, const Progress& progress);
+
+class TreeSearch;
+
+// The fastest plan within one memory budget after the other, each smaller than the one before: one
+// search that goes on. With less memory no plan becomes faster, so bounds stay good, what does not
+// fit never does, and what was dropped for its time waits for a budget that allows it.
+class FallingBudgets {
+ public:
+  // Of a context for step time that wants plans only.
+  FallingBudgets(SearchContext& x, WorkerPool& pool);
+  ~FallingBudgets();
+  FallingBudgets(const FallingBudgets&) = delete;
+  FallingBudgets& operator=(const FallingBudgets&) = delete;
+
+  // What best_first() finds for one plan with so much device memory; nothing is counted.
+  [[nodiscard]] Outcome within(Bytes budget, const std::function<bool()>& stop);
+
+ private:
+  SearchContext& x_;
+  WorkerPool& pool_;
+  std::unique_ptr<TreeSearch> all_;
+};
 
 }  // namespace meshplan

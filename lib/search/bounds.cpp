@@ -1,8 +1,6 @@
 #include "search/bounds.hpp"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
@@ -78,8 +76,9 @@ double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& b
   return step_lower_bound(x.model, x.cluster, s, blocks).si() * kRounding;
 }
 
-double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return division_bound(x.model, s, blocks, x.prefix) * kRounding;
+double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                      double limit) {
+  return division_bound(x.model, s, blocks, x.prefix, limit) * kRounding;
 }
 
 double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
@@ -147,69 +146,6 @@ Bytes states_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   const StateBytes states = state_bytes(s, average_rank(x, s, blocks));
   const Bytes sum = states.weights + states.gradients + states.optimizer;
   return x.request.ignore_activations ? sum : sum + communicators + x.cluster.device.context;
-}
-
-namespace {
-
-// Per block of one kind, on one device.
-struct BlockBytes {
-  double number = 0;  // of such blocks in the model
-  double states = 0, saved = 0;
-};
-
-BlockBytes bytes_of(const MemoryRates& rates, const BlockCost& block, std::int64_t number) {
-  const auto state = [&](const MemoryRates::State& kind) {
-    const double dense = real(block.parameters.dense), experts = real(block.parameters.experts);
-    const double held = kind.sharded
-                            ? dense / real(rates.dense_shards) + experts / real(rates.expert_shards)
-                            : dense + experts;
-    return held * real(kind.bytes_each);
-  };
-  BlockBytes bytes;
-  bytes.number = real(number);
-  bytes.states = state(rates.weights) + state(rates.gradients);
-  if (!rates.optimizer_on_host) bytes.states += state(rates.optimizer);
-  bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
-  return bytes;
-}
-
-}  // namespace
-
-Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
-                   const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads) {
-  if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
-  MemoryRates rates = memory_rates(x.model, s);
-  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
-  BlockCounts counts = x.prefix.all();
-  counts[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kHead)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
-  std::array<BlockBytes, kNumBlockKinds> kinds;
-  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
-  double states = 0, saved = 0;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (counts[k] == 0) continue;
-    kinds[k] = bytes_of(rates, blocks[k], counts[k] * copies);
-    if (offloads) kinds[k].saved = 0;
-    states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
-    if (x.prefix.all()[k] > 0) layer = std::min(layer, blocks[k].working_set);
-  }
-  double weights = 0, least = 1e300, most = 0;
-  for (const InFlight& rank : in_flight) {
-    const double held = rank.least_held;
-    weights += 1 / (states + saved * held);
-    least = std::min(least, held), most = std::max(most, held);
-  }
-  double sum = 0;
-  for (const BlockBytes& k : kinds) {
-    const auto at = [&](double held) {
-      return (k.states + k.saved * held) / (states + saved * held);
-    };
-    sum += k.number * std::min(at(least), at(most));
-  }
-  // Nothing of what comes and goes is free of fragmentation, but states are; a bound without it.
-  const double fixed = (layer + rates.messages + communicators + x.cluster.device.context).si();
-  return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
 }  // namespace meshplan

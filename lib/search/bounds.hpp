@@ -1,6 +1,9 @@
 #pragma once
 // Times and bytes that no candidate below a node of the search can undercut.
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "search/candidate.hpp"
 
@@ -18,9 +21,10 @@ namespace meshplan {
 [[nodiscard]] double work_bound(const SearchContext& x, const Strategy& s,
                                 const BlockCosts& blocks);
 
-// Step time of a pipeline however its layers are divided (division_bound.hpp).
+// Step time of a pipeline however its layers are divided (division_bound.hpp); infinite where that
+// exceeds `limit` by far.
 [[nodiscard]] double pipeline_bound(const SearchContext& x, const Strategy& s,
-                                    const BlockCosts& blocks);
+                                    const BlockCosts& blocks, double limit);
 
 // All work, and every layer recomputed as `s` says, evenly on all ranks.
 [[nodiscard]] double recompute_bound(const SearchContext& x, const Strategy& s,
@@ -47,8 +51,51 @@ namespace meshplan {
 //   T >= f + sum_k N_k min_r w_r (a_k + b_k h_r) / sum_r w_r.
 // f: context, communicators and the working set of the smallest layer. The minimum is at the least
 // or the largest h. `offloads`: whether saved activations may leave for the host.
+// `saved`: how every layer is recomputed, where that is known.
 [[nodiscard]] Bytes memory_bound(const SearchContext& x, const Strategy& s,
                                  const BlockCosts& blocks, const std::vector<InFlight>& in_flight,
-                                 Bytes communicators, bool offloads);
+                                 Bytes communicators, bool offloads,
+                                 std::optional<Recompute> saved = {});
+
+// What the layers' states alone need on the average rank, before block costs are known and without
+// communicators.
+[[nodiscard]] Bytes weights_bound(const SearchContext& x, const Strategy& s);
+
+// [F-SEARCH-10] Whether the ranks may take all layers within some seconds of the pipeline and the
+// capacity. Of n layers with seconds t, bytes of states a and of saved activations b, of which v
+// are recomputed (seconds q more, bytes c instead of b), a rank that holds h microbatches at once
+// and passes m of them keeps
+//   n t + v q <= seconds / m  and  n (a + b h) - v (b - c) h <= capacity - f,  0 <= v <= n.
+// f as above. Summed up with prices of a second and a byte on each rank (those of the linear
+// program of the mean layer), what the ranks have must pay for all layers at the least price. Asked
+// for layers without and with selective recomputation. May say yes where nothing fits.
+class FitBound {
+ public:
+  // `in_flight` must live as long. `communicators`, `offloads`: as of memory_bound().
+  FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+           const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads);
+  [[nodiscard]] bool may_fit(double most) const;
+
+  // Blocks of one kind: seconds and bytes of one.
+  struct Load {
+    double number = 0;
+    double time = 0, again = 0;  // of one microbatch; what recomputation adds
+    double states = 0;
+    double plain = 0, recomputed = 0;  // saved per microbatch in flight
+  };
+  struct Loads {
+    std::array<Load, kNumBlockKinds> each;
+    std::size_t count = 0;
+    Load mean;
+    void add(const Load& l) { each[count++] = l; }
+  };
+
+ private:
+  const std::vector<InFlight>& in_flight_;
+  bool counts_;  // activations do
+  Loads plain_, selective_;
+  double bytes_ = 0;         // that a rank has
+  double seconds_each_ = 0;  // of a microbatch per second of the pipeline
+};
 
 }  // namespace meshplan

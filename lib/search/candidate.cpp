@@ -71,7 +71,7 @@ Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
 }
 
 Bytes SearchContext::capacity() const {
-  return unlimited_memory ? kNoLimit : cluster.device.memory;
+  return unlimited_memory ? kNoLimit : budget.value_or(cluster.device.memory);
 }
 
 Bytes SearchContext::host_capacity() const {
@@ -108,7 +108,8 @@ class Examiner {
 
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {
     const bool more = plain_.zero >= 2 || plain_.kernels.contended_launches > 0;
-    if (by_time_ && more) pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_));
+    if (by_time_ && more)
+      pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_, cutoff_));
     for (const MemoryOption& option : options) {
       if (!(option.recompute == Recompute::kSelective ? worth_.selective : worth_.full)) continue;
       const MemoryOption* none = find(options, option, CountRule::kNone);
@@ -154,6 +155,7 @@ class Examiner {
       least = std::max(pipeline, again) + end;
       if (least > cutoff_) return false;
     }
+    if (!by_time_ && needs_more_than_wanted(s, option)) return false;
     if (option.counts == CountRule::kGiven &&
         static_cast<std::int64_t>(option.given.size()) != s.pp) {
       count_out(context_of(s, option), none_too);
@@ -168,6 +170,14 @@ class Examiner {
     const bool some = recomputes(*divided.lists);
     cost(s, *divided.lists, option, none_too);
     return some;
+  }
+
+  // Where every layer is recomputed alike.
+  bool needs_more_than_wanted(const Strategy& s, const MemoryOption& option) {
+    if (option.counts != CountRule::kNone && option.counts != CountRule::kAll) return false;
+    const Recompute saved = option.counts == CountRule::kAll ? Recompute::kFull : option.recompute;
+    return memory_bound(x_, s, blocks_, held_, communicators_, option.offload_activations, saved)
+               .si() > cutoff_;
   }
 
   // The same with the step time of every division.

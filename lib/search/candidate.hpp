@@ -28,6 +28,7 @@ class SearchContext {
   Objective objective;
   bool unlimited_memory;         // looks for the strategy that misses memory by least
   std::optional<double> cutoff;  // nothing that scores worse is wanted
+  std::optional<Bytes> budget;   // instead of the device's memory
   LayerPrefix prefix;
   ShapeIds shapes;
   PartTimes parts;
@@ -40,6 +41,7 @@ class SearchContext {
   // Buffers of a rank's communicators; they depend on where the groups sit alone.
   [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
   [[nodiscard]] Bytes capacity() const;
+  [[nodiscard]] bool plans_only() const { return request.plans_only; }
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace meshplan {
 namespace {
@@ -105,9 +106,14 @@ double DivisionBound::stalls(std::int64_t r, double microbatches) const {
   return std::max(0.0, microbatches * stall_[index(r)] - end_stall_);
 }
 
-double DivisionBound::least() const {
+double DivisionBound::least(double limit) const {
   double low = microbatches_ * whole_.all() / static_cast<double>(ranks_);
   if (schedule_ == Schedule::kDualPipe) return low;
+  // Further above the limit than bisection is from the least: most are.
+  constexpr double kFar = 1 + 1.0 / 1024;
+  if (low > limit * kFar || !possible(limit * kFar)) {
+    return std::numeric_limits<double>::infinity();
+  }
   if (possible(low)) return low;
   double high = 2 * low;
   while (!possible(high)) low = high, high *= 2;
@@ -219,8 +225,8 @@ double DivisionBound::interleaved(std::int64_t r, std::int64_t begin, std::int64
 }
 
 double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                      const LayerPrefix& prefix) {
-  return DivisionBound(m, s, blocks, prefix).least();
+                      const LayerPrefix& prefix, double limit) {
+  return DivisionBound(m, s, blocks, prefix).least(limit);
 }
 
 }  // namespace meshplan

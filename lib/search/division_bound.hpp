@@ -33,7 +33,8 @@ class DivisionBound {
                 const LayerPrefix& prefix, Recompute again = Recompute::kNone,
                 const SendTime& send = {});
 
-  [[nodiscard]] double least() const;
+  // Infinite where it exceeds the limit by more than 1 part in 1000.
+  [[nodiscard]] double least(double limit) const;
 
   // Whether the ranks from `rank` on may take the units from `begin` on within the limit. May say
   // yes where they cannot.
@@ -97,6 +98,6 @@ class DivisionBound {
 };
 
 [[nodiscard]] double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                                    const LayerPrefix& prefix);
+                                    const LayerPrefix& prefix, double limit);
 
 }  // namespace meshplan

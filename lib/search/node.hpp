@@ -1,6 +1,7 @@
 #pragma once
 // A node of the search tree: the choices of keys that share what it has decided.
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "search/candidate.hpp"
@@ -11,13 +12,19 @@ namespace meshplan {
 // Levels of the tree, each deciding more keys than the one before.
 enum class Level : std::uint8_t { kMesh, kSplit, kSchedule, kSharding };
 
+inline constexpr double kNothingMade = -1;
+
 // Indices into the lists of the space; 0 where not decided yet.
 struct Node {
   double bound = 0;
-  double pipeline = 0;       // kSharding: the part of it that the layers take
-  std::uint64_t number = 0;  // in order of creation: breaks ties
+  double pipeline = 0;            // kSchedule, kSharding: the part of it that the layers take
+  double made_to = kNothingMade;  // children with bounds up to this were made before
+  Bytes memory;                   // that what is below needs at least, as far as known
+  Bytes communicators;            // kSchedule, where plans only are wanted: of all shardings
+  std::uint64_t number = 0;       // in order of creation: breaks ties
   std::uint32_t mesh = 0;
   std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
+  std::uint32_t parent = 0;  // of kSharding: the schedule, where nodes are kept
   Level level = Level::kMesh;
   Recomputing worth;
 };
@@ -33,6 +40,9 @@ struct Undivided {
 struct Opened {
   std::vector<Node> children;
   Examined examined;
+  // A score that nothing undercuts of what was left out, or may be found below a leaf with less
+  // memory than now; infinite where nothing can be.
+  double later = std::numeric_limits<double>::infinity();
 };
 
 // Which of two nodes waits longer. Where memory is the objective deeper nodes go first: its bounds

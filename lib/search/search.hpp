@@ -34,6 +34,7 @@ struct SearchRequest {
   std::optional<double> cutoff;       // score (s, or bytes of the objective memory): nothing worse
                                       // is wanted, and left out
   bool with_closest_miss = true;      // where nothing fits, look for what misses memory by least
+  bool plans_only = false;  // the statistics are of no interest: what does not fit is not counted
 };
 
 struct SearchStatistics {

@@ -27,6 +27,7 @@ class Book {
     request_.objective = Objective::kStepTime;
     request_.top = 1;
     request_.with_closest_miss = false;
+    request_.plans_only = true;
   }
 
   Diagnostics run(Fallback& entry, const Progress& progress, bool& exact) {

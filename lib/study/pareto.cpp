@@ -4,45 +4,33 @@
 
 #include "base/check.hpp"
 #include "cost/step.hpp"
+#include "search/budgets.hpp"
 
 namespace meshplan {
 namespace {
 
-class FrontSearch {
- public:
-  FrontSearch(const ModelSpec& m, const SearchRequest& request, Bytes resolution)
-      : model_(m), request_(request), resolution_(std::max(resolution, Bytes{1})) {
-    request_.objective = Objective::kStepTime;
-    request_.top = 1;
-    request_.with_closest_miss = false;
+// `done`: the share of the budget range that is covered, 0..1.
+Diagnostics add_points(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
+                       Bytes resolution, const Progress& done, ParetoFront& front) {
+  Result<BudgetSearch> made = BudgetSearch::make(m, c, request);
+  if (!made) return made.errors();
+  BudgetSearch search = std::move(made).value();
+  resolution = std::max(resolution, Bytes{1});
+  ClusterSpec limited = c;
+  // A budget below what a device description may state ends the front.
+  while (limited.device.memory > limited.device.context && !has_errors(validate(limited))) {
+    const Bytes budget = limited.device.memory;
+    const BudgetSearch::Fastest found = search.within(budget);
+    front.exact = front.exact && found.exact;
+    if (!found.strategy) break;
+    const PlanCost plan = on_whole_device(m, c, *found.strategy);
+    front.points.push_back({num_gpus(c), plan});
+    if (request.ignore_activations) break;  // no budget to tighten: memory is not counted
+    limited.device.memory = std::min(plan.memory().peak, budget) - resolution;
+    if (done) done(1 - limited.device.memory.si() / c.device.memory.si());
   }
-
-  // `done`: the share of the budget range that is covered, 0..1.
-  Diagnostics run(const ClusterSpec& c, const Progress& done, ParetoFront& front) {
-    ClusterSpec limited = c;
-    while (limited.device.memory > limited.device.context) {
-      const Result<SearchResult> found = search(model_, limited, request_);
-      // A budget below what a device description may state ends the front.
-      if (!found) return limited.device.memory == c.device.memory ? found.errors() : Diagnostics{};
-      front.exact = front.exact && found->proof.exact;
-      if (found->plans.empty()) break;
-      const PlanCost plan = on_whole_device(model_, c, found->plans.front().strategy);
-      const Bytes peak = request_.ignore_activations
-                             ? limited.device.memory
-                             : std::min(plan.memory().peak, limited.device.memory);
-      front.points.push_back({num_gpus(c), plan});
-      if (request_.ignore_activations) break;  // no budget to tighten: memory is not counted
-      limited.device.memory = peak - resolution_;
-      if (done) done(1 - limited.device.memory.si() / c.device.memory.si());
-    }
-    return {};
-  }
-
- private:
-  const ModelSpec& model_;
-  SearchRequest request_;
-  Bytes resolution_;
-};
+  return {};
+}
 
 }  // namespace
 
@@ -84,7 +72,6 @@ Result<ParetoFront> pareto_front(const ModelSpec& m, const ClusterSpec& c,
                                  Bytes resolution, const Progress& progress) {
   ParetoFront front;
   front.resolution = resolution;
-  FrontSearch one(m, request, resolution);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     Progress share;
     if (progress) {
@@ -92,7 +79,8 @@ Result<ParetoFront> pareto_front(const ModelSpec& m, const ClusterSpec& c,
         progress((static_cast<double>(i) + done) / static_cast<double>(sizes.size()));
       };
     }
-    const Diagnostics problems = one.run(with_gpus(c, sizes[i]), share, front);
+    const Diagnostics problems =
+        add_points(m, with_gpus(c, sizes[i]), request, resolution, share, front);
     if (!problems.empty()) return problems;
   }
   front.points = non_dominated(std::move(front.points));

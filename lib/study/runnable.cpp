@@ -25,6 +25,7 @@ Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const Clus
   SearchRequest narrow = request;
   narrow.space = *space;
   narrow.top = 1;
+  narrow.plans_only = true;
   RunnablePlan runnable;
   runnable.space = *space;
   // What the framework cannot be told at all (the model, a fixed key) is an error of its search.

@@ -33,6 +33,7 @@ Result<std::optional<SaferPlan>> safer_plan(const ModelSpec& m, const ClusterSpe
   if (out_of_memory_probability(best.memory()) <= risk) return std::optional<SaferPlan>{};
   SearchRequest one = request;
   one.top = 1;
+  one.plans_only = true;
   SaferPlan safer;
   safer.risk = risk;
   ClusterSpec limited = c;

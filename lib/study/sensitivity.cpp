@@ -60,6 +60,7 @@ class Study {
         const PlanCost& base)
       : model_(m), cluster_(c), request_(request), base_(base) {
     request_.top = 1;
+    request_.plans_only = true;
   }
 
   Result<Change> run(Scenario scenario, const Progress& progress) {

@@ -81,6 +81,28 @@ TEST_CASE("with every layer recomputed the search finds what trying everything f
   CHECK(with_plans > 20);
 }
 
+TEST_CASE("[F-SEARCH-10] a search for plans alone finds the same plans, with a cutoff or without") {
+  std::size_t compared = 0;
+  for (unsigned seed = 0; seed < 4 * kCasesPerPart; ++seed) {
+    Case c = random_case(seed);
+    const SearchResult all = found(c);
+    c.request.plans_only = true, c.request.with_closest_miss = false;
+    for (const bool cut : {false, true}) {
+      if (cut && all.plans.empty()) continue;
+      if (cut) c.request.cutoff = all.plans.back().step_time.si();
+      const SearchResult plans = found(c);
+      CAPTURE(seed, cut, all.plans.size(), plans.plans.size());
+      CHECK(plans.proof.exact);
+      REQUIRE(plans.plans.size() == all.plans.size());
+      for (std::size_t i = 0; i < all.plans.size(); ++i) {
+        REQUIRE(to_text(plans.plans[i].strategy) == to_text(all.plans[i].strategy));
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared > 1000);
+}
+
 TEST_CASE("[F-SEARCH-8] where nothing fits, nothing misses memory by less than what is found") {
   int compared = 0;
   for (unsigned seed = 2000; seed < 2060; ++seed) {

@@ -162,6 +162,70 @@ TEST_CASE("[F-PARETO-1] no plan that a search ranks beats the front, or is missi
   CHECK(compared > 500);
 }
 
+namespace {
+
+// A search from scratch for each budget.
+std::vector<PlanCost> searched_front(const Case& c, Bytes resolution) {
+  std::vector<PlanCost> all;
+  SearchRequest request = c.request;
+  request.top = 1;
+  ClusterSpec limited = c.cluster;
+  while (limited.device.memory > limited.device.context && !has_errors(validate(limited))) {
+    const Result<SearchResult> found = search(c.model, limited, request);
+    REQUIRE(found.ok());
+    REQUIRE(found->proof.exact);
+    if (found->plans.empty()) break;
+    all.push_back(on_whole_device(c.model, c.cluster, found->plans.front().strategy));
+    limited.device.memory = all.back().memory().peak - resolution;
+  }
+  return all;
+}
+
+// More layers and devices than can be tried one by one, pipelines among them.
+Case larger_case(unsigned seed) {
+  Dice dice(seed);
+  Case c = random_case(seed);
+  c.model = small_model(dice.between(7, 14), 1024 * dice.between(2, 5));
+  if (dice.once_in(2)) add_experts(c.model, 8, dice.between(0, 2), 1);
+  if (dice.once_in(3)) c.model.mtp_layers = 1;
+  c.cluster = small_cluster(dice.between(2, 4), 4, Bytes{dice.between(12, 48) * kGiB});
+  if (dice.once_in(3)) c.cluster.host_memory = Bytes{dice.between(32, 256) * kGiB};
+  c.request.base.global_batch = num_gpus(c.cluster) * dice.between(1, 4);
+  c.request.limits = {at_most("micro_batch", 2)};
+  if (dice.once_in(4)) c.request.limits.push_back(any("order"));
+  if (dice.once_in(4)) c.request.space = Space::kMegatron;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("[F-PARETO-1] one search over falling budgets finds what searches from scratch find") {
+  std::size_t points = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Case c = seed % 2 == 0 ? random_case(seed) : larger_case(seed);
+    c.request.objective = Objective::kStepTime;
+    const Bytes resolution{c.cluster.device.memory.count() / 30};
+    const std::vector<PlanCost> expected = searched_front(c, resolution);
+    const std::vector<std::int64_t> sizes{num_gpus(c.cluster)};
+    const Result<ParetoFront> front =
+        pareto_front(c.model, c.cluster, c.request, sizes, resolution);
+    REQUIRE(front.ok());
+    CHECK(front->exact);
+    CAPTURE(seed, expected.size(), front->points.size());
+    // Budgets that the same time answers are one point of the front.
+    std::vector<ParetoPoint> all;
+    for (const PlanCost& plan : expected) all.push_back({sizes.front(), plan});
+    const std::vector<ParetoPoint> kept = non_dominated(all);
+    REQUIRE(front->points.size() == kept.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      CHECK(to_text(front->points[i].plan.strategy) == to_text(kept[i].plan.strategy));
+      CHECK(front->points[i].plan.step_time == kept[i].plan.step_time);
+    }
+    points += kept.size();
+  }
+  CHECK(points > 300);
+}
+
 TEST_CASE("a coarse front is part of a fine one's shadow") {
   Case c = random_case(2);
   const std::vector<std::int64_t> sizes{num_gpus(c.cluster)};

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "cost/memory.hpp"
+#include "search/bounds.hpp"
+
+// What ranks must hold at least, and what they can therefore not do in time.
+
+namespace meshplan {
+namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+// Per block of one kind, on one device.
+struct BlockBytes {
+  double number = 0;  // of such blocks in the model
+  double states = 0, saved = 0;
+};
+
+BlockBytes bytes_of(const MemoryRates& rates, const BlockCost& block, std::int64_t number) {
+  const auto state = [&](const MemoryRates::State& kind) {
+    const double dense = real(block.parameters.dense), experts = real(block.parameters.experts);
+    const double held = kind.sharded
+                            ? dense / real(rates.dense_shards) + experts / real(rates.expert_shards)
+                            : dense + experts;
+    return held * real(kind.bytes_each);
+  };
+  BlockBytes bytes;
+  bytes.number = real(number);
+  bytes.states = state(rates.weights) + state(rates.gradients);
+  if (!rates.optimizer_on_host) bytes.states += state(rates.optimizer);
+  bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
+  return bytes;
+}
+
+BlockCounts all_blocks(const SearchContext& x) {
+  BlockCounts counts = x.prefix.all();
+  counts[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
+  counts[static_cast<std::size_t>(BlockKind::kHead)] = 1;
+  counts[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
+  return counts;
+}
+
+}  // namespace
+
+Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                   const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads,
+                   std::optional<Recompute> saved_as) {
+  if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
+  MemoryRates rates = memory_rates(x.model, s);
+  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const BlockCounts counts = all_blocks(x);
+  std::array<BlockBytes, kNumBlockKinds> kinds;
+  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
+  double states = 0, saved = 0;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    if (counts[k] == 0) continue;
+    kinds[k] = bytes_of(rates, blocks[k], counts[k] * copies);
+    if (saved_as && x.prefix.all()[k] > 0) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
+    if (offloads) kinds[k].saved = 0;
+    states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
+    if (x.prefix.all()[k] > 0) layer = std::min(layer, blocks[k].working_set);
+  }
+  double weights = 0, least = 1e300, most = 0;
+  for (const InFlight& rank : in_flight) {
+    const double held = rank.least_held;
+    weights += 1 / (states + saved * held);
+    least = std::min(least, held), most = std::max(most, held);
+  }
+  double sum = 0;
+  for (const BlockBytes& k : kinds) {
+    const auto at = [&](double held) {
+      return (k.states + k.saved * held) / (states + saved * held);
+    };
+    sum += k.number * std::min(at(least), at(most));
+  }
+  // Nothing of what comes and goes is free of fragmentation, but states are; a bound without it.
+  const double fixed = (layer + rates.messages + communicators + x.cluster.device.context).si();
+  return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
+}
+
+Bytes weights_bound(const SearchContext& x, const Strategy& s) {
+  if (x.request.ignore_activations) return {};
+  const MemoryRates rates = memory_rates(x.model, s);
+  double states = 0;
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    if (x.prefix.all()[k] == 0) continue;
+    const auto kind = static_cast<BlockKind>(k);
+    const bool moe = kind == BlockKind::kMoe || kind == BlockKind::kMoeWindowed;
+    const LayerParameters p = layer_parameters(x.model, moe ? LayerKind::kMoe : LayerKind::kDense);
+    BlockCost block;
+    block.parameters.dense =
+        (p.attention_linear + p.mlp_linear) / s.tp + p.attention_other + p.router + p.norms;
+    block.parameters.experts = p.experts / (s.ep * s.etp);
+    states += real(x.prefix.all()[k]) * bytes_of(rates, block, 1).states;
+  }
+  const double fixed = (x.cluster.device.context + rates.messages).si();
+  return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
+}
+
+namespace {
+
+using Load = FitBound::Load;
+using Loads = FitBound::Loads;
+
+// What a second and a byte are worth to a rank, in mean layers.
+struct Prices {
+  double second = 0, byte = 0;
+
+  [[nodiscard]] double of(double seconds, double bytes) const {
+    return (second > 0 ? second * seconds : 0) + (byte > 0 ? byte * bytes : 0);
+  }
+};
+
+// The dual of the linear program of one rank that takes as many mean layers as it can: bound by
+// time, by memory with everything recomputed, or by both.
+Prices prices_of(const Load& mean, double held, double seconds, double bytes) {
+  const double plain = mean.states + mean.plain * held;
+  const double recomputed = mean.states + mean.recomputed * held;
+  Prices best{1 / mean.time, 0};
+  const auto offer = [&](const Prices& p) {
+    if (p.of(seconds, bytes) < best.of(seconds, bytes)) best = p;
+  };
+  offer({0, 1 / recomputed});
+  const double freed = plain - recomputed;
+  if (mean.again > 0 && freed > 0) {
+    const double byte = 1 / (freed * mean.time / mean.again + plain);
+    offer({byte * freed / mean.again, byte});
+  }
+  return best;
+}
+
+Load mean_of(const Loads& loads) {
+  Load mean;
+  for (std::size_t i = 0; i < loads.count; ++i) {
+    const Load& l = loads.each[i];
+    mean.number += l.number;
+    mean.time += l.number * l.time, mean.again += l.number * l.again;
+    mean.states += l.number * l.states;
+    mean.plain += l.number * l.plain, mean.recomputed += l.number * l.recomputed;
+  }
+  for (double* sum : {&mean.time, &mean.again, &mean.states, &mean.plain, &mean.recomputed}) {
+    *sum /= mean.number;
+  }
+  return mean;
+}
+
+bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, double seconds,
+                  double bytes) {
+  const Load& mean = loads.mean;
+  if (mean.time <= 0 || mean.states <= 0) return true;
+  std::array<double, kNumBlockKinds> least{};  // worth of one block to the rank it is worth least
+  least.fill(std::numeric_limits<double>::infinity());
+  double offered = 0;
+  for (const InFlight& rank : in_flight) {
+    const double held = rank.least_held;
+    const Prices p = prices_of(mean, held, seconds, bytes);
+    offered += p.of(seconds, bytes);
+    for (std::size_t k = 0; k < loads.count; ++k) {
+      const Load& l = loads.each[k];
+      const double plain = p.second * l.time + p.byte * (l.states + l.plain * held);
+      const double recomputed =
+          p.second * (l.time + l.again) + p.byte * (l.states + l.recomputed * held);
+      least[k] = std::min({least[k], plain, recomputed});
+    }
+  }
+  double wanted = 0;
+  for (std::size_t k = 0; k < loads.count; ++k) wanted += loads.each[k].number * least[k];
+  return wanted * (1 - 1e-9) <= offered;
+}
+
+}  // namespace
+
+FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                   const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads)
+    : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
+  const MemoryRates rates = memory_rates(x.model, s);
+  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const BlockCounts counts = all_blocks(x);
+  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};
+  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    if (counts[k] == 0) continue;
+    const BlockCost& b = blocks[k];
+    const BlockBytes bytes = bytes_of(rates, b, counts[k] * copies);
+    const double time =
+        (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
+    Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};
+    const bool is_layer = x.prefix.all()[k] > 0;
+    if (is_layer) layer = std::min(layer, b.working_set);
+    if (offloads) load.plain = load.recomputed = 0;
+    if (!is_layer || offloads) {
+      plain_.add(load), selective_.add(load);
+      continue;
+    }
+    const double full = b.recompute_full.total().si();
+    const double some = std::min(full, b.recompute_selective.total().si());
+    load.recomputed = std::min(b.saved.full, b.saved.none).si();
+    load.plain = b.saved.none.si(), load.again = full;
+    plain_.add(load);
+    load.recomputed = std::min(b.saved.full, b.saved.selective).si();
+    load.plain = b.saved.selective.si(), load.again = full - some, load.time += some;
+    selective_.add(load);
+  }
+  plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
+  const Bytes fixed = layer + rates.messages + communicators + x.cluster.device.context;
+  bytes_ = (x.capacity() - fixed).si();
+  seconds_each_ = real(copies) / real(num_microbatches(s));
+}
+
+bool FitBound::may_fit(double most) const {
+  if (!counts_) return true;
+  if (bytes_ <= 0) return false;
+  return may_take_all(plain_, in_flight_, most * seconds_each_, bytes_) ||
+         may_take_all(selective_, in_flight_, most * seconds_each_, bytes_);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,400 @@
+#include "search/opener.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "search/bounds.hpp"
+#include "spec/axes.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr double kNothingFound = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+std::vector<Node> Opener::roots() const {
+  std::vector<Node> all;
+  const auto& meshes = x_.space.meshes();
+  for (std::uint32_t i = 0; i < meshes.size(); ++i) {
+    const auto n = static_cast<std::uint32_t>(x_.space.micro_batches(meshes[i]).size());
+    for (std::uint32_t b = 0; b < n; ++b) {
+      Node node;
+      node.mesh = i, node.micro_batch = b;
+      if (by_time()) node.bound = flops_bound(x_, strategy(node));
+      all.push_back(node);
+    }
+  }
+  return all;
+}
+
+Strategy Opener::strategy(const Node& node) const {
+  const Choice c = choice(node);
+  return with_choice(x_.space.bases()[c.base], c);
+}
+
+// Works on its own node only; everything shared is constant or locks itself.
+Opened Opener::open(const Node& node, double limit, double ahead) const {
+  Opened opened;
+  switch (node.level) {
+    case Level::kMesh:
+      open_mesh(node, ahead, opened);
+      break;
+    case Level::kSplit:
+      open_split(node, limit, ahead, opened);
+      break;
+    case Level::kSchedule:
+      open_schedule(node, limit, opened);
+      break;
+    case Level::kSharding: {
+      Examined& leaf = opened.examined;
+      leaf = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]), node.worth,
+                     node.pipeline, limit);
+      opened.later = std::min(limit, leaf.left);
+      if (leaf.best) opened.later = std::min(opened.later, leaf.best->score(x_.objective));
+      break;
+    }
+  }
+  return opened;
+}
+
+// Fewer choices where nearly all good plans make the same one. True where there is no choice.
+bool Opener::is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const {
+  return breadth_ == Breadth::kAll ||
+         (cp_kind == 0 && split.etp == 1 && split.sequence_parallel == (mesh.tp > 1));
+}
+bool Opener::is_usual(const ScheduleChoice& s) const {
+  return breadth_ == Breadth::kAll || s.schedule == Schedule::k1f1b ||
+         s.schedule == Schedule::kInterleaved;
+}
+bool Opener::is_usual(const Sharding& s) const {
+  return breadth_ == Breadth::kAll ||
+         ((s.zero == 1 || s.zero == 3) && s.zero_group == 0 && s.order == kDefaultOrder);
+}
+
+void Opener::open_mesh(const Node& node, double limit, Opened& opened) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
+    PartTime rest;  // of the layers' parts that do not depend on where the experts are
+    for (std::uint32_t i = 0; i < x_.space.splits(mesh).size(); ++i) {
+      const Split& split = x_.space.splits(mesh)[i];
+      if (!is_usual(mesh, k, split)) continue;
+      Node child = node;
+      child.level = Level::kSplit;
+      child.cp_kind = k, child.split = i;
+      child.made_to = kNothingMade;
+      const Strategy s = strategy(child);
+      double bound = 0;
+      if (by_time() && x_.space.bounding_orders(mesh).size() > 1) {
+        bound = layers_bound(s, mesh);
+      } else if (by_time()) {
+        const Split* before = i > 0 ? &x_.space.splits(mesh)[i - 1] : nullptr;
+        if (rest.all == 0 || before->sequence_parallel != split.sequence_parallel) {
+          rest = x_.parts.without_experts(s, mesh.base);
+        }
+        bound = parts_bound(s, rest);
+        if (bound <= limit) bound = parts_bound(s, rest + x_.parts.experts(s, mesh.base));
+      } else {
+        bound = weights_bound(x_, most_sharded(child, true)).si();
+      }
+      // Of a node that is opened again those that were not made before.
+      child.bound = std::max(child.bound, bound);
+      if (child.bound > limit) {
+        opened.later = std::min(opened.later, child.bound);
+      } else if (bound > node.made_to) {
+        opened.children.push_back(child);
+      }
+    }
+  }
+}
+
+// Of the order in which the layers take least.
+double Opener::layers_bound(Strategy s, const Mesh& mesh) const {
+  double least = kNothingFound;
+  for (const RankOrder& order : x_.space.bounding_orders(mesh)) {
+    s.order = order;
+    const PartTime all = x_.parts.without_experts(s, mesh.base) + x_.parts.experts(s, mesh.base);
+    least = std::min(least, parts_bound(s, all));
+  }
+  return least;
+}
+
+// Block costs that no sharding and no rank order that `order` stands for undercuts: without the
+// traffic of sharded weights and gradients, and without pipeline messages that slow the hosts.
+const BlockCosts& Opener::least_blocks(const Node& node, const RankOrder& order) const {
+  Strategy s = strategy(node);
+  s.order = order;
+  s.zero = 0;
+  s.kernels.contended_launches = 0;
+  return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
+}
+
+void Opener::open_split(const Node& node, double limit, double ahead, Opened& opened) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
+  const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
+  // More than that is not wanted, or of no use.
+  const bool bounds_memory = x_.plans_only() || !by_time();
+  const double most = by_time() ? x_.capacity().si() : limit;
+  Bytes communicators;
+  if (bounds_memory && !x_.request.ignore_activations) {
+    communicators = least_communicators(node, mesh);
+    if ((weights_bound(x_, most_sharded(node, true)) + communicators).si() > most) return;
+  }
+  std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
+  for (const RankOrder& order : orders) blocks.push_back(&least_blocks(node, order));
+  if (bounds_memory && least_memory(node, *blocks.front(), communicators).si() > most) return;
+  for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
+    if (!is_usual(x_.space.schedules(mesh, micro_batch)[i])) continue;
+    Node child = node;
+    child.level = Level::kSchedule;
+    child.schedule = i;
+    double bound = 0;
+    if (by_time()) {
+      bound = kNothingFound;
+      const Strategy s = strategy(child);
+      for (const BlockCosts* each : blocks) {
+        bound = std::min(bound, pipeline_bound(x_, s, *each, ahead));
+      }
+      if (bound > ahead) {
+        opened.later = std::min(opened.later, ahead);
+        continue;
+      }
+      if (bound <= node.made_to) continue;
+    }
+    child.bound = child.pipeline = std::max(node.bound, bound);
+    child.communicators = communicators;
+    if (!fits_sharded(child, mesh, *blocks.front(), opened)) continue;
+    if (judges_together(mesh)) {
+      const double later = later_than_limit(child, *blocks.front(), limit);
+      if (later == kNothingFound) continue;
+      child.bound = std::max(child.bound, later);
+    }
+    // What is too slow now is kept for a later limit, if any are made ahead.
+    if (child.bound <= limit || ahead > limit) opened.children.push_back(child);
+  }
+}
+
+// Whether [F-SEARCH-10] is asked, and of one set of block costs.
+bool Opener::judges_together(const Mesh& mesh) const {
+  return x_.plans_only() && by_time() && x_.space.bounding_orders(mesh).size() == 1;
+}
+
+namespace {
+
+// Of one way of sharding: FitBound and the end of the step. A time above `limit` that nothing
+// undercuts; 0 where something may keep the limit, infinite where nothing fits.
+double later_than(const FitBound& fit, double end, double limit) {
+  if (fit.may_fit(limit - end)) return 0;
+  double later = std::nextafter(limit, kNothingFound);
+  for (const double more : {1.05, 1.2, 1.5, 2.0}) {
+    if (fit.may_fit(limit * more - end)) return later;
+    later = limit * more;
+  }
+  return fit.may_fit(kNothingFound) ? later : kNothingFound;
+}
+
+}  // namespace
+
+// The same of a schedule, with the most sharding, offloaded or not.
+double Opener::later_than_limit(const Node& node, const BlockCosts& blocks, double limit) const {
+  const bool offloads = may_offload_activations(x_.space.meshes()[node.mesh]);
+  double later = kNothingFound;
+  for (const bool on_host : {false, true}) {
+    const Strategy s = most_sharded(node, on_host);
+    const FitBound fit(x_, s, blocks, x_.in_flight.of(pipeline_shape(s)), node.communicators,
+                       offloads);
+    later = std::min(later, later_than(fit, end_bound(x_, s, blocks), limit));
+    if (later == 0) break;
+  }
+  return later;
+}
+
+// With as much sharding as the mesh has.
+Strategy Opener::most_sharded(const Node& node, bool on_host) const {
+  Strategy s = strategy(node);
+  s.zero = 0;
+  for (const Sharding& sharding : x_.space.shardings(x_.space.meshes()[node.mesh])) {
+    s.zero = std::max(s.zero, sharding.zero);
+  }
+  s.zero_group = 0;
+  s.offload.optimizer = on_host;
+  if (on_host && s.zero == 1) s.zero = 0;  // nothing is sharded, or copied for the optimizer
+  return s;
+}
+
+// Of all shardings.
+Bytes Opener::least_communicators(const Node& node, const Mesh& mesh) const {
+  Bytes least{std::numeric_limits<std::int64_t>::max()};
+  Node child = node;
+  child.level = Level::kSharding;
+  for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
+    child.sharding = i;
+    least = std::min(least, x_.communicators(strategy(child), mesh.base));
+  }
+  return least;
+}
+
+// With the fewest microbatches in flight that a pipeline has.
+Bytes Opener::least_memory(const Node& node, const BlockCosts& blocks, Bytes communicators) const {
+  const Strategy s = most_sharded(node, true);
+  InFlight one;
+  one.least_held = 1;
+  const std::vector<InFlight> in_flight(static_cast<std::size_t>(s.pp), one);
+  return memory_bound(x_, s, blocks, in_flight, communicators,
+                      may_offload_activations(x_.space.meshes()[node.mesh]));
+}
+
+// Whether the strategies of a schedule may fit at all: with the most sharding, offloaded. Those
+// that do not are counted. Where memory is the objective, what they need bounds it.
+bool Opener::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
+                          Opened& opened) const {
+  Strategy s = strategy(node);
+  const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
+  s.zero = 3, s.offload.optimizer = true;
+  const Bytes least =
+      memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
+  if (least <= x_.capacity()) {
+    if (by_time() && !x_.plans_only()) return true;
+    node.memory = memory_bound(x_, most_sharded(node, true), blocks, in_flight, node.communicators,
+                               may_offload_activations(mesh));
+    if (!by_time()) node.bound = std::max(node.bound, node.memory.si());
+    return !by_time() || node.memory <= x_.capacity();
+  }
+  if (x_.plans_only()) return false;
+  count_out(mesh, placed_shardings(node), states_bound(x_, s, blocks, Bytes{}) > x_.capacity(),
+            opened.examined);
+  return false;
+}
+
+// Shardings whose rank order the node's experts may have.
+std::int64_t Opener::placed_shardings(const Node& node) const {
+  const std::vector<Sharding>& all = x_.space.shardings(x_.space.meshes()[node.mesh]);
+  Strategy s = strategy(node);
+  return std::count_if(all.begin(), all.end(), [&](const Sharding& sharding) {
+    s.order = sharding.order;
+    return keeps_pipeline_ranks(s, x_.model);
+  });
+}
+
+// Without a pipeline, where some way of it does.
+bool Opener::may_offload_activations(const Mesh& mesh) const {
+  const std::vector<MemoryOption>& options = x_.space.options(mesh);
+  return std::any_of(options.begin(), options.end(),
+                     [](const MemoryOption& o) { return o.offload_activations; });
+}
+
+// Counts the options of so many shardings as not fitting.
+void Opener::count_out(const Mesh& mesh, std::int64_t shardings, bool states,
+                       Examined& examined) const {
+  const auto n = shardings * static_cast<std::int64_t>(x_.space.options(mesh).size());
+  const auto reason = states ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations;
+  examined.evaluated += n;
+  examined.infeasible[std::string(name_of(reason))] += n;
+}
+
+void Opener::open_schedule(const Node& node, double limit, Opened& opened) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
+  const BlockCosts& blocks = least_blocks(node, orders.front());
+  if (judges_together(mesh)) {
+    opened.later = later_than_limit(node, blocks, limit);
+    if (opened.later > 0) return;
+    opened.later = kNothingFound;
+  }
+  for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
+    if (!is_usual(x_.space.shardings(mesh)[i])) continue;
+    Node child = node;
+    child.level = Level::kSharding;
+    child.sharding = i;
+    if (!keeps_pipeline_ranks(strategy(child), x_.model)) continue;  // illegal
+    if (!bound_sharding(child, blocks, limit, opened)) continue;
+    if (child.bound <= limit) {
+      opened.children.push_back(child);
+    } else {
+      opened.later = std::min(opened.later, child.bound);
+    }
+  }
+  if (!by_time() || limit == kNothingFound || orders.size() > 1) return;
+  const std::size_t before = opened.children.size();
+  for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, opened.children);
+  if (opened.children.size() < before) opened.later = std::min(opened.later, limit);
+}
+
+// Sets the bound of a sharding; false where it does not fit, which is counted.
+bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
+                            Opened& opened) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const double pipeline = node.pipeline;
+  Strategy s = strategy(node);
+  node.bound = kNothingFound;
+  // Traffic of sharded weights and gradients is worth knowing before anything is divided.
+  if (by_time() && s.zero >= 2) {
+    const double work = work_bound(x_, s, x_.blocks.costs(s, mesh.base));
+    if (work > limit) {
+      node.bound = work;
+      return true;
+    }
+  }
+  const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
+  const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh);
+  const Bytes communicators = x_.communicators(s, mesh.base);
+  bool fits = false;
+  for (const bool on_host : {false, true}) {
+    s.offload.optimizer = on_host;
+    const Bytes bytes = memory_bound(x_, s, blocks, in_flight, communicators, offloads);
+    if (bytes <= x_.capacity()) fits = true;
+    if (!by_time()) {
+      node.bound = std::min(node.bound, bytes.si());
+      continue;
+    }
+    const double end = end_bound(x_, s, blocks);
+    double time = pipeline + end;
+    if (joint) {
+      if (bytes > x_.capacity()) continue;
+      if (time <= limit) {
+        const FitBound fit(x_, s, blocks, in_flight, communicators, offloads);
+        time = std::max(time, later_than(fit, end, limit));
+      }
+    }
+    node.bound = std::min(node.bound, time);
+  }
+  if (fits || x_.plans_only()) return fits;
+  s.offload.optimizer = true;
+  const bool states = states_bound(x_, s, blocks, communicators) > x_.capacity();
+  count_out(mesh, 1, states, opened.examined);
+  return false;
+}
+
+// Memory decides how much must be recomputed: asked once for all shardings of the same kind.
+void Opener::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+                           std::vector<Node>& children) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const auto concerns = [&](const Node& child) {
+    return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
+  };
+  // Neither is what a division with the fewest recomputed layers stands for.
+  const auto differs = [](const MemoryOption& o) {
+    return o.offload_activations || o.counts == CountRule::kGiven;
+  };
+  const std::vector<MemoryOption>& options = x_.space.options(mesh);
+  if (std::any_of(options.begin(), options.end(), differs)) return;
+  if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
+  double end = kNothingFound;
+  Bytes communicators{std::numeric_limits<std::int64_t>::max()};
+  for (const Node& child : children) {
+    if (!concerns(child)) continue;
+    end = std::min(end, child.bound - node.pipeline);
+    communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
+  }
+  Choice most_sharded = choice(node);
+  most_sharded.zero = zero;
+  const Recomputing worth = may_divide(x_, most_sharded, blocks, communicators, limit - end);
+  for (Node& child : children) {
+    if (concerns(child)) child.worth = worth;
+  }
+  if (!worth.full && !worth.selective) std::erase_if(children, concerns);
+}
+
+}  // namespace meshplan

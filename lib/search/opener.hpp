@@ -1,0 +1,61 @@
+#pragma once
+// What comes below a node of the search tree, each with bounds that nothing below it undercuts.
+#include <cstdint>
+#include <vector>
+
+#include "search/candidate.hpp"
+#include "search/node.hpp"
+
+namespace meshplan {
+
+// A first pass over usual strategies alone finds good plans soon, so that the second one never
+// keeps nodes that cannot compete.
+enum class Breadth { kUsual, kAll };
+
+// Works on one node at a time and changes nothing but what the context remembers, so that threads
+// may share it.
+class Opener {
+ public:
+  Opener(SearchContext& x, Breadth breadth) : x_(x), breadth_(breadth) {}
+
+  [[nodiscard]] std::vector<Node> roots() const;
+  // Nothing that scores above `limit` is wanted now. Children above `ahead` (at least as much) are
+  // not made; those in between are for a later limit, as Opened says of what is left out.
+  [[nodiscard]] Opened open(const Node& node, double limit, double ahead) const;
+
+  [[nodiscard]] Choice choice(const Node& node) const { return choice_of(x_.space, node); }
+
+ private:
+  [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
+  [[nodiscard]] Strategy strategy(const Node& node) const;
+
+  [[nodiscard]] bool is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const;
+  [[nodiscard]] bool is_usual(const ScheduleChoice& s) const;
+  [[nodiscard]] bool is_usual(const Sharding& s) const;
+
+  void open_mesh(const Node& node, double limit, Opened& opened) const;
+  void open_split(const Node& node, double limit, double ahead, Opened& opened) const;
+  void open_schedule(const Node& node, double limit, Opened& opened) const;
+
+  [[nodiscard]] bool judges_together(const Mesh& mesh) const;
+  [[nodiscard]] double later_than_limit(const Node& node, const BlockCosts& blocks,
+                                        double limit) const;
+  bool bound_sharding(Node& node, const BlockCosts& blocks, double limit, Opened& opened) const;
+  [[nodiscard]] Bytes least_communicators(const Node& node, const Mesh& mesh) const;
+  [[nodiscard]] Strategy most_sharded(const Node& node, bool on_host) const;
+  [[nodiscard]] Bytes least_memory(const Node& node, const BlockCosts& blocks,
+                                   Bytes communicators) const;
+  [[nodiscard]] double layers_bound(Strategy s, const Mesh& mesh) const;
+  [[nodiscard]] const BlockCosts& least_blocks(const Node& node, const RankOrder& order) const;
+  bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks, Opened& opened) const;
+  [[nodiscard]] std::int64_t placed_shardings(const Node& node) const;
+  [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const;
+  void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const;
+  void drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+                     std::vector<Node>& children) const;
+
+  SearchContext& x_;
+  Breadth breadth_;
+};
+
+}  // namespace meshplan

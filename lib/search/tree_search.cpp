@@ -1,0 +1,262 @@
+#include "search/tree_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshplan {
+
+TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
+                       Keep keep)
+    : x_(x),
+      wanted_(std::max<std::size_t>(1, wanted)),
+      pool_(pool),
+      breadth_(breadth),
+      keep_(keep),
+      opener_(x, breadth),
+      later_{x.objective == Objective::kMemory} {}
+
+Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
+                        const Progress& progress) {
+  given_cutoff_ = cutoff_given;
+  start();
+  const double first = queue_.empty() ? 0 : queue_.front().bound;
+  double share = 0;
+  for (drop_hopeless(); !queue_.empty() && queue_.front().bound <= cutoff(); drop_hopeless()) {
+    if (stop()) {
+      outcome_.exact = false;
+      outcome_.least_bound = least_waiting();
+      break;
+    }
+    open_batch();
+    if (progress && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
+      share = std::max(share, (queue_.front().bound - first) / (cutoff() - first));
+      progress(std::min(1.0, share));
+    }
+  }
+  if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop);
+  if (!outcome_.exact) count_undivided();
+  std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
+  if (keeps()) finish();
+  return std::move(outcome_);
+}
+
+// No plan that scores worse than this is wanted any more.
+double TreeSearch::cutoff() const {
+  return outcome_.best.size() < wanted_
+             ? given_cutoff_
+             : std::min(given_cutoff_, outcome_.best.back().score(x_.objective));
+}
+
+void TreeSearch::start() {
+  outcome_ = {};
+  undivided_.clear();
+  if (!started_) {
+    for (const Node& root : opener_.roots()) push(root);
+  }
+  started_ = true;
+  std::erase_if(waiting_, [&](const Node& node) { return node.memory > x_.capacity(); });
+  queue_.insert(queue_.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  std::make_heap(queue_.begin(), queue_.end(), later_);
+}
+
+// What is below a leaf depends on the budget: it is made again from its schedule.
+void TreeSearch::finish() {
+  for (const Node& node : queue_) {
+    if (node.level == Level::kSharding) {
+      double& later = parked_[node.parent].later;
+      later = std::min(later, node.bound);
+    } else {
+      waiting_.push_back(node);
+    }
+  }
+  queue_.clear();
+  for (Parked& parked : parked_) {
+    if (parked.later == kNothingFound) continue;  // nothing below may fit
+    parked.node.bound = std::max(parked.node.bound, parked.later);
+    waiting_.push_back(parked.node);
+  }
+  parked_.clear();
+}
+
+void TreeSearch::drop_hopeless() {
+  if (keeps()) return;
+  while (!queue_.empty() && queue_.front().bound > cutoff()) pop();
+}
+
+// What was stopped has not seen every division of the leaves that it opened either.
+void TreeSearch::count_undivided() {
+  double& least = outcome_.least_bound;
+  for (const Undivided& leaf : undivided_) least = std::min(least, leaf.least);
+  for (const double other : outcome_.undecided) least = std::min(least, other);
+}
+
+// The least bound of the nodes that wait.
+double TreeSearch::least_waiting() const {
+  double least = kNothingFound;
+  for (const Node& node : queue_) least = std::min(least, node.bound);
+  return least;
+}
+
+void TreeSearch::push(Node node) {
+  node.number = created_++;
+  queue_.push_back(node);
+  std::push_heap(queue_.begin(), queue_.end(), later_);
+}
+
+Node TreeSearch::pop() {
+  std::pop_heap(queue_.begin(), queue_.end(), later_);
+  const Node node = queue_.back();
+  queue_.pop_back();
+  return node;
+}
+
+// The nodes of the least bounds, together. Their number does not depend on the threads, so that
+// the same nodes are opened whatever their number.
+void TreeSearch::open_batch() {
+  constexpr std::size_t kBatch = 64;
+  constexpr double kAhead = 1.25;  // of the limit: so far later budgets find their nodes made
+  batch_.clear();
+  const double limit = cutoff();
+  const double ahead = keeps() ? limit * kAhead : limit;
+  while (!queue_.empty() && batch_.size() < kBatch) {
+    if (queue_.front().bound <= limit) {
+      batch_.push_back(pop());
+    } else if (keeps()) {
+      break;
+    } else {
+      pop();
+    }
+  }
+  opened_.assign(batch_.size(), {});
+  pool_.run(batch_.size(),
+            [&](std::size_t i) { opened_[i] = opener_.open(batch_[i], limit, ahead); });
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    if (keeps()) park(batch_[i], opened_[i], ahead);
+    for (Node child : opened_[i].children) {
+      child.parent = static_cast<std::uint32_t>(parked_.size() - 1);
+      push(child);
+    }
+    take(opened_[i].examined, batch_[i]);
+  }
+}
+
+void TreeSearch::park(const Node& node, const Opened& opened, double ahead) {
+  if (node.level == Level::kSharding) {
+    double& later = parked_[node.parent].later;
+    later = std::min(later, opened.later);
+  } else if (node.level == Level::kSchedule) {
+    parked_.push_back({node, opened.later});
+  } else if (opened.later < kNothingFound) {
+    waiting_.push_back(node);
+    waiting_.back().bound = std::max(node.bound, opened.later);
+    waiting_.back().made_to = ahead;
+  }
+}
+
+double TreeSearch::known_time() {
+  constexpr std::size_t kMost = 256;  // choices of keys tried again
+  std::sort(known_.begin(), known_.end(), [](const Known& a, const Known& b) {
+    return a.time != b.time ? a.time < b.time : a.leaf.number < b.leaf.number;
+  });
+  double least = kNothingFound;
+  for (const Known& known : known_) {
+    if (known.peak <= x_.capacity()) least = std::min(least, known.time);
+  }
+  // The fastest need not fit any more, but recompute more.
+  const std::size_t n = std::min(kMost, known_.size());
+  std::vector<Examined> again(n);
+  const double limit = least;
+  pool_.run(n, [&](std::size_t i) {
+    const Node& leaf = known_[i].leaf;
+    again[i] = examine(x_, opener_.choice(leaf), x_.space.options(x_.space.meshes()[leaf.mesh]), {},
+                       leaf.pipeline, limit);
+  });
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!again[i].best) continue;
+    const double time = again[i].best->step_time.si();
+    least = std::min(least, time);
+    known_.push_back({time, again[i].best->peak, known_[i].leaf});
+  }
+  return least;
+}
+
+void TreeSearch::take(const Examined& examined, const Node& node) {
+  outcome_.evaluated += examined.evaluated;
+  outcome_.feasible += examined.feasible;
+  for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
+  const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
+  if (divisible) undivided_.push_back({node, examined.left, examined.feasible});
+  if (!examined.best) return;
+  if (keeps()) known_.push_back({examined.best->step_time.si(), examined.best->peak, node});
+  insert(*examined.best, node);
+}
+
+void TreeSearch::insert(Found found, const Node& node) {
+  found.leaf = node.number;
+  std::vector<Found>& best = outcome_.best;
+  const auto before = [&](const Found& a, const Found& b) {
+    return ranks_before(a, b, x_.objective);
+  };
+  best.insert(std::upper_bound(best.begin(), best.end(), found, before), found);
+  if (best.size() > wanted_) best.pop_back();
+}
+
+// So far each leaf stands for one division of its layers. Those that may be among the best with
+// another one are divided in every way, the most promising first.
+void TreeSearch::divide_all(const std::function<bool()>& stop) {
+  std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
+    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
+  });
+  constexpr std::size_t kBatch = 16;
+  for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
+    if (stop()) {
+      outcome_.exact = false;
+      outcome_.least_bound = undivided_[i].least;
+      undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+    const double limit = cutoff();
+    const std::size_t n = std::min(kBatch, undivided_.size() - i);
+    opened_.assign(n, {});
+    pool_.run(n, [&](std::size_t k) {
+      if (undivided_[i + k].least <= limit) {
+        opened_[k].examined = divide(undivided_[i + k].node, limit);
+      }
+    });
+    for (std::size_t k = 0; k < n; ++k) take_divided(opened_[k].examined, undivided_[i + k]);
+    i += n;
+  }
+}
+
+Examined TreeSearch::divide(const Node& node, double limit) const {
+  constexpr std::int64_t kStarts = 1024;
+  const Choice c = opener_.choice(node);
+  return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.worth, node.pipeline,
+                 limit, {true, kStarts, known_division(node, c)});
+}
+
+// Of the leaf itself, or else of the best plan whose layers may be divided alike.
+const std::vector<std::int64_t>* TreeSearch::known_division(const Node& node,
+                                                            const Choice& c) const {
+  const std::vector<Found>& best = outcome_.best;
+  const auto own =
+      std::find_if(best.begin(), best.end(), [&](const Found& f) { return f.leaf == node.number; });
+  if (own != best.end()) return &own->strategy.stage_layers;
+  const auto alike = std::find_if(best.begin(), best.end(), [&](const Found& f) {
+    const Strategy& s = f.strategy;
+    return s.pp == c.pp && s.vp == c.vp && s.schedule == c.schedule;
+  });
+  return alike == best.end() ? nullptr : &alike->strategy.stage_layers;
+}
+
+void TreeSearch::take_divided(const Examined& examined, const Undivided& leaf) {
+  const std::int64_t more = std::max<std::int64_t>(0, examined.feasible - leaf.costed);
+  outcome_.evaluated += more, outcome_.feasible += more;
+  if (examined.left < kNothingFound) outcome_.undecided.push_back(examined.left);
+  if (!examined.best) return;
+  std::erase_if(outcome_.best, [&](const Found& f) { return f.leaf == leaf.node.number; });
+  insert(*examined.best, leaf.node);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,83 @@
+#pragma once
+// Branch and bound over the tree of choices, best bound first, and then over the divisions of what
+// is left; once, or once more for every smaller memory budget.
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "search/best_first.hpp"
+#include "search/opener.hpp"
+
+namespace meshplan {
+
+inline constexpr double kNothingFound = std::numeric_limits<double>::infinity();
+
+class TreeSearch {
+ public:
+  // Whether nodes are kept for the next, smaller budget.
+  enum class Keep { kNothing, kForLess };
+
+  TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
+             Keep keep = Keep::kNothing);
+
+  // Of everything that scores `cutoff` or less. To be called again only for a smaller budget.
+  [[nodiscard]] Outcome run(double cutoff, const std::function<bool()>& stop,
+                            const Progress& progress);
+
+  // The least time known within the context's budget: of plans found before, and of what their
+  // choices of keys give with it.
+  [[nodiscard]] double known_time();
+
+ private:
+  // A schedule that was opened: what is below it is judged anew under the next budget.
+  struct Parked {
+    Node node;
+    double later = kNothingFound;  // as in Opened, of everything below
+  };
+  struct Known {
+    double time = 0;
+    Bytes peak;
+    Node leaf;
+  };
+
+  [[nodiscard]] bool keeps() const { return keep_ == Keep::kForLess; }
+  [[nodiscard]] double cutoff() const;
+  void start();
+  void finish();
+  void drop_hopeless();
+  void count_undivided();
+  [[nodiscard]] double least_waiting() const;
+  void push(Node node);
+  Node pop();
+  void open_batch();
+  void park(const Node& node, const Opened& opened, double ahead);
+  void take(const Examined& examined, const Node& node);
+  void insert(Found found, const Node& node);
+  void divide_all(const std::function<bool()>& stop);
+  [[nodiscard]] Examined divide(const Node& node, double limit) const;
+  [[nodiscard]] const std::vector<std::int64_t>* known_division(const Node& node,
+                                                                const Choice& c) const;
+  void take_divided(const Examined& examined, const Undivided& leaf);
+
+  SearchContext& x_;
+  std::size_t wanted_;
+  WorkerPool& pool_;
+  Breadth breadth_;
+  Keep keep_;
+  Opener opener_;
+  Later later_;
+  bool started_ = false;
+  double given_cutoff_ = kNothingFound;
+  Outcome outcome_;
+  std::vector<Node> queue_;    // a heap
+  std::vector<Node> waiting_;  // for the next budget
+  std::vector<Parked> parked_;
+  std::vector<Known> known_;
+  std::uint64_t created_ = 0;
+  std::vector<Node> batch_;
+  std::vector<Opened> opened_;
+  std::vector<Undivided> undivided_;
+};
+
+}  // namespace meshplan
