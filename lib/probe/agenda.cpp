@@ -170,6 +170,9 @@ std::vector<RankGroup> group_shapes(const Machine& m) {
       add_unique(all, {.size = m.nodes, .stride = per_node, .concurrent = true});
       add_unique(all, {.size = m.nodes, .stride = per_node, .concurrent = false});
       add_unique(all, {.size = 2, .stride = per_node, .concurrent = true});
+      // Two of each node, as data parallel ranks are where tensor parallel ones fill half of it.
+      const bool halves = per_node >= 4 && per_node % 2 == 0;
+      if (halves) add_unique(all, {.size = 2 * m.nodes, .stride = per_node / 2});
     }
   }
   for (std::int64_t size = 2; size < per_node; size *= 2) add_unique(all, {.size = size});

@@ -25,7 +25,8 @@ struct AgendaOptions {
 };
 
 // The groups whose collectives training uses, as far as the machine has them: inside a node, one
-// rank of each node alone and all such groups at once, strided inside a node, all ranks.
+// rank of each node alone and all such groups at once, two of each node, strided inside a node, all
+// ranks.
 [[nodiscard]] std::vector<RankGroup> group_shapes(const Machine& m);
 
 // Nothing that communicates for a single rank; no kernels without an accelerator. Of ranks that

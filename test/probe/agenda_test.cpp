@@ -27,6 +27,7 @@ TEST_CASE("the groups of two nodes of eight are those that training uses") {
   CHECK(has(all, {.size = 2, .stride = 8, .concurrent = true}));   // data parallel, all at once
   CHECK(has(all, {.size = 2, .stride = 8, .concurrent = false}));  // one card of each node
   CHECK(has(all, {.size = 2, .stride = 4}));                       // strided inside the node
+  CHECK(has(all, {.size = 4, .stride = 4}));  // data parallel beside tensor parallel halves
 }
 
 TEST_CASE("one rank has nothing to say to anybody") {

@@ -357,7 +357,8 @@ describe("predicted against measured", () => {
     fidelity: measurement ? "measured" : "predicted", ...(measurement ? {run: measurement} : {reason: "too large"}), believed_s: 1e-3});
   const checked = (plan, new_rank, deviation, operations) => ({rank: plan.rank, new_rank, strategy: plan.strategy,
     strategy_text: plan.strategy_text, predicted_step_time_s: plan.step_time_s, step_time_s: plan.step_time_s * (1 + deviation),
-    deviation, within_tolerance: Math.abs(deviation) <= 0.15, coverage: 0.7, extrapolated: 0.2, unmeasured: 0.1, operations});
+    deviation, within_tolerance: Math.abs(deviation) <= 0.15, coverage: 0.7, extrapolated: 0.2, unmeasured: 0.1,
+    host: {bound: new_rank === 1, launches_s: 0.25, hidden_s: 0.125}, operations});
   const rank = (n) => ({rank: n, local_rank: n, node: 0, host: "worker", device: "NVIDIA <b>A100</b>", device_id: `${n}`});
   const validation = () => ({schema_version: 1, tool: {name: "meshplan", version: "1.0"}, model: result.model.name,
     cluster: result.cluster.name, tolerance: 0.15, within_tolerance: false, samples: 4, not_reached: 1, failures: [`${nasty} failed`],
@@ -379,7 +380,9 @@ describe("predicted against measured", () => {
     const slope = (points[1][2] - points[2][2]) / Math.log(points[1][0] / points[2][0]);
     for (const [p, , x] of points) assert.ok(Math.abs(x - points[0][2] - slope * Math.log(p / points[0][0])) < 0.1);
     const text = await page.innerText("#validated");
-    for (const wanted of ["4 operations", "1 were not reached", "2 ranks", "nccl, 2026-01-31", "+30.0 % !"]) assert.ok(text.includes(wanted), wanted);
+    for (const wanted of ["4 operations", "1 were not reached", "2 ranks", "nccl, 2026-01-31", "+30.0 % !",
+      "is bound by the host: launching kernels takes 250 ms of the predicted", "hides 125 ms by which operations were measured slower"]) assert.ok(text.includes(wanted), wanted);
+    assert.equal(text.split("bound by the host").length, 2);  // of one plan
     await page.locator("#validated circle").first().hover();
     assert.match(await page.innerText(".tip"), /all-gather of 64 MiB\s*predicted 300 us, measured 450 us\s*\+50\.0 %/);
     clean(page);

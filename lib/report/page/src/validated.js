@@ -84,6 +84,14 @@ function planTable(checks) {
       `${c.new_rank}`, format.percent(c.coverage), format.percent(c.extrapolated), format.percent(c.unmeasured)]));
 }
 
+// Deviations of nothing that come from the host, not from predictions that hold.
+function hostNotes(checks) {
+  return checks.filter((c) => c.host?.bound).map((c) => el("p", {class: "note"},
+    `Plan ${c.rank} is bound by the host: launching kernels takes ${format.time(c.host.launches_s)} of the predicted ` +
+    `${format.time(c.predicted_step_time_s)}, and hides ${format.time(Math.abs(c.host.hidden_s))} by which operations were ` +
+    `measured ${c.host.hidden_s > 0 ? "slower" : "faster"} than predicted.`));
+}
+
 function operationTable(ops) {
   const far = [...ops].sort((a, b) => Math.abs(Math.log(b.ratio)) - Math.abs(Math.log(a.ratio)));
   return table("Measured operations, the furthest off first",
@@ -103,6 +111,7 @@ export function validated(result, resized) {
       `${v.within_tolerance ? "Every step time is" : "Not every step time is"} within ${format.percent(v.tolerance)} of its prediction.`),
     v.failures.map((text) => el("p", {class: "warning"}, el("strong", {}, "Failed: "), text)),
     planTable(v.plans),
+    hostNotes(v.plans),
     ops.length === 0 ? null : figure("Each point is one operation that was measured; on the line it took what was predicted, " +
       `in the band within ${format.percent(v.tolerance)} of it.`,
     legend([["p-ranked", "kernels"], ["p-pareto", "communication"]]), holder),
