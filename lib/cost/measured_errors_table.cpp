@@ -16,13 +16,13 @@ Framework named(std::string_view name) {
 MeasuredErrors table() {
   MeasuredErrors e;
   e.step_time = {  // centre, below, above, sources, runs
-      ErrorBand{0.0402, 0.1634, 0.1995, 1, 70},  // moe
-      ErrorBand{0.1327, 0.1900, 0.1351, 2, 558},  // launch_bound
-      ErrorBand{0.0197, 0.1059, 0.5891, 10, 1225},  // waiting
-      ErrorBand{0.0037, 0.0995, 0.0966, 14, 771},  // steady
+      ErrorBand{0.0400, 0.1633, 0.1993, 1, 70},  // moe
+      ErrorBand{0.1344, 0.1930, 0.1345, 2, 558},  // launch_bound
+      ErrorBand{0.0200, 0.1062, 0.5882, 10, 1225},  // waiting
+      ErrorBand{0.0039, 0.0990, 0.0955, 14, 771},  // steady
   };
   e.unseen_device = 1.0000;
-  e.unseen_framework = 1.3893;
+  e.unseen_framework = 1.3873;
   e.devices = {"a100-sxm-40gb", "a100-sxm-80gb", "b200-180gb", "gb200", "h100-sxm-80gb", "v100-sxm2-32gb"};
   e.frameworks = {
       named("megatron"),
@@ -49,17 +49,17 @@ MeasuredErrors table() {
   e.sources = {  // name, median error as shipped and left out
       {"aleph_alpha_a100", 0.0486, 0.0491},
       {"bloom_a100", 0.0494, 0.0438},
-      {"fms_fsdp", 0.0636, 0.1005},
+      {"fms_fsdp", 0.0636, 0.0942},
       {"internevo_a100", 0.0400, 0.0407},
       {"llm_foundry_a100", 0.0464, 0.0428},
       {"megatron_2104_04473", 0.0783, 0.0638},
       {"megatron_2205_05198", 0.0215, 0.0517},
       {"megatron_readme_2020", 0.0511, 0.0281},
-      {"mlperf_nvidia", 0.0345, 0.0440},
+      {"mlperf_nvidia", 0.0345, 0.0433},
       {"moe_megatron_bridge", 0.0864, 0.1104},
-      {"nanotron_playbook_h100", 0.1221, 0.4316},
-      {"nemo_h100_fp8", 0.0212, 0.0217},
-      {"nvidia_dgxc", 0.0448, 0.0755},
+      {"nanotron_playbook_h100", 0.1221, 0.4322},
+      {"nemo_h100_fp8", 0.0212, 0.0220},
+      {"nvidia_dgxc", 0.0424, 0.0740},
       {"vtrain_multi", 0.0443, 0.0494},
       {"vtrain_single", 0.0311, 0.1400},
   };
