@@ -34,7 +34,11 @@ constexpr std::array kFrameworks{
     // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
     // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for. No layout, up to
     // tp = 8, holds 32,768 tokens of a microbatch: the logits of its 128,000 words are not split.
-    FrameworkRow{"aleph", Framework::kMegatronDeepspeed, true, true, true},
+    FrameworkRow{.word = "aleph",
+                 .framework = Framework::kMegatronDeepspeed,
+                 .norm_fused_where_stated = true,
+                 .low_precision_gradients = true,
+                 .gathered_logits = true},
     FrameworkRow{"llm-foundry", Framework::kLlmFoundry},
     FrameworkRow{"llm_foundry", Framework::kLlmFoundry},
     FrameworkRow{"internevo", Framework::kInternEvo},
@@ -45,7 +49,10 @@ constexpr std::array kFrameworks{
     // Its log of Nemotron-4 15B (64 GPUs, tp = 2) has 34.5 GB allocated between steps, of Llama 3.1
     // 8B (8 GPUs) 44.3: weights, optimizer shard and gradients of two bytes. NeMo's performance
     // scripts of 2025 set cross_entropy_fusion_impl="te" (scripts/performance/helpers.py).
-    FrameworkRow{"dgx cloud", Framework::kMegatron, false, true, false, true},
+    FrameworkRow{.word = "dgx cloud",
+                 .framework = Framework::kMegatron,
+                 .low_precision_gradients = true,
+                 .inplace_cross_entropy = true},
     FrameworkRow{"megatron", Framework::kMegatron},
     FrameworkRow{"nemo", Framework::kMegatron},
     FrameworkRow{"mlperf", Framework::kMegatron},

@@ -18,10 +18,7 @@ constexpr double kRounding = 1 - 1e-10;
 
 // Parameters of the whole model on the ranks of one pipeline.
 BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& blocks) {
-  BlockCounts all = x.prefix.all();
-  all[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
-  all[static_cast<std::size_t>(BlockKind::kHead)] = 1;
-  all[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
+  const BlockCounts all = x.prefix.with_ends(x.model);
   BlockParameters sum;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     sum.dense += blocks[k].parameters.dense * all[k];

@@ -34,14 +34,6 @@ BlockBytes bytes_of(const MemoryRates& rates, const BlockCost& block, std::int64
   return bytes;
 }
 
-BlockCounts all_blocks(const SearchContext& x) {
-  BlockCounts counts = x.prefix.all();
-  counts[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kHead)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kMtp)] = x.model.mtp_layers;
-  return counts;
-}
-
 }  // namespace
 
 Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
@@ -50,7 +42,7 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
   MemoryRates rates = memory_rates(x.model, s);
   const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
-  const BlockCounts counts = all_blocks(x);
+  const BlockCounts counts = x.prefix.with_ends(x.model);
   std::array<BlockBytes, kNumBlockKinds> kinds;
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
   double states = 0, saved = 0;
@@ -177,7 +169,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
   const MemoryRates rates = memory_rates(x.model, s);
   const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
-  const BlockCounts counts = all_blocks(x);
+  const BlockCounts counts = x.prefix.with_ends(x.model);
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     if (counts[k] == 0) continue;

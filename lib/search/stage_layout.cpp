@@ -25,6 +25,14 @@ LayerPrefix layer_prefix(const ModelSpec& m) {
   return prefix;
 }
 
+BlockCounts LayerPrefix::with_ends(const ModelSpec& m) const {
+  BlockCounts counts = all();
+  counts[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
+  counts[static_cast<std::size_t>(BlockKind::kHead)] = 1;
+  counts[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+  return counts;
+}
+
 bool LayerPrefix::has_free_chunks() const { return leading <= kMostLeading; }
 
 StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix)

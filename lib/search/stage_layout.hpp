@@ -18,6 +18,8 @@ struct LayerPrefix {
   int leading = 0;
 
   [[nodiscard]] const BlockCounts& all() const { return first.back(); }
+  // With the embedding, the head and the layers of multi-token prediction.
+  [[nodiscard]] BlockCounts with_ends(const ModelSpec& m) const;
   [[nodiscard]] const BlockCounts& until(std::int64_t layer) const {
     return first[static_cast<std::size_t>(layer)];
   }

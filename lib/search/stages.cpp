@@ -22,9 +22,7 @@ std::array<Seconds, 3> seconds_of(const BlockCost& b) {
 }  // namespace
 
 BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, const ModelSpec& m) {
-  BlockCounts all = prefix.all();
-  all[index(BlockKind::kEmbedding)] = all[index(BlockKind::kHead)] = 1;
-  all[index(BlockKind::kMtp)] = m.mtp_layers;
+  const BlockCounts all = prefix.with_ends(m);
   double model = 0;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     if (all[k] > 0) model += seconds_of(blocks[k])[0].si() * static_cast<double>(all[k]);

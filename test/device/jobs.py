@@ -31,6 +31,8 @@ class Job:
         base = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "SLURM_"))}
         base.update({MARK: self.mark, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}, **(environment or {}))
+        if command[0] == "mpirun":
+            base["LSAN_OPTIONS"] = "detect_leaks=0"  # Open MPI does not free all that it takes
         # One process that starts the ranks (mpirun), or each rank with its own environment.
         self.processes = [
             subprocess.Popen(command, env=dict(base, **extra), cwd=cwd, text=True,

@@ -114,12 +114,21 @@ TEST_CASE("attention has the local heads and the causal mask, forward and backwa
   CHECK(*find(all, "compute", "attention backward").operation == Operation{backward});
 }
 
-TEST_CASE("ring attention is one causal square and whole halves, each measured as it is") {
+namespace {
+
+// Four microbatches on four context parallel ranks.
+std::vector<PlannedOperation> planned_with_context(CpKind kind) {
   Strategy s = strategy(1, 1, 1);
   s.cp = 4;
-  s.cp_kind = CpKind::kRing;
+  s.cp_kind = kind;
   s.global_batch = 4;
-  const auto all = planned(s, 4);
+  return planned(s, 4);
+}
+
+}  // namespace
+
+TEST_CASE("ring attention is one causal square and whole halves, each measured as it is") {
+  const auto all = planned_with_context(CpKind::kRing);
   const AttentionOperation own{1, 16, 4, 256, 256, 128, 128, true, false, Dtype::kBf16};
   AttentionOperation keys = own, queries = own;
   keys.keys = queries.queries = 128;
@@ -136,11 +145,7 @@ TEST_CASE("ring attention is one causal square and whole halves, each measured a
 }
 
 TEST_CASE("attention over gathered keys is measured on the last rows of the mask") {
-  Strategy s = strategy(1, 1, 1);
-  s.cp = 4;
-  s.cp_kind = CpKind::kAllGather;
-  s.global_batch = 4;
-  const auto all = planned(s, 4);
+  const auto all = planned_with_context(CpKind::kAllGather);
   const AttentionOperation first{1, 16, 4, 128, 128, 128, 128, true, false, Dtype::kBf16};
   AttentionOperation last = first;
   last.keys = 1024;

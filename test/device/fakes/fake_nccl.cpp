@@ -295,6 +295,14 @@ void open_in_background(ncclComm* c) {
   std::thread([c] { c->state = open_segment(*c) ? ncclSuccess : ncclSystemError; }).detach();
 }
 
+// Kept until the library is unloaded: what is queued may still use one that was destroyed.
+ncclComm* keep(std::unique_ptr<ncclComm> comm) {
+  static std::mutex lock;
+  static std::vector<std::unique_ptr<ncclComm>> all;
+  const std::scoped_lock locked(lock);
+  return all.emplace_back(std::move(comm)).get();
+}
+
 }  // namespace
 
 extern "C" {
@@ -313,7 +321,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (ranks > kMostRanks || config->blocking != 0) return ncclInvalidArgument;
-  auto* c = new ncclComm;
+  auto* c = keep(std::make_unique<ncclComm>());
   c->rank = c->job_rank = rank, c->ranks = ranks, c->name = id.internal;
   *comm = c;
   open_in_background(c);
@@ -335,7 +343,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int colour, int key, ncclComm_t* c
   const int number = parent->splits++;
   *comm = nullptr;
   if (colour == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  auto* c = new ncclComm;
+  auto* c = keep(std::make_unique<ncclComm>());
   c->rank = key, c->job_rank = parent->job_rank, c->ranks = 0;
   for (const int other : colours) c->ranks += other == colour ? 1 : 0;
   c->name = parent->name + "_" + std::to_string(number) + "_" + std::to_string(colour);
