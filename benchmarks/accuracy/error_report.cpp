@@ -67,7 +67,7 @@ ErrorReport error_report(const CrossValidation& all, const Report& shipped,
         interval_around(all.held_out[i].cost.step_time, band_for(r, without[r.source])));
   }
   report.order = order_reliability(residuals);
-  report.memory = memory_reliability(predictions, report.table);
+  report.memory = memory_reliability(predictions, residuals);
   for (const std::string& name : residuals.sources) {
     SourceError error{name, 0, 0};
     for (const SourceScore& source : shipped.sources) {
@@ -95,8 +95,10 @@ std::string to_text(const ErrorReport& report) {
          reliability_text(
              "Order of two plans of a sweep, by the other sources' errors (means over sources):",
              report.order) +
-         reliability_text("Out of memory, over the sources that publish runs of both kinds:",
-                          report.memory);
+         reliability_text(
+             "Out of memory, over the sources that publish runs of both kinds, by the other "
+             "sources' errors:",
+             report.memory);
 }
 
 }  // namespace meshplan::accuracy

@@ -191,18 +191,25 @@ double widening(const Residuals& taking_part) {
 
 MemoryErrors memory_errors(const Residuals& all, bool whole_device,
                            std::optional<std::size_t> without) {
-  const auto chosen = weighted(all.memory, [&](const MemoryResidual& r) {
-    return is_in(without, r.source) && r.whole_device == whole_device;
-  });
+  std::map<std::size_t, std::vector<Censored>> by_source;
+  for (const MemoryResidual& r : all.memory) {
+    if (is_in(without, r.source) && r.whole_device == whole_device)
+      by_source[r.source].push_back(r.log_ratio);
+  }
   MemoryErrors errors;
-  if (chosen.empty()) return errors;
-  const Weighted values = log_ratios(chosen);
+  if (by_source.empty()) return errors;
+  Weighted values;
+  for (const auto& [source, seen] : by_source) {
+    const auto n = static_cast<double>(seen.size());
+    for (const auto& [value, share] : most_likely(seen))
+      values.emplace_back(value, share * std::min(1.0, n / kFullSource));
+    errors.runs += static_cast<std::int64_t>(seen.size());
+  }
   for (std::size_t i = 0; i < kMemoryQuantiles; ++i)
     errors.quantiles[i] = weighted_quantile(
         values, (static_cast<double>(i) + 0.5) / static_cast<double>(kMemoryQuantiles));
   // Two runs are no source of their own.
   errors.sources = std::llround(std::max(1.0, total_weight(values)));
-  errors.runs = static_cast<std::int64_t>(chosen.size());
   return errors;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "censored.hpp"
 #include "cost/measured_errors.hpp"
 #include "predict.hpp"
 
@@ -26,7 +27,7 @@ struct TimeResidual {
 struct MemoryResidual {
   std::size_t source = 0;
   bool whole_device = false;  // as nvidia-smi counts; else the allocator
-  double log_ratio = 0;
+  Censored log_ratio;         // known exactly where memory is published
 };
 
 // Two runs of one sweep: the same model, sequence length, batch, GPUs, precision, system and
@@ -47,9 +48,17 @@ struct Residuals {
 
 // Of scored runs. The regime of a run is that of its prediction with the constants that ship:
 // whether launches bound it must not depend on constants that do not know its launches. A sweep's
-// pairs are thinned evenly, to a few thousand per source.
+// pairs are thinned evenly, to a few thousand per source. Where a source also publishes runs that
+// ran out of memory (`shipped` has them), these say that their error is above what was left, and
+// runs without published memory that it is not: memory of the runs that ran alone would be that of
+// the lucky ones.
 [[nodiscard]] Residuals residuals_of(const std::vector<Prediction>& held_out,
                                      const std::vector<Prediction>& shipped);
+
+// Runs that ran and runs that did not for want of memory, of the sources that publish both (by
+// title: they are in different files), each with its source's place in `sources`.
+[[nodiscard]] std::vector<std::pair<const Prediction*, std::size_t>> with_both_outcomes(
+    const std::vector<Prediction>& predictions, const std::vector<std::string>& sources);
 
 // Smallest value that holds the share `p` of the weight at or below it; a little below counts, so
 // that sums of thirds reach one. Not empty.
@@ -84,9 +93,9 @@ struct Reliability {
 [[nodiscard]] std::vector<Reliability> order_reliability(const Residuals& residuals);
 
 // Of running out of memory, over runs that ran and runs that did not for that reason, of the
-// sources that publish both.
+// sources that publish both; each source's by the other sources' errors.
 [[nodiscard]] std::vector<Reliability> memory_reliability(
-    const std::vector<Prediction>& predictions, const MeasuredErrors& errors);
+    const std::vector<Prediction>& predictions, const Residuals& residuals);
 
 // lib/cost/measured_errors_table.cpp.
 [[nodiscard]] std::string table_text(const MeasuredErrors& errors);

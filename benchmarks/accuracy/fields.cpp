@@ -211,7 +211,6 @@ Run run_of(const json& row) {
 Source head_of(const json& file) {
   Source source;
   const std::string use = text(field(file, "use"));
-  if (use == "score") source.use = Use::kScore;
   if (use == "feasibility") source.use = Use::kFeasibility;
   if (use == "sanity") source.use = Use::kSanity;
   const json& about = field(file, "source");

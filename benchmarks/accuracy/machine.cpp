@@ -19,18 +19,11 @@ struct GpuRow {
   double memory_gb;          // 0: whatever is stated
   std::string_view cluster;  // empty: not shipped
   double memory_gib_changed = 0, memory_gbs_changed = 0, nvlink_gbs_changed = 0;
-  double network_gbs_changed = 0;
-  double power = 1;  // over the shipped device's: what a power-limited rate gains
 };
 
 constexpr std::array kGpus{
-    // Blackwell Ultra computes at Blackwell's dense fp16 and fp8 rates with the same 8 TB/s; it has
-    // 288 GB (what firmware keeps off: estimate) and 800 Gbit/s per GPU (DGX B300 and GB300 NVL72
-    // datasheets). Only fp4 and the exponentials of attention are faster; the power limits are
-    // 1,400 against 1,200 W (GB300, GB200) and 1,100 against 1,000 W (HGX B300, B200). That
-    // sustained rates grow as much is an estimate: clocks rise more slowly than power.
-    GpuRow{"GB300", "", 0, "gb200-nvl72", 270, 0, 0, 100, 1.4 / 1.2},
-    GpuRow{"B300", "", 0, "dgx-b200", 268, 0, 0, 100, 1.1},
+    GpuRow{"GB300", "", 0, "gb300-nvl72"},
+    GpuRow{"B300", "", 0, "dgx-b300"},
     GpuRow{"GB200", "", 0, "gb200-nvl72"},
     GpuRow{"B200", "", 0, "dgx-b200"},
     // GH200: the H100 die with 96 GB of HBM3 at 4 TB/s (NVIDIA GH200 datasheet).
@@ -142,14 +135,6 @@ void place_in_equal_parts(ClusterSpec& c, std::int64_t gpus) {
   }
 }
 
-// Sustained rates of a device whose clock a power limit sets, under another limit.
-void scale_rates(DeviceSpec& d, double factor) {
-  constexpr double kMost = 0.95;
-  for (double& share : d.gemm.sustained) share = std::max(share, std::min(share * factor, kMost));
-  d.attention.forward = std::min(d.attention.forward * factor, kMost);
-  d.attention.backward = std::min(d.attention.backward * factor, kMost);
-}
-
 }  // namespace
 
 std::optional<BytesPerSecond> stated_network(const std::string& inter_node,
@@ -182,7 +167,6 @@ std::variant<MachineChoice, NoMachine> choose_machine(const Source& source, cons
     choice.memory = ceil_bytes(row->memory_gib_changed * static_cast<double>(kGiB));
   if (row->memory_gbs_changed > 0)
     choice.memory_bandwidth = BytesPerSecond{row->memory_gbs_changed * kGb};
-  if (row->power != 1) choice.rate = row->power;
   if (row->nvlink_gbs_changed > 0) choice.nvlink = BytesPerSecond{row->nvlink_gbs_changed * kGb};
   // A system with a file of its own is described there completely.
   if (choice.cluster != row->cluster || has_word(row->cluster, "dgx-2")) return choice;
@@ -191,8 +175,6 @@ std::variant<MachineChoice, NoMachine> choose_machine(const Source& source, cons
   if (choice.gpus_per_node)
     choice.network = stated_network(source.inter_node, *choice.gpus_per_node);
   if (choice.network) choice.network_kind = stated_kind(source.inter_node);
-  if (!choice.network && row->network_gbs_changed > 0)
-    choice.network = BytesPerSecond{row->network_gbs_changed * kGb};
   return choice;
 }
 
@@ -208,7 +190,6 @@ Result<ClusterSpec> Machines::cluster(const MachineChoice& choice, std::int64_t 
   ClusterSpec c = at->second;
   if (choice.memory) c.device.memory = *choice.memory;
   if (choice.memory_bandwidth) c.device.memory_bandwidth = *choice.memory_bandwidth;
-  if (choice.rate) scale_rates(c.device, *choice.rate);
   if (choice.nvlink) c.levels.front().bandwidth = *choice.nvlink;
   if (choice.gpus_per_node && *choice.gpus_per_node != c.gpus_per_node) {
     if (c.levels.front().span == c.gpus_per_node) c.levels.front().span = *choice.gpus_per_node;

@@ -23,7 +23,6 @@ struct MachineChoice {
   std::optional<BytesPerSecond> network;  // per GPU, from the file's words
   std::optional<std::int64_t> gpus_per_node;
   std::optional<LinkKind> network_kind;
-  std::optional<double> rate;  // times the shipped device's sustained rates
 
   bool operator==(const MachineChoice&) const = default;
 };

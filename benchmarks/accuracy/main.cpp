@@ -71,8 +71,6 @@ bool predicted(const Options& o, const Source& source, const Run& run) {
       return is_out_of_memory(run.status);
     case Use::kSanity:
       return o.sanity;
-    case Use::kUnstated:
-      return false;
   }
   return false;
 }

@@ -79,6 +79,17 @@ bool is_megatron_code(Framework f) {
          f == Framework::kMegatronV2;
 }
 
+// What a row says of torch.compile. Of torchtitan's tables, where it is an option, rows beside
+// others that name it are without.
+std::optional<bool> is_compiled(const Source& source, const Run& run, Framework framework) {
+  if (const auto own = stated_compilation(run)) return own;
+  if (framework != Framework::kTorchtitan) return std::nullopt;
+  const bool named = std::any_of(source.runs.begin(), source.runs.end(), [](const Run& other) {
+    return stated_compilation(other).has_value();
+  });
+  return named ? std::optional(false) : std::nullopt;
+}
+
 void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   const std::string& text = run.attention_impl;
   s.flash_attention = flash_attention_of(text).value_or(s.flash_attention);
@@ -98,9 +109,9 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->gathered_logits) s.kernels.gathered_logits = true;
   if (row != nullptr && row->inplace_cross_entropy) s.kernels.inplace_cross_entropy = true;
   // The compiler joins chains of element-wise operations.
-  if (has_word(text, "torch.compile"))
+  if (const auto compiled = is_compiled(source, run, s.framework))
     s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =
-        s.kernels.fused_dropout_add = true;
+        s.kernels.fused_dropout_add = *compiled;
 }
 
 void apply_overlap(Strategy& s, const Run& run) {
@@ -321,9 +332,11 @@ Framework framework_of(const Source& source, const Run& run) {
     return flash_attention_of(run.attention_impl) == false ? Framework::kDeepspeedV0
                                                            : Framework::kDeepspeed;
   }
-  if (has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
   const FrameworkRow* row = framework_row(source);
   const Framework framework = row == nullptr ? Framework::kMegatron : row->framework;
+  const bool shards_itself =
+      framework == Framework::kTorchtitan || framework == Framework::kLlmFoundry;
+  if (!shards_itself && has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
   // Megatron-LM without flash attention is of release 2 or before, but for the paper of release 3.
   const bool old = flash_attention_of(run.attention_impl) == false &&
                    !has_word(source.title, "Reducing Activation Recomputation");
@@ -338,8 +351,18 @@ std::optional<bool> flash_attention_of(const std::string& text) {
   return std::nullopt;
 }
 
+std::optional<bool> stated_compilation(const Run& run) {
+  const std::string said = lower(run.attention_impl + " " + run.precision + " " + run.notes + " " +
+                                 run.where + " " + run.optimizer);
+  static const std::regex without(R"(\b(no|without|w/o|not) (torch\.)?compiled?\b)");
+  static const std::regex with(R"(\bcompiled?\b)");
+  if (std::regex_search(said, without)) return false;
+  if (std::regex_search(said, with)) return true;
+  return std::nullopt;
+}
+
 std::optional<Precision> precision_of(const std::string& text) {
-  if (has_word(text, "fp8")) return Precision::kFp8;
+  if (has_any(text, {"fp8", "float8"})) return Precision::kFp8;
   for (const auto& row : NameTable<Precision>::rows) {
     if (starts_with_word(text, row.name)) return row.value;
   }

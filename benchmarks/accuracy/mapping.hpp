@@ -50,6 +50,8 @@ struct Skip {
 // Empty: the text does not tell.
 [[nodiscard]] std::optional<bool> flash_attention_of(const std::string& attention_impl);
 [[nodiscard]] std::optional<Precision> precision_of(const std::string& precision);
+// Whether torch.compile ran, from all texts of the row.
+[[nodiscard]] std::optional<bool> stated_compilation(const Run& run);
 
 // "true in A/B confs, false in C": whether one of the names after "true in" occurs in the model's.
 [[nodiscard]] std::optional<bool> stated_overlap(const std::string& text, const std::string& model);

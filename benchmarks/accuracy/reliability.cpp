@@ -1,7 +1,7 @@
 // How well the errors of some sources foretell those of the next.
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
@@ -87,26 +87,20 @@ std::vector<Reliability> order_reliability(const Residuals& residuals) {
 }
 
 std::vector<Reliability> memory_reliability(const std::vector<Prediction>& predictions,
-                                            const MeasuredErrors& errors) {
+                                            const Residuals& residuals) {
   const Cut cuts{0, 0.05, 0.2, 0.5, 0.8, 0.95, 1};
   std::vector<Reliability> bins = empty_bins(cuts);
-  // Tables of runs that ran alone say nothing of those that did not.
-  std::set<std::string> with_both;
-  for (const Prediction& p : predictions) {
-    if (p.source->use != Use::kScore && is_out_of_memory(p.run->status))
-      with_both.insert(p.source->title);
-  }
-  for (const Prediction& p : predictions) {
-    const bool ran = p.source->use == Use::kScore;
-    if (!ran && !is_out_of_memory(p.run->status)) continue;
-    if (!with_both.contains(p.source->title)) continue;
+  std::map<std::size_t, MeasuredErrors> without;
+  for (const auto& [p, source] : with_both_outcomes(predictions, residuals.sources)) {
+    auto at = without.find(source);
+    if (at == without.end()) at = without.emplace(source, measured_errors(residuals, source)).first;
     double probability = 0;
-    for (const StageCost& stage : p.cost.stages)
-      probability = std::max(probability, out_of_memory_probability(stage.memory, errors));
+    for (const StageCost& stage : p->cost.stages)
+      probability = std::max(probability, out_of_memory_probability(stage.memory, at->second));
     Reliability& bin = bins[bin_of(cuts, probability)];
     ++bin.count;
     bin.said += probability;
-    bin.came += !ran;
+    bin.came += p->source->use != Use::kScore;
   }
   for (Reliability& bin : bins) {
     if (bin.count == 0) continue;

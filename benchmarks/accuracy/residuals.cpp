@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
@@ -41,7 +44,57 @@ std::vector<OrderedPair> thinned(const std::vector<OrderedPair>& pairs) {
   return some;
 }
 
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+// What a run without published memory says of its error, from whether it ran.
+Censored from_outcome(const Prediction& p, bool whole_device) {
+  const MemoryBreakdown& m = p.cost.memory();
+  const double unseen = whole_device ? 0 : (m.context + m.communicators).si();
+  const double limit = std::log((m.capacity.si() - unseen) / (m.peak.si() - unseen));
+  const bool ran = p.source->use == Use::kScore;
+  return ran ? Censored{-kUnbounded, limit} : Censored{limit, kUnbounded};
+}
+
+void add_outcomes(Residuals& all, const std::vector<Prediction>& shipped) {
+  std::set<std::size_t> by_device;  // sources that publish what the device counts
+  for (const MemoryResidual& r : all.memory) {
+    if (r.whole_device) by_device.insert(r.source);
+  }
+  for (const auto& [p, source] : with_both_outcomes(shipped, all.sources)) {
+    const bool ran = p->source->use == Use::kScore;
+    if (ran && p->run->memory) continue;
+    const bool whole_device = by_device.contains(source);
+    all.memory.push_back({source, whole_device, from_outcome(*p, whole_device)});
+  }
+}
+
 }  // namespace
+
+std::vector<std::pair<const Prediction*, std::size_t>> with_both_outcomes(
+    const std::vector<Prediction>& predictions, const std::vector<std::string>& sources) {
+  std::map<std::size_t, std::string> titles;  // of scored sources
+  std::set<std::string> ran_out;
+  for (const Prediction& p : predictions) {
+    const auto at = std::find(sources.begin(), sources.end(), p.source->name);
+    if (at != sources.end())
+      titles[static_cast<std::size_t>(at - sources.begin())] = p.source->title;
+    if (p.source->use != Use::kScore && is_out_of_memory(p.run->status))
+      ran_out.insert(p.source->title);
+  }
+  std::vector<std::pair<const Prediction*, std::size_t>> chosen;
+  for (const auto& scored : titles) {
+    const std::size_t number = scored.first;
+    const auto same = [&](const std::string& other) { return other.starts_with(scored.second); };
+    if (std::none_of(ran_out.begin(), ran_out.end(), same)) continue;
+    for (const Prediction& p : predictions) {
+      const bool ran = p.source->use == Use::kScore;
+      if (ran ? p.source->name == sources[number]
+              : is_out_of_memory(p.run->status) && same(p.source->title))
+        chosen.emplace_back(&p, number);
+    }
+  }
+  return chosen;
+}
 
 Residuals residuals_of(const std::vector<Prediction>& held_out,
                        const std::vector<Prediction>& shipped) {
@@ -61,9 +114,10 @@ Residuals residuals_of(const std::vector<Prediction>& held_out,
     if (!p.run->memory) continue;
     const MemoryKind kind = p.run->memory->kind;
     const Bytes predicted = comparable_memory(p.cost.memory(), kind);
-    all.memory.push_back(
-        {source, kind == MemoryKind::kDevice, std::log(p.run->memory->peak.si() / predicted.si())});
+    const double log_ratio = std::log(p.run->memory->peak.si() / predicted.si());
+    all.memory.push_back({source, kind == MemoryKind::kDevice, {log_ratio, log_ratio}});
   }
+  add_outcomes(all, shipped);
   std::vector<std::vector<OrderedPair>> by_source(all.sources.size());
   for (const auto& [key, sweep] : sweeps) {
     if (sweep.size() < kSmallestGroup) continue;

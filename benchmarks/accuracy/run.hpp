@@ -60,12 +60,12 @@ struct Run {
 // A number stated once for all GPUs of a source (empty key), or per GPU name.
 using PerGpu = std::map<std::string, double>;
 
-enum class Use { kScore, kFeasibility, kSanity, kUnstated };
+enum class Use { kScore, kFeasibility, kSanity };
 
 // One file of runs.
 struct Source {
-  std::string name;  // file stem
-  Use use = Use::kUnstated;
+  std::string name;       // file stem
+  Use use = Use::kScore;  // of a file that does not say, too
   std::string title, repo, url, notes;
   std::string gpu, inter_node;  // of the hardware section
   PerGpu gpu_memory_gb, gpus_per_node;

@@ -145,7 +145,7 @@ Report summarise(const std::vector<Source>& sources, const std::vector<Predictio
   report.skipped = std::move(skipped);
   std::map<const Source*, std::size_t> place;
   for (const Source& source : sources) {
-    if (source.use == Use::kSanity || source.use == Use::kUnstated) {
+    if (source.use == Use::kSanity) {
       report.sanity_runs += static_cast<std::int64_t>(source.runs.size());
       continue;
     }

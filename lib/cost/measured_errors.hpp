@@ -40,7 +40,8 @@ struct ErrorBand {
 };
 
 // Of ln(measured / predicted) of a memory peak: quantiles at (i + 1/2) / kMemoryQuantiles, every
-// source with the same weight.
+// source with the same weight. Runs that ran out of memory, and runs of the same sources that ran
+// without telling their memory, count as errors above or below what was left.
 inline constexpr std::size_t kMemoryQuantiles = 20;
 struct MemoryErrors {
   std::array<double, kMemoryQuantiles> quantiles{};

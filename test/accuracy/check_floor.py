@@ -17,12 +17,16 @@ import tempfile
 TOLERANCE = 0.001
 
 
-def measured(program, folder):
+def report(program, folder):
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(scratch, "accuracy.json")
         subprocess.run([program, folder, "--json", path], check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:
-            result = json.load(file)
+            return json.load(file)
+
+
+def measured(program, folder):
+    result = report(program, folder)
     errors = {"macro": result["macro"]["step_time"]["median_abs"]}
     for name, source in result["sources"].items():
         if source["step_time"]:

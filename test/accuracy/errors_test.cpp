@@ -104,8 +104,8 @@ TEST_CASE("memory that the device and that the allocator counts is kept apart") 
   Residuals all = sources(2);
   all.time = {residual(0, 0), residual(1, 0)};
   for (int i = 0; i < 20; ++i) {
-    all.memory.push_back({0, true, 0.2});
-    all.memory.push_back({1, false, -0.1});
+    all.memory.push_back({0, true, {0.2, 0.2}});
+    all.memory.push_back({1, false, {-0.1, -0.1}});
   }
   const MeasuredErrors errors = measured_errors(all);
   CHECK(errors.device_memory.quantiles.front() == 0.2);
@@ -142,7 +142,7 @@ TEST_CASE("the generated table names what it was made from and reads as source")
   Residuals all = sources(2);
   add(all, 0, 10, -0.1, 0.1);
   add(all, 1, 10, -0.1, 0.1);
-  all.memory.push_back({0, true, 0.1});
+  all.memory.push_back({0, true, {0.1, 0.1}});
   MeasuredErrors errors = measured_errors(all);
   errors.sources = {{"source0", 0.05, 0.08}};
   const std::string text = table_text(errors);

@@ -82,6 +82,10 @@ TEST_CASE("a row may name another code than its file") {
   CHECK(framework_of(source_called("Megatron-LM"), run) == Framework::kDeepspeed);
   run.fsdp = "Megatron-FSDP";
   CHECK(framework_of(source_called("Bridge"), run) == Framework::kMegatron);
+  Run sharded;
+  sharded.fsdp = "torch FSDP2";
+  CHECK(framework_of(source_called("InternEvo"), sharded) == Framework::kFsdp);
+  CHECK(framework_of(source_called("torchtitan"), sharded) == Framework::kTorchtitan);
 }
 
 TEST_CASE("attention texts tell whether a flash kernel runs") {
@@ -100,9 +104,32 @@ TEST_CASE("attention texts tell whether a flash kernel runs") {
   CHECK(flash_attention_of(std::get<0>(row)) == std::get<1>(row));
 }
 
+TEST_CASE("compilation is read from the words of a row, and of torchtitan's from those beside it") {
+  Source source = source_called("torchtitan");
+  Run plain = complete_run();
+  Run compiled = plain;
+  compiled.notes = "FSDP + torch.compile";
+  Run eager = plain;
+  eager.attention_impl = "SDPA, without torch.compile";
+  CHECK_FALSE(stated_compilation(plain).has_value());
+  CHECK(stated_compilation(compiled) == true);
+  CHECK(stated_compilation(eager) == false);
+  const auto fused = [&](const Run& run) {
+    const auto mapped = map_run(source, run);
+    REQUIRE(std::holds_alternative<Mapped>(mapped));
+    return std::get<Mapped>(mapped).candidates.front().strategy.kernels.fused_norm;
+  };
+  CHECK(fused(plain));  // the preset: nobody says
+  source.runs = {plain, compiled};
+  CHECK_FALSE(fused(plain));
+  CHECK(fused(compiled));
+  CHECK_FALSE(fused(eager));
+}
+
 TEST_CASE("every 8-bit recipe is fp8, 4-bit ones are not modelled") {
   CHECK(precision_of("mxfp8") == Precision::kFp8);
   CHECK(precision_of("fp8 (fine-grained 1x128)") == Precision::kFp8);
+  CHECK(precision_of("bf16 with float8 linear layers") == Precision::kFp8);
   CHECK(precision_of("fp32 (TF32?)") == Precision::kFp32);
   CHECK(precision_of("bf16") == Precision::kBf16);
   CHECK_FALSE(precision_of("nvfp4").has_value());
@@ -286,6 +313,8 @@ TEST_CASE("a GPU's name and memory choose the cluster") {
       {"NVIDIA H100 80GB 700W", "dgx-h100"},
       {"NVIDIA B200", "dgx-b200"},
       {"NVIDIA GB200", "gb200-nvl72"},
+      {"NVIDIA B300", "dgx-b300"},
+      {"NVIDIA GB300", "gb300-nvl72"},
       {"V100-32GB (DGX-2)", "dgx-2-v100"},
   }));
   Run run;

@@ -118,7 +118,7 @@ TEST_CASE("sections may be missing altogether") {
   CHECK(source->gpu.empty());
   const Result<Source> unstated = parse_published_yaml("runs: null\n", "empty.yaml");
   REQUIRE(unstated.ok());
-  CHECK(unstated->use == Use::kUnstated);
+  CHECK(unstated->use == Use::kScore);
 }
 
 TEST_CASE("rows in a form of their own are counted") {
