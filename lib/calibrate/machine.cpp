@@ -19,7 +19,9 @@ constexpr auto kNames = std::to_array<KnownName>({{"Tesla V100-SXM2-32GB", "v100
                                                   {"NVIDIA H100 PCIe", "h100-pcie-80gb"},
                                                   {"NVIDIA H200", "h200-sxm-141gb"},
                                                   {"NVIDIA B200", "b200-180gb"},
-                                                  {"NVIDIA GB200", "gb200"}});
+                                                  {"NVIDIA GB200", "gb200"},
+                                                  {"NVIDIA B300 SXM6 AC", "b300-270gb"},
+                                                  {"NVIDIA GB300", "gb300"}});
 
 // Stands for what with_measured_levels() puts there.
 constexpr BytesPerSecond kUnmeasured{1e9};

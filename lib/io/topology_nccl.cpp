@@ -20,7 +20,9 @@ constexpr auto kDevices = std::to_array<KnownDevice>({{"0x1db5", "v100-sxm2-32gb
                                                       {"0x2331", "h100-pcie-80gb"},
                                                       {"0x2335", "h200-sxm-141gb"},
                                                       {"0x2901", "b200-180gb"},
-                                                      {"0x2941", "gb200"}});
+                                                      {"0x2941", "gb200"},
+                                                      {"0x3182", "b300-270gb"},
+                                                      {"0x31c2", "gb300"}});
 
 // From the root to an element: two elements are as near as their paths share steps.
 using Path = std::vector<std::size_t>;

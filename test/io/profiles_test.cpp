@@ -53,8 +53,8 @@ TEST_CASE("Shipped devices agree with their datasheets") {
     double gigabytes;    // sold capacity
     double watts;
   };
-  // NVIDIA datasheets of V100, A100, H100, H200, HGX B200 and GB200 NVL72; AMD MI300X. Rates that
-  // the sheets state with sparsity are halved.
+  // NVIDIA datasheets of V100, A100, H100, H200, HGX B200 and B300, GB200 and GB300 NVL72; AMD
+  // MI300X. Rates that the sheets state with sparsity are halved.
   const auto row = GENERATE(values<Datasheet>({
       {"v100-sxm2-32gb", Precision::kFp16, 125, 900, 32, 300},
       {"a100-sxm-40gb", Precision::kBf16, 312, 1555, 40, 400},
@@ -64,6 +64,8 @@ TEST_CASE("Shipped devices agree with their datasheets") {
       {"h200-sxm-141gb", Precision::kBf16, 989.5, 4800, 141, 700},
       {"b200-180gb", Precision::kBf16, 2250, 7700, 180, 1000},
       {"gb200", Precision::kBf16, 2500, 8000, 186, 1200},
+      {"b300-270gb", Precision::kBf16, 2250, 7700, 270, 1100},
+      {"gb300", Precision::kBf16, 2500, 8000, 279, 1400},
       {"mi300x", Precision::kBf16, 1307.4, 5300, 192, 750},
   }));
   INFO(row.name);
@@ -140,6 +142,8 @@ TEST_CASE("Shipped clusters have the link rates of their datasheets") {
       {"hgx-h200", 8, 900.0 / 2, 8 * 400},
       {"dgx-b200", 8, 1800.0 / 2, 8 * 400},
       {"gb200-nvl72", 4, 1800.0 / 2, 4 * 400},
+      {"dgx-b300", 8, 1800.0 / 2, 8 * 800},
+      {"gb300-nvl72", 4, 1800.0 / 2, 4 * 800},
       {"mi300x-platform", 8, 7 * 128.0 / 2, 8 * 400},  // seven Infinity Fabric links
       {"a100-ethernet", 8, 600.0 / 2, 100},
   }));
@@ -164,8 +168,9 @@ TEST_CASE("Links of a shipped cluster get slower and their latency longer from t
   }
 }
 
-TEST_CASE("GB200 NVL72 joins 18 nodes of four devices in one NVLink domain") {
-  const auto cluster = load_cluster("gb200-nvl72", shipped());
+TEST_CASE("NVL72 joins 18 nodes of four devices in one NVLink domain") {
+  const auto* name = GENERATE("gb200-nvl72", "gb300-nvl72");
+  const auto cluster = load_cluster(name, shipped());
   REQUIRE(cluster.ok());
   CHECK(cluster->levels.front().span == 18 * 4);
   CHECK(num_gpus(*cluster) == 576);  // one scalable unit of eight racks
