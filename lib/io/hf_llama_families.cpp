@@ -66,38 +66,33 @@ void read_qwen_experts(HfFields& f, ModelSpec& m, const HfNames& experts, std::i
   set_expert_layers(f, m, sparse, {"mlp_only_layers", "decoder_sparse_step"});
 }
 
-struct DeepseekDefaults {
-  std::int64_t kv_lora_rank, q_lora_rank, top_k, first_dense, shared_experts;
-  bool expert_correction;  // one bias per expert steers the routing
-};
-
 // A null q_lora_rank means that queries are projected directly (the Lite models).
-MlaSpec read_latent(HfFields& f, const DeepseekDefaults& d) {
+MlaSpec read_latent(HfFields& f) {
   MlaSpec mla;
-  mla.q_lora_rank = f.is_null({"q_lora_rank"})
-                        ? 0
-                        : f.count_or("attention.q_lora_rank", {"q_lora_rank"}, d.q_lora_rank);
-  mla.kv_lora_rank = f.size_or("attention.kv_lora_rank", {"kv_lora_rank"}, d.kv_lora_rank);
+  mla.q_lora_rank =
+      f.is_null({"q_lora_rank"}) ? 0 : f.count_or("attention.q_lora_rank", {"q_lora_rank"}, 1536);
+  mla.kv_lora_rank = f.size_or("attention.kv_lora_rank", {"kv_lora_rank"}, 512);
   mla.qk_nope_head_dim = f.size_or("attention.qk_nope_head_dim", {"qk_nope_head_dim"}, 128);
   mla.qk_rope_head_dim = f.size_or("attention.qk_rope_head_dim", {"qk_rope_head_dim"}, 64);
   mla.v_head_dim = f.size_or("attention.v_head_dim", {"v_head_dim"}, 128);
   return mla;
 }
 
-ModelSpec deepseek_like(HfFields& f, std::int64_t context, const DeepseekDefaults& d) {
-  ModelSpec m = llama_without_attention(f, context);
-  m.attention = AttentionKind::kMla;
-  m.mla = read_latent(f, d);
-  m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
-  MoeSpec moe = read_experts(f, {"n_routed_experts", "num_local_experts"}, d.top_k,
+struct ExpertDefaults {
+  std::int64_t top_k, first_dense, shared_experts;
+  bool correction;  // one bias per expert steers the routing
+};
+
+// Routed and shared experts behind leading dense layers, as DeepSeek has them.
+void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d) {
+  MoeSpec moe = read_experts(f, {"n_routed_experts", "num_local_experts", "num_experts"}, d.top_k,
                              {"moe_intermediate_size"});
   const std::int64_t shared =
       f.is_null({"n_shared_experts"})
           ? 0
           : f.count_or("moe.shared_expert_ffn_hidden_size", {"n_shared_experts"}, d.shared_experts);
   moe.shared_expert_ffn_hidden_size = shared * moe.expert_ffn_hidden_size;
-  moe.router_bias = d.expert_correction;
+  moe.router_bias = d.correction;
   m.moe = moe;
   const std::int64_t dense =
       f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, d.first_dense);
@@ -109,6 +104,15 @@ ModelSpec deepseek_like(HfFields& f, std::int64_t context, const DeepseekDefault
   }
   set_expert_layers(f, m, sparse, {"moe_layer_freq", "first_k_dense_replace"});
   m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
+}
+
+ModelSpec deepseek_like(HfFields& f, std::int64_t context, const ExpertDefaults& d) {
+  ModelSpec m = llama_without_attention(f, context);
+  m.attention = AttentionKind::kMla;
+  m.mla = read_latent(f);
+  m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
+  read_deepseek_experts(f, m, d);
   return m;
 }
 
@@ -186,22 +190,22 @@ ModelSpec read_qwen3_moe(HfFields& f) {
 
 ModelSpec read_deepseek_v2(HfFields& f) {
   return deepseek_like(f, 2048,
-                       {.kv_lora_rank = 512,
-                        .q_lora_rank = 1536,
-                        .top_k = 0,
-                        .first_dense = 0,
-                        .shared_experts = 0,
-                        .expert_correction = false});
+                       {.top_k = 0, .first_dense = 0, .shared_experts = 0, .correction = false});
 }
 
 ModelSpec read_deepseek_v3(HfFields& f) {
   return deepseek_like(f, 4096,
-                       {.kv_lora_rank = 512,
-                        .q_lora_rank = 1536,
-                        .top_k = 8,
-                        .first_dense = 3,
-                        .shared_experts = 1,
-                        .expert_correction = true});
+                       {.top_k = 8, .first_dense = 3, .shared_experts = 1, .correction = true});
+}
+
+// GLM-4.5: grouped queries, of whose projections only the inner three have biases.
+ModelSpec read_glm4_moe(HfFields& f) {
+  ModelSpec m = llama_like(f, 131072, 8, 0);
+  m.qkv_bias = f.flag_or({"attention_bias"}, false);
+  m.qk_norm = f.flag_or({"use_qk_norm"}, false);
+  read_deepseek_experts(f, m,
+                        {.top_k = 8, .first_dense = 1, .shared_experts = 1, .correction = true});
+  return m;
 }
 
 ModelSpec read_gpt_oss(HfFields& f) {

@@ -42,7 +42,8 @@ void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& exper
                        const HfNames& names);
 
 // The families. Defaults are those of the configuration class of the same name (transformers,
-// src/transformers/models/<family>/configuration_<family>.py).
+// src/transformers/models/<family>/configuration_<family>.py). Granite is Llama with factors that
+// cost nothing (the same defaults); Kimi K2 is DeepSeek-V3 (its configuration class).
 [[nodiscard]] ModelSpec read_llama(HfFields& f);
 [[nodiscard]] ModelSpec read_mistral(HfFields& f);
 [[nodiscard]] ModelSpec read_mixtral(HfFields& f);
@@ -54,6 +55,7 @@ void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& exper
 [[nodiscard]] ModelSpec read_qwen3_moe(HfFields& f);
 [[nodiscard]] ModelSpec read_deepseek_v2(HfFields& f);
 [[nodiscard]] ModelSpec read_deepseek_v3(HfFields& f);
+[[nodiscard]] ModelSpec read_glm4_moe(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt_oss(HfFields& f);
 [[nodiscard]] ModelSpec read_nemotron(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt2(HfFields& f);

@@ -278,9 +278,9 @@ TEST_CASE("An unknown model_type is named with its position and the supported fa
         "config.json:2:17: error: model_type 'mamba' is not supported\n"
         "    \"model_type\": \"mamba\",\n"
         "                  ^~~~~~~\n"
-        "  hint: supported: bloom, deepseek_v2, deepseek_v3, falcon, gemma, gpt2, gpt_bigcode, "
-        "gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, opt, phi3, qwen2, qwen2_moe, "
-        "qwen3 and qwen3_moe\n");
+        "  hint: supported: bloom, deepseek_v2, deepseek_v3, falcon, gemma, glm4_moe, gpt2, "
+        "gpt_bigcode, gpt_neox, gpt_oss, granite, kimi_k2, llama, mistral, mixtral, mpt, nemotron, "
+        "opt, phi3, qwen2, qwen2_moe, qwen3 and qwen3_moe\n");
 }
 
 TEST_CASE("What is not one decoder-only model is refused by name") {

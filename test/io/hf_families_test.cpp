@@ -58,6 +58,34 @@ TEST_CASE("Families without a shipped model have the parameters their publishers
         "num_experts_per_tok": 6, "num_hidden_layers": 60, "num_key_value_heads": 128,
         "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
         "vocab_size": 102400})"},
+      // 2508.06471, table 1: 355B and 106B.
+      {"glm-4.5", 355e9, 0.01, R"({"model_type": "glm4_moe", "attention_bias": true,
+        "first_k_dense_replace": 3, "head_dim": 128, "hidden_size": 5120,
+        "intermediate_size": 12288, "max_position_embeddings": 131072,
+        "moe_intermediate_size": 1536, "n_routed_experts": 160, "n_shared_experts": 1,
+        "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 92,
+        "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "use_qk_norm": true,
+        "vocab_size": 151552})"},
+      {"glm-4.5-air", 106e9, 0.01, R"({"model_type": "glm4_moe", "attention_bias": true,
+        "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": 4096,
+        "intermediate_size": 10944, "max_position_embeddings": 131072,
+        "moe_intermediate_size": 1408, "n_routed_experts": 128, "n_shared_experts": 1,
+        "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 46,
+        "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "use_qk_norm": false,
+        "vocab_size": 151552})"},
+      // 2507.20534: 1.04 T.
+      {"kimi-k2", 1.04e12, 0.02, R"({"model_type": "kimi_k2", "first_k_dense_replace": 1,
+        "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+        "max_position_embeddings": 131072, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+        "n_routed_experts": 384, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 64,
+        "num_nextn_predict_layers": 0, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 163840})"},
+      // By hand: 40 * (2 h^2 + 2 h 1,024 + 3 h 12,800 + 2 h) + 49,155 h + h, h = 4,096.
+      {"granite-3.0-8b", 8'170'848'256, 1e-9, R"({"model_type": "granite", "hidden_size": 4096,
+        "intermediate_size": 12800, "max_position_embeddings": 4096, "num_attention_heads": 32,
+        "num_hidden_layers": 40, "num_key_value_heads": 8, "tie_word_embeddings": true,
+        "vocab_size": 49155})"},
   }));
   INFO(row.name);
   const auto model = parse_hf_config(row.text, "config.json");
