@@ -7,18 +7,6 @@
 namespace meshplan {
 namespace {
 
-std::string_view severity_name(Severity s) {
-  switch (s) {
-    case Severity::kError:
-      return "error";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kNote:
-      return "note";
-  }
-  return "error";
-}
-
 std::string position_text(const SourcePosition& where) {
   if (where.file.empty()) return {};
   std::string text = printable_text(where.file);
@@ -50,6 +38,18 @@ std::string caret_lines(const Diagnostic& d) {
 
 }  // namespace
 
+std::string_view name_of(Severity s) {
+  switch (s) {
+    case Severity::kError:
+      return "error";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kNote:
+      return "note";
+  }
+  return "error";
+}
+
 Diagnostic error(std::string message, std::string hint) {
   return Diagnostic{Severity::kError, {}, std::move(message), {}, std::move(hint)};
 }
@@ -60,7 +60,7 @@ Diagnostic error_at(SourcePosition where, std::string message, std::string hint)
 
 std::string to_text(const Diagnostic& d) {
   std::string text = position_text(d.where);
-  text += severity_name(d.severity);
+  text += name_of(d.severity);
   text += ": " + printable_text(d.message) + "\n";
   if (!d.source_line.empty()) text += caret_lines(d);
   if (!d.hint.empty()) text += "  hint: " + printable_text(d.hint) + "\n";

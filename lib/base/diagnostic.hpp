@@ -8,6 +8,9 @@ namespace meshplan {
 
 enum class Severity { kError, kWarning, kNote };
 
+// "error", "warning", "note".
+[[nodiscard]] std::string_view name_of(Severity s);
+
 // Position inside a text; lines and columns count from 1, and 0 means "not known".
 struct SourcePosition {
   std::string file;  // file name as the user wrote it, or "--flag" for the command line

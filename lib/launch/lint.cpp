@@ -165,12 +165,7 @@ class Linter {
               "every tensor rank keeps the activations between the split layers",
               "add --sequence-parallel");
     }
-    if (cluster_ && s_.tp > cluster_->gpus_per_node &&
-        (cluster_->levels.empty() || cluster_->levels.front().span < s_.tp)) {
-      warning("--tensor-model-parallel-size", "tensor parallelism of " + n(s_.tp) +
-                                                  " crosses nodes of " +
-                                                  n(cluster_->gpus_per_node) + " devices");
-    }
+    report_.warn_of_spread_tensor_group("--tensor-model-parallel-size", cluster_);
     if (m_.moe && s_.ep > 1 && !has("--moe-token-dispatcher-type")) {
       warning("--expert-model-parallel-size",
               "tokens are gathered on every rank: --moe-token-dispatcher-type is allgather",

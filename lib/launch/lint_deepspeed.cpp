@@ -341,13 +341,8 @@ class Linter {
                       "every rank receives all gradients though it keeps a part of them",
                       "leave reduce_scatter out");
     }
-    if (cluster_ && s_.tp > cluster_->gpus_per_node &&
-        (cluster_->levels.empty() || cluster_->levels.front().span < s_.tp)) {
-      report_.warning(
-          splits_itself() ? "--tensor-model-parallel-size" : "tensor_parallel.autotp_size",
-          "tensor parallelism of " + n(s_.tp) + " crosses nodes of " + n(cluster_->gpus_per_node) +
-              " devices");
-    }
+    report_.warn_of_spread_tensor_group(
+        splits_itself() ? "--tensor-model-parallel-size" : "tensor_parallel.autotp_size", cluster_);
     if (all.flag("wall_clock_breakdown", false)) {
       report_.warning("wall_clock_breakdown",
                       "'wall_clock_breakdown' waits for the device between the parts of a step",

@@ -26,18 +26,6 @@ std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-std::string severity(Severity s) {
-  switch (s) {
-    case Severity::kError:
-      return "error";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kNote:
-      break;
-  }
-  return "note";
-}
-
 }  // namespace
 
 std::string lint_document(std::string_view tool_version, const ImportedRun& run,
@@ -46,7 +34,7 @@ std::string lint_document(std::string_view tool_version, const ImportedRun& run,
   Json json = head(tool_version, run, file);
   json["findings"] = Json::array();
   for (const Diagnostic& d : found) {
-    json["findings"].push_back({{"severity", severity(d.severity)},
+    json["findings"].push_back({{"severity", name_of(d.severity)},
                                 {"line", d.where.line},
                                 {"column", d.where.column},
                                 {"message", d.message},

@@ -26,6 +26,15 @@ void LintReport::take(const Findings& findings) {
   }
 }
 
+void LintReport::warn_of_spread_tensor_group(std::string_view at,
+                                             const std::optional<ClusterSpec>& cluster) {
+  const std::int64_t tp = run_.strategy.tp;
+  if (!cluster || tp <= cluster->gpus_per_node) return;
+  if (!cluster->levels.empty() && cluster->levels.front().span >= tp) return;
+  warning(at, "tensor parallelism of " + std::to_string(tp) + " crosses nodes of " +
+                  std::to_string(cluster->gpus_per_node) + " devices");
+}
+
 void LintReport::take_rules(const std::optional<ClusterSpec>& cluster) {
   Strategy s = run_.strategy;
   // A length that every rule passes stands for one that is not stated.

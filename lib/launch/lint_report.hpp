@@ -36,6 +36,9 @@ class LintReport {
   // needs a model or a cluster is asked where there is one.
   void take_rules(const std::optional<ClusterSpec>& cluster);
 
+  // Warns where the innermost links do not join a whole tensor-parallel group.
+  void warn_of_spread_tensor_group(std::string_view at, const std::optional<ClusterSpec>& cluster);
+
   [[nodiscard]] Diagnostics all() && { return std::move(all_); }
 
  private:

@@ -267,12 +267,7 @@ class Linter {
                       n(s_.dp) + " ranks hold the same weights and optimizer states",
                       "set data_parallel_shard_degree to -1");
     }
-    if (cluster_ && s_.tp > cluster_->gpus_per_node &&
-        (cluster_->levels.empty() || cluster_->levels.front().span < s_.tp)) {
-      report_.warning("parallelism.tensor_parallel_degree",
-                      "tensor parallelism of " + n(s_.tp) + " crosses nodes of " +
-                          n(cluster_->gpus_per_node) + " devices");
-    }
+    report_.warn_of_spread_tensor_group("parallelism.tensor_parallel_degree", cluster_);
     const bool fp8 = s_.precision == Precision::kFp8;
     if (fp8 && s_.zero == 3 &&
         !all.flag("quantize.linear.float8.enable_fsdp_float8_all_gather", false)) {

@@ -28,8 +28,9 @@ class Backend {
   // Why this backend cannot measure `op` here ("needs 16 ranks, there are 8"); nothing if it can.
   [[nodiscard]] virtual std::optional<std::string> why_not(const Operation& op) const = 0;
 
-  // Runs `op` on every rank it concerns. Errors name rank, host, operation and size. A wrong result
-  // is a sample with Correctness::kWrong, not an error.
+  // Runs `op` on every rank it concerns. Errors name rank, host, operation and size. One that is a
+  // warning only says that the device or its libraries cannot run `op`: nothing failed. A wrong
+  // result is a sample with Correctness::kWrong, not an error.
   [[nodiscard]] virtual Result<Sample> measure(const Operation& op,
                                                const MeasureOptions& options) = 0;
 

@@ -81,6 +81,13 @@ void append(std::vector<Reply>& replies, const std::vector<Reply>& more) {
   }
 }
 
+// An operation that the device cannot run is not a failure.
+Diagnostic not_run(std::int64_t status, std::string reason) {
+  Diagnostic d = error(std::move(reason));
+  if (status == MESHPLAN_PROBE_IMPOSSIBLE) d.severity = Severity::kWarning;
+  return d;
+}
+
 }  // namespace
 
 std::optional<Diagnostic> Coordinator::compare_facts(const Replies& replies) const {
@@ -184,7 +191,8 @@ Result<Sample> Coordinator::measure(const Operation& wanted, const MeasureOption
       return give_up(error(name_of(peers_[r].hello) + " prepared another operation than " + what));
     }
     if (reply.status == MESHPLAN_PROBE_OK || impossible) continue;
-    impossible = error(name_of(peers_[r].hello) + " cannot run " + what + ": " + reply.error);
+    impossible = not_run(reply.status,
+                         name_of(peers_[r].hello) + " cannot run " + what + ": " + reply.error);
   }
   Result<Sample> sample = impossible ? Result<Sample>(*impossible) : measure_prepared(op, o);
   if (!alive_) return sample;
@@ -220,7 +228,8 @@ Result<Coordinator::Replies> Coordinator::timed(const Operation& op, const Repet
       return error(name_of(peers_[i].hello) + " sent " + std::to_string(times) + " times of " +
                    std::to_string(r.repetitions) + " repetitions: " + describe(op));
     }
-    return error(name_of(peers_[i].hello) + " could not run " + describe(op) + ": " + reply.error);
+    return not_run(reply.status, name_of(peers_[i].hello) + " could not run " + describe(op) +
+                                     ": " + reply.error);
   }
   return replies;
 }

@@ -103,8 +103,12 @@ void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, 
     }
     Result<Sample> sample = backend.measure(one.operation, request.measure);
     if (!sample) {
-      result.failures.insert(result.failures.end(), sample.errors().begin(), sample.errors().end());
-      one.failure = "it failed: " + cause(sample.errors().front().message, one.operation);
+      const bool failed = has_errors(sample.errors());
+      if (failed)
+        result.failures.insert(result.failures.end(), sample.errors().begin(),
+                               sample.errors().end());
+      one.failure = (failed ? "it failed: " : "it cannot run here: ") +
+                    cause(sample.errors().front().message, one.operation);
       if (!backend.alive()) ended = "the machine was lost before it";
     } else if (sample->correctness == Correctness::kWrong) {
       one.failure = "its result was wrong";

@@ -45,8 +45,9 @@ class Attention(unittest.TestCase):
                                **(environment or {})})
         self.addCleanup(job.kill)
         codes, out, err = job.end(240)
-        # The memory-bound kernels do nothing here, which is noticed.
-        self.assertEqual(codes, [3], err)
+        # Rows of 64 are none for the memory-bound kernels: not measured, which is no failure; a host
+        # is far from what an H200 was predicted to do.
+        self.assertEqual(codes, [1], err)
         document = json.loads(out[0])
         operations = document["plans"][0]["operations"]
         found = {o["name"]: o for o in operations if "attention" in o.get("planned", "")}
@@ -75,13 +76,15 @@ class Attention(unittest.TestCase):
             self.assertEqual(len(found), 2 * len(wanted), found)  # forward and backward
 
     def test_a_graph_without_an_engine_is_said_so(self):
-        found, _ = self.validated(environment={"FAKE_CUDNN_REFUSES": "1"})
+        found, failures = self.validated(environment={"FAKE_CUDNN_REFUSES": "1"})
+        self.assertEqual(failures, [])
         for operation in found.values():
             self.assertEqual(operation["fidelity"], "predicted")
             self.assertIn("cuDNN has no kernel for this attention", json.dumps(operation))
 
     def test_a_machine_without_cudnn_is_told_so(self):
-        found, _ = self.validated(environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so"})
+        found, failures = self.validated(environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so"})
+        self.assertEqual(failures, [])
         for operation in found.values():
             self.assertIn("attention needs cuDNN 9, which is not on this machine",
                           json.dumps(operation))

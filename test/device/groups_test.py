@@ -97,9 +97,11 @@ class Groups(unittest.TestCase):
                    "3", "--json"], ranks=ranks, cwd=self.folder,
                   environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS,
                                "MESHPLAN_CUDNN_LIBRARY": "libnowhere.so"})
-        # Kernels do nothing on these libraries, which is noticed; communication is real.
+        # Rows of 64 are none for the memory-bound kernels, which is no failure; a host's memory is far
+        # from the NVLink of the prediction.
         codes, operations, failures, err = self.validated(job)
-        self.assertEqual(codes[0], 3, err)
+        self.assertEqual(codes[0], 1, err)
+        self.assertEqual(failures, [])
         self.assert_runs(operations, failures)
 
     @unittest.skipIf(MPI == "-" or not can_name_hosts(), "no MPI, or host names cannot be chosen here")

@@ -216,6 +216,28 @@ TEST_CASE("a lost machine keeps what was measured before, and says what failed")
   CHECK(after > 0);
 }
 
+TEST_CASE("an operation that the device cannot run is not measured, and nothing failed") {
+  Case t(8);
+  t.add(plain(2, 1, 4));
+  const Machine machine = fake_machine(8, 8);
+  const SlowMachine slow(t, machine);
+  FakeBackend backend(machine, [&](const Operation& op) -> Result<Seconds> {
+    if (!std::holds_alternative<AttentionOperation>(op)) return slow.time(op);
+    Diagnostic refused = error("rank 0 on node0 cannot run " + describe(op) + ": no kernel");
+    refused.severity = Severity::kWarning;
+    return refused;
+  });
+  const Validation v = validate_plans(t.m, t.c, t.request, backend);
+  CHECK(v.failures.empty());
+  CHECK(v.samples > 0);
+  std::size_t refused = 0;
+  for (const OperationCheck& op : v.plans.front().operations) {
+    if (op.subset.reason == "it cannot run here: no kernel") ++refused;
+  }
+  CHECK(refused == 2);  // forward and backward
+  CHECK(v.plans.front().unmeasured > 0);
+}
+
 TEST_CASE("one operation that fails leaves the others") {
   Case t(8);
   t.add(plain(2, 1, 4));
