@@ -10,7 +10,9 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-[[noreturn]] inline void fail_check(const char* condition, const char* file, int line) {
+// Out of line, as checks stand in inner loops.
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail_check(const char* condition,
+                                                              const char* file, int line) {
   throw InternalError(std::string(file) + ":" + std::to_string(line) +
                       ": check failed: " + condition);
 }

@@ -4,6 +4,8 @@
 #include <compare>
 #include <cstdint>
 
+#include "base/check.hpp"
+
 namespace meshplan {
 
 template <class Tag>
@@ -33,7 +35,8 @@ using BytesPerSecond = Quantity<struct BytesPerSecondTag>;
 using Flops = Quantity<struct FlopsTag>;                    // a count of operations
 using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;  // a rate
 
-// Exact count of bytes: whether a plan fits must not depend on rounding.
+// Exact count of bytes: whether a plan fits must not depend on rounding. What does not fit into 64
+// bits throws InternalError, as the readers bound what they accept.
 class Bytes {
  public:
   constexpr Bytes() = default;
@@ -41,12 +44,21 @@ class Bytes {
   [[nodiscard]] constexpr std::int64_t count() const { return n_; }
   [[nodiscard]] constexpr double si() const { return static_cast<double>(n_); }
 
-  constexpr Bytes& operator+=(Bytes o) { return n_ += o.n_, *this; }
-  constexpr Bytes& operator-=(Bytes o) { return n_ -= o.n_, *this; }
-  friend constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes{a.n_ + b.n_}; }
-  friend constexpr Bytes operator-(Bytes a, Bytes b) { return Bytes{a.n_ - b.n_}; }
-  friend constexpr Bytes operator*(Bytes a, std::int64_t f) { return Bytes{a.n_ * f}; }
-  friend constexpr Bytes operator*(std::int64_t f, Bytes a) { return Bytes{a.n_ * f}; }
+  constexpr Bytes& operator+=(Bytes o) { return *this = *this + o; }
+  constexpr Bytes& operator-=(Bytes o) { return *this = *this - o; }
+  friend constexpr Bytes operator+(Bytes a, Bytes b) {
+    PLAN_CHECK(!__builtin_add_overflow(a.n_, b.n_, &a.n_));
+    return a;
+  }
+  friend constexpr Bytes operator-(Bytes a, Bytes b) {
+    PLAN_CHECK(!__builtin_sub_overflow(a.n_, b.n_, &a.n_));
+    return a;
+  }
+  friend constexpr Bytes operator*(Bytes a, std::int64_t f) {
+    PLAN_CHECK(!__builtin_mul_overflow(a.n_, f, &a.n_));
+    return a;
+  }
+  friend constexpr Bytes operator*(std::int64_t f, Bytes a) { return a * f; }
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
 
  private:
@@ -58,8 +70,9 @@ constexpr Seconds operator/(Flops n, FlopsPerSecond rate) { return Seconds{n.si(
 constexpr BytesPerSecond operator/(Bytes n, Seconds t) { return BytesPerSecond{n.si() / t.si()}; }
 constexpr FlopsPerSecond operator/(Flops n, Seconds t) { return FlopsPerSecond{n.si() / t.si()}; }
 
-// Rounds a fractional number of bytes up, so that an estimate never hides a byte.
+// Rounds a fractional number of bytes up, so that an estimate never hides a byte; |n| < 2^63.
 constexpr Bytes ceil_bytes(double n) {
+  PLAN_CHECK(n > -0x1p63 && n < 0x1p63);
   const auto floor = static_cast<std::int64_t>(n);
   return Bytes{floor + (static_cast<double>(floor) < n ? 1 : 0)};
 }

@@ -358,7 +358,7 @@ BlockCost mtp_cost(const BlockContext& x) {
   const BlockOps ops = mtp_ops(x);
   BlockCost cost;
   cost.saved = layer_activations(x, kind == LayerKind::kMoe);
-  const Bytes joined{2 * x.shape.norm_tokens * x.shape.hidden * 2 * x.shape.bytes};
+  const Bytes joined = Bytes{4 * x.shape.bytes} * x.shape.hidden * x.shape.norm_tokens;
   cost.saved.none += joined;
   cost.saved.selective += joined;
   cost.saved.full += joined;

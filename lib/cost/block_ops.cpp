@@ -190,7 +190,7 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   const Strategy& s = x.strategy;
   if (s.tp == 1) return;
   const GroupShape& g = x.group(Group::kTp);
-  const Bytes bytes{x.shape.tokens * x.shape.hidden * x.shape.bytes};
+  const Bytes bytes = Bytes{x.shape.bytes} * x.shape.hidden * x.shape.tokens;
   const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
   // User buffers write to peers' memory directly: inside one NVLink domain only (Transformer
   // Engine, comm_gemm_overlap).

@@ -16,9 +16,10 @@ constexpr double kFragmentation = 0.06;
 
 // Bytes of one kind of state: all of them, or a shard of dense and expert parameters each.
 Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const BlockParameters& p) {
-  if (!kind.sharded) return Bytes{(p.dense + p.experts) * kind.bytes_each};
-  return Bytes{(ceil_div(p.dense, rates.dense_shards) + ceil_div(p.experts, rates.expert_shards)) *
-               kind.bytes_each};
+  const Bytes each{kind.bytes_each};
+  if (!kind.sharded) return each * p.dense + each * p.experts;
+  return each * ceil_div(p.dense, rates.dense_shards) +
+         each * ceil_div(p.experts, rates.expert_shards);
 }
 
 bool holds(std::span<const Chunk> mine, BlockKind kind) {
@@ -188,7 +189,7 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
   // The block in use and the prefetched next one, and one gradient before it is scattered.
   if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
   const LocalShape l = local_shape(m, s);
-  const Bytes message{l.norm_tokens * l.hidden * l.bytes};
+  const Bytes message = Bytes{l.bytes} * l.hidden * l.norm_tokens;
   if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
   // [F-MEM-4] DeepSpeed's pipeline engine keeps every microbatch's stage output until its backward
   // pass (runtime/pipe/engine.py, pipe_buffers["outputs"], as many as
@@ -198,7 +199,7 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
     rates.messages += message * std::min(s.pp, num_microbatches(s));
   }
   if (s.sequence_parallel)
-    rates.messages += Bytes{l.tokens * l.hidden * l.bytes};  // gathered input
+    rates.messages += Bytes{l.bytes} * l.hidden * l.tokens;  // gathered input
   rates.messages += bucket_bytes(s);
   return rates;
 }
