@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <sys/resource.h>
 #include <tuple>
@@ -15,6 +16,9 @@
 #include "search/candidate.hpp"
 #include "search/evaluator.hpp"
 #include "search/search.hpp"
+#include "study/pareto.hpp"
+#include "study/sensitivity.hpp"
+#include "study/sweep.hpp"
 
 using namespace meshplan;
 
@@ -30,6 +34,7 @@ constexpr Job kGpt3{"gpt3-175b", "dgx-a100-80gb", 512, 1536, 2048};
 constexpr Job kLlama{"llama-3.1-405b", "dgx-h100", 16'384, 2048, 8192};
 constexpr Job kMillion{"llama-3.1-405b", "dgx-h100", 1'048'576, 1'048'576, 8192};
 constexpr Job kDeepseek{"deepseek-v3", "dgx-h100", 2048, 15'360, 4096};
+constexpr Job kMixtral{"mixtral-8x22b", "dgx-h100", 512, 2048, 4096};
 
 [[noreturn]] void give_up(const std::string& what) {
   std::fprintf(stderr, "%s\n", what.c_str());
@@ -115,6 +120,54 @@ void grow_layers(benchmark::State& state) {
   Loaded l = load(job, 1);
   l.model.num_layers = state.range(0);
   run_search(state, l);
+}
+
+// What `plan` is asked for beyond the best plans of a job, and those. A study does not include the
+// search for the best plans that it starts from. `searches`: how many changed searches it makes.
+int front_of(const Loaded& l) {  // --pareto, in as many steps of memory
+  const std::int64_t sizes[] = {num_gpus(l.cluster)};
+  const ParetoFront front = value_of(pareto_front(l.model, l.cluster, l.request, sizes,
+                                                  Bytes{l.cluster.device.memory.count() / 25}));
+  return static_cast<int>(front.points.size()) + 1;
+}
+
+int sweep_of(const Loaded& l) {  // --gpus, at three sizes
+  const std::int64_t gpus = num_gpus(l.cluster);
+  const Sweep swept =
+      value_of(sweep(l.model, l.cluster, l.request, {gpus / 4, gpus / 2, gpus}, std::nullopt));
+  return static_cast<int>(swept.points.size());
+}
+
+int search_of(const Loaded& l) {
+  const SearchResult result = value_of(search(l.model, l.cluster, l.request));
+  if (!result.proof.exact || result.plans.empty()) give_up("the search failed");
+  return 1;
+}
+
+int least_memory_of(Loaded l) {  // --objective memory
+  l.request.objective = Objective::kMemory;
+  return search_of(l);
+}
+
+template <class Study>
+void run_study(benchmark::State& state, const Job& job, Study study) {
+  const Loaded l = load(job, 1);
+  int searches = 0;
+  for (auto _ : state) searches = study(l);
+  state.counters["searches"] = searches;
+  state.counters["peak_MiB"] = peak_megabytes();
+}
+
+// --sensitivity
+void change_machine(benchmark::State& state, const Job& job) {
+  Loaded l = load(job, 1);
+  l.request.top = 1;
+  const PlanCost best = value_of(search(l.model, l.cluster, l.request)).plans.at(0);
+  run_study(state, job, [&](const Loaded& with) {
+    return 2 *
+           static_cast<int>(value_of(sensitivity(with.model, with.cluster, with.request, best, 0.2))
+                                .rows.size());
+  });
 }
 
 // Everything that `estimate` says of a legal strategy (every rank's memory, the schedule run task
@@ -307,6 +360,25 @@ void add_searches() {
   add("search/deepseek-v3/2048", whole_search, kDeepseek);
 }
 
+void add_studies() {
+  const auto add = [](const std::string& name, auto run) {
+    benchmark::RegisterBenchmark(("study/" + name).c_str(), run)
+        ->Unit(benchmark::kMillisecond)
+        ->MeasureProcessCPUTime();
+  };
+  for (const Job& job : {kGpt3, kMixtral, kDeepseek}) {
+    const std::string name = std::string(job.model) + "/" + std::to_string(job.gpus) + "/";
+    const auto add_one = [&](const char* what, int (*study)(const Loaded&)) {
+      add(name + what, [job, study](benchmark::State& s) { run_study(s, job, study); });
+    };
+    add_one("plan", search_of);
+    add_one("memory", [](const Loaded& l) { return least_memory_of(l); });
+    add_one("pareto", front_of);
+    add_one("gpus", sweep_of);
+    add(name + "sensitivity", [job](benchmark::State& s) { change_machine(s, job); });
+  }
+}
+
 void add_growth() {
   const auto tune = [](benchmark::internal::Benchmark* b) {
     b->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
@@ -343,6 +415,7 @@ void add_costs() {
 
 int main(int argc, char** argv) {
   add_searches();
+  add_studies();
   add_growth();
   add_costs();
   benchmark::Initialize(&argc, argv);

@@ -279,10 +279,4 @@ Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> 
   return Seconds{bound * kRounding};
 }
 
-Seconds rank_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks,
-                         std::int64_t rank) {
-  PLAN_CHECK(s.schedule != Schedule::kGpipe && chunks.size() == index(num_chunks(s)));
-  return Seconds{longest(paths(s, rank, chain_of(s, times_of(s, chunks)))) * kRounding};
-}
-
 }  // namespace meshplan

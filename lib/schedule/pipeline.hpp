@@ -60,6 +60,7 @@ struct ChunkTime {
   Seconds forward;
   Seconds backward_input;
   Seconds backward_weight;
+  bool operator==(const ChunkTime&) const = default;
 };
 
 // A message between neighbouring chunks on different ranks. Messages of one rank to one neighbour
@@ -68,6 +69,7 @@ struct SendTime {
   Seconds transfer;       // from departure until the receiver may use it
   Seconds sender_busy;    // of which the sender's compute stands still (0: fully overlapped)
   Seconds receiver_busy;  // the receiver's compute stands still at least so long before its task
+  bool operator==(const SendTime&) const = default;
 };
 
 struct TimelineEntry {
@@ -106,6 +108,8 @@ struct PipelineResult {
                                           std::span<const SendTime> backward_send,
                                           bool with_timeline = false);
 
+struct Program;
+
 // The same for many runs: keeps the task orders of the last shapes (each for every number of
 // microbatches that is congruent modulo the schedule's period) and all buffers. One per thread.
 class PipelineRunner {
@@ -119,6 +123,13 @@ class PipelineRunner {
   const PipelineResult& run(const PipelineShape& s, std::span<const ChunkTime> chunks,
                             std::span<const SendTime> forward_send,
                             std::span<const SendTime> backward_send, bool with_timeline = false);
+  // PipelineResult::finish alone.
+  const std::vector<Seconds>& finish(const PipelineShape& s, std::span<const ChunkTime> chunks,
+                                     std::span<const SendTime> forward_send,
+                                     std::span<const SendTime> backward_send);
+
+  // The compiled schedule of a legal shape. Valid until the next call.
+  const Program& program(const PipelineShape& s);
 
  private:
   struct State;
@@ -140,11 +151,5 @@ class PipelineRunner {
 // sends.
 [[nodiscard]] Seconds makespan_lower_bound(const PipelineShape& s,
                                            std::span<const ChunkTime> chunks);
-
-// The same from the chains through one rank alone, and not of GPipe. Of ZB-V and DualPipe, whose
-// first ranks hold both ends of the model, it asks nothing of the chunks between those of ranks
-// 0 .. rank but their sums: they may all be added to one of them, without their weight gradients.
-[[nodiscard]] Seconds rank_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks,
-                                       std::int64_t rank);
 
 }  // namespace meshplan

@@ -38,9 +38,8 @@ Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
 
 // A pair: wait for the backward's input, forward, backward, send of the forward's output.
 void append_pair(const PipelineShape& s, Step forward, Step backward, std::vector<Step>& steps) {
-  const auto no_time = static_cast<std::int32_t>(num_chunks(s) * std::int64_t{kTaskKinds});
-  Step wait{.rank = backward.rank, .duration = no_time, .microbatch = backward.microbatch};
-  Step send{.rank = forward.rank, .duration = no_time, .microbatch = forward.microbatch};
+  Step wait{.rank = backward.rank, .duration = no_task(s), .microbatch = backward.microbatch};
+  Step send{.rank = forward.rank, .duration = no_task(s), .microbatch = forward.microbatch};
   wait.in = std::exchange(backward.in, kNone);
   send.out = std::exchange(forward.out, kNone);
   send.link = forward.link;
@@ -183,6 +182,39 @@ void find_live_messages(Program& p) {
   }
 }
 
+// Messages that are on their way at once on a lane never share a place of its ring. In later rounds
+// they are as far apart as in the first two.
+bool keeps_apart(const Program& p, int ring_bits, std::vector<char>& taken) {
+  const std::int32_t mask = (std::int32_t{1} << ring_bits) - 1;
+  const auto place = [&](std::int32_t lane, std::int32_t microbatch) {
+    return (index(lane) << ring_bits) | index(microbatch & mask);
+  };
+  taken.assign(index(2 * num_chunks(p.shape)) << ring_bits, 0);
+  for (const Step& step : p.steps) {
+    if (step.in != kNone) taken[place(step.in, step.microbatch)] = 0;
+    if (step.out != kNone && std::exchange(taken[place(step.out, step.microbatch)], 1) != 0)
+      return false;
+  }
+  return true;
+}
+
+// The fewest that do: what the executor works on should fit a near cache.
+void find_ring_bits(Program& p) {
+  const int enough =
+      static_cast<int>(std::bit_width(static_cast<std::uint64_t>(p.shape.microbatches)));
+  std::vector<char> taken;
+  while (p.ring_bits < enough && !keeps_apart(p, p.ring_bits, taken)) ++p.ring_bits;
+}
+
+void end_nowhere(Program& p) {
+  for (Step& step : p.steps) {
+    if (step.in == kNone) step.in = lane_from_nowhere(p.shape);
+    if (step.out != kNone) continue;
+    step.out = lane_to_nowhere(p.shape);
+    step.link = link_to_nowhere(p.shape, step.rank);
+  }
+}
+
 // GPipe's steady state is two rounds, one forward and one backward through all ranks.
 Program compile_gpipe(const PipelineShape& s) {
   Program p;
@@ -192,6 +224,7 @@ Program compile_gpipe(const PipelineShape& s) {
     p.steps.push_back(make_step(s, r, make_task(TaskKind::kForward, r, 0)));
   for (std::int64_t r = s.pp - 1; r >= 0; --r)
     p.steps.push_back(make_step(s, r, make_task(TaskKind::kBackward, r, 0)));
+  end_nowhere(p);
   return p;
 }
 
@@ -221,8 +254,9 @@ Program compile(const PipelineShape& s) {
   }
   p.steps.reserve(timed.size());
   for (const auto& t : timed) p.steps.push_back(t.step);
-  p.ring_bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(p.shape.microbatches)));
   find_live_messages(p);
+  find_ring_bits(p);
+  end_nowhere(p);
   return p;
 }
 

@@ -188,7 +188,7 @@ class Examiner {
     const StageContext context = context_of(s, option);
     const FastestDivision found = fastest_division({context, x_.space, x_.evaluators, cutoff_, end,
                                                     must_again, effort_.starts, effort_.known});
-    if (!found.every) result_.left = std::min(result_.left, least);
+    if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;
     const bool some = recomputes(*found.lists);
     cost(s, *found.lists, option, none_too);

@@ -35,6 +35,7 @@ class SearchContext {
   BlockCache blocks;
   InFlightCache in_flight;
   EvaluatorPool evaluators;
+  SharedMemo<3, Bytes> least_communicators;  // of all shardings, by mesh, ep and etp
 
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);

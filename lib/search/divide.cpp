@@ -93,11 +93,12 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
   Divided result;
   switch (space.partition_rule()) {
     case PartitionRule::kAny: {
-      const std::int64_t least = stages.least_largest(), limit = stages.most_largest(most);
+      const std::int64_t limit = stages.most_largest(most);
       const bool unlimited = limit >= kUnbounded / 4;
       result.fits = unlimited ? stages.may_fit() : true;
       stages.limit_to(limit);
       if (!result.fits || (!unlimited && !stages.may_fit_limit())) return result;
+      const std::int64_t least = stages.least_largest(limit);
       Partitioner<Stages> partitioner(stages);
       best = stages.measures_memory()
                  ? partitioner.least_largest(least, limit)

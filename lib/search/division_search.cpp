@@ -7,6 +7,7 @@
 #include "cost/step_parts.hpp"
 #include "search/divide.hpp"
 #include "search/division_bound.hpp"
+#include "search/division_cuts.hpp"
 
 namespace meshplan {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 // Sums in another order differ in the last digits.
 constexpr double kRounding = 1 - 1e-10;
 constexpr double kSame = 1e-9;
-constexpr std::int64_t kCostOfRun = 8;  // of an evaluation, in partial divisions
+constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
+constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
 
 Recompute again_of(const StageContext& x) {
   if (x.counts == CountRule::kAll) return Recompute::kFull;
@@ -38,11 +40,7 @@ class DivisionSearch {
         strategy_(x_.strategy),
         limit_(q.most),
         tied_(embedding_reduction(x_.model, x_.cluster, x_.strategy, nullptr).si()),
-        left_(q.effort) {
-    if (stages_.layout().is_folded()) {
-      chunks_.resize(static_cast<std::size_t>(num_chunks(pipeline_shape(x_.strategy))));
-    }
-  }
+        left_(q.effort) {}
   ~DivisionSearch() { q_.evaluators.give_back(std::move(evaluator_)); }
   DivisionSearch(const DivisionSearch&) = delete;
   DivisionSearch& operator=(const DivisionSearch&) = delete;
@@ -62,8 +60,12 @@ class DivisionSearch {
   bool try_every() {
     stages_.limit_to(stages_.most_largest(limit_ - q_.end));
     first_guess();
-    Division begun;
-    extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+    if (stages_.layout().is_folded()) {
+      try_folded();
+    } else {
+      Division begun;
+      extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+    }
     if (left_ > 0) return true;
     improve();
     return false;
@@ -72,6 +74,7 @@ class DivisionSearch {
   [[nodiscard]] FastestDivision result(bool every) const {
     FastestDivision found;
     found.every = every;
+    found.least = least_;
     if (!best_) return found;
     found.lists = stages_.lists(*best_);
     found.step_time = best_time_;
@@ -93,16 +96,20 @@ class DivisionSearch {
   // Costs a division and keeps it if it is the best so far. True if it is.
   bool consider(const Division& d) {
     left_ -= kCostOfRun;
+    last_time_.reset();
     const Stages::Lists lists = stages_.lists(d);
     const bool again = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
                                    [](std::int64_t n) { return n > 0; });
-    if (!again && q_.must_again) return false;
+    const bool unwanted = !again && q_.must_again;
+    if (unwanted && !stages_.layout().is_folded()) return false;
     strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
     const bool plain = x_.strategy.recompute == Recompute::kFull && !again;
     strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
     evaluator_->set_pipeline(strategy_, x_.blocks);
     evaluator_->set_sharding(strategy_, groups_, x_.communicators);
     const double time = evaluator_->evaluate(strategy_).step_time.si();
+    last_time_ = time;
+    if (unwanted) return false;
     if (time > limit()) return false;
     const bool same = best_ && std::abs(time - best_time_) <= kSame * best_time_;
     if (same ? !ranks_before(d, *best_, stages_.weight()) : best_ && time > best_time_)
@@ -117,16 +124,22 @@ class DivisionSearch {
     return static_cast<double>(time - stages_.least_time(stage, share)) * stages_.quantum();
   }
 
-  // What the first rank adds after its last task: it ends last of all where chains come back to it.
-  [[nodiscard]] double end_of_first(const Share& share) const {
-    const Chunk& mine = stages_.blocks_of(0, share);
+  // What follows the last task of a rank that holds the share.
+  [[nodiscard]] StepEnd end_of(int stage, const Share& share) const {
+    const Chunk& mine = stages_.blocks_of(stage, share);
     const Strategy& s = x_.strategy;
     const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
     const ChunkCost cost = chunk_cost(mine, x_.blocks, mode);
     const BlockParameters p = held_parameters(memory_rates(x_.model, s), x_.blocks, {&mine, 1});
-    const StepEnd end =
-        step_end(x_.cluster, s, rank_end(x_.model, x_.cluster, s, groups_, p), cost.forward.total(),
-                 cost.backward.total() + cost.recompute.total());
+    const double passes = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+    return step_end(x_.cluster, s, rank_end(x_.model, x_.cluster, s, groups_, p),
+                    cost.forward.total() * passes,
+                    (cost.backward.total() + cost.recompute.total()) * passes);
+  }
+
+  // What the first rank adds after its last task: it ends last of all where chains come back to it.
+  [[nodiscard]] double end_of_first(const Share& share) const {
+    const StepEnd end = end_of(0, share);
     return std::max(q_.end, (end.optimizer + end.offload).si()) + tied_ + end.exposed.si();
   }
 
@@ -142,21 +155,15 @@ class DivisionSearch {
     stages_.moves(stage, state, most, [&](const StageMove& move) {
       if (--left_ <= 0) return;
       const Share share{place, move.first, move.second};
-      double after = end, more = carried;
-      if (stages_.layout().is_folded() &&
-          (through(stage, share) + q_.end + tied_) * kRounding > limit()) {
-        return;
-      }
-      if (!stages_.layout().is_mirrored()) {
-        const double again = again_of_stage(stage, share, move.time);
-        const std::int64_t to = place.taken + move.first;
-        if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
-        const double m = static_cast<double>(num_microbatches(x_.strategy));
-        const double chain = bound_.chain(stage, place.taken, to) + m * again + carried;
-        more = carried + bound_.carried() * again;
-        if ((chain + after) * kRounding > limit()) return;
-        if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
-      }
+      double after = end;
+      const double again = again_of_stage(stage, share, move.time);
+      const std::int64_t to = place.taken + move.first;
+      if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
+      const double m = static_cast<double>(num_microbatches(x_.strategy));
+      const double chain = bound_.chain(stage, place.taken, to) + m * again + carried;
+      const double more = carried + bound_.carried() * again;
+      if ((chain + after) * kRounding > limit()) return;
+      if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
       begun.stages.push_back(move);
       const std::int64_t largest = begun.largest;
       begun.sum += move.time, begun.largest = std::max(begun.largest, move.time);
@@ -166,26 +173,90 @@ class DivisionSearch {
     });
   }
 
-  // [F-PIPE-9] Time of a pipeline whose first ranks hold both ends of the model, from the chains
-  // through this stage; the chunks of the stages before are in chunks_.
-  [[nodiscard]] double through(int stage, const Share& share) {
-    stages_.chunk_times(stage, share, times_);
-    const auto near = static_cast<std::size_t>(stage), far = chunks_.size() - 1 - near;
-    chunks_[near] = times_.front(), chunks_[far] = times_.back();
-    // What is left of the model's least times goes to the chunk behind.
-    ChunkTime rest = bound_.whole();
-    rest.backward_weight = Seconds{};
-    for (std::size_t c = 0; c <= near; ++c) {
-      for (const std::size_t i : {c, chunks_.size() - 1 - c}) {
-        rest.forward -= chunks_[i].forward, rest.backward_input -= chunks_[i].backward_input;
+  // [F-SEARCH-11] Of a pipeline whose first ranks hold both ends of the model: divisions that the
+  // chains found so far leave open are costed, and the chain of each of them is one more.
+  void try_folded() {
+    const DivisionGraph graph(stages_, stages_.most_largest(limit() - q_.end));
+    if (graph.empty()) return;
+    std::vector<double> exposed;
+    std::vector<double> least_end(static_cast<std::size_t>(graph.num_stages()), 1e300);
+    ends_.clear();
+    for (const DivisionGraph::Taken& t : graph.shares()) {
+      const StepEnd end = end_of(t.stage, t.share);
+      exposed.push_back(end.exposed.si());
+      ends_.push_back((end.optimizer + end.offload).si());
+      double& least = least_end[static_cast<std::size_t>(t.stage)];
+      least = std::min(least, ends_.back());
+    }
+    const double end =
+        std::max(q_.end, *std::max_element(least_end.begin(), least_end.end())) + tied_;
+    DivisionCuts cuts(graph, std::move(exposed));
+    bool more = add_cut(best_ ? *best_ : even_division(graph), cuts, end);
+    for (int i = 0; i < kCuts && more; ++i) {
+      least_ = (cuts.least() + end) * kRounding;
+      if (least_ > limit()) return;
+      more = add_cut(division_of(cuts.best()), cuts, end);
+    }
+    if (cuts.empty()) return give_up();
+    FoldedDivisions divisions(graph, cuts);
+    std::vector<DivisionGraph::Edge> begun;
+    dig(divisions, begun, 0, end);
+  }
+
+  static constexpr int kCuts = 12;
+
+  void give_up() { left_ = 0; }
+
+  // Costs the division and adds the chain that takes longest. False where that says nothing new.
+  bool add_cut(const Division& d, DivisionCuts& cuts, double end, int steps = 6) {
+    consider(d);
+    if (!last_time_) return false;
+    const std::optional<CriticalPath> path = evaluator_->longest_chain(strategy_);
+    if (!path) return false;
+    const bool is_new = cuts.empty() || (cuts.least() + end) * (1 + 1e-6) < *last_time_;
+    if (is_new) cuts.add(*path, steps, limit() / kRounding - end);
+    return is_new;
+  }
+
+  // Of the least sum of squared times.
+  [[nodiscard]] static Division even_division(const DivisionGraph& graph) {
+    std::vector<double> squares;
+    for (const DivisionGraph::Taken& t : graph.shares()) {
+      double time = 0;
+      for (const ChunkTime& c : {t.near, t.far}) {
+        time += (c.forward + c.backward_input + c.backward_weight).si();
       }
+      squares.push_back(time * time);
     }
-    for (std::size_t c = near + 1; c < far; ++c) chunks_[c] = {};
-    if (near + 1 < far) {
-      chunks_[near + 1] = {std::max(Seconds{}, rest.forward),
-                           std::max(Seconds{}, rest.backward_input), Seconds{}};
+    return division_of(graph.shortest(squares, graph.least_to_go(squares)));
+  }
+
+  // Every division that begins like `begun`, up to a node, the most promising first.
+  void dig(FoldedDivisions& divisions, std::vector<DivisionGraph::Edge>& begun, std::int32_t node,
+           double end) {
+    if (node == divisions.graph().goal()) {
+      const double least = divisions.least() + end;
+      consider(division_of(begun));
+      const bool is_new = last_time_ && least * (1 + kSame) < *last_time_;
+      if (!is_new || !divisions.takes_more()) return;
+      const std::optional<CriticalPath> path = evaluator_->longest_chain(strategy_);
+      if (path) divisions.add(*path);
+      return;
     }
-    return rank_lower_bound(pipeline_shape(x_.strategy), chunks_, stage).si();
+    for (const DivisionGraph::Edge& e : divisions.promising(node)) {
+      if (++tried_ % kTriesOfStart == 0) --left_;
+      if (left_ <= 0) return;
+      const double after = std::max(end, ends_[static_cast<std::size_t>(e.taken)] + tied_);
+      divisions.push(e);
+      begun.push_back(e);
+      const double least = (divisions.least() + after) * kRounding;
+      const bool same = best_ && least >= best_time_ * (1 - kSame);
+      if (least <= limit() && (!same || divisions.may_rank_before(*best_, stages_.weight()))) {
+        dig(divisions, begun, e.to, after);
+      }
+      begun.pop_back();
+      divisions.pop();
+    }
   }
 
   // Whether no chain of a whole division says that it takes too long.
@@ -240,7 +311,10 @@ class DivisionSearch {
   std::int64_t left_;  // of the effort
   std::optional<Division> best_;
   double best_time_ = 0;
-  std::vector<ChunkTime> chunks_, times_;  // ZB-V and DualPipe: by depth; of one stage
+  std::optional<double> last_time_;  // of the division considered last, if it was costed
+  double least_ = 0;                 // no division takes less
+  std::vector<double> ends_;         // ZB-V and DualPipe: seconds of the step's end, by share
+  std::int64_t tried_ = 0;
 };
 
 FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) {
@@ -274,15 +348,18 @@ FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) 
 // The same number on every rank: more of them may allow a better division.
 FastestDivision search_uniform(DivisionQuery q) {
   FastestDivision best;
+  double least = 1e300;
   StageContext x = q.context;
   const std::int64_t step = x.strategy.vp;
   for (x.uniform = step; x.uniform < x.model.num_layers + step; x.uniform += step) {
     const FastestDivision found = search_divisions(q, x);
     best.every = best.every && found.every;
+    if (!found.every) least = std::min(least, found.least);
     if (!found.lists || (best.lists && found.step_time >= best.step_time * (1 - kSame))) continue;
     best.lists = found.lists, best.step_time = found.step_time;
     q.most = std::min(q.most, best.step_time);
   }
+  best.least = best.every ? 0 : least;
   return best;
 }
 

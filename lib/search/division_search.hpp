@@ -46,6 +46,7 @@ struct FastestDivision {
   std::optional<Stages::Lists> lists;  // nothing: none within `most` was found
   double step_time = 0;
   bool every = true;  // each division was costed, or ruled out by a bound
+  double least = 0;   // if not: a time that no division undercuts
 };
 
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.

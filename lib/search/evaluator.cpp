@@ -155,44 +155,46 @@ void StrategyEvaluator::run(const Strategy& s) {
     const ChunkCost& cost = kinds_[chunk_kinds_.front()].cost;
     const RankCost rank{cost.forward * share_, cost.backward * share_, cost.recompute * share_};
     finish_.assign(1, rank.total() * microbatches_);
-    sent_.pp = 0, tied_ = Seconds{};
+    sent_.pp = ran_.pp = 0, tied_ = Seconds{};
     return;
   }
   const PipelineShape shape = pipeline_shape(s);
-  sends_.assign(times_.size() - 1, send_of(s));
-  finish_ = runner_.run(shape, times_, sends_, sends_).finish;
+  const SendTime& send = send_of(s);
+  // Another rank order often changes nothing that the pipeline sees.
+  if (ran_ == shape && ran_send_ == send && ran_times_ == times_) return;
+  sends_.assign(times_.size() - 1, send);
+  finish_ = runner_.finish(shape, times_, sends_, sends_);
+  ran_ = shape, ran_send_ = send, ran_times_ = times_;
 }
 
 void StrategyEvaluator::add_rank(const Strategy& s, std::int64_t rank, const InFlight& in_flight) {
-  const auto r = static_cast<std::size_t>(rank);
   const OwnChunks own = chunks_by_depth(s, rank);
-  Ranks now;
+  Chunk mine;
+  RankCost passes;
   saved_.clear(), kept_.clear();
   for (std::size_t i = 0; i < own.count; ++i) {
     const Chunk& chunk = chunks_[own[i]];
     const Kind& kind = kinds_[chunk_kinds_[own[i]]];
-    now.passes.forward += kind.cost.forward * share_;
-    now.passes.backward += kind.cost.backward * share_;
-    now.passes.recompute += kind.cost.recompute * share_;
+    passes.forward += kind.cost.forward * share_;
+    passes.backward += kind.cost.backward * share_;
+    passes.recompute += kind.cost.recompute * share_;
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      now.mine.blocks[k] += chunk.blocks[k];
-      now.mine.recomputed[k] += chunk.recomputed[k];
+      mine.blocks[k] += chunk.blocks[k];
+      mine.recomputed[k] += chunk.recomputed[k];
     }
     saved_.push_back(kind.saved), kept_.push_back(kind.kept);
   }
-  now.activations = in_flight.peak(saved_, kept_);
-  now.finish = finish_[r];
-  const bool alike = !ranks_.empty() && ranks_.back().mine.blocks == now.mine.blocks &&
-                     ranks_.back().mine.recomputed == now.mine.recomputed &&
-                     same(ranks_.back().passes, now.passes);
+  const bool alike = !ranks_.empty() && ranks_.back().mine.blocks == mine.blocks &&
+                     ranks_.back().mine.recomputed == mine.recomputed &&
+                     same(ranks_.back().passes, passes);
   if (!alike) {
-    now.resident = resident_activations(s, *blocks_, std::span(&now.mine, 1));
-    ranks_.push_back(now);
-    return;
+    Ranks& now = ranks_.emplace_back();
+    now.mine = mine, now.passes = passes;
+    now.resident = resident_activations(s, *blocks_, std::span(&mine, 1));
   }
-  Ranks& before = ranks_.back();
-  before.activations = std::max(before.activations, now.activations);
-  before.finish = std::max(before.finish, now.finish);
+  Ranks& now = ranks_.back();
+  now.activations = std::max(now.activations, in_flight.peak(saved_, kept_));
+  now.finish = std::max(now.finish, finish_[static_cast<std::size_t>(rank)]);
 }
 
 void StrategyEvaluator::set_pipeline(const Strategy& s, const BlockCosts& blocks) {
@@ -218,7 +220,7 @@ void StrategyEvaluator::set_sharding(const Strategy& s, const StepEndGroups& gro
   for (Ranks& ranks : ranks_) {
     const std::span<const Chunk> mine(&ranks.mine, 1);
     const BlockParameters p = held_parameters(rates, *blocks_, mine);
-    ranks.end = rank_end(model_, cluster_, s, groups, p);
+    ranks.end = ends_.of(s, groups, p);
     const StateBytes states = state_bytes(rates, p);
     ranks.states = states.weights + states.gradients;
     ranks.optimizer = states.optimizer;
@@ -226,6 +228,11 @@ void StrategyEvaluator::set_sharding(const Strategy& s, const StepEndGroups& gro
     ranks.optimizer_on_host = offloaded_bytes(host, p);
     ranks.buffers = buffer_bytes(rates, *blocks_, mine);
   }
+}
+
+std::optional<CriticalPath> StrategyEvaluator::longest_chain(const Strategy& s) {
+  const PipelineShape shape = pipeline_shape(s);
+  return critical_path(runner_.program(shape), shape, times_, sends_, sends_);
 }
 
 Bytes StrategyEvaluator::peak_of(const Ranks& ranks, bool offloads_activations,

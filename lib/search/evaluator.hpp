@@ -3,6 +3,7 @@
 // gives, without its tables; times up to rounding, as they are summed in another order. Work that
 // several strategies share is done once for all of them, and nothing is allocated once the buffers
 // have grown to the largest pipeline.
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "cost/block.hpp"
 #include "cost/memory.hpp"
 #include "cost/step_parts.hpp"
+#include "schedule/critical_path.hpp"
 #include "schedule/pipeline.hpp"
+#include "search/end_cache.hpp"
 #include "search/in_flight.hpp"
 #include "search/stage_layout.hpp"
 
@@ -35,12 +38,14 @@ class StrategyEvaluator {
  public:
   StrategyEvaluator(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix,
                     InFlightCache& in_flight)
-      : model_(m), cluster_(c), prefix_(prefix), in_flight_(in_flight) {}
+      : model_(m), cluster_(c), prefix_(prefix), in_flight_(in_flight), ends_(m, c) {}
 
   // `blocks`: of `s`; must live until the next pipeline.
   void set_pipeline(const Strategy& s, const BlockCosts& blocks);
   void set_sharding(const Strategy& s, const StepEndGroups& groups, Bytes communicators);
   [[nodiscard]] Evaluated evaluate(const Strategy& s) const;
+  // Of the pipeline set, which has more than one rank.
+  [[nodiscard]] std::optional<CriticalPath> longest_chain(const Strategy& s);
 
  private:
   // What a chunk of these blocks costs; most chunks of a pipeline are one of a few.
@@ -90,6 +95,7 @@ class StrategyEvaluator {
   const LayerPrefix& prefix_;
   InFlightCache& in_flight_;
   PipelineRunner runner_;
+  EndCache ends_;
   const BlockCosts* blocks_ = nullptr;
   std::vector<Placed> placed_;  // the last few
   std::size_t oldest_ = 0;
@@ -102,6 +108,10 @@ class StrategyEvaluator {
   std::vector<Kind> kinds_;
   std::vector<ChunkTime> times_;
   std::vector<SendTime> sends_;
+  // What finish_ is of; shape 0 ranks deep: of no pipeline.
+  PipelineShape ran_;
+  std::vector<ChunkTime> ran_times_;
+  SendTime ran_send_;
   std::vector<Seconds> finish_;
   std::vector<Bytes> saved_, kept_;
   std::vector<Ranks> ranks_;

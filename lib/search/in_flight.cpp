@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/check.hpp"
 #include "schedule/orders.hpp"
@@ -66,11 +67,12 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
     ends[std::min(runs, kMostRuns)] = c + 1;
   }
   Bytes most;
-  if (runs > kMostRuns || until.empty()) {
-    for (std::size_t i = 0; i < held.size(); i += width) {
+  if (runs > kMostRuns) {
+    for (std::size_t i = 0; i < until.size(); i += width + 1) {
       Bytes now;
       for (std::size_t c = 0; c < width; ++c) {
-        now += saved[c] * held[i + c].whole + kept[c] * held[i + c].kept;
+        const Held &begin = until[i + c], &end = until[i + c + 1];
+        now += saved[c] * (end.whole - begin.whole) + kept[c] * (end.kept - begin.kept);
       }
       most = std::max(most, now);
     }
@@ -89,53 +91,141 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
 
 namespace {
 
-std::int32_t least_held(const InFlight& f) {
-  std::int32_t most = 0;
-  const std::size_t width = f.chunks.size();
-  for (std::size_t i = 0; i < f.held.size(); i += width) {
-    std::int32_t least = f.held[i].whole;
-    for (std::size_t c = 1; c < width; ++c) least = std::min(least, f.held[i + c].whole);
-    most = std::max(most, least);
-  }
-  return most;
+std::int32_t least_of(const Moment& m) {
+  std::int32_t least = m.held.front().whole;
+  for (const Held& h : m.held) least = std::min(least, h.whole);
+  return least;
 }
+
+void add(InFlight& result, const Moment& m) {
+  Held sum;
+  result.until.push_back(sum);
+  for (const Held& h : m.held) {
+    sum.whole += h.whole, sum.kept += h.kept;
+    result.until.push_back(sum);
+  }
+  result.least_held = std::max(result.least_held, least_of(m));
+}
+
+// The interleaved schedule in closed form. Forwards and backwards take turns of one chunk each, so
+// between two changes of turn one chunk gains and one loses a microbatch per moment: bytes held are
+// linear in between, and most where a turn changes.
+class InterleavedMoments {
+ public:
+  InterleavedMoments(const PipelineShape& s, std::int64_t rank)
+      : vp_(s.vp),
+        microbatches_(s.microbatches),
+        group_(interleaved_group(s)),
+        round_(group_ * s.vp),
+        ahead_(std::min(s.microbatches * s.vp, interleaved_warmup(s, rank) + 1)) {
+    for (std::int64_t first = 0; first <= microbatches_; first += group_) {
+      const std::int64_t size = std::min(group_, microbatches_ - first);
+      for (std::int64_t i = 0; i < vp_ && size > 0; ++i) {
+        add_turn(first * vp_ + i * size);
+        add_turn(first * vp_ + i * size - ahead_);
+      }
+    }
+    add_turn(0), add_turn(last());
+    std::sort(turns_.begin(), turns_.end());
+    turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+  }
+
+  void fill(InFlight& result) {
+    for (std::size_t i = 0; i < turns_.size(); ++i) {
+      const std::int64_t end = i + 1 < turns_.size() ? turns_[i + 1] : turns_[i];
+      // The same as one round of full groups before.
+      const std::int64_t full = microbatches_ / group_ * round_;
+      if (turns_[i] >= round_ && end + ahead_ <= full) continue;
+      const Moment now = at(turns_[i]);
+      result.least_held = std::max(result.least_held, least_between(now, turns_[i], end));
+      add(result, now);
+    }
+    result.until.shrink_to_fit();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t last() const { return microbatches_ * vp_ - ahead_; }
+  void add_turn(std::int64_t backwards) {
+    if (backwards >= 0 && backwards <= last()) turns_.push_back(backwards);
+  }
+  // Microbatches that the i-th chunk in turn has passed after n tasks of one direction.
+  [[nodiscard]] std::int64_t passed(std::int64_t n, std::int64_t i) const {
+    const std::int64_t first = n / round_ * group_;
+    const std::int64_t size = std::min(group_, microbatches_ - first);
+    return first + std::clamp<std::int64_t>(n - first * vp_ - i * size, 0, size);
+  }
+  // Before the next of so many backwards.
+  [[nodiscard]] Moment at(std::int64_t backwards) const {
+    Moment m{std::vector<Held>(static_cast<std::size_t>(vp_)), 0, 0};
+    for (std::int64_t c = 0; c < vp_; ++c) {
+      const std::int64_t whole = passed(backwards + ahead_, c) - passed(backwards, vp_ - 1 - c);
+      m.held[static_cast<std::size_t>(c)].whole = static_cast<std::int32_t>(whole);
+      m.whole += whole;
+    }
+    m.all = m.whole;
+    return m;
+  }
+  // What every chunk holds at some moment of a turn.
+  [[nodiscard]] std::int32_t least_between(const Moment& begin, std::int64_t from,
+                                           std::int64_t to) const {
+    std::int32_t most = least_of(begin);
+    if (to - from < 2) return most;
+    const Moment next = at(from + 1);
+    std::size_t gains = 0, loses = 0;
+    for (std::size_t c = 0; c < next.held.size(); ++c) {
+      if (next.held[c].whole > begin.held[c].whole) gains = c;
+      if (next.held[c].whole < begin.held[c].whole) loses = c;
+    }
+    const std::int64_t middle = (begin.held[loses].whole - begin.held[gains].whole) / 2;
+    for (const std::int64_t step : {middle, middle + 1}) {
+      most = std::max(most, least_of(at(from + std::clamp<std::int64_t>(step, 0, to - from))));
+    }
+    return most;
+  }
+
+  std::int64_t vp_, microbatches_, group_;
+  std::int64_t round_;               // tasks of one direction that a group takes
+  std::int64_t ahead_;               // forwards more than backwards before a backward
+  std::vector<std::int64_t> turns_;  // backwards done when a turn begins
+};
 
 }  // namespace
 
 InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
+  constexpr std::size_t kElsewhere = std::numeric_limits<std::size_t>::max();
   InFlight result;
   if (s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b) {
     result.chunks = {static_cast<std::size_t>(rank)};
-    result.held = {{static_cast<std::int32_t>(peak_in_flight(s, rank)), 0}};
-    result.least_held = least_held(result);
+    const auto held = static_cast<std::int32_t>(peak_in_flight(s, rank));
+    add(result, {{{held, 0}}, held, held});
+    return result;
+  }
+  if (s.schedule == Schedule::kInterleaved) {
+    for (std::int64_t c = 0; c < s.vp; ++c) {
+      result.chunks.push_back(static_cast<std::size_t>(c * s.pp + rank));
+    }
+    InterleavedMoments(s, rank).fill(result);
     return result;
   }
   const std::vector<Task> order = task_order(steady_template(s), rank);
-  for (const Task& t : order) result.chunks.push_back(static_cast<std::size_t>(t.chunk));
-  std::sort(result.chunks.begin(), result.chunks.end());
-  result.chunks.erase(std::unique(result.chunks.begin(), result.chunks.end()), result.chunks.end());
+  std::vector<std::size_t> place(static_cast<std::size_t>(num_chunks(s)), kElsewhere);
+  for (const Task& t : order) place[static_cast<std::size_t>(t.chunk)] = 0;
+  for (std::size_t chunk = 0; chunk < place.size(); ++chunk) {
+    if (place[chunk] == kElsewhere) continue;
+    place[chunk] = result.chunks.size();
+    result.chunks.push_back(chunk);
+  }
   std::vector<Moment> moments;
   Moment now{std::vector<Held>(result.chunks.size()), 0, 0};
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto at = std::lower_bound(result.chunks.begin(), result.chunks.end(),
-                                     static_cast<std::size_t>(order[i].chunk));
-    Held& held = now.held[static_cast<std::size_t>(at - result.chunks.begin())];
+    Held& held = now.held[place[static_cast<std::size_t>(order[i].chunk)]];
     now.whole -= held.whole, now.all -= held.whole + held.kept;
     apply(held, order[i].kind);
     now.whole += held.whole, now.all += held.whole + held.kept;
     const bool grows_on = i + 1 < order.size() && order[i + 1].kind == TaskKind::kForward;
     if (order[i].kind == TaskKind::kForward && !grows_on) add_moment(moments, now);
   }
-  for (const Moment& m : moments) {
-    result.held.insert(result.held.end(), m.held.begin(), m.held.end());
-    Held sum;
-    result.until.push_back(sum);
-    for (const Held& h : m.held) {
-      sum.whole += h.whole, sum.kept += h.kept;
-      result.until.push_back(sum);
-    }
-  }
-  result.least_held = least_held(result);
+  for (const Moment& m : moments) add(result, m);
   return result;
 }
 

@@ -17,10 +17,9 @@ struct Held {
   bool operator==(const Held&) const = default;
 };
 
-// Moments that no other moment exceeds in every chunk.
+// Moments of which one is the fullest, whatever a microbatch of each chunk weighs.
 struct InFlight {
   std::vector<std::size_t> chunks;  // of the rank, increasing
-  std::vector<Held> held;           // moments x chunks
   std::vector<Held> until;          // moments x (chunks + 1): sums over the chunks before
 
   // Most bytes held at once; the spans are indexed like `chunks`.

@@ -18,15 +18,30 @@ std::vector<Node> Opener::roots() const {
   std::vector<Node> all;
   const auto& meshes = x_.space.meshes();
   for (std::uint32_t i = 0; i < meshes.size(); ++i) {
-    const auto n = static_cast<std::uint32_t>(x_.space.micro_batches(meshes[i]).size());
+    auto n = static_cast<std::uint32_t>(x_.space.micro_batches(meshes[i]).size());
+    if (!by_time() && breadth_ == Breadth::kUsual) n = std::min(n, 1U);  // the smallest
+    const bool something = n > 0 && !x_.space.cp_kinds(meshes[i]).empty();
+    const double weights = !by_time() && something ? least_weights(i) : 0;
     for (std::uint32_t b = 0; b < n; ++b) {
       Node node;
       node.mesh = i, node.micro_batch = b;
-      if (by_time()) node.bound = flops_bound(x_, strategy(node));
+      node.bound = by_time() ? flops_bound(x_, strategy(node)) : weights;
       all.push_back(node);
     }
   }
   return all;
+}
+
+// Of all splits of the experts.
+double Opener::least_weights(std::uint32_t mesh) const {
+  Node node;
+  node.level = Level::kSplit;
+  node.mesh = mesh;
+  double least = kNothingFound;
+  for (; node.split < x_.space.splits(x_.space.meshes()[mesh]).size(); ++node.split) {
+    least = std::min(least, weights_bound(x_, most_sharded(node, true)).si());
+  }
+  return least;
 }
 
 Strategy Opener::strategy(const Node& node) const {
@@ -96,8 +111,11 @@ void Opener::open_mesh(const Node& node, double limit, Opened& opened) const {
         bound = parts_bound(s, rest);
         if (bound <= limit) bound = parts_bound(s, rest + x_.parts.experts(s, mesh.base));
       } else {
-        bound = weights_bound(x_, most_sharded(child, true)).si();
+        bound = least_states(child).si();
       }
+      // With less memory less fits: that is dropped for good.
+      const bool counts = by_time() && bound <= limit && plans_only();
+      if (counts && least_states(child) > x_.capacity()) continue;
       // Of a node that is opened again those that were not made before.
       child.bound = std::max(child.bound, bound);
       if (child.bound > limit) {
@@ -133,14 +151,15 @@ const BlockCosts& Opener::least_blocks(const Node& node, const RankOrder& order)
 void Opener::open_split(const Node& node, double limit, double ahead, Opened& opened) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
+  if (x_.space.schedules(mesh, micro_batch).empty()) return;
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
   // More than that is not wanted, or of no use.
-  const bool bounds_memory = x_.plans_only() || !by_time();
+  const bool bounds_memory = plans_only() || !by_time();
   const double most = by_time() ? x_.capacity().si() : limit;
   Bytes communicators;
-  if (bounds_memory && !x_.request.ignore_activations) {
-    communicators = least_communicators(node, mesh);
-    if ((weights_bound(x_, most_sharded(node, true)) + communicators).si() > most) return;
+  if (bounds_memory) {
+    communicators = least_communicators(node);
+    if (least_states(node).si() > most) return;
   }
   std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
   for (const RankOrder& order : orders) blocks.push_back(&least_blocks(node, order));
@@ -166,7 +185,7 @@ void Opener::open_split(const Node& node, double limit, double ahead, Opened& op
     child.bound = child.pipeline = std::max(node.bound, bound);
     child.communicators = communicators;
     if (!fits_sharded(child, mesh, *blocks.front(), opened)) continue;
-    if (judges_together(mesh)) {
+    if (judges_together(mesh, limit)) {
       const double later = later_than_limit(child, *blocks.front(), limit);
       if (later == kNothingFound) continue;
       child.bound = std::max(child.bound, later);
@@ -176,9 +195,11 @@ void Opener::open_split(const Node& node, double limit, double ahead, Opened& op
   }
 }
 
-// Whether [F-SEARCH-10] is asked, and of one set of block costs.
-bool Opener::judges_together(const Mesh& mesh) const {
-  return x_.plans_only() && by_time() && x_.space.bounding_orders(mesh).size() == 1;
+// Whether [F-SEARCH-10] is asked, and of one set of block costs. Without a limit it would only find
+// what does not fit, which is counted elsewhere.
+bool Opener::judges_together(const Mesh& mesh, double limit) const {
+  const bool asked = plans_only() || limit < kNothingFound;
+  return asked && by_time() && x_.space.bounding_orders(mesh).size() == 1;
 }
 
 namespace {
@@ -196,6 +217,17 @@ double later_than(const FitBound& fit, double end, double limit) {
 }
 
 }  // namespace
+
+// The same where nothing limits the time: a time that nothing undercuts, `time` or more.
+double least_fitting(const FitBound& fit, double end, double time) {
+  if (!fit.may_fit(kNothingFound)) return kNothingFound;
+  double least = time;
+  for (const double more : {1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0}) {
+    if (fit.may_fit(time * more - end)) break;
+    least = time * more;
+  }
+  return least;
+}
 
 // The same of a schedule, with the most sharding, offloaded or not.
 double Opener::later_than_limit(const Node& node, const BlockCosts& blocks, double limit) const {
@@ -224,16 +256,25 @@ Strategy Opener::most_sharded(const Node& node, bool on_host) const {
   return s;
 }
 
-// Of all shardings.
-Bytes Opener::least_communicators(const Node& node, const Mesh& mesh) const {
-  Bytes least{std::numeric_limits<std::int64_t>::max()};
-  Node child = node;
-  child.level = Level::kSharding;
-  for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
-    child.sharding = i;
-    least = std::min(least, x_.communicators(strategy(child), mesh.base));
-  }
-  return least;
+// Of all shardings; none where there is no sharding, or activations and buffers do not count.
+Bytes Opener::least_communicators(const Node& node) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  if (x_.request.ignore_activations || x_.space.shardings(mesh).empty()) return {};
+  const Split& split = x_.space.splits(mesh)[node.split];
+  return x_.least_communicators.get({node.mesh, split.ep, split.etp}, [&] {
+    Bytes least{std::numeric_limits<std::int64_t>::max()};
+    Strategy s = strategy(node);
+    for (const Sharding& sharding : x_.space.shardings(mesh)) {
+      s.zero = sharding.zero, s.zero_group = sharding.zero_group, s.order = sharding.order;
+      least = std::min(least, x_.communicators(s, mesh.base));
+    }
+    return least;
+  });
+}
+
+// Of a split: before anything is known of its blocks.
+Bytes Opener::least_states(const Node& node) const {
+  return weights_bound(x_, most_sharded(node, true)) + least_communicators(node);
 }
 
 // With the fewest microbatches in flight that a pipeline has.
@@ -256,13 +297,13 @@ bool Opener::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks
   const Bytes least =
       memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
   if (least <= x_.capacity()) {
-    if (by_time() && !x_.plans_only()) return true;
+    if (by_time() && !plans_only()) return true;
     node.memory = memory_bound(x_, most_sharded(node, true), blocks, in_flight, node.communicators,
                                may_offload_activations(mesh));
     if (!by_time()) node.bound = std::max(node.bound, node.memory.si());
     return !by_time() || node.memory <= x_.capacity();
   }
-  if (x_.plans_only()) return false;
+  if (plans_only()) return false;
   count_out(mesh, placed_shardings(node), states_bound(x_, s, blocks, Bytes{}) > x_.capacity(),
             opened.examined);
   return false;
@@ -298,7 +339,7 @@ void Opener::open_schedule(const Node& node, double limit, Opened& opened) const
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
   const BlockCosts& blocks = least_blocks(node, orders.front());
-  if (judges_together(mesh)) {
+  if (judges_together(mesh, limit)) {
     opened.later = later_than_limit(node, blocks, limit);
     if (opened.later > 0) return;
     opened.later = kNothingFound;
@@ -338,7 +379,7 @@ bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
     }
   }
   const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
-  const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh);
+  const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh, limit);
   const Bytes communicators = x_.communicators(s, mesh.base);
   bool fits = false;
   for (const bool on_host : {false, true}) {
@@ -355,12 +396,13 @@ bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
       if (bytes > x_.capacity()) continue;
       if (time <= limit) {
         const FitBound fit(x_, s, blocks, in_flight, communicators, offloads);
-        time = std::max(time, later_than(fit, end, limit));
+        time = limit == kNothingFound ? least_fitting(fit, end, time)
+                                      : std::max(time, later_than(fit, end, limit));
       }
     }
     node.bound = std::min(node.bound, time);
   }
-  if (fits || x_.plans_only()) return fits;
+  if (fits || plans_only()) return fits;
   s.offload.optimizer = true;
   const bool states = states_bound(x_, s, blocks, communicators) > x_.capacity();
   count_out(mesh, 1, states, opened.examined);

@@ -27,7 +27,10 @@ class Opener {
 
  private:
   [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
+  // Whether nothing is counted: what a first pass rules out a second one counts.
+  [[nodiscard]] bool plans_only() const { return x_.plans_only() || breadth_ == Breadth::kUsual; }
   [[nodiscard]] Strategy strategy(const Node& node) const;
+  [[nodiscard]] double least_weights(std::uint32_t mesh) const;
 
   [[nodiscard]] bool is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const;
   [[nodiscard]] bool is_usual(const ScheduleChoice& s) const;
@@ -37,11 +40,12 @@ class Opener {
   void open_split(const Node& node, double limit, double ahead, Opened& opened) const;
   void open_schedule(const Node& node, double limit, Opened& opened) const;
 
-  [[nodiscard]] bool judges_together(const Mesh& mesh) const;
+  [[nodiscard]] bool judges_together(const Mesh& mesh, double limit) const;
   [[nodiscard]] double later_than_limit(const Node& node, const BlockCosts& blocks,
                                         double limit) const;
   bool bound_sharding(Node& node, const BlockCosts& blocks, double limit, Opened& opened) const;
-  [[nodiscard]] Bytes least_communicators(const Node& node, const Mesh& mesh) const;
+  [[nodiscard]] Bytes least_communicators(const Node& node) const;
+  [[nodiscard]] Bytes least_states(const Node& node) const;
   [[nodiscard]] Strategy most_sharded(const Node& node, bool on_host) const;
   [[nodiscard]] Bytes least_memory(const Node& node, const BlockCosts& blocks,
                                    Bytes communicators) const;

@@ -138,6 +138,8 @@ class Partitioner {
   // The smallest bound on the largest stage time that leaves a way, at most `most`.
   std::optional<std::int64_t> least_limit(std::int64_t least, std::int64_t most) {
     if (least > most) return std::nullopt;
+    reach(least);
+    if (at_goal()) return least;
     reach(most);
     if (!at_goal()) return std::nullopt;
     std::int64_t low = least, high = most;  // below low there is no way, at high there is one

@@ -2,6 +2,7 @@
 // Which layers a pipeline rank gets when the ranks before it have taken theirs.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "cost/chunks.hpp"
@@ -101,6 +102,10 @@ class StageLayout {
   // Shares with the same slot hold the same kinds of layers.
   [[nodiscard]] std::size_t num_slots() const;
   [[nodiscard]] std::size_t slot(int stage, const Share& share) const;
+  // Whether the two ranks of the share may differ as much as they do.
+  [[nodiscard]] static bool has_slot(const Share& share) {
+    return std::abs(share.second - share.first) <= 2 * kMostLead;
+  }
 
   // Units of one chunk, where a rank's layers are spread over its chunks (chunk_layers()).
   [[nodiscard]] int spread_chunk(int stage, int units, int chunk) const {

@@ -10,6 +10,20 @@ namespace {
 
 std::size_t index(BlockKind kind) { return static_cast<std::size_t>(kind); }
 
+// The smallest of low..high that fits; all above one that fits do, high among them.
+template <class Fits>
+std::int64_t smallest_that(const Fits& fits, std::int64_t low, std::int64_t high) {
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (fits(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
 }  // namespace
 
 void Stages::add_up_activations() {
@@ -28,7 +42,7 @@ void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
   const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
   const BlockCounts &begin = x_.prefix.until(range.begin), &again = x_.prefix.until(middle),
                     &end = x_.prefix.until(range.end);
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (const std::size_t k : layer_kinds_) {
     mine_.blocks[k] += end[k] - begin[k];
     mine_.recomputed[k] += again[k] - begin[k];
   }
@@ -190,10 +204,12 @@ Stages::Value Stages::compute(int stage, const Share& h) const {
 // frees memory, unless it is the first of its kind: then the backward pass needs room for it. So
 // the numbers between the first layers of two kinds are halved, and the others looked at one by
 // one.
-std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t second) const {
+std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t second,
+                                  std::int64_t limit) const {
   const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
+  const std::int64_t most = std::min(limit, layers(share.first));
+  if (layout_.leading() == 0) return fewest_of_one_kind(most, fits);
   if (fits(0)) return 0;
-  const std::int64_t most = most_recomputed(stage, share);
   layout_.ranges(stage, share, ranges_);
   std::array<std::int64_t, kNumBlockKinds + 1> firsts{};  // layers with which another kind joins
   std::size_t kinds = 0;
@@ -209,24 +225,36 @@ std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t se
   }
   firsts[kinds] = most + 1;
   for (std::size_t i = 0; i < kinds; ++i) {
-    std::int64_t low = firsts[i], high = firsts[i + 1] - 1;
-    if (!fits(high)) continue;
-    while (low < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      if (fits(middle)) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return high;
+    const std::int64_t most_of_kind = firsts[i + 1] - 1;
+    if (fits(most_of_kind)) return smallest_that(fits, firsts[i], most_of_kind);
   }
   return -1;
 }
 
-// Layers of the first rank that can be recomputed within the limit.
+// Neighbouring shares mostly recompute as many as each other, or too many: what the last one did is
+// tried first.
+template <class Fits>
+std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) const {
+  if (fits(0)) return guess_ = 0;
+  if (most < 1) return -1;
+  std::int64_t low = 1, high = most;  // below low none fits
+  const bool known = guess_ > 0 && guess_ < most && fits(guess_);
+  if (known) {
+    high = guess_;
+    if (high > low && !fits(high - 1)) low = high;
+  } else if (!fits(most)) {
+    guess_ = most;
+    return -1;
+  } else if (guess_ > 0 && guess_ < most) {
+    low = guess_ + 1;
+    if (low < high && fits(low)) high = low;
+  }
+  return guess_ = smallest_that(fits, low, high);
+}
+
+// Layers of the rank, or the two ranks together, that can be recomputed within the limit.
 std::int64_t Stages::most_recomputed(int stage, const Share& share) const {
-  const std::int64_t all = layers(share.first);
+  const std::int64_t all = layers(share.first) + layers(share.second);
   if (measures_memory() || least_full_ <= 0) return all;
   return std::clamp<std::int64_t>(
       (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);
@@ -240,28 +268,52 @@ bool Stages::may_take(int stage, const Share& share) const {
   }
   if (base_time(stage, share, layout_.after(stage, share)) > limit_) return false;
   const std::int64_t most = most_recomputed(stage, share);
-  return need(stage, share, most, 0) <= x_.capacity || (most > 0 && value(stage, share).time >= 0);
+  if (need(stage, share, most, 0) <= x_.capacity) return true;
+  if (most == 0) return false;
+  if (layout_.leading() == 0) return need(stage, share, 0, 0) <= x_.capacity;
+  return value(stage, share).time >= 0;
 }
 
 Stages::Value Stages::fewest(int stage, const Share& h) const {
-  const std::int64_t n = fewest_first(stage, h, 0);
+  const std::int64_t n = fewest_first(stage, h, 0, most_recomputed(stage, h));
   if (n < 0) return {kTooMuch, 0, 0};
   return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
 }
 
 // Of all pairs of numbers that fit, the least time, then the fewest of the first rank.
 Stages::Value Stages::fewest_pair(int stage, const Share& h) const {
+  if (is_too_much(stage, h)) return {kTooMuch, 0, 0};
   Value best{kTooMuch, 0, 0};
-  for (std::int64_t second = 0; second <= layers(h.second); ++second) {
-    const std::int64_t first = fewest_first(stage, h, second);
+  std::int64_t most = most_recomputed(stage, h);  // of both ranks together, as far as is known
+  for (std::int64_t second = 0; second <= std::min(layers(h.second), most); ++second) {
+    const std::int64_t first = fewest_first(stage, h, second, most - second);
     if (first < 0) continue;
     const std::int64_t time = time_of(fill(stage, h, first, second));
     if (best.time < 0 || time < best.time || (time == best.time && first < best.recomputed_first)) {
       best = {time, static_cast<std::int32_t>(first), static_cast<std::int32_t>(second)};
+      if (!measures_memory() && least_full_ > 0) {
+        most = std::min(most, (time - base_time(stage, h, layout_.after(stage, h))) / least_full_);
+      }
     }
     if (first == 0) break;
   }
   return best;
+}
+
+// Whether a share cannot fit within the limit: a smaller one is known not to, or it does not with
+// as much recomputed on both ranks as there is time for. Where all layers are of one kind: then one
+// more recomputed always frees memory, but for the first.
+bool Stages::is_too_much(int stage, const Share& h) const {
+  if (layout_.leading() > 0 || (stage == 0 && x_.model.mtp_layers > 0)) return false;
+  const auto is_known = [&](int first, int second) {
+    if (first < 1 || second < 1 || !layout_.has_slot({h.place, first, second})) return false;
+    return values_[layout_.slot(stage, {h.place, first, second})].time == kTooMuch;
+  };
+  if (is_known(h.first - 1, h.second) || is_known(h.first, h.second - 1)) return true;
+  const std::int64_t most = most_recomputed(stage, h);
+  const std::int64_t first = std::min(most, layers(h.first));
+  const std::int64_t second = std::min(most, layers(h.second));
+  return need(stage, h, first, second) > x_.capacity && need(stage, h, 0, 0) > x_.capacity;
 }
 
 }  // namespace meshplan

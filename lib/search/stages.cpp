@@ -49,6 +49,7 @@ Stages::Stages(const StageContext& context)
   least_full_ = kUnbounded;
   for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
     if (x_.prefix.all()[k] == 0) continue;
+    layer_kinds_.push_back(k);
     const std::int64_t again =
         quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
     least_full_ = std::min(least_full_, again);
@@ -102,6 +103,58 @@ bool Stages::may_fit() const {
   return place.taken == layout_.units();
 }
 
+// Where all layers are of one kind a stage that fits within a limit also does with a unit less,
+// whichever units they are. So stages that take as many as fit say whether there is a division.
+std::int64_t Stages::least_largest(std::int64_t most) const {
+  const std::int64_t least = least_largest();
+  const bool alike = layout_.leading() == 0 && !layout_.is_mirrored() && x_.model.mtp_layers == 0;
+  if (!alike || x_.counts == CountRule::kGiven) return least;
+  std::int64_t over = 0;  // the smallest time of one unit more on some stage
+  const auto reaches = [&](std::int64_t limit) {
+    over = kUnbounded;
+    int all = 0, guess = 0;
+    for (int r = 0; r < num_stages(); ++r) {
+      guess = most_that_fit(r, limit, guess, over);
+      if (guess < layout_.fewest(r)) return false;
+      all += guess;
+    }
+    return all >= layout_.units();
+  };
+  std::int64_t low = least, high = most;
+  for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
+    const std::int64_t next = low + std::min(step, (high - low) / 2);
+    if (reaches(next)) {
+      high = next, step = 0;
+    } else {
+      low = std::min(over, high);
+    }
+  }
+  return low;
+}
+
+// Of layers that are all alike; `over`: no more than the time of one unit more, if that may fit.
+int Stages::most_that_fit(int stage, std::int64_t limit, int guess, std::int64_t& over) const {
+  const auto share = [](int n) { return Share{{}, n, 0}; };
+  const auto keeps = [&](int n) {
+    const std::int64_t time = value(stage, share(n)).time;
+    return time >= 0 && time <= limit;
+  };
+  int fit = layout_.fewest(stage) - 1, too_many = most_units(stage, limit) + 1;
+  for (int n = guess, tried = 0; fit + 1 < too_many; ++tried) {
+    n = std::clamp(n, fit + 1, too_many - 1);
+    const bool kept = keeps(n);
+    (kept ? fit : too_many) = n;
+    n = tried == 0 ? n + (kept ? 1 : -1) : fit + (too_many - fit) / 2;
+  }
+  if (fit < layout_.units()) {
+    const Share more = share(fit + 1);
+    const std::int64_t least = base_time(stage, more, layout_.after(stage, more));
+    const std::int64_t time = least > limit ? least : value(stage, more).time;
+    if (time > limit) over = std::min(over, time);
+  }
+  return fit;
+}
+
 // No share of this stage that keeps the limit has more units of its rank, or ranks.
 int Stages::most_units(int stage, std::int64_t limit) const {
   const std::int64_t each = least_layer_ * layout_.unit_layers();
@@ -119,6 +172,7 @@ bool Stages::may_fit_limit() const {
   int most = 0;  // units that the stages can take together, as far as is known
   for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit_);
   const int slack = most - units;
+  int guess = 0;   // units that the last stage took
   int before = 0;  // units, or those of the first round, that the stages before take at least
   for (int r = 0; r < num_stages() && most >= units; ++r) {
     const int high = most_units(r, limit_);
@@ -134,10 +188,14 @@ bool Stages::may_fit_limit() const {
       while (fit >= low && !may_take(r, {place, fit, 0})) --fit;
     } else if (low < too_many && may_take(r, {place, low, 0})) {
       fit = low;
-      while (fit + 1 < too_many) {
-        const int n = fit + (too_many - fit) / 2;
-        (may_take(r, {place, n, 0}) ? fit : too_many) = n;
+      for (int n = std::clamp(guess, fit + 1, too_many); fit + 1 < too_many;) {
+        n = std::min(n, too_many - 1);
+        const bool fits = may_take(r, {place, n, 0});
+        (fits ? fit : too_many) = n;
+        n = n == guess ? (fits ? n + 1 : n - 1) : fit + (too_many - fit) / 2;
+        n = std::max(n, fit + 1);
       }
+      guess = fit;
     }
     if (fit < low) return false;
     most -= high - fit;

@@ -70,7 +70,10 @@ class Stages {
   // x = sum + weight * largest of partition.hpp.
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }
+  // The largest stage of a division takes no less.
   [[nodiscard]] std::int64_t least_largest() const;
+  // The same by what fits, of divisions whose largest stage takes `most` or less.
+  [[nodiscard]] std::int64_t least_largest(std::int64_t most) const;
   // The largest stage of a division that scores `score` or less: with which a step takes no more
   // than so many seconds, or a rank no more than so many bytes.
   [[nodiscard]] std::int64_t most_largest(double score) const;
@@ -140,11 +143,17 @@ class Stages {
   void add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
+  [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
+                                  std::int64_t& over) const;
   [[nodiscard]] int most_units(int stage, std::int64_t limit) const;
   [[nodiscard]] Value compute(int stage, const Share& share) const;
   [[nodiscard]] Value fewest(int stage, const Share& share) const;
   [[nodiscard]] Value fewest_pair(int stage, const Share& share) const;
-  [[nodiscard]] std::int64_t fewest_first(int stage, const Share& share, std::int64_t second) const;
+  [[nodiscard]] std::int64_t fewest_first(int stage, const Share& share, std::int64_t second,
+                                          std::int64_t most) const;
+  template <class Fits>
+  std::int64_t fewest_of_one_kind(std::int64_t most, const Fits& fits) const;
+  [[nodiscard]] bool is_too_much(int stage, const Share& share) const;
   [[nodiscard]] std::int64_t most_recomputed(int stage, const Share& share) const;
   // Whether the stage may take the share within the limit; cheaper than its value().
   [[nodiscard]] bool may_take(int stage, const Share& share) const;
@@ -165,6 +174,8 @@ class Stages {
   std::vector<std::int64_t> ends_, ends_after_;       // embedding and head, by stage
   // Of the first n layers: bytes saved if they are not recomputed, if they are, and kept.
   std::vector<Bytes> saved_until_, recomputed_until_, kept_until_;
+  std::vector<std::size_t> layer_kinds_;  // that decoder layers are of
+  mutable std::int64_t guess_ = 0;        // layers recomputed by the last stage worked out
   mutable std::vector<Value> values_;
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_;

@@ -13,7 +13,7 @@ TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, B
       breadth_(breadth),
       keep_(keep),
       opener_(x, breadth),
-      later_{x.objective == Objective::kMemory} {}
+      later_{x.objective == Objective::kMemory && breadth == Breadth::kAll} {}
 
 Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                         const Progress& progress) {
@@ -230,7 +230,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
 }
 
 Examined TreeSearch::divide(const Node& node, double limit) const {
-  constexpr std::int64_t kStarts = 1024;
+  constexpr std::int64_t kStarts = 8192;
   const Choice c = opener_.choice(node);
   return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.worth, node.pipeline,
                  limit, {true, kStarts, known_division(node, c)});

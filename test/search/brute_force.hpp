@@ -1,6 +1,5 @@
 #pragma once
-// Every strategy of a request, one after the other, with lib/spec's rules and lib/cost alone: what
-// the search must agree with.
+// Every strategy of a request, with lib/spec's rules and lib/cost alone: what the search must find.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -73,9 +72,12 @@ inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
 
 class Brute {
  public:
-  // `everything`: full recomputation is that of every layer, not of the fewest.
+  // `everything`: full recomputation is that of every layer, as always where memory is minimised.
   explicit Brute(const Case& c, bool extremes, bool everything = false)
-      : c_(c), extremes_(extremes), everything_(everything) {}
+      : c_(c),
+        extremes_(extremes),
+        by_memory_(c.request.objective == Objective::kMemory),
+        everything_(everything || by_memory_) {}
 
   Tried run() {
     tried_.least_peak = Bytes{std::int64_t{1} << 60};
@@ -359,6 +361,30 @@ class Brute {
     return rank;
   }
 
+  // Where memory is the objective: bytes of the stages instead of seconds, and the largest first.
+  Rank memory_rank_of(const Strategy& s, const BlockCosts& blocks) const {
+    Rank rank;
+    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
+    const bool pairs = s.schedule == Schedule::kDualPipe;
+    for (std::int64_t r = 0; r < (pairs ? s.pp / 2 : s.pp); ++r) {
+      double bytes = 0;
+      for (const std::int64_t mine : {r, pairs ? s.pp - 1 - r : r}) {
+        const auto memory = rank_memory(c_.model, c_.cluster, s, blocks, chunks, mine);
+        bytes = std::max(bytes, memory.peak.si());
+      }
+      rank.largest = std::max(rank.largest, bytes), rank.cost += bytes;
+      rank.order.push_back(s.stage_layers[static_cast<std::size_t>(r)] / unit_of(s, c_.model));
+      if (pairs) rank.order.push_back(s.stage_layers[static_cast<std::size_t>(s.pp - 1 - r)]);
+    }
+    for (const std::int64_t units : rank.order) rank.squares += units * units;
+    return rank;
+  }
+
+  static bool needs_less(const Rank& a, const Rank& b) {
+    return std::tie(a.largest, a.cost, a.squares, a.order) <
+           std::tie(b.largest, b.cost, b.squares, b.order);
+  }
+
   void try_divisions(Strategy s, const std::vector<List>& divisions, std::optional<Found>& best) {
     const BlockCosts blocks = block_costs(c_.model, c_.cluster, s);
     std::optional<Rank> chosen_rank;
@@ -375,9 +401,11 @@ class Brute {
       const List& n = s.recompute_layers;
       const bool some = std::any_of(n.begin(), n.end(), [](std::int64_t i) { return i > 0; });
       if (s.recompute == Recompute::kFull && !some) continue;
-      const double time = cost_of(c_.model, c_.cluster, s, blocks).step_time.si();
-      const Rank rank = rank_of(s, blocks);
-      if (chosen_rank) {
+      const double time = by_memory_ ? 0 : cost_of(c_.model, c_.cluster, s, blocks).step_time.si();
+      const Rank rank = by_memory_ ? memory_rank_of(s, blocks) : rank_of(s, blocks);
+      if (chosen_rank && by_memory_) {
+        if (!needs_less(rank, *chosen_rank)) continue;
+      } else if (chosen_rank) {
         const bool same = std::abs(time - chosen_time) <= 1e-9 * chosen_time;
         if (same ? !before(rank, *chosen_rank) : time > chosen_time) continue;
       }
@@ -412,8 +440,7 @@ class Brute {
   }
 
   const Case& c_;
-  bool extremes_;
-  bool everything_;
+  bool extremes_, by_memory_, everything_;
   Tried tried_;
 };
 

@@ -55,6 +55,23 @@ class EveryDivision {
     return best_;
   }
 
+  // Step times of all divisions that recompute nothing, the least first.
+  std::vector<double> plain_times() {
+    std::vector<List> divisions;
+    List begun;
+    compositions(case_.model.num_layers, s_.pp, unit_of(s_, case_.model), begun, divisions);
+    std::vector<double> times;
+    for (const List& layers : divisions) {
+      s_.stage_layers = layers;
+      s_.recompute_layers.clear();
+      if (has_errors(validate(s_, case_.model, case_.cluster))) continue;
+      s_.recompute_layers.assign(layers.size(), 0);
+      if (is_in_space(s_, case_.model)) times.push_back(step_time(s_));
+    }
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
   [[nodiscard]] double cost(const Strategy& s) const {
     std::vector<double> times = brute_.stage_times(s, blocks_);
     if (s.schedule == Schedule::kDualPipe) times.resize(times.size() / 2);
@@ -88,6 +105,24 @@ class EveryDivision {
   Best best_;
 };
 
+// `s` and `x` must outlive it.
+StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t base, CountRule counts) {
+  return {x.model,
+          x.cluster,
+          s,
+          x.blocks.costs(s, base),
+          x.prefix,
+          x.in_flight.of(pipeline_shape(s)),
+          x.communicators(s, base),
+          x.capacity(),
+          x.host_capacity(),
+          false,
+          Measure::kTime,
+          counts,
+          0,
+          nullptr};
+}
+
 struct Compared {
   int divided = 0, none = 0, recomputing = 0;
   // Step time of the division chosen over the least of all divisions, less 1.
@@ -106,21 +141,7 @@ void compare(const Case& c, Compared& n) {
       choice.schedule = schedule.schedule, choice.vp = schedule.vp;
       Strategy s = with_choice(space->bases()[mesh.base], choice);
       s.recompute = Recompute::kFull;
-      const BlockCosts& blocks = x.blocks.costs(s, mesh.base);
-      const StageContext context{x.model,
-                                 x.cluster,
-                                 s,
-                                 blocks,
-                                 x.prefix,
-                                 x.in_flight.of(pipeline_shape(s)),
-                                 x.communicators(s, mesh.base),
-                                 x.capacity(),
-                                 x.host_capacity(),
-                                 false,
-                                 Measure::kTime,
-                                 CountRule::kFewest,
-                                 0,
-                                 nullptr};
+      const StageContext context = stages_of(x, s, mesh.base, CountRule::kFewest);
       const Divided divided = divide(context, *space, 1e300);
       EveryDivision every(c, s);
       const Best best = every.best();
@@ -147,6 +168,63 @@ void compare(const Case& c, Compared& n) {
   }
 }
 
+// Longer pipelines that hold both ends of the model on their first ranks, with memory to spare.
+Case folded_case(Dice& dice) {
+  Case c;
+  c.model = random_model(dice);
+  const std::int64_t pp = dice.one_of<std::int64_t>({2, 4, 6, 8});
+  c.model.num_layers = pp + dice.between(1, pp == 8 ? 5 : 7);
+  c.cluster = small_cluster(1, pp, Bytes{4096 * kGiB});
+  c.request.base = framework_preset(Framework::kMegatron);
+  c.request.base.global_batch = 2 * pp + 2 * dice.between(0, 20);
+  c.request.base.seq_len = dice.one_of<std::int64_t>({512, 2048, 8192});
+  c.request.limits = {only("pp", {std::to_string(pp)}), only("micro_batch", {"1"}),
+                      only("schedule", {"zb-v", "dualpipe"}), only("recompute", {"none"})};
+  c.request.threads = 1;
+  return c;
+}
+
+struct Decided {
+  int searches = 0, uneven = 0;
+};
+
+// The effort of a search must do, also where the wanted time is just that of the best division, or
+// just too little for it.
+void compare_folded(const Case& c, Decided& n) {
+  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
+  REQUIRE(space.ok());
+  SearchContext x(c.model, c.cluster, c.request, *space);
+  for (const Mesh& mesh : space->meshes()) {
+    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
+      Choice choice;
+      choice.pp = mesh.pp, choice.dp = mesh.dp;
+      choice.schedule = schedule.schedule, choice.vp = schedule.vp;
+      const Strategy s = with_choice(space->bases()[mesh.base], choice);
+      const StageContext context = stages_of(x, s, mesh.base, CountRule::kNone);
+      CAPTURE(to_text(s), c.model.num_layers);
+      const std::vector<double> times = EveryDivision(c, s).plain_times();
+      if (times.empty()) continue;
+      ++n.searches;
+      n.uneven += times.back() > times.front() * 1.01 ? 1 : 0;
+      for (const double most : {1e300, times.front() * (1 + 1e-12)}) {
+        const FastestDivision found =
+            fastest_division({context, *space, x.evaluators, most, 0, false, 1024});
+        REQUIRE(found.every);
+        REQUIRE(found.lists);
+        REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
+      }
+      const FastestDivision none = fastest_division(
+          {context, *space, x.evaluators, times.front() * (1 - 1e-6), 0, false, 1024});
+      REQUIRE(none.every);
+      REQUIRE_FALSE(none.lists);
+      const FastestDivision gave_up =
+          fastest_division({context, *space, x.evaluators, 1e300, 0, false, 9});
+      REQUIRE(gave_up.lists);
+      if (!gave_up.every) REQUIRE(gave_up.least <= times.front());
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -167,4 +245,16 @@ TEST_CASE(
   // which is why that is looked for afterwards.
   CHECK(n.worst < 0.08);
   CHECK(n.sum / n.divided < 0.01);
+}
+
+TEST_CASE("[F-SEARCH-11] no division of ZB-V or DualPipe beats the one chosen, nor the bound") {
+  Dice dice(23);
+  Decided n;
+  for (int i = 0; i < 400; ++i) {
+    CAPTURE(i);
+    compare_folded(folded_case(dice), n);
+  }
+  CAPTURE(n.searches, n.uneven);
+  CHECK(n.searches > 250);
+  CHECK(n.uneven > 150);
 }

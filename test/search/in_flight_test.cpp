@@ -1,10 +1,33 @@
 #include "search/in_flight.hpp"
 
+#include <limits>
+
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
 using namespace meshplan::search_test;
+
+namespace {
+
+// Most over a walk through the schedule of what the emptiest chunk holds.
+std::int32_t least_held(const PipelineShape& s, std::int64_t rank) {
+  std::vector<std::int32_t> held(static_cast<std::size_t>(num_chunks(s)), -1);
+  const std::vector<Task> order = task_order(s, rank);
+  for (const Task& t : order) held[static_cast<std::size_t>(t.chunk)] = 0;
+  std::int32_t most = 0;
+  for (const Task& t : order) {
+    std::int32_t& chunk = held[static_cast<std::size_t>(t.chunk)];
+    if (t.kind == TaskKind::kForward) ++chunk;
+    if (t.kind == TaskKind::kBackward || t.kind == TaskKind::kBackwardInput) --chunk;
+    std::int32_t least = std::numeric_limits<std::int32_t>::max();
+    for (const std::int32_t n : held) least = n < 0 ? least : std::min(least, n);
+    most = std::max(most, least);
+  }
+  return most;
+}
+
+}  // namespace
 
 TEST_CASE("fullest moments give the peak that a walk over the whole schedule gives") {
   const auto schedule = GENERATE(Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
@@ -14,7 +37,10 @@ TEST_CASE("fullest moments give the peak that a walk over the whole schedule giv
   int tried = 0;
   for (int i = 0; i < 200; ++i) {
     PipelineShape s{schedule, dice.between(2, 8), 1, dice.between(1, 60), 0};
-    if (schedule == Schedule::kInterleaved) s.vp = dice.between(2, 5);
+    if (schedule == Schedule::kInterleaved) {
+      s.vp = dice.between(2, 5);
+      if (dice.once_in(3)) s.group = s.pp + dice.between(0, 5);
+    }
     if (schedule == Schedule::kZbV || schedule == Schedule::kDualPipe) s.vp = 2;
     if (!illegal_reason(s).empty()) continue;
     ++tried;
@@ -31,6 +57,7 @@ TEST_CASE("fullest moments give the peak that a walk over the whole schedule giv
         own_kept.push_back(kept[c]);
       }
       REQUIRE(moments.peak(own_saved, own_kept) == peak_activation(s, r, saved, kept));
+      REQUIRE(moments.least_held == least_held(s, r));
     }
   }
   CHECK(tried > 20);

@@ -29,9 +29,8 @@ void check_sums(const SearchStatistics& s) {
 }
 
 // Compares the plans and the counts of the search with trying everything. True if there are plans.
-bool agrees(unsigned seed) {
-  const Case c = random_case(seed);
-  CAPTURE(seed, c.model.num_layers, num_gpus(c.cluster));
+bool agrees(const Case& c) {
+  CAPTURE(c.model.num_layers, num_gpus(c.cluster));
   const Tried tried = try_everything(c, false);
   const SearchResult result = found(c);
   check_sums(result.statistics);
@@ -42,8 +41,13 @@ bool agrees(unsigned seed) {
     CAPTURE(i);
     REQUIRE(to_text(result.plans[i].strategy) == to_text(tried.plans[i].strategy));
     REQUIRE(result.plans[i].step_time == tried.plans[i].step_time);
+    REQUIRE(result.plans[i].memory().peak == tried.plans[i].peak);
   }
   return !result.plans.empty();
+}
+bool agrees(unsigned seed) {
+  CAPTURE(seed);
+  return agrees(random_case(seed));
 }
 
 }  // namespace
@@ -59,6 +63,38 @@ TEST_CASE(
     with_plans += agrees(part * kCasesPerPart + i) ? 1 : 0;
   }
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
+}
+
+TEST_CASE("[F-SEARCH-5] [F-SEARCH-8] where memory is the objective the search finds the same too") {
+  const auto part = GENERATE(0U, 1U, 2U);
+  int with_plans = 0;
+  for (unsigned i = 0; i < kCasesPerPart; ++i) {
+    const unsigned seed = 5000 + part * kCasesPerPart + i;
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    c.request.objective = Objective::kMemory;
+    with_plans += agrees(c) ? 1 : 0;
+  }
+  CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
+}
+
+// Many meshes then have none that is legal.
+TEST_CASE("one schedule that needs a pipeline: the search finds the same, whatever is asked for") {
+  int with_plans = 0;
+  for (unsigned seed = 5200; seed < 5240; ++seed) {
+    Case c = random_case(seed);
+    CAPTURE(seed);
+    std::erase_if(c.request.limits, [](const Limit& l) { return l.key == "schedule"; });
+    c.request.limits.push_back(only("schedule", {seed % 2 == 0 ? "interleaved" : "zb-v"}));
+    c.request.with_closest_miss = true;
+    with_plans += agrees(c) ? 1 : 0;
+    const std::size_t plans = found(c).plans.size();
+    c.request.plans_only = true;
+    CHECK(found(c).plans.size() == plans);
+    c.request.plans_only = false, c.request.objective = Objective::kMemory;
+    agrees(c);
+  }
+  CHECK(with_plans > 10);
 }
 
 TEST_CASE("with every layer recomputed the search finds what trying everything finds") {

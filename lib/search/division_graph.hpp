@@ -1,0 +1,59 @@
+#pragma once
+// All divisions of a pipeline's layers as paths through a graph, for bounds that are sums over the
+// stages.
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "schedule/critical_path.hpp"
+#include "search/stages.hpp"
+
+namespace meshplan {
+
+// Nodes are the states that a division may pass on its way, edges the shares that its stages may
+// take; every edge is on the way to a whole division. Of pipelines whose stages hold two chunks
+// each, the r-th from either end: ZB-V and DualPipe.
+class DivisionGraph {
+ public:
+  // A share of a stage.
+  struct Taken {
+    int stage = 0;
+    Share share;
+    ChunkTime near, far;  // chunks from the front and from the back
+  };
+  struct Edge {
+    StageMove move;
+    std::int32_t to = 0;     // node
+    std::int32_t taken = 0;  // of shares(): the same for edges whose stages hold the same
+  };
+
+  // Divisions whose stages take `most` or less.
+  DivisionGraph(const Stages& stages, std::int64_t most);
+
+  [[nodiscard]] std::int64_t num_stages() const { return stages_; }
+  [[nodiscard]] std::int64_t num_ranks() const { return ranks_; }
+  [[nodiscard]] bool empty() const { return edges_.empty(); }
+  [[nodiscard]] std::int32_t num_nodes() const { return static_cast<std::int32_t>(ends_.size()); }
+  [[nodiscard]] std::int32_t goal() const { return num_nodes() - 1; }  // the first node is 0
+  [[nodiscard]] std::span<const Edge> edges(std::int32_t node) const;
+  [[nodiscard]] const std::vector<Taken>& shares() const { return taken_; }
+
+  // Seconds of a chain on each share.
+  [[nodiscard]] std::vector<double> seconds_of(const CriticalPath& path) const;
+  // Least sum of costs by share from each node to the goal.
+  [[nodiscard]] std::vector<double> least_to_go(const std::vector<double>& cost) const;
+  // The division of the least sum.
+  [[nodiscard]] std::vector<Edge> shortest(const std::vector<double>& cost,
+                                           const std::vector<double>& to_go) const;
+
+ private:
+  std::int64_t stages_, ranks_;
+  std::vector<Edge> edges_;        // by node
+  std::vector<std::size_t> ends_;  // of each node's edges
+  std::vector<Taken> taken_;
+};
+
+[[nodiscard]] Division division_of(std::span<const DivisionGraph::Edge> path);
+
+}  // namespace meshplan
