@@ -26,11 +26,10 @@ void check_time(const std::optional<Seconds>& t, const std::string& flag, bool m
 }
 
 double read_rate(const std::string& text, Diagnostics& problems) {
-  constexpr double kMostFailures = 3600;  // one a second
+  constexpr double kLeastFailures = 1e-12, kMostFailures = 3600;  // one a second
   const std::optional<double> rate = take(parse_real(text), "--failure-rate", problems);
-  if (!rate || (std::isfinite(*rate) && is_positive(*rate, kMostFailures))) return rate.value_or(1);
-  problems.push_back(error_at({"--failure-rate"},
-                              "must be above 0 and at most 3600 failures per GPU and hour",
+  if (!rate || (*rate >= kLeastFailures && *rate <= kMostFailures)) return rate.value_or(1);
+  problems.push_back(error_at({"--failure-rate"}, "must be 1e-12 to 3600 failures per GPU and hour",
                               "one failure a year of a GPU is 1.14e-4"));
   return 1;
 }
@@ -59,8 +58,8 @@ void read_costs(const StudyFlags& flags, FailureModel& f, Diagnostics& problems)
   if (!flags.checkpoint_bandwidth.empty()) {
     f.checkpoint_bandwidth =
         take(parse_bandwidth(flags.checkpoint_bandwidth), "--checkpoint-bandwidth", problems);
-    if (f.checkpoint_bandwidth && f.checkpoint_bandwidth->si() <= 0) {
-      problems.push_back(error_at({"--checkpoint-bandwidth"}, "must be above zero"));
+    if (f.checkpoint_bandwidth && f.checkpoint_bandwidth->si() < 1) {
+      problems.push_back(error_at({"--checkpoint-bandwidth"}, "must be at least 1 B/s"));
     }
   }
   if (flags.restart_time.empty()) {

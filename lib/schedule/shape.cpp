@@ -3,19 +3,21 @@
 
 #include "base/check.hpp"
 #include "schedule/orders.hpp"
+#include "spec/pipeline_limits.hpp"
 
 namespace meshplan {
 namespace {
-
-constexpr std::int64_t kMaxChunks = 1 << 16;
 
 std::string common_illegal_reason(const PipelineShape& s) {
   if (s.pp < 1 || s.vp < 1 || s.microbatches < 1 || s.group < 0) {
     return "pp, vp and the number of microbatches must be at least 1, the microbatch group at "
            "least 0";
   }
-  if (s.pp > kMaxChunks || s.vp > kMaxChunks || s.pp * s.vp > kMaxChunks) {
-    return "pp * vp is more than " + std::to_string(kMaxChunks) + " chunks; lower pp or vp";
+  if (s.pp > kMostChunks || s.vp > kMostChunks || s.pp * s.vp > kMostChunks) {
+    return "pp * vp is more than " + std::to_string(kMostChunks) + " chunks; lower pp or vp";
+  }
+  if (s.vp > kMostChunksPerRank) {
+    return "vp is more than " + std::to_string(kMostChunksPerRank) + " chunks per rank; lower it";
   }
   if (s.microbatches > std::numeric_limits<std::int32_t>::max() / 2 ||
       s.group > std::numeric_limits<std::int32_t>::max() / 2) {

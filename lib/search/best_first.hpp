@@ -27,8 +27,8 @@ struct Outcome {
   std::vector<double> undecided;
 };
 
-// `stop`: asked between batches; true ends the search early. `progress`: 0..1, never less than
-// before. Neither affects what is found otherwise.
+// `stop`: asked by all threads between nodes; once true, always true: ends the search early.
+// `progress`: 0..1, never less than before. Neither affects what is found otherwise.
 [[nodiscard]] Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
                                  const std::function<bool()>& stop, const Progress& progress);
 

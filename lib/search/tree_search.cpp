@@ -27,7 +27,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       outcome_.least_bound = least_waiting();
       break;
     }
-    open_batch();
+    open_batch(stop);
     if (progress && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
       share = std::max(share, (queue_.front().bound - first) / (cutoff() - first));
       progress(std::min(1.0, share));
@@ -113,7 +113,7 @@ Node TreeSearch::pop() {
 
 // The nodes of the least bounds, together. Their number does not depend on the threads, so that
 // the same nodes are opened whatever their number.
-void TreeSearch::open_batch() {
+void TreeSearch::open_batch(const std::function<bool()>& stop) {
   constexpr std::size_t kBatch = 64;
   constexpr double kAhead = 1.25;  // of the limit: so far later budgets find their nodes made
   batch_.clear();
@@ -129,9 +129,16 @@ void TreeSearch::open_batch() {
     }
   }
   opened_.assign(batch_.size(), {});
-  pool_.run(batch_.size(),
-            [&](std::size_t i) { opened_[i] = opener_.open(batch_[i], limit, ahead); });
+  stopped_.assign(batch_.size(), 0);
+  pool_.run(batch_.size(), [&](std::size_t i) {
+    stopped_[i] = i > 0 && stop() ? 1 : 0;  // some progress however long a node takes
+    if (stopped_[i] == 0) opened_[i] = opener_.open(batch_[i], limit, ahead);
+  });
   for (std::size_t i = 0; i < batch_.size(); ++i) {
+    if (stopped_[i] != 0) {
+      push(batch_[i]);
+      continue;
+    }
     if (keeps()) park(batch_[i], opened_[i], ahead);
     for (Node child : opened_[i].children) {
       child.parent = static_cast<std::uint32_t>(parked_.size() - 1);
@@ -217,13 +224,17 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
       return;
     }
     const double limit = cutoff();
-    const std::size_t n = std::min(kBatch, undivided_.size() - i);
+    std::size_t n = std::min(kBatch, undivided_.size() - i);
     opened_.assign(n, {});
+    stopped_.assign(n, 0);
     pool_.run(n, [&](std::size_t k) {
-      if (undivided_[i + k].least <= limit) {
+      stopped_[k] = k > 0 && stop() ? 1 : 0;
+      if (stopped_[k] == 0 && undivided_[i + k].least <= limit) {
         opened_[k].examined = divide(undivided_[i + k].node, limit);
       }
     });
+    // What was stopped stays for the next turn, which ends here.
+    n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
     for (std::size_t k = 0; k < n; ++k) take_divided(opened_[k].examined, undivided_[i + k]);
     i += n;
   }

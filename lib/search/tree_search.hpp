@@ -22,6 +22,7 @@ class TreeSearch {
              Keep keep = Keep::kNothing);
 
   // Of everything that scores `cutoff` or less. To be called again only for a smaller budget.
+  // `stop` is asked by all threads, before every node but the first of a batch.
   [[nodiscard]] Outcome run(double cutoff, const std::function<bool()>& stop,
                             const Progress& progress);
 
@@ -50,7 +51,7 @@ class TreeSearch {
   [[nodiscard]] double least_waiting() const;
   void push(Node node);
   Node pop();
-  void open_batch();
+  void open_batch(const std::function<bool()>& stop);
   void park(const Node& node, const Opened& opened, double ahead);
   void take(const Examined& examined, const Node& node);
   void insert(Found found, const Node& node);
@@ -77,6 +78,7 @@ class TreeSearch {
   std::uint64_t created_ = 0;
   std::vector<Node> batch_;
   std::vector<Opened> opened_;
+  std::vector<char> stopped_;  // of the batch: not opened, as time was up
   std::vector<Undivided> undivided_;
 };
 

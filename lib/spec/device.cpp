@@ -63,12 +63,15 @@ Findings findings(const DeviceSpec& d) {
       {"kernel_overhead", d.kernel_overhead.si(), {0, 1}},
       {"launch_gap", d.launch_gap.si(), {0, 1}},
       {"collective_gap", d.collective_gap.si(), {0, 1}},
-      {"host_link", d.host_link.si(), {0, 1e18}},
+      {"host_link", d.host_link.si(), {0, 1e18}},  // 0: none
       {"tdp_watts", d.tdp_watts, {0, 1e6}},
       {"overlap_slowdown", d.overlap_slowdown, {1, 10}},
       {"variability", d.variability, {0, 0.5}},
   };
   for (const RealField& field : fields) f.check(field.key, field.value, field.range);
+  if (d.host_link.si() > 0 && d.host_link.si() < 1) {
+    f.error({"host_link"}, "'host_link' must be at least 1 B/s, or 0 where there is none");
+  }
   check_rates(d, f);
   return f;
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Enough for the 99th percentile of the usual few hundred experts; fewer for many experts.
 std::size_t num_placements(std::size_t experts) {
-  constexpr std::size_t kWork = 1 << 20, kMost = 4000, kLeast = 1000;
+  constexpr std::size_t kWork = 1 << 20, kMost = 4000, kLeast = 256;
   return std::clamp(kWork / experts, kLeast, kMost);
 }
 

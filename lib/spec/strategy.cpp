@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "spec/strategy_rules.hpp"
 
 namespace meshplan {
 namespace {
@@ -23,20 +24,20 @@ std::vector<std::int64_t> even_parts(std::int64_t total, std::int64_t parts) {
 
 }  // namespace
 
-std::int64_t num_gpus(const Strategy& s) { return s.tp * s.pp * s.cp * s.dp; }
+std::int64_t num_gpus(const Strategy& s) { return product({s.tp, s.pp, s.cp, s.dp}); }
 
 std::int64_t num_microbatches(const Strategy& s) {
   PLAN_CHECK(s.micro_batch > 0 && s.dp > 0);
-  return s.global_batch / (s.micro_batch * s.dp);
+  return s.global_batch / product({s.micro_batch, s.dp});
 }
 
 std::int64_t shard_group(const Strategy& s) {
-  return s.zero_group > 0 ? s.zero_group : s.dp * s.cp;
+  return s.zero_group > 0 ? s.zero_group : product({s.dp, s.cp});
 }
 
 std::int64_t expert_dp(const Strategy& s) {
   PLAN_CHECK(s.etp > 0 && s.ep > 0);
-  return s.tp * s.cp * s.dp / (s.etp * s.ep);
+  return product({s.tp, s.cp, s.dp}) / product({s.etp, s.ep});
 }
 
 namespace {
@@ -91,7 +92,7 @@ std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
 
 Strategy with_derived_dp(Strategy s, std::int64_t gpus) {
   PLAN_CHECK(s.tp > 0 && s.pp > 0 && s.cp > 0);
-  if (s.dp == 0) s.dp = std::max<std::int64_t>(gpus / (s.tp * s.pp * s.cp), 1);
+  if (s.dp == 0) s.dp = std::max<std::int64_t>(gpus / product({s.tp, s.pp, s.cp}), 1);
   return s;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "spec/pipeline_limits.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -17,8 +18,13 @@ std::string n(std::int64_t value) { return std::to_string(value); }
 
 void check_degrees(const Strategy& s, Findings& f) {
   f.check("tp", s.tp, kDegree);
-  f.check("pp", s.pp, {1, 100'000});
-  f.check("vp", s.vp, {1, 100'000});
+  const bool pp = f.check("pp", s.pp, {1, kMostChunks});
+  const bool vp = f.check("vp", s.vp, {1, kMostChunksPerRank});
+  if (pp && vp && s.pp * s.vp > kMostChunks) {
+    f.error({"pp", "vp"}, "pp * vp = " + with_thousands(s.pp * s.vp) +
+                              " chunks are more than the " + with_thousands(kMostChunks) +
+                              " that can be planned for");
+  }
   f.check("cp", s.cp, kDegree);
   f.check("ep", s.ep, kDegree);
   f.check("etp", s.etp, kDegree);
@@ -38,6 +44,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("kernels.optimizer_launches", s.kernels.optimizer_launches, {0, 1000});
   f.check("kernels.shard_launches", s.kernels.shard_launches, {0, 1000});
   f.check("kernels.bucket_mib", s.kernels.bucket_mib, {0, 1e6});
+  f.check("kernels.retry_stall", s.kernels.retry_stall, {0, 1000});
 }
 
 void check_lists(const Strategy& s, Findings& f) {
@@ -110,24 +117,52 @@ void check_positions(const Plan& p, Findings& f) {
                              " is more than the model's 'max_seq_length' " + n(p.m.max_seq_length));
 }
 
+double real(std::int64_t i) { return static_cast<double>(i); }
+
+// Elements per token that a layer may hold, at most a few of each.
+double layer_width(const Plan& p) {
+  const ModelSpec& m = p.m;
+  double width = real(m.hidden_size) + real(m.ffn_hidden_size) +
+                 real(m.num_attention_heads) * real(m.head_dim);
+  if (!p.s.flash_attention) width += real(m.num_attention_heads) * real(p.s.seq_len);
+  if (m.mla) {
+    width += real(m.mla->q_lora_rank) + real(m.mla->kv_lora_rank) +
+             real(m.num_attention_heads) *
+                 real(m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim + m.mla->v_head_dim);
+  }
+  if (m.moe) {
+    const double experts =
+        real(m.moe->top_k) * (real(m.hidden_size) + real(m.moe->expert_ffn_hidden_size));
+    width += experts * m.moe->imbalance + real(m.moe->shared_expert_ffn_hidden_size) +
+             real(m.moe->num_experts);
+  }
+  return width;
+}
+
+// Microbatches of which a pipeline rank holds all layers' activations at most
+// (schedule/memory.cpp).
+double most_in_flight(const Strategy& s) {
+  const double all = std::max(1.0, real(s.global_batch) / (real(s.micro_batch) * real(s.dp)));
+  if (s.schedule == Schedule::kGpipe) return all;
+  return std::min(all, real(s.pp) * real(2 + s.vp));
+}
+
 // Elements of the widest tensors of all layers must be countable in 64 bits, bytes included.
 void check_countable(const Plan& p, Findings& f) {
-  const double tokens = static_cast<double>(p.s.micro_batch) * static_cast<double>(p.s.seq_len);
-  const double experts = p.m.moe ? static_cast<double>(p.m.moe->top_k) *
-                                       static_cast<double>(p.m.moe->expert_ffn_hidden_size)
-                                 : 0;
-  const double heads = static_cast<double>(p.m.num_attention_heads);
-  const double width = static_cast<double>(p.m.hidden_size + p.m.ffn_hidden_size) + experts +
-                       heads * static_cast<double>(p.m.head_dim) +
-                       (p.s.flash_attention ? 0 : heads * static_cast<double>(p.s.seq_len));
+  const double tokens = real(p.s.micro_batch) * real(p.s.seq_len);
+  const double layers = real(p.m.num_layers + p.m.mtp_layers);
   const double elements =
-      tokens * (width * static_cast<double>(p.m.num_layers) + static_cast<double>(p.m.vocab_size));
+      tokens * (layer_width(p) * layers + real(p.m.vocab_size) * real(1 + p.m.mtp_layers));
   constexpr double kMost = 1e16;
-  if (elements <= kMost) return;
-  f.error({"micro_batch", "seq_len"}, "a microbatch of " + n(p.s.micro_batch) + " sequences of " +
-                                          n(p.s.seq_len) + " tokens has about " +
-                                          human_count(elements) + " activations, more than the " +
-                                          human_count(kMost) + " that can be planned for");
+  const double held = elements * most_in_flight(p.s);
+  if (held <= kMost) return;
+  const bool one = elements > kMost;
+  f.error({"micro_batch", "seq_len"},
+          (one ? "a microbatch of " + n(p.s.micro_batch) + " sequences of " + n(p.s.seq_len) +
+                     " tokens has about " + human_count(elements)
+               : "the microbatches of " + n(p.s.micro_batch) + " sequences of " + n(p.s.seq_len) +
+                     " tokens that a pipeline rank may hold have about " + human_count(held)) +
+              " activations, more than the " + human_count(kMost) + " that can be planned for");
 }
 
 using OwnRule = void (*)(const Strategy&, Findings&);

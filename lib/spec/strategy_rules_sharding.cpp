@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "spec/axes.hpp"
 #include "spec/strategy_keys.hpp"
@@ -6,15 +8,17 @@
 namespace meshplan {
 namespace {
 
+constexpr std::int64_t kMostProduct = 1'000'000'000'000'000;
+
 std::string n(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
 std::int64_t product(std::initializer_list<std::int64_t> degrees) {
-  constexpr double kMost = 1e15;
+  constexpr auto kMost = static_cast<double>(kMostProduct);
   double total = 1;
   for (const std::int64_t degree : degrees) total *= static_cast<double>(degree);
-  return static_cast<std::int64_t>(total > kMost ? kMost : total);
+  return static_cast<std::int64_t>(std::clamp(total, -kMost, kMost));
 }
 
 void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
@@ -41,7 +45,8 @@ void check_gpus(const Plan& p, Findings& f) {
   }
   f.error({"dp", "tp", "pp", "cp"},
           "tp * pp * cp * dp = " + n(s.tp) + " * " + n(s.pp) + " * " + n(s.cp) + " * " + n(s.dp) +
-              " = " + with_thousands(gpus) + " devices, but the cluster has " +
+              (gpus < kMostProduct ? " = " : " is more than ") + with_thousands(gpus) +
+              " devices, but the cluster has " +
               with_thousands(available),
           hint);
 }

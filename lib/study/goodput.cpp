@@ -48,7 +48,7 @@ WallShares wall_shares(Seconds interval, Seconds checkpoint, Seconds restart,
   WallShares shares;
   shares.useful = interval.si() / wall;  // 0 where no interval is ever survived
   shares.checkpoint = checkpoint.si() / wall;
-  shares.lost = 1 - shares.useful - shares.checkpoint;
+  shares.lost = std::max(0.0, 1 - shares.useful - shares.checkpoint);
   return shares;
 }
 

@@ -75,6 +75,8 @@ class Study {
     const ClusterSpec c = changed(cluster_, scenario);
     Change change;
     change.scenario = scenario;
+    change.kept_is_legal = false;
+    if (has_errors(validate(c))) return change;  // no such machine: less memory than its context
     EvaluateOptions options;
     options.with_remedies = false;
     options.ignore_memory = request.ignore_activations;
@@ -88,7 +90,7 @@ class Study {
     request.with_closest_miss = false;
     if (change.kept) request.cutoff = score_of(*change.kept);
     const Result<SearchResult> found = search(model_, c, request, progress);
-    if (!found) return found.errors();
+    if (!found) return change;  // no such run: a batch beyond what is accepted
     change.best = found->plans.empty() ? change.kept : found->plans.front();
     change.same_choice = change.best && change.best->strategy == kept;
     return change;

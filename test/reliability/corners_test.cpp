@@ -49,7 +49,9 @@ std::vector<ModelSpec> extreme_models() {
   const auto add = [&](auto change) {
     ModelSpec m = tiny();
     change(m);
-    if (!has_errors(validate(m))) all.push_back(m);
+    INFO(to_text(validate(m)));
+    REQUIRE_FALSE(has_errors(validate(m)));
+    all.push_back(m);
   };
   add([](ModelSpec& m) { m.num_layers = 100'000; });
   add([](ModelSpec& m) { m.num_layers = 1, m.hidden_size = 1, m.ffn_hidden_size = 1; });
@@ -78,8 +80,9 @@ std::vector<ModelSpec> extreme_models() {
   }
   add([](ModelSpec& m) {
     m.attention = AttentionKind::kMla;
-    m.mla = MlaSpec{1 << 20, 1 << 20, 1 << 16, 1 << 16, 1 << 16};
-    m.head_dim = 2 << 16;
+    m.num_attention_heads = m.num_query_groups = 1 << 16;
+    m.mla = MlaSpec{1 << 18, 1 << 18, 1 << 15, 1 << 15, 1 << 16};
+    m.head_dim = 1 << 16;
   });
   return all;
 }
@@ -105,6 +108,34 @@ TEST_CASE("estimates at the corners of the accepted models, batches and clusters
     }
   }
   CHECK(estimated > 200);
+}
+
+TEST_CASE("estimates of the deepest and fullest pipelines are sound") {
+  struct Corner {
+    Schedule schedule;
+    std::int64_t pp, vp, microbatches;
+  };
+  const Corner corner = GENERATE(values<Corner>({
+      {Schedule::kGpipe, 8, 1, 1 << 14},
+      {Schedule::kGpipe, 2048, 1, 16},
+      {Schedule::k1f1b, 2048, 1, 64},
+      {Schedule::k1f1b, 2, 1, 1 << 17},
+      {Schedule::kInterleaved, 16, 128, 128},
+      {Schedule::kInterleaved, 256, 2, 1024},
+      {Schedule::kZbH1, 256, 1, 1024},
+      {Schedule::kZbV, 128, 2, 1024},
+      {Schedule::kDualPipe, 128, 2, 1024},
+  }));
+  constexpr std::int64_t kMicroBatch = 400;
+  for (const std::int64_t seq_len : {65536, 1 << 30}) {
+    CAPTURE(corner.schedule, seq_len);
+    ModelSpec m = tiny();
+    m.num_layers = 2048;
+    Case c = case_of(m, corner.pp, corner.microbatches * kMicroBatch, seq_len);
+    c.strategy.dp = 1, c.strategy.pp = corner.pp, c.strategy.vp = corner.vp;
+    c.strategy.schedule = corner.schedule, c.strategy.micro_batch = kMicroBatch;
+    CHECK_FALSE(check_estimate(c).estimate.empty());
+  }
 }
 
 TEST_CASE("devices and links at the corners of what is accepted give sound estimates") {

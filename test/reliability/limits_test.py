@@ -5,11 +5,13 @@
 usage: limits_test.py PROGRAM [unittest arguments]
 """
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = ""
@@ -163,7 +165,9 @@ class Limits(unittest.TestCase):
             self.assert_refused(*self.estimate(seq=batch), says="--seq-len")
         for strategy in ("tp=9223372036854775807", "pp=1000000000", "dp=9223372036854775808", "micro_batch=4611686018427387904",
                          "tp=4294967296,pp=4294967296", "vp=100000,pp=100000", "stage_layers=" + "1/" * 50_000 + "1",
-                         "tp=1," * 20_000, "zero_group=9223372036854775807"):
+                         "tp=1," * 20_000, "zero_group=9223372036854775807", "tp=16777216,cp=16777216,pp=65536",
+                         "tp=16777216,cp=16777216,pp=1024,dp=16777216", "kernels.retry_stall=1e308",
+                         "pp=8,vp=12500,schedule=interleaved", "pp=10000"):
             code, output = self.measured(*self.estimate(strategy=strategy))
             self.assertIn(code, (1, 2), output[:300])
             self.assertTrue(output)
@@ -174,6 +178,51 @@ class Limits(unittest.TestCase):
                 code, output = self.measured(*self.estimate("--gpus", "8", model=model, batch="1000000000",
                                                             strategy=strategy))
                 self.assertIn(code, (0, 1, 2), output[:300])
+
+    def test_more_bytes_than_64_bits_count(self):
+        for strategy in ("tp=4,pp=2,schedule=gpipe", "tp=4,pp=2"):
+            self.assert_told(*self.estimate("--gpus", "8", batch="1048576", seq="1000000000", strategy=strategy))
+        self.assert_told("plan", "--model", "llama-2-7b", "--cluster", "dgx-h100", "--gpus", "8", "--seq-len", "100000000",
+                         "--global-batch", "1000000000")
+        wide = {"latent heads": dict(MODEL, num_attention_heads=65536, attention="{kind: mla, q_lora_rank: 0, kv_lora_rank: 64, "
+                                     "qk_nope_head_dim: 64, qk_rope_head_dim: 64, v_head_dim: 65536}"),
+                "shared experts": dict(MODEL, moe="{num_experts: 8, top_k: 1, expert_ffn_hidden_size: 64, "
+                                       "shared_expert_ffn_hidden_size: 4194304}")}
+        for name, model in wide.items():
+            self.write("".join(f"{k}: {v}\n" for k, v in model.items()))
+            for micro_batch in (1000, 1_000_000, 1_000_000_000):
+                with self.subTest(model=name, micro_batch=micro_batch):
+                    self.assert_told(*self.estimate("--gpus", "8", model="./input", batch="1000000000",
+                                                    strategy=f"dp=1,tp=8,micro_batch={micro_batch}"))
+
+    def assert_told(self, *arguments):
+        code, output = self.measured(*arguments)
+        self.assertIn(code, (0, 1, 2), output[:300])
+        self.assertNotIn("nan", output.lower().split())
+
+    def test_studies_of_extreme_runs(self):
+        plan = ["plan", "--model", "llama-2-7b", "--cluster", "dgx-h100", "--gpus", "8", "--seq-len", "4096", "--top", "1"]
+        self.assert_refused(*plan, "--global-batch", "1024", "--failure-rate", "3600", "--checkpoint-bandwidth", "1e-300B/s",
+                            "--restart-time", "1s", says="--checkpoint-bandwidth")
+        self.assert_refused(*plan, "--global-batch", "1024", "--failure-rate", "5e-324", "--checkpoint-time", "1s",
+                            "--restart-time", "0s", says="--failure-rate")
+        for rate in ("1e-12", "3600"):
+            code, output = self.measured(*plan, "--global-batch", "1024", "--failure-rate", rate, "--checkpoint-bandwidth",
+                                         "1B/s", "--restart-time", "1s", "--json")
+            self.assertEqual(code, 0, output[:300])
+            self.assertGreaterEqual(json.loads(output)["goodput"]["plans"][0]["lost_share"], 0)
+
+    def test_a_search_of_a_very_deep_model_keeps_its_time(self):
+        for layers, gpus in ((1000, "64"), (100_000, "8")):
+            self.write("".join(f"{k}: {v}\n" for k, v in dict(MODEL, num_layers=layers).items()))
+            start = time.monotonic()
+            done = subprocess.run([PROGRAM, "plan", "--model", "./input", "--cluster", "dgx-h100", "--gpus", gpus,
+                                   "--global-batch", "1024", "--seq-len", "128", "--time-limit", "1s"], cwd=self.folder,
+                                  capture_output=True, text=True, check=False, timeout=60)
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            self.assertIn("stopped", done.stdout)
+            # Five times the second asked for: the machine may be busy with others.
+            self.assertLess(time.monotonic() - start, 5 * float(os.environ.get("MESHPLAN_PATIENCE", "1")))
 
     def test_plans_of_the_largest_sizes_that_are_accepted(self):
         """The corners of what is accepted are answered, if only with no."""

@@ -143,8 +143,8 @@ TEST_CASE("A shape that a schedule cannot run says why and what would be legal")
        "batch, micro_batch, dp or pp"},
       {{Schedule::kGpipe, 0, 1, 8},
        "pp, vp and the number of microbatches must be at least 1, the microbatch group at least 0"},
-      {{Schedule::kInterleaved, 4096, 64, 4096},
-       "pp * vp is more than 65536 chunks; lower pp or vp"},
+      {{Schedule::kInterleaved, 64, 64, 4096}, "pp * vp is more than 2048 chunks; lower pp or vp"},
+      {{Schedule::kInterleaved, 2, 129, 4096}, "vp is more than 128 chunks per rank; lower it"},
       {{Schedule::k1f1b, 4, 1, std::int64_t{1} << 40},
        "more than 2^30 microbatches; raise micro_batch or dp"},
   }));

@@ -1,6 +1,7 @@
 // What makes a strategy illegal: one row per rule, spoiling a legal strategy.
 #include <algorithm>
 
+#include "spec/findings.hpp"
 #include "spec/strategy.hpp"
 #include "support/catch.hpp"
 
@@ -318,6 +319,58 @@ TEST_CASE("Sizes whose activations cannot be counted in 64 bits are refused, not
   REQUIRE(all.size() == 1);
   CHECK(all.front().message.find("more than the 10000.0 T that can be planned for") !=
         std::string::npos);
+}
+
+TEST_CASE("What a pipeline rank holds of many microbatches is counted too") {
+  Strategy s = legal();
+  ModelSpec m = model();
+  m.max_seq_length = s.seq_len = 1 << 30;
+  s.pp = 2, s.dp = 64 / (s.tp * s.cp * 2);
+  s.global_batch = s.dp * (1 << 20);
+  const auto says = [&] { return to_text(validate(s, m, cluster(64))); };
+  CHECK(says().find("that a pipeline rank may hold") == std::string::npos);  // one or two in flight
+  s.schedule = Schedule::kGpipe;                                             // all of them
+  CHECK(says().find("that a pipeline rank may hold") != std::string::npos);
+}
+
+TEST_CASE("Every width of a layer counts") {
+  Strategy s = legal();
+  s.micro_batch = 1 << 20, s.global_batch = std::int64_t{1} << 29;
+  s.dp = 1, s.tp = 8, s.seq_len = 4096;
+  ModelSpec m = model();
+  const auto refused = [&](const ModelSpec& spec) {
+    return to_text(validate(s, spec, cluster(8))).find("that can be planned for") !=
+           std::string::npos;
+  };
+  m.num_layers = 2, m.hidden_size = 64, m.ffn_hidden_size = 256, m.vocab_size = 1000;
+  CHECK_FALSE(refused(m));
+  ModelSpec latent = m;
+  latent.attention = AttentionKind::kMla;
+  latent.mla = MlaSpec{.v_head_dim = 1 << 16};
+  latent.num_attention_heads = 1 << 16;
+  CHECK(refused(latent));
+  latent.num_attention_heads = 8, latent.mla = MlaSpec{.kv_lora_rank = std::int64_t{1} << 31};
+  CHECK(refused(latent));
+  ModelSpec experts = m;
+  experts.moe = MoeSpec{.num_experts = 8, .top_k = 1, .expert_ffn_hidden_size = 64};
+  CHECK_FALSE(refused(experts));
+  experts.moe->shared_expert_ffn_hidden_size = std::int64_t{1} << 31;
+  CHECK(refused(experts));
+  experts.moe->shared_expert_ffn_hidden_size = 0, experts.moe->num_experts = std::int64_t{1} << 31;
+  CHECK(refused(experts));
+}
+
+TEST_CASE("Pipelines deeper than can be planned for are refused") {
+  const auto says = [](std::int64_t pp, std::int64_t vp) {
+    Strategy s = legal();
+    s.pp = pp, s.vp = vp;
+    return to_text(findings(s).diagnostics());
+  };
+  CHECK(says(2048, 1).empty());
+  CHECK(says(16, 128).empty());
+  CHECK(says(32, 128).find("pp * vp = 4,096 chunks are more than the 2,048") != std::string::npos);
+  CHECK(says(2049, 1).find("'pp' must be from 1 to 2,048") != std::string::npos);
+  CHECK(says(1, 129).find("'vp' must be from 1 to 128") != std::string::npos);
 }
 
 TEST_CASE("Degrees at their limits multiply without overflow") {

@@ -50,6 +50,18 @@ TEST_CASE("A data-parallel degree that is not stated is what the cluster leaves"
   CHECK(with_derived_dp(s, 256).dp == 5);
 }
 
+TEST_CASE("Products of degrees that no cluster has do not wrap") {
+  Strategy s;
+  s.tp = s.cp = 1 << 24, s.pp = 65536, s.dp = 0;  // 2^64
+  CHECK(with_derived_dp(s, 8).dp == 1);
+  s.dp = 1 << 24;
+  CHECK(num_gpus(s) == 1'000'000'000'000'000);
+  CHECK(shard_group(s) > 0);
+  CHECK(expert_dp(s) > 0);
+  s.micro_batch = s.dp = std::int64_t{1} << 32;
+  CHECK(num_microbatches(s) == 0);
+}
+
 TEST_CASE("Layers are as even as can be, and the ends give way first") {
   struct Row {
     std::int64_t layers, pp, vp;

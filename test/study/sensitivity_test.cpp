@@ -51,6 +51,31 @@ TEST_CASE("a scenario changes what it names and nothing else") {
   CHECK(changed(c, {Lever::kBatch, 0, 2}) == c);
 }
 
+TEST_CASE("a scenario that is out of range is one that nothing can be said about") {
+  Case c = random_case(1);
+  c.cluster.device.memory = Bytes{40 * kGiB};
+  c.cluster.device.context = Bytes{39 * kGiB};  // a fifth less memory holds no context
+  c.request.ignore_activations = false;
+  PlanCost base = timed(1, 100);
+  base.strategy = c.request.base;
+  base.strategy.dp = num_gpus(c.cluster);
+  base.strategy.global_batch = 1'000'000'000;  // the most that is accepted
+  const Result<Sensitivity> result = sensitivity(c.model, c.cluster, c.request, base, 0.2);
+  REQUIRE(result.ok());
+  int out_of_range = 0;
+  for (const SensitivityRow& row : result->rows) {
+    for (const Change* change : {&row.less, &row.more}) {
+      const bool less_memory = change->scenario.lever == Lever::kMemory && change == &row.less;
+      const bool more_batch = change->scenario.lever == Lever::kBatch && change == &row.more;
+      if (!less_memory && !more_batch) continue;
+      CHECK_FALSE(change->best);
+      CHECK_FALSE(change->kept_is_legal);
+      ++out_of_range;
+    }
+  }
+  CHECK(out_of_range == 2);
+}
+
 TEST_CASE("a better machine never slows the plan down, a worse one never speeds it up") {
   int rows = 0;
   for (unsigned seed = 0; seed < 25; ++seed) {
