@@ -217,7 +217,8 @@ class Linter {
                     "give train_micro_batch_size_per_gpu and gradient_accumulation_steps");
       return;
     }
-    if (train > 0 && micro > 0 && steps > 0 && s_.dp > 0 && train != micro * steps * s_.dp) {
+    if (train > 0 && micro > 0 && steps > 0 && s_.dp > 0 &&
+        train != bounded_product({micro, steps, s_.dp})) {
       report_.error("train_batch_size",
                     "'train_batch_size' " + n(train) + " is not micro batch " + n(micro) +
                         " * accumulation " + n(steps) + " * " + n(s_.dp) + " data-parallel ranks",

@@ -142,6 +142,32 @@ class Limits(unittest.TestCase):
                 with self.subTest(text=text[:30], command=command):
                     self.assert_refused(*command)
 
+    def test_numbers_of_launch_files(self):
+        base = ("torchrun --nproc-per-node 8 --nnodes 1 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --seq-length 4096 "
+                "--num-attention-heads 32 --micro-batch-size 1 --bf16 --recompute-granularity full --recompute-method block ")
+        pp, vp, layout = "--pipeline-model-parallel-size", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout"
+        scripts = [base + more for more in (
+            f"{pp} 0", f"{pp} -4", f"{pp} 1000000000", f"{pp} 10000000000 --decoder-first-pipeline-num-layers 1", f"{vp} 0",
+            f"{pp} 2 {vp} -3", f"{pp} 2 {layout} '((t*9999)*9999)*9999'", f"{pp} 2 {layout} '" + "t*1" * 30_000 + "'",
+            "--micro-batch-size -7", "--micro-batch-size 4611686018427387905", "--tensor-model-parallel-size 0",
+            "--tensor-model-parallel-size -1 " + pp + " 4611686018427387904", "--nproc-per-node -8",
+            "--nproc-per-node 4000000000 --nnodes 4000000000",
+            f"--tensor-model-parallel-size 4294967296 {pp} 4294967296")]
+        job = '[model]\nname = "llama3"\nflavor = "8B"\n'
+        jobs = [job + more for more in (
+            "[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 9223372036854775807\n",
+            "[training]\nseq_len = -4\n", "[training]\nlocal_batch_size = 4611686018427387905\n")]
+        configs = ['{"train_batch_size": -64, "train_micro_batch_size_per_gpu": 1}',
+                   '{"train_micro_batch_size_per_gpu": 4611686018427387905, "gradient_accumulation_steps": 2}']
+        for kind, name, texts in (("megatron-args", "a.sh", scripts), ("torchtitan", "a.toml", jobs),
+                                  ("deepspeed", "a.json", configs)):
+            for text in texts:
+                self.write(text, name)
+                for command in (["import", kind, name, "--out", "run"], ["lint", name, "--cluster", "dgx-h100"]):
+                    with self.subTest(text=text[-120:], command=command):
+                        self.assert_refused(*command, says=name)
+                        self.assertFalse((self.folder / "run").exists())
+
     def test_numbers_that_are_too_large(self):
         for key, value, says in (("num_layers", 10**9, "'num_layers' must be from 1 to 100,000, got 1000000000"),
                                  ("hidden_size", 2**62, "'hidden_size' must be from"),
