@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/diagnostic.hpp"
+#include "launch/shell_words.hpp"
 #include "spec/findings.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -37,7 +38,7 @@ struct NamedText {
 // Where a setting stands.
 struct SettingPlace {
   SourcePosition where;
-  std::string source_line;
+  SourceLine source_line;
 };
 
 // What the files leave open.

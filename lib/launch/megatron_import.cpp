@@ -37,7 +37,7 @@ class Importer {
       if (!read_.contains(name)) run_.not_read.push_back(name);
       const ShellWord& at = option.name;
       run_.places[name] = {{file_, at.line, at.column, static_cast<int>(at.text.size())},
-                           run_.script.line_of(at)};
+                           run_.script.shared_line_of(at)};
     }
     run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);
@@ -424,8 +424,6 @@ class Importer {
 }  // namespace
 
 Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file) {
-  constexpr std::size_t kLargest = std::size_t{1} << 20;
-  if (text.size() > kLargest) return error_at({file}, "larger than 1 MiB: no launch script");
   return Importer(text, file).read();
 }
 

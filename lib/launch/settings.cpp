@@ -23,28 +23,41 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return static_cast<std::int64_t>(real);
 }
 
-void flatten(const YamlNode& node, const std::string& path, std::string_view text,
+std::vector<SourceLine> lines_of(std::string_view text) {
+  std::vector<SourceLine> lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(std::make_shared<const std::string>(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void flatten(const YamlNode& node, const std::string& path, const std::vector<SourceLine>& lines,
              const std::string& file, std::map<std::string, Settings::Setting>& all) {
   for (const YamlEntry& entry : node.entries) {
     const std::string name = (path.empty() ? "" : path + ".") + entry.first.text;
-    if (entry.second.kind == YamlNode::Kind::kMap) {
-      // The map itself, for what is said of all of it.
-      all[name] = {entry.second,
-                   {{file, entry.first.line, entry.first.column, entry.first.length},
-                    line_of(text, entry.first.line)}};
-      flatten(entry.second, name, text, file, all);
-      continue;
+    const auto line = static_cast<std::size_t>(std::max(entry.first.line, 1)) - 1;
+    Settings::Setting setting{
+        {},
+        {{file, entry.first.line, entry.first.column, entry.first.length},
+         line < lines.size() ? lines[line] : std::make_shared<const std::string>()}};
+    // A map stands for what is said of all of it; its values follow.
+    const bool map = entry.second.kind == YamlNode::Kind::kMap;
+    if (map) {
+      setting.value.kind = YamlNode::Kind::kMap;
+    } else {
+      setting.value = entry.second;
     }
-    all[name] = {entry.second,
-                 {{file, entry.first.line, entry.first.column, entry.first.length},
-                  line_of(text, entry.first.line)}};
+    all[name] = std::move(setting);
+    if (map) flatten(entry.second, name, lines, file, all);
   }
 }
 
 }  // namespace
 
 void Settings::add(const YamlNode& root, std::string_view text, const std::string& file) {
-  flatten(root, "", normalised_lines(text), file, all_);
+  flatten(root, "", lines_of(normalised_lines(text)), file, all_);
 }
 
 void Settings::add(const std::string& name, const ShellWord& word, const ShellWord* value,
@@ -55,7 +68,7 @@ void Settings::add(const std::string& name, const ShellWord& word, const ShellWo
     setting.value.text = value->text;
   }
   setting.place = {{file, word.line, word.column, static_cast<int>(word.text.size())},
-                   script.line_of(word)};
+                   script.shared_line_of(word)};
   all_[name] = std::move(setting);
 }
 
@@ -123,7 +136,7 @@ void Settings::report(const std::string& name, std::string message, std::string 
   const auto found = all_.find(name);
   if (found != all_.end()) {
     d.where = found->second.place.where;
-    d.source_line = found->second.place.source_line;
+    d.source_line = *found->second.place.source_line;
   }
   problems_.push_back(std::move(d));
 }

@@ -228,10 +228,23 @@ TEST_CASE("DeepSpeed: numbers that no run can have are refused before they are u
   CHECK(to_text(run.errors()).find(row.message) != std::string::npos);
 }
 
+TEST_CASE("of findings without end the first are said and the rest is counted") {
+  std::string text = "{\"train_micro_batch_size_per_gpu\": 1";
+  for (int i = 0; i < 3000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
+  const std::vector<NamedText> files{{"ds.json", text + "}"}};
+  const Result<SettingsRun> run = read_deepspeed_run(files, {});
+  REQUIRE(run.ok());
+  const Diagnostics found = lint_deepspeed(*run, std::nullopt, "ds.json");
+  CHECK(found.size() == 51);
+  CHECK(found.front().severity == Severity::kWarning);
+  CHECK(found.back().message.starts_with("and 29"));
+}
+
 TEST_CASE("a batch that cannot be counted is refused, not wrapped") {
   const std::vector<NamedText> files{{"ds.json", R"({"train_micro_batch_size_per_gpu": 1000000000,
                       "gradient_accumulation_steps": 1000000000})"}};
-  const Result<SettingsRun> run = read_deepspeed_run(files, {.gpus = 1 << 24});
+  const Result<SettingsRun> run =
+      read_deepspeed_run(files, {.model = std::nullopt, .gpus = 1 << 24});
   REQUIRE(run.ok());
   CHECK(run->strategy.global_batch > 1'000'000'000);
   const std::string problems = to_text(validate(*run, "ds.json"));
