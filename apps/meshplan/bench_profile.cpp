@@ -130,7 +130,8 @@ std::optional<BenchProfileReport> make_profile(const ProfileFlags& flags,
     }
   }
   if (flags.out.empty()) return report;
-  if (!take(write_file_atomically(flags.out, profile_text(c)), "--out", problems)) {
+  const std::optional<std::string> text = readable_profile(c, problems);
+  if (!text || !take(write_file_atomically(flags.out, *text), "--out", problems)) {
     return std::nullopt;
   }
   report.file = flags.out;

@@ -52,7 +52,9 @@ std::string trace_text(const PlansFile& file, const SavedPlan& plan, Diagnostics
   if (timeline) {
     return trace_document(kTool, file.model.name + " on " + file.cluster.name, *timeline);
   }
-  problems.push_back(error_at({"--trace"}, "a step of this plan has more than a million tasks",
+  problems.push_back(error_at({"--trace"},
+                              "a step of this plan has more than " + with_thousands(kMostPasses) +
+                                  " passes of microbatches",
                               "trace a smaller --global-batch"));
   return {};
 }
@@ -90,8 +92,9 @@ int report(const ReportFlags& flags) {
   const std::optional<PlansFile> file =
       take(parse_plans(*text, flags.plans), flags.plans, problems);
   if (file && !is_json(*text)) {
-    problems.push_back(
-        error_at({flags.plans}, "is YAML, not JSON", "give the file as it was written"));
+    problems.push_back(error_at({flags.plans},
+                                "is YAML, or JSON with more in it than meshplan writes",
+                                "give the file as it was written"));
   }
   if (has_errors(problems)) return report_errors(problems, flags.common);
 

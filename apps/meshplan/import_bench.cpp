@@ -52,12 +52,13 @@ int import_bench_samples(const ImportFlags& flags) {
   const std::optional<BenchProfile> profile = profile_of_samples(*samples, *cluster, problems);
   if (!profile) return report_errors(problems, flags.common);
   for (const std::string& warning : profile->warnings) spdlog::warn("{}", warning);
+  const std::optional<std::string> written = readable_profile(profile->cluster, problems);
+  if (!written) return report_errors(problems, flags.common);
   if (!flags.out.empty() && !flags.common.quiet && !flags.common.json) {
     const int exit_code = write_result(bench_profile_text(*profile, console_options()), kExitOk);
     if (exit_code != kExitOk) return exit_code;
   }
-  return write_import(flags, profile_text(profile->cluster),
-                      profile_document(kTool, profile->cluster));
+  return write_import(flags, *written, profile_document(kTool, profile->cluster));
 }
 
 }  // namespace meshplan

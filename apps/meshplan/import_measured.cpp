@@ -80,11 +80,13 @@ int import_nccl_tests(const ImportFlags& flags) {
   for (const std::string& warning : fits->warnings) spdlog::warn("{}", warning);
   ClusterSpec result = with_collectives(*cluster, fits->fits);
   result.measured = logs->provenance;
+  const std::optional<std::string> written = readable_profile(result, problems);
+  if (!written) return report_errors(problems, flags.common);
   if (!flags.out.empty() && !flags.common.quiet && !flags.common.json) {
     const int exit_code = write_result(fits_text(fits->fits, console_options()), kExitOk);
     if (exit_code != kExitOk) return exit_code;
   }
-  return write_import(flags, profile_text(result), profile_document(kTool, result));
+  return write_import(flags, *written, profile_document(kTool, result));
 }
 
 }  // namespace meshplan

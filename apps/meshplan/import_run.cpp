@@ -58,7 +58,7 @@ int import_run(const ImportFlags& flags, Target target) {
       read_run(flags.files, target, {flags.model, flags.gpus, flags.seq_len}, problems);
   if (!loaded) return report_errors(problems, flags.common);
   const ImportedRun& run = loaded->run();
-  if (run.knows_model) append(problems, validate(run.model));
+  append(problems, validate(run, flags.files.front()));
   if (has_errors(problems)) return report_errors(problems, flags.common);
   warn(run);
   const std::string strategy = strategy_yaml(run.strategy);

@@ -52,7 +52,9 @@ int import_topology(const ImportFlags& flags, std::string_view what,
   if (has_errors(problems)) return report_errors(problems, flags.common);
   const std::optional<ClusterSpec> cluster = take(cluster_of(*node, choices), file, problems);
   if (!cluster) return report_errors(problems, flags.common);
-  return write_import(flags, profile_text(*cluster), profile_document(kTool, *cluster));
+  const std::optional<std::string> written = readable_profile(*cluster, problems);
+  if (!written) return report_errors(problems, flags.common);
+  return write_import(flags, *written, profile_document(kTool, *cluster));
 }
 
 }  // namespace

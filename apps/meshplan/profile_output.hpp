@@ -43,5 +43,8 @@ struct BenchProfile {
 
 // The cluster's file; the device by name where it is a shipped one, unchanged.
 [[nodiscard]] std::string profile_text(const ClusterSpec& c);
+// The same of a cluster made of measurements; a problem where no reader would take it.
+[[nodiscard]] std::optional<std::string> readable_profile(const ClusterSpec& c,
+                                                          Diagnostics& problems);
 
 }  // namespace meshplan

@@ -72,7 +72,12 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
                                   Diagnostics& problems) {
   std::vector<NamedText> texts;
   for (const std::string& file : files) {
+    // A hundred times what people write; every option of a launch file is kept with its place.
+    constexpr std::size_t kLargest = std::size_t{1} << 20;
     std::optional<std::string> text = take(read_text_file(file), file, problems);
+    if (text && text->size() > kLargest) {
+      problems.push_back(error_at({file}, "larger than 1 MiB: no file that starts a run"));
+    }
     if (text) texts.push_back({file, *std::move(text)});
   }
   RunContext context;

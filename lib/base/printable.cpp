@@ -22,8 +22,11 @@ Character first_character(std::string_view text) {
 }
 
 bool is_control(const Character& c) {
-  const bool turns =
-      (c.code >= 0x202a && c.code <= 0x202e) || (c.code >= 0x2066 && c.code <= 0x2069);
+  // Marks, embeddings, overrides and isolates of writing from right to left, and the byte order
+  // mark.
+  const bool turns = c.code == 0x61c || c.code == 0x200e || c.code == 0x200f || c.code == 0xfeff ||
+                     (c.code >= 0x202a && c.code <= 0x202e) ||
+                     (c.code >= 0x2066 && c.code <= 0x2069);
   return c.code < 0x20 || (c.code >= 0x7f && c.code < 0xa0) || c.code == 0x2028 ||
          c.code == 0x2029 || turns;
 }

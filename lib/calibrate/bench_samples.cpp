@@ -1,8 +1,10 @@
 #include "calibrate/bench_samples.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace meshplan {
 namespace {
@@ -22,20 +24,30 @@ std::string why_not(const Sample& s, const CollectiveOperation& op, const Machin
 // Others kept running on the ranks' processors in nearly every repetition.
 bool is_disturbed(const Sample& s) { return s.quiet && *s.quiet < kFewestQuiet; }
 
-// Whether disturbed samples of the same operation and group can be spared: enough others are quiet.
-// On processors that always hold more ranks than cores nothing is quiet, and everything counts.
-bool others_are_quiet(const Sample& s, std::span<const Sample> all) {
-  constexpr std::int64_t kEnough = 8;
-  const auto family = [](const Sample& x) {
-    CollectiveOperation c = std::get<CollectiveOperation>(x.operation);
-    c.bytes = Bytes{};
-    return c;
-  };
-  const CollectiveOperation own = family(s);
-  return std::count_if(all.begin(), all.end(), [&](const Sample& other) {
-           return std::holds_alternative<CollectiveOperation>(other.operation) &&
-                  family(other) == own && !is_disturbed(other);
-         }) >= kEnough;
+// What samples of one operation and group share, whatever their size.
+using Family = std::tuple<Collective, Dtype, bool, std::array<std::int64_t, 7>>;
+Family family_of(const CollectiveOperation& c) {
+  const RankGroup& g = c.group;
+  return {c.collective,
+          c.dtype,
+          c.bidirectional,
+          {g.size, g.stride, g.nodes, g.concurrent ? 1 : 0, g.run, g.jump, g.period}};
+}
+
+// Families of which disturbed samples can be spared: enough others are quiet. On processors that
+// always hold more ranks than cores nothing is quiet, and everything counts.
+std::set<Family> quiet_families(std::span<const Sample> all) {
+  constexpr int kEnough = 8;
+  std::map<Family, int> quiet;
+  for (const Sample& s : all) {
+    const auto* op = std::get_if<CollectiveOperation>(&s.operation);
+    if (op != nullptr && !is_disturbed(s)) ++quiet[family_of(*op)];
+  }
+  std::set<Family> families;
+  for (const auto& [family, count] : quiet) {
+    if (count >= kEnough) families.insert(family);
+  }
+  return families;
 }
 
 // From a group's first member to its last one.
@@ -59,12 +71,13 @@ Result<BenchCollectives> bench_collectives(std::span<const Sample> samples, cons
                  "give the cluster that was measured");
   }
   std::map<std::string, std::int64_t> left_out;
+  const std::set<Family> quiet = quiet_families(samples);
   for (const Sample& s : samples) {
     const auto* op = std::get_if<CollectiveOperation>(&s.operation);
     if (op == nullptr) continue;
     std::string reason = machine.time_sliced ? "its ranks shared one device in time slices"
                                              : why_not(s, *op, machine);
-    if (reason.empty() && is_disturbed(s) && others_are_quiet(s, samples)) {
+    if (reason.empty() && is_disturbed(s) && quiet.contains(family_of(*op))) {
       reason = "something else kept running on its processors";
     }
     if (!reason.empty()) {

@@ -1,13 +1,12 @@
 #include "calibrate/curve.hpp"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <string>
 
-#include "base/check.hpp"
+#include "base/text.hpp"
 #include "calibrate/statistics.hpp"
 #include "comm/measured.hpp"
 
@@ -36,27 +35,57 @@ LogCurve medians_of(std::span<const TimedSize> samples) {
   return curve;
 }
 
+// Symmetric matrix of which row i holds the elements (i, i), (i, i + 1) and (i, i + 2); all further
+// ones are zero.
+using Band = std::vector<std::array<double, 3>>;
+
+// Solves the system of a matrix that is not indefinite by L D L^T without pivots (Golub and Van
+// Loan, Matrix Computations, 4th ed., sec. 4.3.5). What nothing determines is zero.
+std::vector<double> solution_of(Band a, std::vector<double> b) {
+  const std::size_t n = a.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const double inverse = a[i][0] > 0 ? 1 / a[i][0] : 0;
+    const double first = a[i][1] * inverse, second = a[i][2] * inverse;
+    if (i + 1 < n) {
+      a[i + 1][0] -= first * a[i][1];
+      a[i + 1][1] -= first * a[i][2];
+      b[i + 1] -= first * b[i];
+    }
+    if (i + 2 < n) {
+      a[i + 2][0] -= second * a[i][2];
+      b[i + 2] -= second * b[i];
+    }
+    a[i] = {inverse, first, second};
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    b[i] *= a[i][0];
+    if (i + 1 < n) b[i] -= a[i][1] * b[i + 1];
+    if (i + 2 < n) b[i] -= a[i][2] * b[i + 2];
+  }
+  return b;
+}
+
 // [F-CAL-2] Smoothing (Whittaker 1923) on uneven abscissas: the z that minimises
 // sum w (y - z)^2 + stiffness x sum (change of slope)^2.
 std::vector<double> smooth(const LogCurve& c, double stiffness) {
-  const auto n = static_cast<Eigen::Index>(c.size());
-  Eigen::MatrixXd system = Eigen::MatrixXd::Zero(n, n);
-  Eigen::VectorXd right(n);
-  for (Eigen::Index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    system(i, i) += c.weight[at];
-    right(i) = c.weight[at] * c.y[at];
+  Band system(c.size());
+  std::vector<double> right(c.size());
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    system[i][0] += c.weight[i];
+    right[i] = c.weight[i] * c.y[i];
   }
   // Where every weight of an end is zero its line is still determined by the penalty alone.
   const double penalty = std::max(stiffness, 1e-9);
-  for (Eigen::Index i = 1; i + 1 < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const double before = c.x[at] - c.x[at - 1], after = c.x[at + 1] - c.x[at];
-    Eigen::Vector3d row(1 / before, -1 / before - 1 / after, 1 / after);
-    system.block<3, 3>(i - 1, i - 1) += penalty * row * row.transpose();
+  for (std::size_t i = 1; i + 1 < c.size(); ++i) {
+    const double before = c.x[i] - c.x[i - 1], after = c.x[i + 1] - c.x[i];
+    const std::array row{1 / before, -1 / before - 1 / after, 1 / after};
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      for (std::size_t k = j; k < row.size(); ++k) {
+        system[i - 1 + j][k - j] += penalty * row[j] * row[k];
+      }
+    }
   }
-  const Eigen::VectorXd z = system.ldlt().solve(right);
-  return {z.data(), z.data() + z.size()};
+  return solution_of(std::move(system), std::move(right));
 }
 
 // [F-CAL-3] Nearest non-falling sequence in weighted least squares: neighbours that fall are pooled
@@ -206,11 +235,23 @@ double relative_error(const std::vector<TimedSize>& curve, const TimedSize& samp
 
 Diagnostics bad_samples(std::span<const TimedSize> samples, std::size_t sizes) {
   for (const auto& [bytes, time] : samples) {
-    if (bytes.count() < 1)
+    if (bytes < kSampleBytes.first || bytes > kSampleBytes.second) {
       return {error("a sample has " + std::to_string(bytes.count()) + " bytes")};
+    }
     if (!(time.si() > 0) || !std::isfinite(time.si())) {
       return {error("the time of " + std::to_string(bytes.count()) + " bytes is not above zero")};
     }
+    if (time < kSampleTime.first || time > kSampleTime.second) {
+      return {error("the time of " + std::to_string(bytes.count()) +
+                    " bytes is not from a nanosecond to an hour")};
+    }
+  }
+  if (sizes > kMostSizes || samples.size() > kMostTimes) {
+    return {error("a curve is of at most " + with_thousands(kMostSizes) + " different sizes and " +
+                      with_thousands(kMostTimes) + " times, got " +
+                      with_thousands(static_cast<std::int64_t>(sizes)) + " and " +
+                      with_thousands(static_cast<std::int64_t>(samples.size())),
+                  "measure in factors of two")};
   }
   if (sizes < kFewestSizes) {
     return {error("a curve needs at least " + std::to_string(kFewestSizes) +

@@ -98,6 +98,14 @@ std::string describe_ranks(const std::vector<RankLine>& ranks, NcclTestsRun& run
   return {};
 }
 
+std::string no_measurement(std::int64_t bytes, double microseconds) {
+  constexpr std::int64_t kMostBytes = 9'000'000'000'000'000;
+  constexpr double kLeast = 1e-3, kMost = 3600e6;
+  if (bytes > kMostBytes) return "a size is more than 9 PB";
+  if (microseconds >= kLeast && microseconds <= kMost) return {};
+  return "a time is not from a nanosecond to an hour";
+}
+
 Diagnostic unknown_operation(SourcePosition where, std::string_view name) {
   std::vector<std::string> names;
   for (const TestName& test : kTests) names.emplace_back(test.name);

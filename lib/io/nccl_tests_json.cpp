@@ -41,6 +41,10 @@ void read_row(MapReader r, NcclTestsRun& run) {
   if (bytes < 0 || us < 0) {
     out->report("time", "a size or a time is below zero");
   } else if (bytes > 0 && us > 0) {
+    if (const std::string why = no_measurement(bytes, us); !why.empty()) {
+      out->report("time", why);
+      return;
+    }
     run.rows.push_back({Bytes{bytes}, Seconds{us * 1e-6},
                         static_cast<std::int64_t>(std::clamp(wrong, 0.0, 1e15))});
   }

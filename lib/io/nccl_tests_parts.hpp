@@ -29,6 +29,10 @@ struct RankLine {
                                                            const std::string& file,
                                                            std::optional<Collective> operation);
 
+// Why a size and a time over zero are no measurement, by what a cluster file may hold
+// (spec/cluster.cpp, base/quantity.cpp); empty if they are one.
+[[nodiscard]] std::string no_measurement(std::int64_t bytes, double microseconds);
+
 [[nodiscard]] Diagnostic unknown_operation(SourcePosition where, std::string_view name);
 
 }  // namespace meshplan::nccl_tests

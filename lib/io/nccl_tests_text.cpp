@@ -146,6 +146,7 @@ class Reader {
       return report("the row has no size and time that can be read");
     }
     if (*bytes == 0 || *us == 0) return;  // nothing was sent: more ranks than elements
+    if (const std::string why = no_measurement(*bytes, *us); !why.empty()) return report(why);
     NcclTestsRow row{Bytes{*bytes}, Seconds{*us * 1e-6}};
     // Old versions print the largest error, "0e+00", in place of a count.
     const Result<double> count = parse_real(wrong);

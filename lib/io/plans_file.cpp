@@ -1,6 +1,7 @@
 #include "io/plans_file.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "io/load.hpp"
 #include "io/parts.hpp"
@@ -58,6 +59,10 @@ bool check_positive(MapReader& r, std::string_view key, double value) {
   return false;
 }
 
+void check_not_negative(MapReader& r, std::string_view key, double value) {
+  if (value < 0) r.report(key, "'" + r.path_of(key) + "' must not be below zero");
+}
+
 void read_seconds(MapReader& r, std::string_view key, Seconds& target) {
   double value = 0;
   if (r.read(key, value, Need::kRequired) && check_positive(r, key, value)) target = Seconds{value};
@@ -85,7 +90,9 @@ void read_peak(MapReader& r, Bytes& target) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     MapReader stage(r.document(), *stages[i], r.path_of("memory") + "[" + std::to_string(i) + "]");
     std::int64_t peak = 0;
-    stage.read("peak_bytes", peak, Need::kRequired);
+    if (stage.read("peak_bytes", peak, Need::kRequired)) {
+      check_not_negative(stage, "peak_bytes", static_cast<double>(peak));
+    }
     target = std::max(target, Bytes{peak});
   }
 }
@@ -112,16 +119,19 @@ void read_plan_strategy(MapReader& r, const PlansFile& file, bool check_rules, S
 
 SavedPlan read_plan(MapReader r, const PlansFile& file, bool check_rules) {
   SavedPlan plan;
-  r.read("rank", plan.rank, Need::kRequired);
+  if (r.read("rank", plan.rank, Need::kRequired))
+    check_positive(r, "rank", static_cast<double>(plan.rank));
   read_plan_strategy(r, file, check_rules, plan.strategy);
   read_seconds(r, "step_time_s", plan.step_time);
   read_interval(r, plan);
-  r.read("tokens_per_s", plan.tokens_per_s, Need::kRequired);
-  r.read("tokens_per_s_per_gpu", plan.tokens_per_s_per_gpu, Need::kRequired);
-  r.read("mfu", plan.mfu, Need::kRequired);
-  r.read("hfu", plan.hfu, Need::kRequired);
+  for (const auto& [key, target] : {std::pair{"tokens_per_s", &plan.tokens_per_s},
+                                    std::pair{"tokens_per_s_per_gpu", &plan.tokens_per_s_per_gpu},
+                                    std::pair{"mfu", &plan.mfu}, std::pair{"hfu", &plan.hfu}}) {
+    if (r.read(key, *target, Need::kRequired)) check_not_negative(r, key, *target);
+  }
   read_peak(r, plan.peak_memory);
   r.read("usd_per_step", plan.usd_per_step);
+  check_not_negative(r, "usd_per_step", plan.usd_per_step.value_or(0));
   return plan;
 }
 
@@ -155,10 +165,14 @@ Result<PlansFile> parse_plans(std::string_view text, const std::string& file) {
   read_spec(r, "cluster", result.cluster, [&](Document& d) { return read_cluster(d, none); });
   const bool check_rules = document.ok();
   const std::vector<const YamlNode*> plans = r.list("plans");
+  std::set<std::int64_t> ranks;
   for (std::size_t i = 0; i < plans.size() && !document.full(); ++i) {
     MapReader plan(document, *plans[i], "plans[" + std::to_string(i) + "]");
     if (plan.node().kind != YamlNode::Kind::kMap) continue;
     result.plans.push_back(read_plan(plan, result, check_rules));
+    if (!ranks.insert(result.plans.back().rank).second) {
+      plan.report("rank", "'" + plan.path_of("rank") + "' is that of another plan too");
+    }
   }
   // `estimate` writes one plan, or none where it does not fit.
   if (std::optional<MapReader> plan = r.map("plan")) {

@@ -1,5 +1,7 @@
 #include "io/profile_yaml.hpp"
 
+#include <algorithm>
+
 #include "io/yaml_text.hpp"
 
 namespace meshplan {
@@ -34,14 +36,28 @@ std::string commented(std::string_view comment) {
   return text;
 }
 
-// Keys of these maps come from outside: what is no word is quoted.
+// Keys of these maps come from outside ("NCCL_ALGO", "peak.bf16", "time slices"): what YAML could
+// take for anything but words is quoted.
+std::string key_of(const std::string& name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_inner = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == ' ';
+  };
+  std::string lower = name;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const bool reserved = lower.find(' ') == std::string::npos && yaml_text(lower) != lower;
+  const bool plain = !name.empty() && is_letter(name.front()) && name.back() != ' ' && !reserved &&
+                     std::all_of(name.begin(), name.end(), is_inner);
+  return plain ? name : yaml_quoted(name);
+}
+
 std::string text_map(std::string_view key, const std::map<std::string, std::string>& map,
                      std::size_t indent) {
   if (map.empty()) return {};
   Lines lines(indent);
   lines.key(key, "");
   Lines inner(indent + 2);
-  for (const auto& [name, value] : map) inner.key(name, yaml_text(value));
+  for (const auto& [name, value] : map) inner.key(key_of(name), yaml_text(value));
   lines.add(inner.text());
   return lines.text();
 }

@@ -26,6 +26,9 @@ std::string encoded(unsigned long code) {
           byte(0x80 | (code >> 6 & 0x3F)), byte(0x80 | (code & 0x3F))};
 }
 
+// Tables and values of a text: no file that people write comes near it.
+constexpr std::size_t kMostValues = 20'000;
+
 class TomlReader {
  public:
   TomlReader(std::string_view text, const std::string& file)
@@ -153,8 +156,8 @@ class TomlReader {
       ++at_;
       skip_blanks();
       keys.push_back(one_key());
+      if (keys.size() > kMaxDepth) fail(keys.front().place.at, "this nests too deep");
     }
-    if (keys.size() > kMaxDepth) fail(keys.front().place.at, "this nests too deep");
     return keys;
   }
 
@@ -197,6 +200,10 @@ class TomlReader {
 
   void header(YamlNode& root, std::vector<Key>& table) {
     const std::size_t begin = at_++;
+    if (++values_ > kMostValues) {
+      fail(begin, "these are more than " + std::to_string(kMostValues) + " tables and values");
+      return;
+    }
     if (now() == '[') {
       fail(begin, "arrays of tables are not read here");
       return;
@@ -233,6 +240,8 @@ class TomlReader {
     const Place begin = here();
     if (++depth_ > kMaxDepth) {
       fail(at_, "this nests too deep");
+    } else if (++values_ > kMostValues) {
+      fail(at_, "these are more than " + std::to_string(kMostValues) + " tables and values");
     } else if (now() == '"' || now() == '\'') {
       node.kind = YamlNode::Kind::kScalar;
       node.quoted = true;
@@ -348,6 +357,7 @@ class TomlReader {
   std::string file_;
   std::size_t at_ = 0;
   std::size_t depth_ = 0;
+  std::size_t values_ = 0;
   Place place_;
   std::set<std::string> headers_;
   std::optional<Diagnostic> problem_;

@@ -4,10 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "base/quantity.hpp"
 
 namespace meshplan {
@@ -90,6 +92,25 @@ std::string yaml_real(double value, Digits digits) {
   return {buffer.data(), end};
 }
 
+std::string yaml_quoted(std::string_view text) {
+  // The escapes of YAML's double-quoted text include those of JSON.
+  const std::string json =
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string quoted;
+  for (std::size_t at = 0; at < json.size();) {
+    const Character c = first_character(std::string_view(json).substr(at));
+    if (is_control(c)) {  // JSON takes some of them as they are, YAML does not
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c.code));
+      quoted += escape.data();
+    } else {
+      quoted += json.substr(at, c.bytes);
+    }
+    at += c.bytes;
+  }
+  return quoted;
+}
+
 std::string yaml_text(std::string_view text) {
   // Words that YAML 1.1 or 1.2 reads as something other than text.
   constexpr std::array<std::string_view, 9> kReserved{"true", "false", "null", "yes", "no",
@@ -101,9 +122,7 @@ std::string yaml_text(std::string_view text) {
   const bool plain = !text.empty() && is_letter(text.front()) &&
                      std::all_of(text.begin(), text.end(), is_word) &&
                      std::find(kReserved.begin(), kReserved.end(), text) == kReserved.end();
-  if (plain) return std::string(text);
-  // The escapes of YAML's double-quoted text include those of JSON.
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return plain ? std::string(text) : yaml_quoted(text);
 }
 
 }  // namespace meshplan

@@ -15,6 +15,9 @@ enum class Digits { kAll, kSix };  // kSix: six significant ones, for what was m
 [[nodiscard]] std::string yaml_flop_rate(FlopsPerSecond r, Digits digits = Digits::kAll);
 [[nodiscard]] std::string yaml_real(double value, Digits digits = Digits::kAll);
 
+// In quotes, whatever it is.
+[[nodiscard]] std::string yaml_quoted(std::string_view text);
+
 // A plain word where YAML reads it as text, else in quotes.
 [[nodiscard]] std::string yaml_text(std::string_view text);
 

@@ -69,7 +69,12 @@ class Importer {
       }
       settings_.add(word.text.substr(0, equals), word, given, script, file.name);
     }
-    run_.world_size = std::max(run_.world_size, launched_world(script));
+    const Result<std::int64_t> world = launched_world(script, file.name);
+    if (world) {
+      run_.world_size = std::max(run_.world_size, *world);
+    } else {
+      problems_.insert(problems_.end(), world.errors().begin(), world.errors().end());
+    }
   }
 
   void read_model(std::span<const NamedText> files) {
@@ -112,29 +117,27 @@ class Importer {
     }
   }
 
-  std::int64_t size(const std::string& name) {
-    constexpr std::int64_t kMost = 16'777'216;
-    const std::int64_t value = settings_.integer(name, 1);
-    if (value >= 1 && value <= kMost) return value;
-    settings_.report(name, "'" + name + "' must be 1 or more");
-    return 1;
+  std::int64_t size(const std::string& name, IntegerRange range = kRanks) {
+    return settings_.integer(name, 1, range);
   }
 
   void read_sizes() {
     Strategy& s = run_.strategy;
     if (own_split_) {
       s.tp = size("--tensor-model-parallel-size");
-      s.pp = settings_.has("--no-pipeline-parallel") ? 1 : size("--pipeline-model-parallel-size");
+      s.pp = settings_.has("--no-pipeline-parallel")
+                 ? 1
+                 : size("--pipeline-model-parallel-size", kStages);
       s.cp = size("--ds-sequence-parallel-size");
       s.ep = size("--moe-expert-parallel-size");
       s.sequence_parallel = settings_.has("--sequence-parallel") && s.tp > 1;
       if (settings_.has("--enable-zbh1-pipeline") && s.pp > 1) s.schedule = Schedule::kZbH1;
-      s.seq_len = settings_.integer("--seq-length", 0);
+      s.seq_len = settings_.integer("--seq-length", 0, kTokens);
     } else {
       s.tp = settings_.has("tensor_parallel.autotp_size") ? size("tensor_parallel.autotp_size")
                                                           : size("tensor_parallel.tp.tp_size");
       // The program's, but where it is written down.
-      s.pp = settings_.has("pipeline.stages") ? size("pipeline.stages") : 1;
+      s.pp = settings_.has("pipeline.stages") ? size("pipeline.stages", kStages) : 1;
       s.cp = size("sequence_parallel_size");
       if (settings_.flag("expert_parallel.enabled", false))
         s.ep = size("expert_parallel.autoep_size");
@@ -142,8 +145,7 @@ class Importer {
     }
     if (s.seq_len == 0) s.seq_len = context_.seq_len;
     if (s.cp > 1) s.cp_kind = CpKind::kUlysses;
-    constexpr std::int64_t kMost = 16'777'216;
-    if (s.tp > kMost / s.pp || s.tp * s.pp > kMost / s.cp) {
+    if (bounded_product({s.tp, s.pp, s.cp}) > kRanks.highest) {
       settings_.report("tensor_parallel", "the sizes multiply to more ranks than there can be");
       s.tp = s.pp = s.cp = 1;
     }
@@ -153,18 +155,19 @@ class Importer {
   void read_batch() {
     Strategy& s = run_.strategy;
     const auto stated = [&](const char* json, const char* option) {
-      return settings_.has(json)     ? settings_.integer(json, 0)
-             : settings_.has(option) ? settings_.integer(option, 0)
+      return settings_.has(json)     ? settings_.integer(json, 0, kSequences)
+             : settings_.has(option) ? settings_.integer(option, 0, kSequences)
                                      : 0;
     };
     const std::int64_t global = stated("train_batch_size", "--global-batch-size");
     std::int64_t micro = stated("train_micro_batch_size_per_gpu", "--micro-batch-size");
-    std::int64_t steps = settings_.integer("gradient_accumulation_steps", 0);
+    std::int64_t steps = settings_.integer("gradient_accumulation_steps", 0, kSequences);
     const std::int64_t ranks = run_.world_size / (s.tp * s.pp * s.cp);
     if (micro == 0 && global > 0 && ranks > 0) {
       micro = std::max<std::int64_t>(global / ranks / std::max<std::int64_t>(steps, 1), 1);
       steps = std::max<std::int64_t>(steps, 1);
     }
+    if (!settings_.problems().empty()) return;
     if (micro < 1) {
       settings_.report(
           "train_batch_size",
@@ -195,7 +198,8 @@ class Importer {
       return;
     }
     s.zero = static_cast<int>(stage);
-    if (const std::int64_t shards = settings_.integer("zero_optimization.mics_shard_size", -1);
+    if (const std::int64_t shards =
+            settings_.integer("zero_optimization.mics_shard_size", -1, kRanks);
         shards > 0) {
       s.zero_group = shards;
     }

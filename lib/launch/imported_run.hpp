@@ -1,17 +1,34 @@
 #pragma once
 // What a launch file says: the way back from an export, and into the program for runs that people
 // already have.
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/diagnostic.hpp"
+#include "launch/shell_words.hpp"
+#include "spec/findings.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
 #include "spec/target.hpp"
 
 namespace meshplan {
+
+// What the rules of lib/spec accept. Numbers of launch files are held against it where they are
+// read: they are multiplied and divided long before the rules are asked.
+inline constexpr IntegerRange kRanks{1, 1 << 24};
+inline constexpr IntegerRange kStages{1, 100'000};
+inline constexpr IntegerRange kSequences{1, 1'000'000'000};
+inline constexpr IntegerRange kTokens{1, 1 << 30};
+
+// "'tp' must be 1 or more, got 0", where `name` is "'tp'"; nothing for a value in its range.
+[[nodiscard]] std::optional<std::string> out_of_range(const std::string& name, std::int64_t value,
+                                                      IntegerRange range);
+
+// Product of numbers that are not negative; the largest number where it is larger still.
+[[nodiscard]] std::int64_t bounded_product(std::initializer_list<std::int64_t> factors);
 
 // A file that was given, by the name that diagnostics use.
 struct NamedText {
@@ -21,7 +38,7 @@ struct NamedText {
 // Where a setting stands.
 struct SettingPlace {
   SourcePosition where;
-  std::string source_line;
+  SourceLine source_line;
 };
 
 // What the files leave open.
@@ -47,8 +64,13 @@ struct ImportedRun {
   std::vector<std::string> notes;      // what a strategy cannot say, or says differently
 };
 
-// The run's strategy on a number of devices (0: not known): dp and what follows from it.
+// The run's strategy on a number of devices (0: not known): dp and what follows from it. A batch
+// that cannot be counted is the largest number, which no rule accepts.
 [[nodiscard]] Strategy with_world(const ImportedRun& run, std::int64_t world_size);
+
+// What no file of a model or of a strategy may say, at `file`. What the run leaves open is taken as
+// legal.
+[[nodiscard]] Diagnostics validate(const ImportedRun& run, const std::string& file);
 
 // Layers of every pipeline rank and all its chunks -> how many of them are recomputed where one in
 // `each` is. Empty where none is.

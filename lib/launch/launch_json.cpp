@@ -1,6 +1,7 @@
 // launch.json: what a job launcher needs, flat.
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "launch/targets.hpp"
 #include "layout/group_names.hpp"
 #include "spec/strategy_keys.hpp"
@@ -11,6 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kLaunchSchemaVersion = 1;
+constexpr std::int64_t kMostListed = 65'536;  // ranks: 20 MB of text
 
 // Groups that a launcher or a debugger asks for; the others follow from them.
 bool is_listed(Group g) {
@@ -81,6 +83,11 @@ std::string launch_document(const LaunchPlan& plan, const LaunchCommand& command
     json["arguments"][section.name] = std::move(words);
   }
   json["notes"] = command.notes;
+  if (num_gpus(s) > kMostListed) {
+    json["notes"].push_back("more than " + with_thousands(kMostListed) +
+                            " ranks: neither they nor their groups are listed");
+    return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+  }
   std::vector<Json> ranks(static_cast<std::size_t>(num_gpus(s)));
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto rank = static_cast<std::int64_t>(r);

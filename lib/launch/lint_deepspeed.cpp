@@ -192,24 +192,23 @@ class Linter {
         const bool known =
             std::find(kOutermost.begin(), kOutermost.end(), name) != kOutermost.end();
         if (known) continue;
-        const std::string hint = meant(name, kOutermost);
+        const std::string hint = report_.full() ? std::string() : meant(name, kOutermost);
         report_.warning(name, "DeepSpeed does not read '" + name + "'",
                         hint.empty() ? "leave it out if nothing else reads it" : hint);
       } else if (name.starts_with(zero) && name.find('.', zero.size()) == std::string::npos) {
         const std::string key = name.substr(zero.size());
         if (std::find(kZero.begin(), kZero.end(), key) != kZero.end()) continue;
         report_.error(name, "DeepSpeed refuses unknown keys in 'zero_optimization': '" + key + "'",
-                      meant(key, kZero));
+                      report_.full() ? std::string() : meant(key, kZero));
       }
     }
   }
 
   // runtime/config.py:937: train_batch_size = micro * accumulation * ranks.
   void batch() {
-    Settings all = settings_;
-    const std::int64_t train = all.integer("train_batch_size", 0),
-                       micro = all.integer("train_micro_batch_size_per_gpu", 0),
-                       steps = all.integer("gradient_accumulation_steps", 0);
+    const std::int64_t train = settings_.integer("train_batch_size", 0),
+                       micro = settings_.integer("train_micro_batch_size_per_gpu", 0),
+                       steps = settings_.integer("gradient_accumulation_steps", 0);
     if (s_.tp > 1 && !splits_itself() && train > 0) {
       report_.error("train_batch_size",
                     "with automatic tensor parallelism 'train_batch_size' is counted over all "
@@ -217,18 +216,19 @@ class Linter {
                     "give train_micro_batch_size_per_gpu and gradient_accumulation_steps");
       return;
     }
-    if (train > 0 && micro > 0 && steps > 0 && s_.dp > 0 && train != micro * steps * s_.dp) {
+    if (train > 0 && micro > 0 && steps > 0 && s_.dp > 0 &&
+        train != bounded_product({micro, steps, s_.dp})) {
       report_.error("train_batch_size",
                     "'train_batch_size' " + n(train) + " is not micro batch " + n(micro) +
                         " * accumulation " + n(steps) + " * " + n(s_.dp) + " data-parallel ranks",
                     "leave one of the three out");
     }
-    const std::int64_t stated = all.integer("--global-batch-size", 0);
+    const std::int64_t stated = settings_.integer("--global-batch-size", 0);
     if (train > 0 && stated > 0 && train != stated) {
       report_.error("--global-batch-size", "--global-batch-size " + n(stated) +
                                                " and 'train_batch_size' " + n(train) + " differ");
     }
-    const std::int64_t own = all.integer("--micro-batch-size", 0);
+    const std::int64_t own = settings_.integer("--micro-batch-size", 0);
     if (micro > 0 && own > 0 && micro != own) {
       report_.error("--micro-batch-size", "--micro-batch-size " + n(own) +
                                               " and 'train_micro_batch_size_per_gpu' " + n(micro) +
@@ -245,31 +245,30 @@ class Linter {
   }
 
   void contradictions() {
-    Settings all = settings_;
-    if (all.flag("bf16.enabled", false) && all.flag("fp16.enabled", false)) {
+    if (settings_.flag("bf16.enabled", false) && settings_.flag("fp16.enabled", false)) {
       report_.error("fp16.enabled", "bf16 and fp16 cannot both be enabled (runtime/config.py:827)",
                     "enable one of them");
     }
-    const std::int64_t other = all.integer("--zero-stage", s_.zero);
+    const std::int64_t other = settings_.integer("--zero-stage", s_.zero);
     if (has("zero_optimization.stage") && other != s_.zero) {
       report_.error("--zero-stage", "--zero-stage " + n(other) + " and 'zero_optimization.stage' " +
                                         n(s_.zero) + " differ");
     }
-    if (s_.zero == 3 && all.text("gradient_allreduce_op", "mean") == "sum") {
+    if (s_.zero == 3 && settings_.text("gradient_allreduce_op", "mean") == "sum") {
       report_.error("gradient_allreduce_op",
                     "'gradient_allreduce_op' sum cannot be combined with ZeRO-3");
     }
     if (s_.zero != 3 && has("zero_optimization.offload_optimizer.ratio") &&
-        all.text("zero_optimization.offload_optimizer.ratio") != "1.0" &&
-        all.text("zero_optimization.offload_optimizer.ratio") != "1") {
+        settings_.text("zero_optimization.offload_optimizer.ratio") != "1.0" &&
+        settings_.text("zero_optimization.offload_optimizer.ratio") != "1") {
       report_.error("zero_optimization.offload_optimizer.ratio",
                     "a part of the optimizer on the host needs ZeRO-3 (runtime/zero/config.py)");
     }
-    if (s_.zero == 0 && all.flag("bf16.bf16_master_weights_and_grads", false)) {
+    if (s_.zero == 0 && settings_.flag("bf16.bf16_master_weights_and_grads", false)) {
       report_.error("bf16.bf16_master_weights_and_grads",
                     "'bf16_master_weights_and_grads' needs ZeRO-1, 2 or 3");
     }
-    if (all.flag("bf16.bf16_optimizer_states", false) && s_.master_weights) {
+    if (settings_.flag("bf16.bf16_optimizer_states", false) && s_.master_weights) {
       report_.error("bf16.bf16_optimizer_states",
                     "'bf16_optimizer_states' needs 'bf16_master_weights_and_grads'");
     }
@@ -313,7 +312,6 @@ class Linter {
   }
 
   void wasteful() {
-    Settings all = settings_;
     const std::int64_t copies = s_.dp * s_.cp;
     if (copies > 1 && s_.zero == 0) {
       report_.warning("zero_optimization.stage",
@@ -331,24 +329,24 @@ class Linter {
                       "weights are gathered when they are needed, not ahead",
                       "set stage3_prefetch_bucket_size to 50000000");
     }
-    if (s_.zero > 0 && !all.flag("zero_optimization.contiguous_gradients", true)) {
+    if (s_.zero > 0 && !settings_.flag("zero_optimization.contiguous_gradients", true)) {
       report_.warning("zero_optimization.contiguous_gradients",
                       "gradients that are not contiguous fragment the memory",
                       "leave contiguous_gradients out");
     }
-    if (s_.zero > 0 && !all.flag("zero_optimization.reduce_scatter", true)) {
+    if (s_.zero > 0 && !settings_.flag("zero_optimization.reduce_scatter", true)) {
       report_.warning("zero_optimization.reduce_scatter",
                       "every rank receives all gradients though it keeps a part of them",
                       "leave reduce_scatter out");
     }
     report_.warn_of_spread_tensor_group(
         splits_itself() ? "--tensor-model-parallel-size" : "tensor_parallel.autotp_size", cluster_);
-    if (all.flag("wall_clock_breakdown", false)) {
+    if (settings_.flag("wall_clock_breakdown", false)) {
       report_.warning("wall_clock_breakdown",
                       "'wall_clock_breakdown' waits for the device between the parts of a step",
                       "turn it off outside of measurements");
     }
-    if (all.flag("activation_checkpointing.synchronize_checkpoint_boundary", false)) {
+    if (settings_.flag("activation_checkpointing.synchronize_checkpoint_boundary", false)) {
       report_.warning("activation_checkpointing.synchronize_checkpoint_boundary",
                       "the device is waited for at every checkpoint", "leave it out");
     }
@@ -360,7 +358,7 @@ class Linter {
   const SettingsRun& run_;
   const Strategy& s_;
   const std::optional<ClusterSpec>& cluster_;
-  const Settings& settings_;
+  Settings settings_;  // asking notes what was asked
   LintReport report_;
 };
 

@@ -4,14 +4,28 @@ namespace meshplan {
 
 void LintReport::add(Severity severity, std::string_view at, std::string message,
                      std::string hint) {
+  if (full()) {
+    ++left_out_;
+    worst_left_out_ = std::min(worst_left_out_, severity);
+    return;
+  }
   Diagnostic d = error_at({file_}, std::move(message), std::move(hint));
   d.severity = severity;
   const auto place = run_.places.find(at);
   if (place != run_.places.end()) {
     d.where = place->second.where;
-    d.source_line = place->second.source_line;
+    d.source_line = *place->second.source_line;
   }
   all_.push_back(std::move(d));
+}
+
+Diagnostics LintReport::all() && {
+  if (left_out_ > 0) {
+    Diagnostic d = error_at({file_}, "and " + std::to_string(left_out_) + " more");
+    d.severity = worst_left_out_;
+    all_.push_back(std::move(d));
+  }
+  return std::move(all_);
 }
 
 void LintReport::take(const Findings& findings) {

@@ -39,7 +39,9 @@ class LintReport {
   // Warns where the innermost links do not join a whole tensor-parallel group.
   void warn_of_spread_tensor_group(std::string_view at, const std::optional<ClusterSpec>& cluster);
 
-  [[nodiscard]] Diagnostics all() && { return std::move(all_); }
+  // Further findings are only counted.
+  [[nodiscard]] bool full() const { return all_.size() >= kMost; }
+  [[nodiscard]] Diagnostics all() &&;
 
  private:
   void add(Severity severity, std::string_view at, std::string message, std::string hint);
@@ -48,7 +50,10 @@ class LintReport {
   const ImportedRun& run_;
   std::span<const KeySetting> settings_;
   std::string file_;
+  static constexpr std::size_t kMost = 50;
   Diagnostics all_;
+  std::size_t left_out_ = 0;
+  Severity worst_left_out_ = Severity::kNote;
 };
 
 }  // namespace meshplan

@@ -140,7 +140,7 @@ class Linter {
     }
   }
   void unknown(const std::string& name, std::span<const std::string_view> known) {
-    const std::optional<std::string> near = nearest(name, known);
+    const std::optional<std::string> near = report_.full() ? std::nullopt : nearest(name, known);
     report_.error(name, "torchtitan v0.2.2 has no setting '" + name + "' and stops",
                   near ? "did you mean '" + *near + "'?" : "leave it out");
   }
@@ -158,8 +158,7 @@ class Linter {
 
   // train.py:203.
   void batch() {
-    Settings all = settings_;
-    const std::int64_t local = all.integer("training.local_batch_size", 8);
+    const std::int64_t local = settings_.integer("training.local_batch_size", 8);
     const std::int64_t once = local * s_.dp;
     if (once > 0 && s_.global_batch % once != 0) {
       report_.error(has("training.global_batch_size") ? "training.global_batch_size"
@@ -185,23 +184,22 @@ class Linter {
   }
 
   void contradictions() {
-    Settings all = settings_;
-    const bool compiled = all.flag("compile.enable", false);
+    const bool compiled = settings_.flag("compile.enable", false);
     if (s_.overlap.tp && !compiled) {
       report_.error("parallelism.enable_async_tensor_parallel",
                     "enable_async_tensor_parallel needs the compiled model "
                     "(distributed/tensor_parallel.py:20)",
                     "[compile] enable = true");
     }
-    if (all.text("activation_checkpoint.mode", "selective") == "memory_budget" && !compiled) {
+    if (settings_.text("activation_checkpoint.mode", "selective") == "memory_budget" && !compiled) {
       report_.error("activation_checkpoint.mode", "memory_budget is the compiler's choice",
                     "[compile] enable = true");
     }
-    if (all.text("training.mixed_precision_reduce", "float32") != "float32") {
+    if (settings_.text("training.mixed_precision_reduce", "float32") != "float32") {
       report_.error("training.mixed_precision_reduce", "gradients are reduced in float32 only");
     }
     if (has("parallelism.pipeline_parallel_schedule_csv") &&
-        !all.text("parallelism.pipeline_parallel_schedule_csv").empty()) {
+        !settings_.text("parallelism.pipeline_parallel_schedule_csv").empty()) {
       report_.warning("parallelism.pipeline_parallel_schedule_csv",
                       "the schedule of the CSV file is not read: the estimate is of '" +
                           std::string(name_of(s_.schedule)) + "'");
@@ -231,8 +229,7 @@ class Linter {
       does_nothing(p + "fsdp_reshard_after_forward", true, "shards");
     }
     if (s_.ep == 1 && run_.model.moe) {
-      Settings all = settings_;
-      if (all.integer(p + "expert_tensor_parallel_degree", 1) > 1) {
+      if (settings_.integer(p + "expert_tensor_parallel_degree", 1) > 1) {
         report_.warning(p + "expert_tensor_parallel_degree",
                         "without expert parallelism the experts are split by tp, whatever "
                         "expert_tensor_parallel_degree says",
@@ -240,18 +237,15 @@ class Linter {
       }
     }
   }
-  [[nodiscard]] bool selective() const {
-    Settings all = settings_;
-    return all.text("activation_checkpoint.mode", "selective") == "selective";
+  [[nodiscard]] bool selective() {
+    return settings_.text("activation_checkpoint.mode", "selective") == "selective";
   }
-  [[nodiscard]] std::int64_t experts() const {
-    Settings all = settings_;
-    return all.integer("parallelism.expert_parallel_degree", 1);
+  [[nodiscard]] std::int64_t experts() {
+    return settings_.integer("parallelism.expert_parallel_degree", 1);
   }
 
   void wasteful() {
-    Settings all = settings_;
-    if (!all.flag("compile.enable", false)) {
+    if (!settings_.flag("compile.enable", false)) {
       report_.warning("compile.enable",
                       "the model is not compiled: norms, rotary embedding and activations are "
                       "chains of small kernels",
@@ -270,7 +264,7 @@ class Linter {
     report_.warn_of_spread_tensor_group("parallelism.tensor_parallel_degree", cluster_);
     const bool fp8 = s_.precision == Precision::kFp8;
     if (fp8 && s_.zero == 3 &&
-        !all.flag("quantize.linear.float8.enable_fsdp_float8_all_gather", false)) {
+        !settings_.flag("quantize.linear.float8.enable_fsdp_float8_all_gather", false)) {
       report_.warning("model.converters", "weights are gathered in 16 bits for 8-bit products",
                       "[quantize.linear.float8] enable_fsdp_float8_all_gather = true");
     }
@@ -279,7 +273,7 @@ class Linter {
   const SettingsRun& run_;
   const Strategy& s_;
   const std::optional<ClusterSpec>& cluster_;
-  const Settings& settings_;
+  Settings settings_;  // asking notes what was asked
   LintReport report_;
 };
 

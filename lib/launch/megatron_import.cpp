@@ -37,7 +37,7 @@ class Importer {
       if (!read_.contains(name)) run_.not_read.push_back(name);
       const ShellWord& at = option.name;
       run_.places[name] = {{file_, at.line, at.column, static_cast<int>(at.text.size())},
-                           run_.script.line_of(at)};
+                           run_.script.shared_line_of(at)};
     }
     run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);
@@ -91,7 +91,11 @@ class Importer {
     return std::nullopt;
   }
 
-  std::int64_t number(const std::string& name, std::int64_t otherwise) {
+  // Any count of layers, elements, words or tokens.
+  static constexpr IntegerRange kCount{0, kTokens.highest};
+
+  std::int64_t number(const std::string& name, std::int64_t otherwise,
+                      IntegerRange range = kCount) {
     const MegatronOption* o = find(name);
     if (o == nullptr) return otherwise;
     if (o->values.empty()) {
@@ -100,10 +104,14 @@ class Importer {
       return otherwise;
     }
     const std::optional<std::int64_t> value = integer(o->values.front());
-    if (!value)
+    if (!value) {
       report(o->values.front(),
              name + " must be a whole number, got \"" + o->values.front().text + "\"");
-    return value.value_or(otherwise);
+      return otherwise;
+    }
+    const std::optional<std::string> wrong = out_of_range(name, *value, range);
+    if (wrong) report(o->values.front(), *wrong);
+    return wrong ? otherwise : *value;
   }
 
   std::int64_t needed(const std::string& name) {
@@ -115,13 +123,22 @@ class Importer {
   }
 
   void read_world() {
-    const std::int64_t per_node = number("--nproc-per-node", 0);
-    const std::int64_t nodes = number("--nnodes", 1);
+    const std::int64_t per_node = number("--nproc-per-node", 0, kRanks);
+    const std::int64_t nodes = number("--nnodes", 1, kRanks);
     run_.world_size = per_node * nodes;
     for (const char* name : kLauncher) read_.insert(name);
+    if (run_.world_size > 0) {
+      const auto wrong = out_of_range("--nnodes times --nproc-per-node", run_.world_size, kRanks);
+      if (wrong) report(find("--nproc-per-node")->name, *wrong);
+      return;
+    }
     const auto stated = run_.environment.find("WORLD_SIZE");
-    if (run_.world_size == 0 && stated != run_.environment.end()) {
-      run_.world_size = integer(stated->second).value_or(0);
+    if (stated == run_.environment.end()) return;
+    const std::optional<std::int64_t> world = integer(stated->second);
+    if (!world) return;
+    run_.world_size = *world;
+    if (const auto wrong = out_of_range("WORLD_SIZE", *world, kRanks)) {
+      report(stated->second, *wrong);
     }
   }
 
@@ -188,7 +205,9 @@ class Importer {
     if (const std::string window = text("--window-size"); !window.empty()) {
       std::int64_t left = 0;
       std::from_chars(window.data(), window.data() + window.size(), left);
-      m.window = left + 1;
+      const auto wrong = out_of_range("--window-size", left, {-1, kTokens.highest - 1});
+      if (wrong) report(find("--window-size")->name, *wrong);
+      m.window = wrong ? 0 : left + 1;
       if (!text("--window-attn-skip-freq").empty()) m.window_every = 2;
     }
     if (!has("--multi-latent-attention")) return;
@@ -233,22 +252,25 @@ class Importer {
   void read_sizes() {
     Strategy& s = run_.strategy;
     s = framework_preset(Framework::kMegatron);
-    s.tp = number("--tensor-model-parallel-size", 1);
-    s.pp = number("--pipeline-model-parallel-size", 1);
-    s.cp = number("--context-parallel-size", 1);
+    s.tp = number("--tensor-model-parallel-size", 1, kRanks);
+    s.pp = number("--pipeline-model-parallel-size", 1, kStages);
+    s.cp = number("--context-parallel-size", 1, kRanks);
     const std::string cp = text("--cp-comm-type", "p2p");
     s.cp_kind = cp == "a2a" ? CpKind::kUlysses : cp == "p2p" ? CpKind::kRing : CpKind::kAllGather;
-    s.ep = number("--expert-model-parallel-size", 1);
-    s.etp = run_.model.moe ? number("--expert-tensor-parallel-size", s.tp) : 1;
+    s.ep = number("--expert-model-parallel-size", 1, kRanks);
+    s.etp = run_.model.moe ? number("--expert-tensor-parallel-size", s.tp, kRanks) : 1;
     s.sequence_parallel = has("--sequence-parallel") && s.tp > 1;
     s.overlap.tp = has("--tp-comm-overlap");
-    s.seq_len = number("--seq-length", 1024);
+    s.seq_len = number("--seq-length", 1024, kTokens);
     run_.model.max_seq_length = number("--max-position-embeddings", s.seq_len);
-    s.micro_batch = number("--micro-batch-size", 1);
-    const std::int64_t model_ranks = std::max<std::int64_t>(s.tp * s.pp * s.cp, 1);
+    s.micro_batch = number("--micro-batch-size", 1, kSequences);
+    const std::int64_t model_ranks = bounded_product({s.tp, s.pp, s.cp});
+    if (const auto wrong = out_of_range("tp * pp * cp", model_ranks, kRanks)) {
+      problems_.push_back(error_at({file_}, *wrong));
+    }
     s.dp = run_.world_size / model_ranks;
     if (has("--global-batch-size")) {
-      s.global_batch = number("--global-batch-size", 1);
+      s.global_batch = number("--global-batch-size", 1, kSequences);
     } else {
       run_.accumulation = 1;
     }
@@ -261,17 +283,23 @@ class Importer {
 
   // Layers of every pipeline rank and chunk, as the layout's letters say.
   std::vector<std::int64_t> layout_layers(const MegatronOption& o, Strategy& s) {
+    // Repeats multiply each other: of what they unroll to, as many letters as there may be stages.
+    constexpr auto kLongest = static_cast<std::size_t>(kStages.highest);
     std::string stages = o.values.empty() ? std::string() : o.values.front().text;
-    for (std::size_t star = stages.find('*'); star != std::string::npos; star = stages.find('*')) {
+    if (stages.size() > kLongest) return {};
+    std::size_t open = 0;  // nothing is repeated before it
+    for (std::size_t star = stages.find('*'); star != std::string::npos;
+         star = stages.find('*', open)) {
       std::size_t end = star + 1;
       std::int64_t times = 0;
       std::from_chars(stages.data() + end, stages.data() + stages.size(), times);
       while (end < stages.size() && stages[end] >= '0' && stages[end] <= '9') ++end;
       const bool group = star > 0 && stages[star - 1] == ')';
-      const std::size_t open = group ? stages.rfind('(', star) : star - 1;
+      open = group ? stages.rfind('(', star) : star - 1;
       if (star == 0 || open == std::string::npos || times < 1 || times > 10'000) return {};
       const std::string part =
           group ? stages.substr(open + 1, star - open - 2) : stages.substr(open, 1);
+      if (part.size() * static_cast<std::size_t>(times) > kLongest - stages.size()) return {};
       std::string unrolled;
       for (std::int64_t i = 0; i < times; ++i) unrolled += part;
       stages.replace(open, end - open, unrolled);
@@ -292,7 +320,7 @@ class Importer {
   void read_stages() {
     Strategy& s = run_.strategy;
     const std::int64_t layers = run_.model.num_layers;
-    s.vp = number("--num-virtual-stages-per-pipeline-rank", 1);
+    s.vp = number("--num-virtual-stages-per-pipeline-rank", 1, kStages);
     if (const std::int64_t each = number("--num-layers-per-virtual-pipeline-stage", 0); each > 0) {
       s.vp = std::max<std::int64_t>(layers / std::max<std::int64_t>(s.pp * each, 1), 1);
     }
@@ -323,7 +351,7 @@ class Importer {
       s.zero = how == "optim_grads_params" ? 3 : how == "optim_grads" ? 2 : how == "optim" ? 1 : 0;
     }
     if (has("--use-torch-fsdp2")) s.zero = has("--torch-fsdp2-no-reshard-after-forward") ? 2 : 3;
-    const std::int64_t copies = number("--num-distributed-optimizer-instances", 1);
+    const std::int64_t copies = number("--num-distributed-optimizer-instances", 1, kRanks);
     run_.replicas = std::max<std::int64_t>(copies, 1);
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
@@ -396,8 +424,6 @@ class Importer {
 }  // namespace
 
 Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file) {
-  constexpr std::size_t kLargest = std::size_t{1} << 20;
-  if (text.size() > kLargest) return error_at({file}, "larger than 1 MiB: no launch script");
   return Importer(text, file).read();
 }
 

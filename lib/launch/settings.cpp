@@ -23,28 +23,41 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return static_cast<std::int64_t>(real);
 }
 
-void flatten(const YamlNode& node, const std::string& path, std::string_view text,
+std::vector<SourceLine> lines_of(std::string_view text) {
+  std::vector<SourceLine> lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(std::make_shared<const std::string>(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void flatten(const YamlNode& node, const std::string& path, const std::vector<SourceLine>& lines,
              const std::string& file, std::map<std::string, Settings::Setting>& all) {
   for (const YamlEntry& entry : node.entries) {
     const std::string name = (path.empty() ? "" : path + ".") + entry.first.text;
-    if (entry.second.kind == YamlNode::Kind::kMap) {
-      // The map itself, for what is said of all of it.
-      all[name] = {entry.second,
-                   {{file, entry.first.line, entry.first.column, entry.first.length},
-                    line_of(text, entry.first.line)}};
-      flatten(entry.second, name, text, file, all);
-      continue;
+    const auto line = static_cast<std::size_t>(std::max(entry.first.line, 1)) - 1;
+    Settings::Setting setting{
+        {},
+        {{file, entry.first.line, entry.first.column, entry.first.length},
+         line < lines.size() ? lines[line] : std::make_shared<const std::string>()}};
+    // A map stands for what is said of all of it; its values follow.
+    const bool map = entry.second.kind == YamlNode::Kind::kMap;
+    if (map) {
+      setting.value.kind = YamlNode::Kind::kMap;
+    } else {
+      setting.value = entry.second;
     }
-    all[name] = {entry.second,
-                 {{file, entry.first.line, entry.first.column, entry.first.length},
-                  line_of(text, entry.first.line)}};
+    all[name] = std::move(setting);
+    if (map) flatten(entry.second, name, lines, file, all);
   }
 }
 
 }  // namespace
 
 void Settings::add(const YamlNode& root, std::string_view text, const std::string& file) {
-  flatten(root, "", normalised_lines(text), file, all_);
+  flatten(root, "", lines_of(normalised_lines(text)), file, all_);
 }
 
 void Settings::add(const std::string& name, const ShellWord& word, const ShellWord* value,
@@ -55,7 +68,7 @@ void Settings::add(const std::string& name, const ShellWord& word, const ShellWo
     setting.value.text = value->text;
   }
   setting.place = {{file, word.line, word.column, static_cast<int>(word.text.size())},
-                   script.line_of(word)};
+                   script.shared_line_of(word)};
   all_[name] = std::move(setting);
 }
 
@@ -80,6 +93,16 @@ std::int64_t Settings::integer(const std::string& name, std::int64_t otherwise) 
                                                   : "");
   }
   return value.value_or(otherwise);
+}
+
+std::int64_t Settings::integer(const std::string& name, std::int64_t otherwise,
+                               IntegerRange range) {
+  const std::int64_t value = integer(name, otherwise);
+  if (value == otherwise) return value;
+  const std::optional<std::string> wrong = out_of_range("'" + name + "'", value, range);
+  if (!wrong) return value;
+  report(name, *wrong);
+  return otherwise;
 }
 
 bool Settings::flag(const std::string& name, bool otherwise) {
@@ -113,7 +136,7 @@ void Settings::report(const std::string& name, std::string message, std::string 
   const auto found = all_.find(name);
   if (found != all_.end()) {
     d.where = found->second.place.where;
-    d.source_line = found->second.place.source_line;
+    d.source_line = *found->second.place.source_line;
   }
   problems_.push_back(std::move(d));
 }
@@ -132,29 +155,47 @@ std::vector<std::string> Settings::not_read() const {
   return names;
 }
 
-std::int64_t launched_world(const ShellScript& script) {
+Result<std::int64_t> launched_world(const ShellScript& script, const std::string& file) {
+  Diagnostics problems;
+  const auto count = [&](const std::string& what, const std::string& text, const ShellWord& at) {
+    constexpr std::int64_t kAll = -1;
+    const std::int64_t number = whole_number(text).value_or(kAll);
+    const std::optional<std::string> wrong = out_of_range(what, number, kRanks);
+    if (number == kAll || !wrong) return std::max<std::int64_t>(number, 0);
+    Diagnostic d = error_at({file, at.line, at.column, static_cast<int>(at.text.size())}, *wrong);
+    d.source_line = script.line_of(at);
+    problems.push_back(std::move(d));
+    return std::int64_t{0};
+  };
   std::int64_t nodes = 1, each = 0, stated = 0;
   for (std::size_t i = 0; i < script.words.size(); ++i) {
+    if (!script.words[i].text.starts_with("--n")) continue;
     std::string name = script.words[i].text;
     std::string value = i + 1 < script.words.size() ? script.words[i + 1].text : std::string();
     if (const std::size_t equals = name.find('='); equals != std::string::npos) {
       value = name.substr(equals + 1);
       name.resize(equals);
     }
-    std::replace(name.begin(), name.end(), '_', '-');
-    const std::int64_t number = whole_number(value).value_or(0);
-    if (name == "--nnodes" || name == "--num-nodes") nodes = number;
-    if (name == "--nproc-per-node" || name == "--num-gpus") each = number;
+    std::string plain = name;
+    std::replace(plain.begin(), plain.end(), '_', '-');
+    if (plain == "--nnodes" || plain == "--num-nodes") nodes = count(name, value, script.words[i]);
+    if (plain == "--nproc-per-node" || plain == "--num-gpus") {
+      each = count(name, value, script.words[i]);
+    }
   }
   for (const char* name : {"WORLD_SIZE", "NGPU"}) {
     const auto found = script.variables.find(name);
     if (found != script.variables.end() && stated == 0) {
-      stated = whole_number(found->second.text).value_or(0);
+      stated = count(name, found->second.text, found->second);
     }
   }
-  constexpr std::int64_t kMost = 16'777'216;
-  const bool launched = nodes > 0 && each > 0 && nodes <= kMost && each <= kMost;
-  return launched ? nodes * each : std::clamp<std::int64_t>(stated, 0, kMost);
+  if (!problems.empty()) return problems;
+  if (nodes == 0 || each == 0) return stated;
+  const std::int64_t world = bounded_product({nodes, each});
+  if (const auto wrong = out_of_range("nodes times processes on each", world, kRanks)) {
+    return error_at({file}, *wrong);
+  }
+  return world;
 }
 
 }  // namespace meshplan

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "io/yaml_tree.hpp"
 #include "launch/imported_run.hpp"
 #include "launch/shell_words.hpp"
@@ -31,6 +32,9 @@ class Settings {
   [[nodiscard]] bool has(const std::string& name) { return find(name) != nullptr; }
   // What is set otherwise or not at all gives `otherwise`, the former with a problem.
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t otherwise);
+  // The same of a number that is set outside of `range`.
+  [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t otherwise,
+                                     IntegerRange range);
   [[nodiscard]] bool flag(const std::string& name, bool otherwise);
   [[nodiscard]] std::string text(const std::string& name, const std::string& otherwise = {});
 
@@ -58,7 +62,9 @@ struct SettingsRun : ImportedRun {
   Settings settings;
 };
 
-// "torchrun --nnodes 2 --nproc-per-node 8", WORLD_SIZE=16 and their like; 0 where nothing says it.
-[[nodiscard]] std::int64_t launched_world(const ShellScript& script);
+// "torchrun --nnodes 2 --nproc-per-node 8", WORLD_SIZE=16 and their like; 0 where nothing says it,
+// also in DeepSpeed's words for all there are, -1. Fails on what no run can have.
+[[nodiscard]] Result<std::int64_t> launched_world(const ShellScript& script,
+                                                  const std::string& file);
 
 }  // namespace meshplan

@@ -146,16 +146,16 @@ class Reader {
 
 }  // namespace
 
-std::string ShellScript::line_of(const ShellWord& word) const {
+SourceLine ShellScript::shared_line_of(const ShellWord& word) const {
   const auto index = static_cast<std::size_t>(std::max(word.line, 1)) - 1;
-  return index < lines.size() ? lines[index] : std::string();
+  return index < lines.size() ? lines[index] : std::make_shared<const std::string>();
 }
 
 ShellScript read_shell(std::string_view text) {
   ShellScript script;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    script.lines.emplace_back(text.substr(begin, end - begin));
+    script.lines.push_back(std::make_shared<const std::string>(text.substr(begin, end - begin)));
     begin = end + 1;
   }
   Reader(text, script).read();

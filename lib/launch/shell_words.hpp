@@ -1,11 +1,15 @@
 #pragma once
 // The words of a launch script, as far as they can be known without running it.
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace meshplan {
+
+// Of a file, never null; thousands of settings may stand in one line.
+using SourceLine = std::shared_ptr<const std::string>;
 
 struct ShellWord {
   std::string text;
@@ -19,9 +23,10 @@ struct ShellScript {
   // out: the words stand where the array does.
   std::vector<ShellWord> words;
   std::map<std::string, ShellWord> variables;  // last assignment
-  std::vector<std::string> lines;
+  std::vector<SourceLine> lines;
 
-  [[nodiscard]] std::string line_of(const ShellWord& word) const;
+  [[nodiscard]] std::string line_of(const ShellWord& word) const { return *shared_line_of(word); }
+  [[nodiscard]] SourceLine shared_line_of(const ShellWord& word) const;
 };
 
 [[nodiscard]] ShellScript read_shell(std::string_view text);

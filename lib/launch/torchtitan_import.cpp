@@ -55,7 +55,9 @@ class Importer {
     }
     const ShellScript script = read_shell(file.text);
     for (std::size_t i = 0; i < script.words.size(); ++i) add_option(script, i, file);
-    run_.world_size = std::max(run_.world_size, launched_world(script));
+    const Result<std::int64_t> world = launched_world(script, file.name);
+    if (!world) return append(world.errors());
+    run_.world_size = std::max(run_.world_size, *world);
   }
 
   void merge_file(const YamlNode& tree, const NamedText& file) {
@@ -113,19 +115,14 @@ class Importer {
                      "known: " + join_words(known));
   }
 
-  std::int64_t size(const std::string& key, std::int64_t otherwise = 1) {
-    const std::string name = "parallelism." + key;
-    const std::int64_t value = settings_.integer(name, otherwise);
-    constexpr std::int64_t kMost = 16'777'216;
-    if (value >= 1 && value <= kMost) return value;
-    settings_.report(name, "'" + name + "' must be 1 or more");
-    return 1;
+  std::int64_t size(const std::string& key, IntegerRange range = kRanks) {
+    return settings_.integer("parallelism." + key, 1, range);
   }
 
   void read_parallelism() {
     Strategy& s = run_.strategy;
     s.tp = size("tensor_parallel_degree");
-    s.pp = size("pipeline_parallel_degree");
+    s.pp = size("pipeline_parallel_degree", kStages);
     s.cp = size("context_parallel_degree");
     s.sequence_parallel = s.tp > 1;
     s.overlap.tp = settings_.flag("parallelism.enable_async_tensor_parallel", false);
@@ -133,17 +130,17 @@ class Importer {
         settings_.text("parallelism.context_parallel_rotate_method", "allgather");
     s.cp_kind = s.cp > 1 && how == "allgather" ? CpKind::kAllGather : CpKind::kRing;
     run_.replicas = size("data_parallel_replicate_degree");
-    const std::int64_t shards = settings_.integer("parallelism.data_parallel_shard_degree", -1);
-    constexpr std::int64_t kMost = 16'777'216;
-    if (shards > 0 && shards <= kMost && run_.replicas * shards <= kMost) {
-      const std::int64_t each = s.tp * s.pp;
-      const bool small = each <= kMost && each * s.cp <= kMost;
-      if (small && run_.world_size == 0) run_.world_size = each * s.cp * run_.replicas * shards;
+    const std::int64_t shards =
+        settings_.integer("parallelism.data_parallel_shard_degree", -1, kRanks);
+    const std::int64_t ranks =
+        bounded_product({s.tp, s.pp, s.cp, run_.replicas, std::max<std::int64_t>(shards, 1)});
+    if (const auto wrong = out_of_range("the product of the degrees", ranks, kRanks)) {
+      settings_.report("parallelism", *wrong);
+      s.tp = s.pp = s.cp = run_.replicas = 1;
+    } else if (shards > 0) {
+      if (run_.world_size == 0) run_.world_size = ranks;
       s.dp = run_.replicas * shards;
       run_.states_dp = true;
-    } else if (shards != -1) {
-      settings_.report("parallelism.data_parallel_shard_degree",
-                       "'parallelism.data_parallel_shard_degree' must be -1 or a number of ranks");
     }
     read_sharding(shards);
     if (run_.model.moe) {
@@ -170,16 +167,15 @@ class Importer {
 
   void read_batch() {
     Strategy& s = run_.strategy;
-    s.seq_len = settings_.integer("training.seq_len", 2048);
+    s.seq_len = settings_.integer("training.seq_len", 2048, kTokens);
     run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
-    const std::int64_t local = settings_.integer("training.local_batch_size", 8);
-    s.micro_batch =
-        s.pp > 1 ? settings_.integer("parallelism.pipeline_parallel_microbatch_size", 1) : local;
-    const std::int64_t global = settings_.integer("training.global_batch_size", -1);
-    if (local < 1 || s.micro_batch < 1) {
-      settings_.report("training.local_batch_size", "the local batch must be 1 or more");
-      return;
+    const std::int64_t local = settings_.integer("training.local_batch_size", 8, kSequences);
+    s.micro_batch = local;
+    if (s.pp > 1) {
+      s.micro_batch =
+          settings_.integer("parallelism.pipeline_parallel_microbatch_size", 1, kSequences);
     }
+    const std::int64_t global = settings_.integer("training.global_batch_size", -1, kSequences);
     if (s.pp > 1 && local % s.micro_batch != 0) {
       settings_.report("training.local_batch_size",
                        "'training.local_batch_size' " + std::to_string(local) +
@@ -265,18 +261,16 @@ class Importer {
   // distributed/pipeline_parallel.py generate_llm_fqn_per_model_part.
   std::vector<std::int64_t> even_stages(bool several) {
     const std::int64_t layers = run_.model.num_layers;
-    const std::int64_t in =
-        settings_.integer("parallelism.pipeline_parallel_first_stage_less_layers", 1);
-    const std::int64_t out =
-        settings_.integer("parallelism.pipeline_parallel_last_stage_less_layers", 1);
-    const std::int64_t each =
-        settings_.integer("parallelism.pipeline_parallel_layers_per_stage", 0);
     constexpr std::int64_t kMost = 10'000;
+    const std::string p = "parallelism.pipeline_parallel_";
+    const std::int64_t in = settings_.integer(p + "first_stage_less_layers", 1, {0, kMost}),
+                       out = settings_.integer(p + "last_stage_less_layers", 1, {0, kMost}),
+                       each = settings_.integer(p + "layers_per_stage", 0, {1, kMost});
+    if (!settings_.problems().empty()) return {};
     const std::int64_t all = layers + in + out;
     std::int64_t count = run_.strategy.pp * (several ? 2 : 1);
     if (each > 0) count = (all + each - 1) / each;
-    if (in < 0 || out < 0 || in > kMost || out > kMost || count > all ||
-        std::max(in, out) > all / count) {
+    if (count > all || std::max(in, out) > all / count) {
       settings_.report(
           "parallelism.pipeline_parallel_degree",
           std::to_string(count) + " stages are too many for " + std::to_string(layers) + " layers");

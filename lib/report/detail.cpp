@@ -6,7 +6,6 @@ namespace meshplan {
 
 std::optional<StepTimeline> timeline_of(const ModelSpec& m, const ClusterSpec& c,
                                         const Strategy& s) {
-  constexpr std::int64_t kMostPasses = 500'000;  // forward and backward: twice as many tasks
   if (num_microbatches(s) > kMostPasses / num_chunks(pipeline_shape(s))) return std::nullopt;
   return step_timeline(m, c, s);
 }

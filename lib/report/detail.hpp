@@ -13,8 +13,12 @@ struct PlanDetail {
   std::optional<StepTimeline> timeline;  // of the best plan; none where nothing fits
 };
 
-// Costs a few hundred plans more than the search did. A step of more tasks than anyone can look at
-// (over a million) gets no timeline.
+// Chunks times microbatches of a step that is shown: each is two tasks or three and a message each
+// way. Nobody can look at more, and as a trace they take 65 MB.
+inline constexpr std::int64_t kMostPasses = 100'000;
+
+// Costs a few hundred plans more than the search did. A step of more than kMostPasses gets no
+// timeline.
 [[nodiscard]] PlanDetail plan_detail(const ModelSpec& m, const ClusterSpec& c,
                                      const SearchRequest& request, const SearchResult& result);
 

@@ -37,21 +37,46 @@ std::string inert(const Json& json) {
   return safe;
 }
 
+// The parser compares every key of an object with all before it; what we write has far fewer.
+constexpr JsonLimits kPageLimits{.depth = 64, .values = 300'000, .keys = 1000};
+
 // What the page reads of a validation, so that no other file passes for one.
 bool is_validation(const Json& json) {
-  const auto has = [](const Json& object, std::initializer_list<const char*> keys) {
-    return object.is_object() &&
-           std::all_of(keys.begin(), keys.end(), [&](const char* k) { return object.contains(k); });
+  using Type = bool (Json::*)() const noexcept;
+  constexpr Type kText = &Json::is_string, kNumber = &Json::is_number, kFlag = &Json::is_boolean,
+                 kList = &Json::is_array;
+  const auto has = [](const Json& object,
+                      std::initializer_list<std::pair<const char*, Type>> members) {
+    return object.is_object() && std::all_of(members.begin(), members.end(), [&](const auto& m) {
+             const auto found = object.find(m.first);
+             return found != object.end() && ((*found).*m.second)();
+           });
   };
-  if (!has(json, {"model", "cluster", "machine", "tolerance", "within_tolerance", "samples",
-                  "not_reached", "failures", "plans"}) ||
-      !has(json["machine"], {"ranks", "nodes", "backend", "date"}) || !json["plans"].is_array()) {
+  if (!has(json, {{"model", kText},
+                  {"cluster", kText},
+                  {"machine", &Json::is_object},
+                  {"tolerance", kNumber},
+                  {"within_tolerance", kFlag},
+                  {"samples", kNumber},
+                  {"not_reached", kNumber},
+                  {"failures", kList},
+                  {"plans", kList}}) ||
+      !has(json["machine"],
+           {{"ranks", kList}, {"nodes", kNumber}, {"backend", kText}, {"date", kText}})) {
     return false;
   }
   return std::all_of(json["plans"].begin(), json["plans"].end(), [&](const Json& plan) {
-    return has(plan, {"rank", "new_rank", "strategy_text", "predicted_step_time_s", "step_time_s",
-                      "deviation", "within_tolerance", "coverage", "extrapolated", "unmeasured",
-                      "operations"});
+    return has(plan, {{"rank", kNumber},
+                      {"new_rank", kNumber},
+                      {"strategy_text", kText},
+                      {"predicted_step_time_s", kNumber},
+                      {"step_time_s", kNumber},
+                      {"deviation", kNumber},
+                      {"within_tolerance", kFlag},
+                      {"coverage", kNumber},
+                      {"extrapolated", kNumber},
+                      {"unmeasured", kNumber},
+                      {"operations", kList}});
   });
 }
 
@@ -60,7 +85,9 @@ std::string strategy_of(const Json& result, const Json& rank) {
   const Json plans = result.contains("plan") ? Json::array({result["plan"]})
                                              : result.value("plans", Json::array());
   for (const Json& plan : plans) {
-    if (plan.value("rank", Json(1)) == rank) return plan.value("strategy_text", std::string());
+    if (!plan.is_object() || plan.value("rank", Json(1)) != rank) continue;
+    const auto text = plan.find("strategy_text");
+    if (text != plan.end() && text->is_string()) return text->get<std::string>();
   }
   return {};
 }
@@ -69,7 +96,7 @@ std::string strategy_of(const Json& result, const Json& rank) {
 
 bool has_page() { return !page_template().empty(); }
 
-bool is_json(std::string_view text) { return is_within(text, {}) && Json::accept(text); }
+bool is_json(std::string_view text) { return is_within(text, kPageLimits) && Json::accept(text); }
 
 std::string html_report(std::string_view document) {
   const std::string_view page = page_template();
@@ -93,6 +120,10 @@ std::string with_detail(std::string_view document, const ModelSpec& m, const Clu
 
 Result<std::string> with_validation(std::string_view document, std::string_view validation,
                                     const std::string& file) {
+  if (!is_within(validation, kPageLimits)) {
+    return error_at({file}, "holds too many values or keys, or nests them too deeply",
+                    "give what 'meshplan validate --json' printed");
+  }
   Json json = Json::parse(document);
   Json checked = Json::parse(validation, nullptr, false);
   if (!is_validation(checked)) {

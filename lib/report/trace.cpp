@@ -1,8 +1,12 @@
 #include "report/trace.hpp"
 
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <map>
 #include <tuple>
 
+#include "base/check.hpp"
 #include "report/json_value.hpp"
 
 namespace meshplan {
@@ -25,6 +29,15 @@ std::string_view word(TaskKind kind) {
       return "weight gradient";
   }
   return "";
+}
+
+// What a trace calls names and categories needs no quoting: words and numbers.
+std::string number_text(double value) {
+  PLAN_CHECK(std::isfinite(value));
+  std::array<char, 32> buffer{};
+  const auto [end, failure] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  PLAN_CHECK(failure == std::errc{});
+  return {buffer.data(), end};
 }
 
 // The task that a message feeds: rank, forward or not, chunk, microbatch.
@@ -51,17 +64,21 @@ class TraceWriter {
   static std::string compact(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  void add(const Json& event) {
+  void add(const Json& event) { add(compact(event)); }
+  void add(const std::string& event) {
     if (!events_.empty()) events_ += ",\n";
-    events_ += compact(event);
+    events_ += event;
   }
-  static Json event(const char* phase, std::size_t rank, Stream stream, double at) {
-    return {{"ph", phase}, {"pid", rank}, {"tid", static_cast<int>(stream)}, {"ts", number(at)}};
+  // Written directly and not by way of a Json: there may be a million of them.
+  static std::string event(const char* phase, std::size_t rank, Stream stream, double at) {
+    return std::string("{\"ph\":\"") + phase + "\",\"pid\":" + std::to_string(rank) +
+           ",\"tid\":" + std::to_string(stream) + ",\"ts\":" + number_text(at);
   }
-  static Json slice(std::size_t rank, Stream stream, Seconds start, Seconds end) {
-    Json json = event("X", rank, stream, microseconds(start));
-    json["dur"] = number(microseconds(end) - microseconds(start));
-    return json;
+  static std::string slice(std::size_t rank, Stream stream, const Span& span,
+                           const std::string& name, std::string_view category) {
+    return event("X", rank, stream, microseconds(span.start)) +
+           ",\"dur\":" + number_text(microseconds(span.end) - microseconds(span.start)) +
+           ",\"name\":\"" + name + "\",\"cat\":\"" + std::string(category) + "\"";
   }
 
   void add_names(std::size_t rank) {
@@ -81,11 +98,10 @@ class TraceWriter {
 
   void add_tasks(const RankTimeline& rank, std::size_t r) {
     for (const TimelineEntry& e : rank.tasks) {
-      Json json = slice(r, kCompute, e.start, e.end);
-      json["name"] = std::string(word(e.task.kind)) + " " + std::to_string(e.task.microbatch);
-      json["cat"] = word(e.task.kind);
-      json["args"] = {{"microbatch", e.task.microbatch}, {"chunk", e.task.chunk}};
-      add(json);
+      const std::string kind(word(e.task.kind)), microbatch = std::to_string(e.task.microbatch);
+      add(slice(r, kCompute, {e.start, e.end}, kind + " " + microbatch, kind) +
+          ",\"args\":{\"microbatch\":" + microbatch + ",\"chunk\":" + std::to_string(e.task.chunk) +
+          "}}");
       if (e.task.kind == TaskKind::kBackwardWeight) continue;
       const bool forward = e.task.kind == TaskKind::kForward;
       starts_[{r, forward, e.task.chunk, e.task.microbatch}] = e.start;
@@ -94,30 +110,25 @@ class TraceWriter {
 
   // The message as a slice, and an arrow from it to the task that waits for it.
   void add_send(const Message& send, std::size_t rank) {
-    Json json = slice(rank, kSends, send.start, send.end);
-    json["name"] = (send.backward ? "gradient " : "activation ") + std::to_string(send.microbatch);
-    json["cat"] = "send";
-    json["args"] = {{"microbatch", send.microbatch}, {"to_rank", send.to}};
-    add(json);
+    const std::string microbatch = std::to_string(send.microbatch);
+    add(slice(rank, kSends, {send.start, send.end},
+              (send.backward ? "gradient " : "activation ") + microbatch, "send") +
+        ",\"args\":{\"microbatch\":" + microbatch + ",\"to_rank\":" + std::to_string(send.to) +
+        "}}");
     const auto to = static_cast<std::size_t>(send.to);
     const std::int32_t chunk = send.backward ? send.boundary : send.boundary + 1;
     const auto user = starts_.find({to, !send.backward, chunk, send.microbatch});
     if (user == starts_.end()) return;
-    Json leaves = event("s", rank, kSends, microseconds(send.start));
-    Json arrives = event("f", to, kCompute, microseconds(user->second));
-    arrives["bp"] = "e";
-    for (Json* end : {&leaves, &arrives}) {
-      (*end)["id"] = arrows_, (*end)["name"] = "message", (*end)["cat"] = "send";
-      add(*end);
-    }
+    const std::string message =
+        ",\"id\":" + std::to_string(arrows_) + ",\"name\":\"message\",\"cat\":\"send\"}";
+    add(event("s", rank, kSends, microseconds(send.start)) + message);
+    add(event("f", to, kCompute, microseconds(user->second)) + ",\"bp\":\"e\"" + message);
     ++arrows_;
   }
 
   void add_end(const Span& span, std::size_t rank, const char* what) {
     if (span.end <= span.start) return;
-    Json json = slice(rank, kStepEnd, span.start, span.end);
-    json["name"] = what, json["cat"] = "end";
-    add(json);
+    add(slice(rank, kStepEnd, span, what, "end") + "}");
   }
 
   std::string events_;

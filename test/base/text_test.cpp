@@ -2,9 +2,17 @@
 
 #include <array>
 
+#include "base/printable.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
+
+TEST_CASE("marks that turn or hide text are not printed") {
+  for (const char* mark : {"\u200e", "\u200f", "\u061c", "\ufeff", "\u202e", "\u2066"}) {
+    CHECK(printable_text("a" + std::string(mark) + "b") == "a?b");
+  }
+  CHECK(printable_text("\u00e9\u6f22") == "\u00e9\u6f22");
+}
 
 TEST_CASE("numbers for people have three digits and a unit that fits") {
   CHECK(human_bytes(Bytes{65'820'000'000}) == "61.3 GiB");

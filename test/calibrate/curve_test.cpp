@@ -126,6 +126,18 @@ TEST_CASE("[F-CAL-4] neither latency nor time per byte is below zero") {
   CHECK(fit_alpha_beta(flat).latency.si() == Approx(5e-6));
 }
 
+TEST_CASE("[F-CAL-2] as many sizes as a curve may have are fitted") {
+  std::vector<TimedSize> samples;
+  for (int i = 0; i < 512; ++i) {
+    const std::int64_t bytes = std::llround(std::exp2(10 + i / 32.0));
+    samples.emplace_back(Bytes{bytes}, Seconds{20e-6 + static_cast<double>(bytes) / 100e9});
+  }
+  const Result<CurveFit> fit = fit_curve(samples);
+  REQUIRE(fit.ok());
+  CHECK(fit->errors.residual_p90 < 1e-3);
+  CHECK(fit->errors.held_out_p90 < 1e-3);
+}
+
 TEST_CASE("an outlier is found, left out and named") {
   std::vector<TimedSize> samples = planted({.spread = 0.02});
   samples[12].second *= 6;
@@ -163,6 +175,8 @@ TEST_CASE("what determines no curve is refused, with the reason") {
   for (int i = 0; i < 16; ++i) {
     random.emplace_back(Bytes{std::int64_t{1024} << i}, us * (i % 2 ? 1.0 : 5000.0));
   }
+  std::vector<TimedSize> many;
+  for (int i = 0; i < 513; ++i) many.emplace_back(Bytes{1024 + i}, us);
   const auto row = GENERATE_COPY(values<Row>(
       {{"nothing", {}, "at least 4 different sizes, got 0"},
        {"one size", {{Bytes{8}, us}, {Bytes{8}, us}, {Bytes{8}, us}, {Bytes{8}, us}}, "got 1"},
@@ -170,6 +184,10 @@ TEST_CASE("what determines no curve is refused, with the reason") {
        {"no time", {{Bytes{8}, us}, {Bytes{16}, Seconds{0}}}, "the time of 16 bytes is not above"},
        {"not a number", {{Bytes{8}, Seconds{NAN}}}, "the time of 8 bytes is not above zero"},
        {"no bytes", {{Bytes{0}, us}}, "a sample has 0 bytes"},
+       {"no bytes of that many", {{Bytes{9'000'000'000'000'001}, us}}, "bytes"},
+       {"too short", {{Bytes{8}, Seconds{1e-296}}}, "not from a nanosecond to an hour"},
+       {"too long", {{Bytes{8}, Seconds{1e200}}}, "not from a nanosecond to an hour"},
+       {"too many sizes", many, "at most 512 different sizes and 20,000 times, got 513 and 513"},
        {"no curve", random, "follow no curve"}}));
   INFO(row.why);
   const Result<CurveFit> fit = fit_curve(row.samples);

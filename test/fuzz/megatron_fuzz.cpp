@@ -1,11 +1,8 @@
 // Any text as a launch script of Megatron-LM: read, linted, and the model that it says written and
 // read back.
-#include "fuzz/fuzz.hpp"
-#include "io/load.hpp"
-#include "launch/lint.hpp"
+#include "fuzz/runs.hpp"
 #include "launch/megatron_import.hpp"
 #include "launch/shell.hpp"
-#include "report/model_yaml.hpp"
 
 namespace meshplan::fuzz {
 namespace {
@@ -29,13 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
   fuzz::require_value_or_errors(run);
   if (!run.ok()) return 0;
-  static const ClusterSpec cluster = *load_cluster("dgx-h100", DataFolders({MESHPLAN_SOURCE_DIR}));
-  for (const auto& where : {std::optional<ClusterSpec>(), std::optional<ClusterSpec>(cluster)}) {
-    for (const Diagnostic& d : lint(*run, where, "train.sh")) fuzz::require(!d.message.empty());
-  }
-  if (!has_errors(validate(run->model))) {
-    const Result<ModelSpec> again = parse_model(model_yaml(run->model), "model.yaml");
-    fuzz::require(again.ok() && *again == run->model);
+  fuzz::check_run(*run);
+  for (const auto& cluster : fuzz::clusters_of(*run)) {
+    fuzz::check_lint(lint(*run, cluster, "train.sh"));
   }
   return 0;
 }

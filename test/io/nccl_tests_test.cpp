@@ -166,6 +166,13 @@ TEST_CASE("what cannot be used of a log is said, with its line") {
   CHECK(cut.find("x:15:1: error: the row has 10 columns, its header 13") != std::string::npos);
   CHECK(errors_of(parse_nccl_tests(replaced(text, "24.31", "fast"), "x"))
             .find("no size and time that can be read") != std::string::npos);
+  for (const char* time : {"1e-290", "1e200", "4e9"}) {
+    CHECK(errors_of(parse_nccl_tests(replaced(text, "24.31", time), "x"))
+              .find("x:15:1: error: a time is not from a nanosecond to an hour") !=
+          std::string::npos);
+  }
+  CHECK(errors_of(parse_nccl_tests(replaced(text, "     4194304 ", "9000000000000000001 "), "x"))
+            .find("a size is more than 9 PB") != std::string::npos);
 }
 
 TEST_CASE("the JSON that -J writes") {
@@ -199,6 +206,8 @@ TEST_CASE("the JSON that -J writes") {
   CHECK(run.rows[1].bytes == Bytes{4096});
   CHECK(run.rows[1].time.si() == Approx(30.5e-6));
   CHECK(run.rows[1].wrong == 2);
+  CHECK(errors_of(parse_nccl_tests(replaced(std::string(kJson), "24.310000", "1e-290"), "r.json"))
+            .find("a time is not from a nanosecond to an hour") != std::string::npos);
   CHECK(errors_of(parse_nccl_tests("{\"args\":[\"all_reduce_perf\"]}", "r.json"))
             .find("'config' is missing") != std::string::npos);
 }

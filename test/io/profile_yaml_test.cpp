@@ -36,6 +36,38 @@ TEST_CASE("text that YAML would read as something else is quoted") {
   CHECK(yaml_text("line\nbreak") == "\"line\\nbreak\"");
 }
 
+TEST_CASE("keys from outside stay keys, whatever they hold") {
+  ClusterSpec c = load_cluster("dgx-h100", kShipped).value();
+  const std::map<std::string, std::string> hostile{{"NCCL_A: 1\nnodes: 7\nx", "1"},
+                                                   {"NCCL_D: {a", "b"},
+                                                   {"NCCL_E\t", "1"},
+                                                   {"\"q': b", "a"},
+                                                   {"memory: x\n  evil: 1", "a"},
+                                                   {"# k", "v"},
+                                                   {"- k", "v"},
+                                                   {"NULL", "v"},
+                                                   {"Yes", "v"},
+                                                   {"k ", "v"},
+                                                   {"k\x7f", "v\x7f"},
+                                                   {"\u2028", "\u0085"}};
+  c.measured = Provenance{};
+  c.measured->method = "m";
+  c.measured->environment = c.measured->notes = c.device.sources = hostile;
+  const std::string text = cluster_yaml(c, DeviceForm::kInline);
+  const Result<ClusterSpec> back = parse_cluster(text, "x", kShipped);
+  if (!back.ok()) FAIL(to_text(back.errors()));
+  CHECK(*back == c);
+  // What needs no quotes has none.
+  c.measured->environment = {{"NCCL_ALGO", "ring"}};
+  c.measured->notes = {{"time slices", "some"}};
+  c.device.sources = {{"peak.bf16", "x"}};
+  const std::string plain = cluster_yaml(c, DeviceForm::kInline);
+  for (const char* line :
+       {"\n    NCCL_ALGO: ring\n", "\n    time slices: some\n", "\n    peak.bf16: x\n"}) {
+    CHECK(plain.find(line) != std::string::npos);
+  }
+}
+
 TEST_CASE("every shipped cluster and device reads back from what is written of it") {
   for (const std::string& name : kShipped.names(kClusterFolder)) {
     INFO(name);

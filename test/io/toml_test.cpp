@@ -105,6 +105,18 @@ TEST_CASE("TOML: nesting and the number of keys are bounded") {
   std::string keys;
   for (int i = 0; i < 5000; ++i) keys += "k" + std::to_string(i) + " = 1\n";
   CHECK(problem(keys).find("too many keys") != std::string::npos);
+  std::string dots = "a";
+  for (int i = 0; i < 100'000; ++i) dots += ".a";
+  CHECK(problem(dots + " = 1").find("too deep") != std::string::npos);
+  std::string list = "a = [1";
+  for (int i = 0; i < 30'000; ++i) list += ",1";
+  CHECK(problem(list + "]").find("more than 20000 tables and values") != std::string::npos);
+  std::string tables_and_keys;
+  for (int i = 0; i < 150; ++i) {
+    tables_and_keys += "[t" + std::to_string(i) + "]\n";
+    for (int k = 0; k < 200; ++k) tables_and_keys += "k" + std::to_string(k) + " = 1\n";
+  }
+  CHECK(problem(tables_and_keys).find("more than 20000 tables and values") != std::string::npos);
 }
 
 }  // namespace meshplan

@@ -117,6 +117,47 @@ TEST_CASE("what is missing or no number is said with its place") {
                   "\"big\"") != std::string::npos);
 }
 
+TEST_CASE("numbers that no run can have are refused where they stand, before they are used") {
+  struct Row {
+    const char* arguments;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"--pipeline-model-parallel-size 0", "-size must be 1 or more, got 0"},
+      {"--pipeline-model-parallel-size -4", "-size must be 1 or more, got -4"},
+      {"--pipeline-model-parallel-size 1000000000", "-size must be at most 100,000, got"},
+      {"--pipeline-model-parallel-size 9000000000000000000 --decoder-first-pipeline-num-layers 1",
+       "-size must be at most 100,000, got 9000000000000000000"},
+      {"--num-virtual-stages-per-pipeline-rank 0", "-rank must be 1 or more, got 0"},
+      {"--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank -3",
+       "-rank must be 1 or more, got -3"},
+      {"--tensor-model-parallel-size 4294967296", "-size must be at most 16,777,216, got"},
+      {"--tensor-model-parallel-size 16777216 --context-parallel-size 2",
+       "tp * pp * cp must be at most 16,777,216, got 33554432"},
+      {"--context-parallel-size 0", "-size must be 1 or more, got 0"},
+      {"--micro-batch-size -7", "-size must be 1 or more, got -7"},
+      {"--micro-batch-size 4611686018427387905", "-size must be at most 1,000,000,000, got"},
+      {"--global-batch-size 0", "-size must be 1 or more, got 0"},
+      {"--seq-length -5", "--seq-length must be 1 or more, got -5"},
+      {"--hidden-size 9223372036854775807", "--hidden-size must be at most 1,073,741,824, got"},
+      {"--window-size 9223372036854775807,0", "--window-size must be at most"},
+      {"--nproc-per-node -8", "--nproc-per-node must be 1 or more, got -8"},
+      {"--nproc-per-node 8192 --nnodes 8192", "must be at most 16,777,216, got 67108864"},
+      {"WORLD_SIZE=-1", "WORLD_SIZE must be 1 or more, got -1"},
+      {"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout '((t*999)*999)*999'",
+       "this pipeline layout cannot be read"},
+  }));
+  INFO(row.arguments);
+  const Result<MegatronRun> run = read_megatron_run(
+      "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --recompute-granularity full "
+      "--recompute-method block\n" +
+          std::string(row.arguments),
+      "a.sh");
+  REQUIRE(!run.ok());
+  CHECK(to_text(run.errors()).find(row.message) != std::string::npos);
+  CHECK(run.errors().front().where.file == "a.sh");
+}
+
 namespace {
 
 constexpr const char* kRun =

@@ -45,6 +45,20 @@ TEST_CASE("launch.json places every rank in one group of each kind") {
   CHECK(json["ranks"][17]["local_rank"] == 1);
 }
 
+TEST_CASE("launch.json lists no ranks of a job of more than 65,536, and says so") {
+  for (const std::int64_t gpus : {65'536, 131'072}) {
+    const LaunchPlan p = test::plan_of("llama-2-7b", "dgx-h100", gpus, "global_batch=131072");
+    const LaunchFiles files = launch_files(LaunchFormat::kMegatron, p, "test").value();
+    const auto json = nlohmann::json::parse(text_of(files, "launch.json"));
+    const bool listed = gpus == 65'536;
+    CHECK(json["world_size"] == gpus);
+    CHECK(json.contains("ranks") == listed);
+    CHECK(json.contains("groups") == listed);
+    const std::string notes = json["notes"].dump();
+    CHECK((notes.find("more than 65,536 ranks") == std::string::npos) == listed);
+  }
+}
+
 TEST_CASE("a Slurm job asks for the plan's nodes and devices") {
   const LaunchPlan p = test::plan_of("llama-2-7b", "dgx-h100", 64, "tp=2");
   const LaunchFiles files = launch_files(LaunchFormat::kSlurm, p, "test").value();

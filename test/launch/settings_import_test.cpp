@@ -168,6 +168,89 @@ TEST_CASE("torchtitan: what cannot be read is said with its place") {
         std::string::npos);
 }
 
+TEST_CASE("torchtitan: numbers that no run can have are refused before they are used") {
+  struct Row {
+    const char* text;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"[parallelism]\npipeline_parallel_degree = 2\n"
+       "pipeline_parallel_layers_per_stage = 9223372036854775807\n",
+       "job.toml:6:1: error: 'parallelism.pipeline_parallel_layers_per_stage' must be at most "
+       "10,000, got 9223372036854775807"},
+      {"[parallelism]\npipeline_parallel_degree = 2\n"
+       "pipeline_parallel_first_stage_less_layers = 9223372036854775807\n",
+       "_less_layers' must be at most 10,000"},
+      {"[parallelism]\npipeline_parallel_degree = 16777216\n", "must be at most 100,000"},
+      {"[parallelism]\ntensor_parallel_degree = 65536\ncontext_parallel_degree = 65536\n",
+       "the product of the degrees must be at most 16,777,216, got 4294967296"},
+      {"[parallelism]\ndata_parallel_shard_degree = -8\n", "must be 1 or more, got -8"},
+      {"[training]\nlocal_batch_size = 4611686018427387905\n", "must be at most 1,000,000,000"},
+      {"[training]\nglobal_batch_size = -8\n", "must be 1 or more, got -8"},
+      {"[training]\nseq_len = -4\n", "must be 1 or more, got -4"},
+  }));
+  INFO(row.text);
+  const std::vector<NamedText> files{
+      {"job.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n" + std::string(row.text)}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {});
+  REQUIRE(!run.ok());
+  CHECK(to_text(run.errors()).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("DeepSpeed: numbers that no run can have are refused before they are used") {
+  struct Row {
+    const char* json;
+    const char* script;
+    const char* message;
+  };
+  const auto row = GENERATE(values<Row>({
+      {R"({"train_batch_size": -64, "train_micro_batch_size_per_gpu": 1})", "",
+       "ds.json:1:2: error: 'train_batch_size' must be 1 or more, got -64"},
+      {R"({"train_micro_batch_size_per_gpu": 4611686018427387905})", "",
+       "must be at most 1,000,000,000, got 4611686018427387905"},
+      {R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": -4})", "",
+       "must be 1 or more, got -4"},
+      {R"({"train_micro_batch_size_per_gpu": 1, "pipeline": {"stages": 1000000}})", "",
+       "must be at most 100,000"},
+      {R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"mics_shard_size": -2}})", "",
+       "must be 1 or more, got -2"},
+      {R"({"train_micro_batch_size_per_gpu": 1})", "deepspeed --num_gpus 4000000000 t.py",
+       "train.sh:1:11: error: --num_gpus must be at most 16,777,216, got 4000000000"},
+      {R"({"train_micro_batch_size_per_gpu": 1})", "WORLD_SIZE=0\nt.py",
+       "WORLD_SIZE must be 1 or more, got 0"},
+      {R"({"train_micro_batch_size_per_gpu": 1})", "deepspeed --num_nodes 8192 --num_gpus 8192",
+       "nodes times processes on each must be at most 16,777,216, got 67108864"},
+  }));
+  INFO(row.json << " " << row.script);
+  const std::vector<NamedText> files{{"ds.json", row.json}, {"train.sh", row.script}};
+  const Result<SettingsRun> run = read_deepspeed_run(files, {});
+  REQUIRE(!run.ok());
+  CHECK(to_text(run.errors()).find(row.message) != std::string::npos);
+}
+
+TEST_CASE("of findings without end the first are said and the rest is counted") {
+  std::string text = "{\"train_micro_batch_size_per_gpu\": 1";
+  for (int i = 0; i < 3000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
+  const std::vector<NamedText> files{{"ds.json", text + "}"}};
+  const Result<SettingsRun> run = read_deepspeed_run(files, {});
+  REQUIRE(run.ok());
+  const Diagnostics found = lint_deepspeed(*run, std::nullopt, "ds.json");
+  CHECK(found.size() == 51);
+  CHECK(found.front().severity == Severity::kWarning);
+  CHECK(found.back().message.starts_with("and 29"));
+}
+
+TEST_CASE("a batch that cannot be counted is refused, not wrapped") {
+  const std::vector<NamedText> files{{"ds.json", R"({"train_micro_batch_size_per_gpu": 1000000000,
+                      "gradient_accumulation_steps": 1000000000})"}};
+  const Result<SettingsRun> run =
+      read_deepspeed_run(files, {.model = std::nullopt, .gpus = 1 << 24});
+  REQUIRE(run.ok());
+  CHECK(run->strategy.global_batch > 1'000'000'000);
+  const std::string problems = to_text(validate(*run, "ds.json"));
+  CHECK(problems.find("ds.json: error: 'global_batch' must be from") != std::string::npos);
+}
+
 TEST_CASE("DeepSpeed: what was exported is read back") {
   const auto row = GENERATE(values<Case>({
       {"llama-2-7b", 8, "framework=deepspeed,zero=3"},

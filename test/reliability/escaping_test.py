@@ -29,11 +29,11 @@ HOSTILE = [
     "#SBATCH --wrap=touch", "x\n#SBATCH --wrap=touch owned", "--help", "-rf /", "${IFS}touch${IFS}owned", "a & touch owned &",
     "</script><script>alert(1)</script>", "<!--<script>", "]]>", "<img src=x onerror=alert(1)>", "&lt;script&gt;", "{{result}}",
     "a: b", "- a", "# a", "a #b", "{a: 1}", "[a]", "*a", "&a", "!a", "|", ">", "%YAML", "@a", "null", "true", "1e3", "~", "0x1f", "'",
-    '"', "\"\"\"", "'''", "a\tb", "\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202etxt.exe", "a\u2028b", "\x7f", "é漢字🙂", " leading",
+    '"', "\"\"\"", "'''", "a\tb", "\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202etxt.exe", "\u200e\u200fa", "a\u061cb", "\ufeffa", "a\u2028b", "\x7f", "é漢字🙂", " leading",
     "trailing ", "../../etc/passwd", "/absolute", "%s%n", "\\x41\\n", "\\", "a\\", "$'\\n'",
 ]
 FORMATS = ("megatron", "slurm", "deepspeed", "torchtitan", "megatron-bridge", "accelerate")
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\u061c\u200e\u200f\ufeff]")
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -124,6 +124,27 @@ class Escaping(unittest.TestCase):
             tomllib.loads(text)
         elif kind == ".py":
             compile(text, file.name, "exec")
+
+    def test_imported_clusters_keep_what_logs_call_their_variables(self):
+        devices = [{"group": 0, "hostname": "h", "device_info": "H100"}] * 8
+        results = [{"size": 1 << i, "out_of_place": {"time": 10 + (1 << i) * 1e-5, "nwrong": 0}} for i in range(10, 24)]
+        written = 0
+        for name in HOSTILE + ["A: 1\nnodes: 7\nx", "D: {a", "E\t", "? x", "k "]:
+            key, value = "NCCL_" + name.replace("=", "-"), name
+            log = {"nccl_version": 22300, "args": ["all_reduce_perf"], "env": [f"{key}={value}"], "start_time": name,
+                   "config": {"nthreads": 1, "ngpus": 1, "devices": devices}, "results": results}
+            (self.folder / "log.json").write_text(json.dumps(log, ensure_ascii=max(name) < "\U00010000"))
+            with self.subTest(name=name):
+                done = self.run_program("import", "nccl-tests", "log.json", "--cluster", "dgx-h100", "--out", "measured.yaml", "-q")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                cluster = yaml.safe_load((self.folder / "measured.yaml").read_text())
+                self.assertEqual(cluster["measured"]["environment"], {key: value})
+                self.assertEqual(cluster["nodes"], 2048)
+                again = self.run_program("estimate", "--model", "llama-2-7b", "--cluster", "./measured.yaml", "--gpus", "8",
+                                         "--strategy", "tp=1", "--global-batch", "8", "--seq-len", "512", "-q")
+                self.assertIn(again.returncode, (0, 1), again.stderr)
+                written += 1
+        self.assertEqual(written, len(HOSTILE) + 5)
 
     def test_json_keeps_the_name(self):
         for name in HOSTILE:

@@ -144,6 +144,120 @@ class Limits(unittest.TestCase):
                 with self.subTest(text=text[:30], command=command):
                     self.assert_refused(*command)
 
+    def test_numbers_of_launch_files(self):
+        base = ("torchrun --nproc-per-node 8 --nnodes 1 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --seq-length 4096 "
+                "--num-attention-heads 32 --micro-batch-size 1 --bf16 --recompute-granularity full --recompute-method block ")
+        pp, vp, layout = "--pipeline-model-parallel-size", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout"
+        scripts = [base + more for more in (
+            f"{pp} 0", f"{pp} -4", f"{pp} 1000000000", f"{pp} 10000000000 --decoder-first-pipeline-num-layers 1", f"{vp} 0",
+            f"{pp} 2 {vp} -3", f"{pp} 2 {layout} '((t*9999)*9999)*9999'", f"{pp} 2 {layout} '" + "t*1" * 30_000 + "'",
+            "--micro-batch-size -7", "--micro-batch-size 4611686018427387905", "--tensor-model-parallel-size 0",
+            "--tensor-model-parallel-size -1 " + pp + " 4611686018427387904", "--nproc-per-node -8",
+            "--nproc-per-node 4000000000 --nnodes 4000000000",
+            f"--tensor-model-parallel-size 4294967296 {pp} 4294967296")]
+        job = '[model]\nname = "llama3"\nflavor = "8B"\n'
+        jobs = [job + more for more in (
+            "[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 9223372036854775807\n",
+            "[training]\nseq_len = -4\n", "[training]\nlocal_batch_size = 4611686018427387905\n")]
+        configs = ['{"train_batch_size": -64, "train_micro_batch_size_per_gpu": 1}',
+                   '{"train_micro_batch_size_per_gpu": 4611686018427387905, "gradient_accumulation_steps": 2}']
+        for kind, name, texts in (("megatron-args", "a.sh", scripts), ("torchtitan", "a.toml", jobs),
+                                  ("deepspeed", "a.json", configs)):
+            for text in texts:
+                self.write(text, name)
+                for command in (["import", kind, name, "--out", "run"], ["lint", name, "--cluster", "dgx-h100"]):
+                    with self.subTest(text=text[-120:], command=command):
+                        self.assert_refused(*command, says=name)
+                        self.assertFalse((self.folder / "run").exists())
+
+    def test_launch_files_that_are_too_long(self):
+        size = (1 << 20) - 64
+        keys = lambda line: "".join(line.format(i) for i in range(size // len(line.format(99_999))))  # noqa: E731
+        job = '[model]\nname = "llama3"\nflavor = "8B"\n'
+        texts = {"a.toml": [job + keys("[t{}]\na=1\n"), job + "x=[" + "1," * (size // 2 - 100) + "1]", job + "a." * (size // 2) + "a=1",
+                            job + keys("[a.b{}]\n"), job + keys("[[t{}]]\n")],
+                 "a.json": ["{\n" + keys('"k{}":1,\n') + '"k":1}', "{" + keys('"k{}":1,') + '"k":1}',
+                            '{"zero_optimization":{' + keys('"k{}":1,') + '"k":1}}'],
+                 "a.sh": [start + keys(option) for start in ("deepspeed x --deepspeed ", "torchrun --job.config_file x.toml ", "torchrun ")
+                          for option in ("--a{} b ", "--a.b{}\n", "--a{}=b\n")]}
+        for name, some in texts.items():
+            kind = {"a.toml": "torchtitan", "a.json": "deepspeed", "a.sh": "megatron-args"}[name]
+            for text in some:
+                for much, says in ((text, name), (text * 2 + "#" * size, "larger than 1 MiB")):
+                    self.write(much, name)
+                    for command in (["import", kind, name], ["lint", name]):
+                        with self.subTest(text=text[:60], command=command, says=says):
+                            code, output = self.measured(*command)
+                            self.assertIn(code, (1, 2), output[:300])
+                            self.assertIn(says, output)
+
+    def nccl_log(self, rows):
+        ranks = "".join(f"#  Rank {r:2d} Group  0 Pid 1 on h device {r} [0] H100\n" for r in range(8))
+        columns = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+        return ("# nThread 1 nGpus 1\n" + ranks + columns +
+                "".join(f" {size} 2 float sum -1 {time} 1 1 0 1 1 1 0\n" for size, time in rows))
+
+    def test_measurements(self):
+        few = [(1 << i, 10 + (1 << i) * 1e-5) for i in range(10, 26)]
+        many = lambda n: [(1024 + 4 * i, 10 + i * 1e-4) for i in range(n)]  # noqa: E731
+        command = ["import", "nccl-tests", "all_reduce.log", "--cluster", "dgx-h100", "--operation", "all-reduce", "--out", "c.yaml"]
+        for rows, says in ((many(5_000), "at most 512 different sizes"), (many(20_000), "at most 512 different sizes"),
+                           (many(250_000), "at most 512 different sizes"), (few * 1_500, "and 20,000 times"),
+                           (few + [(1 << 30, 1e-290)], "from a nanosecond to an hour"),
+                           (few + [(1 << 30, 4e9)], "from a nanosecond to an hour"),
+                           (few + [(9_000_000_000_000_000_001, 100)], "more than 9 PB")):
+            self.write(self.nccl_log(rows), "all_reduce.log")
+            with self.subTest(rows=len(rows), says=says):
+                self.assert_refused(*command, says=says)
+                self.assertFalse((self.folder / "c.yaml").exists())
+        self.write(self.nccl_log(many(512)), "all_reduce.log")
+        code, output = self.measured(*command)
+        self.assertEqual(code, 0, output[:500])
+
+    def test_samples(self):
+        machine = {"record": "machine", "backend": "mpi", "accelerator": False, "nodes": 1, "ranks_per_node": 2,
+                   "device_memory_bytes": 0, "versions": {}, "environment": {}, "date": "d", "time_sliced": False,
+                   "ranks": [{"rank": r, "local_rank": r, "node": 0, "host": "h", "device": "d", "device_id": str(r)} for r in (0, 1)]}
+
+        def sample(size, time, **more):
+            group = {"size": 2, "stride": 1, "nodes": 1, "concurrent": True}
+            operation = {"kind": "collective", "collective": "all-reduce", "bytes": size, "dtype": "fp32", "group": group,
+                         "bidirectional": False}
+            return dict({"record": "sample", "operation": operation, "median_s": time, "spread": 0.0, "calls": 1, "outliers": 0,
+                         "throttled": False, "slowest_rank": 0, "correctness": "correct", "note": "", "times_s": [time]}, **more)
+        for some in ([sample(1024 + 4 * i, 1e-5) for i in range(10_000)],
+                     [sample(1024 + 4 * i, 1e-5, quiet=0.0) for i in range(10_000)],
+                     [sample(1 << i, 1e-300) for i in range(10, 20)], [sample(1 << i, 1e9) for i in range(10, 20)]):
+            self.write("".join(json.dumps(line) + "\n" for line in [machine, *some]))
+            with self.subTest(samples=len(some), first=some[0]):
+                self.assert_refused("import", "bench-samples", "input", "--cluster", "workstation", "--out", "c.yaml")
+                self.assertFalse((self.folder / "c.yaml").exists())
+
+    def report(self, strategy, batch):
+        with open(self.folder / "plans.json", "w", encoding="utf-8") as file:
+            subprocess.run([PROGRAM, *self.estimate("--gpus", "8", strategy=strategy, batch=batch), "--json"], check=True,
+                           stdout=file, stderr=subprocess.DEVNULL)
+        return ["report", "--plans", str(self.folder / "plans.json")]
+
+    def test_reports(self):
+        page = [*self.report("pp=2", "64"), "--html", "r.html", "--validation", "./input"]
+        for text in ("[" * SIZE, "{" + ",".join(f'"k{i}":1' for i in range(200_000)) + "}", filled("[", "1,", "1]"),
+                     filled("[", "{},", "{}]"), '{"a":' * (SIZE // 5), '"' + "x" * SIZE,
+                     "[" + ",".join("{" + ",".join(f'"k{i}":1' for i in range(1000)) + "}" for _ in range(250)) + "]"):
+            self.write(text)
+            with self.subTest(text=text[:40]):
+                self.assert_refused(*page)
+        for batch in ("200000", "1000000"):
+            code, output = self.measured(*self.report("pp=2,dp=4,micro_batch=1", batch), "--trace", "t.json")
+            self.assertIn(code, (0, 2), output[:300])
+
+    def test_exports_of_many_ranks(self):
+        for gpus in ("65536", "1048576", "16777216"):
+            with self.subTest(gpus=gpus):
+                code, output = self.measured("export", *self.estimate("--gpus", gpus, batch="16777216")[1:], "--format", "megatron",
+                                             "--out", "job")
+                self.assertEqual(code, 0, output[:300])
+
     def test_numbers_that_are_too_large(self):
         for key, value, says in (("num_layers", 10**9, "'num_layers' must be from 1 to 100,000, got 1000000000"),
                                  ("hidden_size", 2**62, "'hidden_size' must be from"),

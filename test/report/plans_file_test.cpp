@@ -160,6 +160,17 @@ TEST_CASE("what is wrong with a plans file is said with its place") {
         std::string::npos);
   CHECK(problems(with("/cluster/spec/levels/0/bandwidth", 5)).find("has no unit") !=
         std::string::npos);
+  CHECK(problems(with("/plans/0/rank", -3)).find("'plans[0].rank' must be above zero") !=
+        std::string::npos);
+  CHECK(problems(with("/plans/1/rank", 1)).find("'plans[1].rank' is that of another plan too") !=
+        std::string::npos);
+  for (const std::string key :
+       {"mfu", "hfu", "tokens_per_s", "tokens_per_s_per_gpu", "usd_per_step"}) {
+    CHECK(problems(with("/plans/0/" + key, -1.5))
+              .find("'plans[0]." + key + "' must not be below zero") != std::string::npos);
+  }
+  CHECK(problems(with("/plans/0/memory/0/peak_bytes", -1)).find("must not be below zero") !=
+        std::string::npos);
   CHECK(problems(with("/plans/0", 5)).find("'plans[0]' must be a map") != std::string::npos);
   CHECK(problems(with("/plans/0/strategy", 5)).find("must be a map") != std::string::npos);
   CHECK(problems(without("/cluster", "spec")).find("plan again with this version") !=

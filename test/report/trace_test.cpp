@@ -6,6 +6,7 @@
 
 #include "cost/step.hpp"
 #include "cost/support.hpp"
+#include "report/detail.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -52,6 +53,16 @@ TEST_CASE("a trace has a track per pipeline rank and stream, and every task once
     CHECK(slices[{r, 0}] == rank.tasks.size());
     CHECK(slices[{r, 1}] == rank.sends.size());
   }
+}
+
+TEST_CASE("a step of more passes than anyone can look at has no timeline") {
+  const ModelSpec m = plain_gpt(16);
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 4, 2);
+  s.global_batch = 2 * 25'001;
+  CHECK(!timeline_of(m, c, complete(s, m, c)));
+  s.global_batch = 32;
+  CHECK(timeline_of(m, c, complete(s, m, c)));
 }
 
 TEST_CASE("times of a trace are microseconds, and slices of one compute track do not overlap") {
