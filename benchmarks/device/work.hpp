@@ -1,5 +1,6 @@
 #pragma once
 // One operation on a device, ready to be issued as often as wanted.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -74,10 +75,12 @@ class Gate {
   Gate();
   void close(cudaStream_t stream);
   void close_too(cudaStream_t stream);  // a second stream, behind the same gate
-  void open();
+  // False if it may have opened by itself before.
+  bool open();
 
  private:
   HostBuffer flag_;
+  std::chrono::steady_clock::time_point closed_;
 };
 
 }  // namespace meshplan::device

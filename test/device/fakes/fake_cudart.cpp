@@ -1,5 +1,6 @@
 // A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
-// nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
+// nothing, but for the one that holds a stream back. For tests of everything around the kernels.
+// FAKE_CUDA_DEVICES: how many devices there
 // are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
 // FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_STEADY: every piece of work takes 10 us by the
 // events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the
@@ -13,6 +14,7 @@
 #include <cuda_runtime_api.h>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -93,6 +95,23 @@ struct FakeEvent {
   Clock::time_point time;
 };
 
+// Streams that are held back until a flag is set, or half a second is over.
+std::atomic<int> g_held_back{0};
+
+void hold_back(const volatile int* flag) {
+  const Clock::time_point begin = Clock::now();
+  while (*flag == 0 && Clock::now() - begin < std::chrono::milliseconds(500)) {
+    std::this_thread::yield();
+  }
+  --g_held_back;
+}
+
+// The mangled names of the kernels, by the functions that stand for them.
+std::map<const void*, std::string>& kernels() {
+  static std::map<const void*, std::string> all;
+  return all;
+}
+
 FakeStream* stream_of(cudaStream_t s) { return reinterpret_cast<FakeStream*>(s); }
 FakeEvent* event_of(cudaEvent_t e) { return reinterpret_cast<FakeEvent*>(e); }
 
@@ -104,6 +123,8 @@ extern "C" {
 void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument) {
   stream_of(stream)->enqueue([=] { run(argument); });
 }
+
+bool fake_cuda_held_back() { return g_held_back > 0; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const std::string devices = variable("FAKE_CUDA_DEVICES", "8");
@@ -235,16 +256,37 @@ void** __cudaRegisterFatBinary(void*) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 0; }
-void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*,
-                            dim3*, int*) {}
-cudaError_t __cudaPushCallConfiguration(dim3, dim3, std::size_t, void*) { return cudaSuccess; }
-cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { return cudaSuccess; }
-cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { return cudaSuccess; }
-cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t) {
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
+  kernels()[function] = name;
+}
+thread_local cudaStream_t t_launch_stream = nullptr;
+cudaError_t __cudaPushCallConfiguration(dim3, dim3, std::size_t, void* stream) {
+  t_launch_stream = static_cast<cudaStream_t>(stream);
   return cudaSuccess;
 }
-cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared, void* stream) {
+  *grid = *block = dim3();
+  *shared = 0;
+  *static_cast<cudaStream_t*>(stream) = t_launch_stream;
   return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, std::size_t,
+                             cudaStream_t stream) {
+  if (kernels()[function].find("wait_for_flag") == std::string::npos) return cudaSuccess;
+  const volatile int* flag = *static_cast<const volatile int**>(arguments[0]);
+  ++g_held_back;
+  stream_of(stream)->enqueue([=] { hold_back(flag); });
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t shared, cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared,
+                          stream);
 }
 
 }  // extern "C"
