@@ -200,12 +200,14 @@ class Rank {
 
   // Waits without ever blocking in a driver's call.
   void finish_stream(cudaStream_t stream) {
-    while (true) {
+    constexpr int kSpins = 1000;  // of about a microsecond
+    for (int spins = 0;; ++spins) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) return;
       if (state != cudaErrorNotReady) require(state, "cudaStreamQuery");
       if (communicators_.cancelled()) throw DeviceError("stopped");
       communicators_.check();
+      if (spins > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
       std::this_thread::yield();
     }
   }

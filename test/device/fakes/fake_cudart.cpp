@@ -101,7 +101,7 @@ std::atomic<int> g_held_back{0};
 void hold_back(const volatile int* flag) {
   const Clock::time_point begin = Clock::now();
   while (*flag == 0 && Clock::now() - begin < std::chrono::milliseconds(500)) {
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   --g_held_back;
 }

@@ -173,6 +173,7 @@ bool advance(ncclComm& c, Transfer& t) {
 
 bool move_all(ncclComm& c, std::vector<Transfer>& all) {
   bool open = true;
+  int idle = 0;
   while (open) {
     open = false;
     bool moved = false;
@@ -182,6 +183,8 @@ bool move_all(ncclComm& c, std::vector<Transfer>& all) {
       open = open || t.done < t.size;
     }
     if (c.aborted) return false;
+    idle = moved ? 0 : idle + 1;
+    if (open && idle > 100) std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (open && !moved) std::this_thread::yield();
   }
   return true;
