@@ -16,7 +16,7 @@ constexpr int kMostAlgorithms = 8;
 
 void require(cublasStatus_t code, const char* call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
-  const std::string reason = std::string(call) + ": status " + std::to_string(code);
+  const std::string reason = called(call) + ": status " + std::to_string(code);
   const bool impossible = code == CUBLAS_STATUS_NOT_SUPPORTED ||
                           code == CUBLAS_STATUS_INVALID_VALUE || code == CUBLAS_STATUS_ALLOC_FAILED;
   if (impossible) throw ImpossibleError(reason);

@@ -1,4 +1,6 @@
 // A libcublasLt that multiplies small matrices on the host, in float64, in the order of the stream.
+//   FAKE_CUBLAS_NONE=1  it has no algorithm for anything
+//   FAKE_CUBLAS_FAIL=1  every product fails when it is launched
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -146,6 +148,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               cublasLtMatrixLayout_t, void* result, cublasLtMatrixLayout_t c,
                               const cublasLtMatmulAlgo_t*, void*, std::size_t,
                               cudaStream_t stream) {
+  if (std::getenv("FAKE_CUBLAS_FAIL") != nullptr) return CUBLAS_STATUS_EXECUTION_FAILED;
   auto* p = new Product{*reinterpret_cast<Description*>(d), *reinterpret_cast<Layout*>(a),
                         *reinterpret_cast<Layout*>(b),      *reinterpret_cast<Layout*>(c),
                         *static_cast<const float*>(alpha),  *static_cast<const float*>(beta),
