@@ -65,6 +65,7 @@ class CollectiveWork : public Work {
         collective_ == Collective::kAllReduce || collective_ == Collective::kReduceScatter;
     if (adds && dtype_ == Dtype::kFp8) throw ImpossibleError("NCCL does not add up bytes of fp8");
     MESHPLAN_CUDA(cudaMemset(aligned_.data(), 0, sizeof(float)));
+    finish_copies();
     if (comm_ == nullptr) return;
     send_ = Buffer(sizes_.send * size_of(dtype_));
     receive_ = Buffer(sizes_.receive * size_of(dtype_));
@@ -116,12 +117,17 @@ class CollectiveWork : public Work {
     issue(stream);
     finish();
     if (!receives(collective_, c_.bidirectional != 0, c_.member)) return {0, {}};
-    std::vector<char> got(static_cast<std::size_t>(receive_.size()));
-    MESHPLAN_CUDA(cudaMemcpy(got.data(), receive_.data(), got.size(), cudaMemcpyDeviceToHost));
+    const Pattern want = Pattern::received(collective_, sizes_, c_.member, c_.group_size);
+    const std::int64_t size = size_of(dtype_);
+    std::vector<char> got;
     CheckResult result{0, {}};
-    for (std::int64_t i = 0; i < sizes_.receive; i += step()) {
-      const int want = received(collective_, sizes_, i, c_.member, c_.group_size);
-      if (value_at(got.data(), i, dtype_) != want) ++result.wrong;
+    for (const Span span : sampled(want)) {
+      got.resize(static_cast<std::size_t>((span.end - span.begin) * size));
+      MESHPLAN_CUDA(cudaMemcpy(got.data(), receive_.at(span.begin * size), got.size(),
+                               cudaMemcpyDeviceToHost));
+      for (std::int64_t i = span.begin; i < span.end; ++i) {
+        if (value_at(got.data(), i - span.begin, dtype_) != want.at(i)) ++result.wrong;
+      }
     }
     return result;
   }
@@ -139,20 +145,25 @@ class CollectiveWork : public Work {
     communicators_.issue(comm_, what, issue);
   }
 
-  // Of large buffers every so many elements are looked at; 97 shares no factor with the pattern.
-  [[nodiscard]] std::int64_t step() const {
-    constexpr std::int64_t kAll = std::int64_t{1} << 24;
-    return sizes_.receive <= kAll ? 1 : 97;
-  }
-
   void fill() const {
-    std::vector<char> bytes(static_cast<std::size_t>(send_.size()));
-    for (std::int64_t i = 0; i < sizes_.send; ++i) {
-      store_at(bytes.data(), i, dtype_, sent(collective_, sizes_, i, c_.member));
-    }
-    MESHPLAN_CUDA(cudaMemcpy(send_.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    const Pattern p = Pattern::sent(collective_, sizes_, c_.member, c_.group_size);
+    const std::int64_t size = size_of(dtype_);
+    std::vector<char> head(static_cast<std::size_t>(head_of(p) * size));
+    const auto write = [&](Span span) {
+      for (std::int64_t i = span.begin; i < span.end; ++i) {
+        store_at(head.data(), i - span.begin, dtype_, p.at(i));
+      }
+      MESHPLAN_CUDA(cudaMemcpy(send_.at(span.begin * size), head.data(),
+                               static_cast<std::size_t>((span.end - span.begin) * size),
+                               cudaMemcpyHostToDevice));
+    };
+    device::fill(p, write, [&](std::int64_t to, std::int64_t from, std::int64_t n) {
+      MESHPLAN_CUDA(cudaMemcpy(send_.at(to * size), send_.at(from * size),
+                               static_cast<std::size_t>(n * size), cudaMemcpyDeviceToDevice));
+    });
     // What no result is: a message that does not come shows.
     MESHPLAN_CUDA(cudaMemset(receive_.data(), 0x55, static_cast<std::size_t>(receive_.size())));
+    finish_copies();
   }
 
   int all_to_all(cudaStream_t stream) {

@@ -37,6 +37,10 @@ inline void require(cudaError_t code, const char* call) {
 }
 #define MESHPLAN_CUDA(call) ::meshplan::device::require((call), #call)
 
+// Copies and settings of memory without a stream return before they are done, and our streams do
+// not wait for them: this does.
+inline void finish_copies() { MESHPLAN_CUDA(cudaStreamSynchronize(nullptr)); }
+
 class Buffer {
  public:
   Buffer() = default;

@@ -104,6 +104,7 @@ class Gemm : public Work {
     next_ = 0;
     const Buffer& c = sets_.front().c;
     MESHPLAN_CUDA(cudaMemset(c.data(), 0, static_cast<std::size_t>(c.size())));
+    finish_copies();
     issue(stream);
     finish();
     return compare();
@@ -184,6 +185,7 @@ class Gemm : public Work {
       MESHPLAN_CUDA(cudaMemset(s.c.data(), 0, static_cast<std::size_t>(c)));
       sets_.push_back(std::move(s));
     }
+    finish_copies();
   }
 
   void issue_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {

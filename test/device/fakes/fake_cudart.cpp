@@ -219,7 +219,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return stream_of(stream)->idle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return stream_of(stream)->wait(), cudaSuccess;
+  if (stream != nullptr) stream_of(stream)->wait();
+  return state_of_device();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   stream_of(stream)->enqueue([=] {
