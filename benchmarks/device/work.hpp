@@ -54,6 +54,9 @@ class Work {
 void fill_random(const Buffer& buffer, Precision p, unsigned seed);
 void fill_random(const Buffer& buffer, Dtype d, unsigned seed);
 
+// Another buffer with the same bytes. finish_copies() waits for it.
+[[nodiscard]] Buffer copy_of(const Buffer& from);
+
 // The value of element `i` of host memory.
 [[nodiscard]] double value_at(const void* data, std::int64_t i, Dtype d);
 void store_at(void* data, std::int64_t i, Dtype d, double value);

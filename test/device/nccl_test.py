@@ -274,17 +274,32 @@ class NcclBench(unittest.TestCase):
             self.assertEqual(machine["versions"]["driver"], "999.01")
             self.assertEqual({s["throttled"] for s in found}, {throttled})
 
-    def test_a_rank_killed_in_a_validation_is_named(self):
+    def validation(self, ranks, environment):
+        """Of a model so small that its products can be done on the host."""
         folder = pathlib.Path(self.folder.name)
-        (folder / "tiny.yaml").write_text(TINY_MODEL)
+        model = TINY_MODEL.replace("hidden_size: 256", "hidden_size: 64").replace("layers: 4", "layers: 1")
+        model = model.replace("ffn_hidden_size: 1024", "ffn_hidden_size: 128")
+        (folder / "tiny.yaml").write_text(model.replace("vocab_size: 2048", "vocab_size: 256"))
         done = subprocess.run(
-            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "dgx-h100", "--gpus", "2",
-             "--global-batch", "8", "--seq-len", "256", "--top", "1", "--fix", "tp=2", "--json"],
+            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "dgx-h100", "--gpus", str(ranks),
+             "--global-batch", "4", "--seq-len", "64", "--top", "1", "--fix", f"tp={ranks}", "--json"],
             cwd=folder, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         (folder / "plans.json").write_text(done.stdout)
-        job = self.job("--plans", str(folder / "plans.json"), "--repetitions", "20", command="validate",
-                       environment={"FAKE_NCCL_FAULT": "1:20:die"}, cwd=folder)
+        return self.job("--plans", "plans.json", "--repetitions", "3", command="validate", ranks=ranks,
+                        environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so", **environment},
+                        cwd=folder)
+
+    def test_a_product_that_is_not_added_is_wrong(self):
+        codes, _, err = self.validation(1, {"FAKE_CUBLAS_REPLACE": "1"}).end(60)
+        self.assertEqual(codes, [3], err)
+        wrong = [line for line in err[0].splitlines() if line.startswith("error: ")]
+        self.assertTrue(wrong)
+        for line in wrong:
+            self.assertRegex(line, r"wrong result of weight-gradient gemm .*: 24 wrong elements")
+
+    def test_a_rank_killed_in_a_validation_is_named(self):
+        job = self.validation(2, {"FAKE_NCCL_FAULT": "1:20:die"})
         self.assert_ends(job, r"rank 1 on \S+ \(process \d+\) died during \S+ of [\d.]+ \w+ ",
                          (3, -signal.SIGKILL))
 
