@@ -46,7 +46,14 @@ class Attention : public Work {
   }
 
   CheckResult check(cudaStream_t stream, const Finish& finish) override {
-    run(sets_.front(), stream);
+    // What no result is: a gradient that is not written shows.
+    const Set& s = sets_.front();
+    for (const Buffer* b : {&s.d_q, &s.d_k, &s.d_v}) {
+      if (b->size() > 0)
+        MESHPLAN_CUDA(cudaMemset(b->data(), 0x55, static_cast<std::size_t>(b->size())));
+    }
+    finish_copies();
+    run(s, stream);
     finish();
     return compare();
   }
@@ -81,20 +88,31 @@ class Attention : public Work {
             {},
             {},
             {}};
-      fill_random(s.q, dtype_, 1);
-      fill_random(s.k, dtype_, 2);
-      fill_random(s.v, dtype_, 3);
+      fill_or_copy(s.q, &Set::q, 1);
+      fill_or_copy(s.k, &Set::k, 2);
+      fill_or_copy(s.v, &Set::v, 3);
       if (back) {
         s.d_o = Buffer(e * sizes_.o);
         s.d_q = Buffer(e * sizes_.q);
         s.d_k = Buffer(e * sizes_.k);
         s.d_v = Buffer(e * sizes_.v);
-        fill_random(s.d_o, dtype_, 4);
+        fill_or_copy(s.d_o, &Set::d_o, 4);
+        finish_copies();
         run_forward(s, stream);
       }
       sets_.push_back(std::move(s));
     }
+    finish_copies();
     MESHPLAN_CUDA(cudaStreamSynchronize(stream));
+  }
+
+  // An operand of the first set, or of another one the same.
+  void fill_or_copy(Buffer& b, Buffer Set::*operand, unsigned seed) const {
+    if (sets_.empty()) {
+      fill_random(b, dtype_, seed);
+    } else {
+      b = copy_of(sets_.front().*operand);
+    }
   }
 
   void run_forward(const Set& s, cudaStream_t stream) const {
@@ -171,8 +189,8 @@ class Attention : public Work {
     return p;
   }
 
-  // Some rows of what was computed against float64: outputs forward, dQ backward. Probabilities and
-  // results are rounded to 16 bits on the way.
+  // Some rows of what was computed against float64: outputs forward, all three gradients backward.
+  // Probabilities and results are rounded to 16 bits on the way.
   CheckResult compare() const {
     constexpr std::int64_t kRows = 6;
     const Set& s = sets_.front();
@@ -188,6 +206,7 @@ class Attention : public Work {
       result.wrong += backward_ ? wrong_gradient(s, p, k, v, o, {batch, query, head})
                                 : wrong_output(p, v, o, {batch, query, head});
     }
+    if (backward_) result.wrong += wrong_key_gradients(s, q, k, v, o);
     return result;
   }
 
@@ -237,6 +256,64 @@ class Attention : public Work {
     for (std::size_t i = 0; i < want.size(); ++i) {
       const double got = d_q.at(r.batch, r.query, r.head, static_cast<std::int64_t>(i));
       if (!near(got, want[i], size[i])) ++wrong;
+    }
+    return wrong;
+  }
+
+  // A sum over queries, and the root of its squared terms: their roundings are independent, and a
+  // long sum is far smaller than its terms together.
+  struct Sums {
+    explicit Sums(std::int64_t n)
+        : value(static_cast<std::size_t>(n)), squares(static_cast<std::size_t>(n)) {}
+    std::vector<double> value, squares;
+    void add(std::size_t i, double x) { value[i] += x, squares[i] += x * x; }
+  };
+
+  // Of some keys: dV = sum_i P_i dO_i and dK = scale sum_i P_i (dO_i v - dO_i o_i) q_i, over all
+  // queries that see the key, of all heads that share it. P comes from the forward pass's row
+  // statistics: dQ's check has its own.
+  std::int64_t wrong_key_gradients(const Set& s, const Host& q, const Host& k, const Host& v,
+                                   const Host& o) const {
+    constexpr std::int64_t kKeys = 3;
+    const Host d_o(s.d_o, dtype_, a_.queries, a_.heads, a_.v_dim);
+    const Host d_k(s.d_k, dtype_, a_.keys, a_.kv_heads, a_.qk_dim);
+    const Host d_v(s.d_v, dtype_, a_.keys, a_.kv_heads, a_.v_dim);
+    const Host stats(s.stats, Dtype::kFp32, a_.heads, a_.queries, 1);  // [batch, heads, queries]
+    const double scale = static_cast<double>(cudnn::scale_of(a_));
+    const std::int64_t sharing = a_.heads / a_.kv_heads;
+    std::int64_t wrong = 0;
+    for (std::int64_t n = 0; n < kKeys; ++n) {
+      const std::int64_t key = n * (a_.keys - 1) / (kKeys - 1);
+      const std::int64_t shared = n * 3 % a_.kv_heads, batch = n % a_.batch;
+      const std::int64_t first =
+          a_.causal != 0 ? std::max<std::int64_t>(0, key - (a_.keys - a_.queries)) : 0;
+      Sums keys(a_.qk_dim), values(a_.v_dim);
+      for (std::int64_t head = shared * sharing; head < (shared + 1) * sharing; ++head) {
+        for (std::int64_t i = first; i < a_.queries; ++i) {
+          const double p =
+              std::exp(scale * q.dot(k, batch, i, head, key, shared) - stats.at(batch, head, i, 0));
+          const double d_p = d_o.dot(v, batch, i, head, key, shared);
+          const double d_s = scale * p * (d_p - d_o.dot(o, batch, i, head, i, head));
+          for (std::int64_t c = 0; c < a_.v_dim; ++c) {
+            values.add(static_cast<std::size_t>(c), p * d_o.at(batch, i, head, c));
+          }
+          for (std::int64_t c = 0; c < a_.qk_dim; ++c) {
+            keys.add(static_cast<std::size_t>(c), d_s * q.at(batch, i, head, c));
+          }
+        }
+      }
+      wrong += wrong_sums(d_k, keys, {batch, key, shared});
+      wrong += wrong_sums(d_v, values, {batch, key, shared});
+    }
+    return wrong;
+  }
+
+  std::int64_t wrong_sums(const Host& got, const Sums& want, const Row& r) const {
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < want.value.size(); ++i) {
+      const double size = 2 * std::sqrt(want.squares[i]);
+      const double found = got.at(r.batch, r.query, r.head, static_cast<std::int64_t>(i));
+      if (!near(found, want.value[i], size)) ++wrong;
     }
     return wrong;
   }

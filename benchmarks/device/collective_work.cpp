@@ -11,7 +11,11 @@
 namespace meshplan::device {
 namespace {
 
+// A launch takes some ten microseconds, a connection milliseconds: the wait for the first spins.
+constexpr int kSpins = 500;
 constexpr std::chrono::microseconds kPause{50};
+// What a call under way gets to return before its communicator is aborted nonetheless.
+constexpr std::chrono::milliseconds kGrace{100};
 
 int nccl_type(Dtype d) {
   switch (d) {
@@ -26,6 +30,25 @@ int nccl_type(Dtype d) {
   }
   return nccl::kUint8;
 }
+
+bool is_error(int status) { return status != nccl::kSuccess && status != nccl::kInProgress; }
+
+// Calls that NCCL starts together. The first failure is the group's.
+class Group {
+ public:
+  explicit Group(const nccl::Api& api) : api_(api), status_(api.group_start()) {}
+  void add(int status) {
+    if (!is_error(status_)) status_ = status;
+  }
+  int end() {
+    const int ended = api_.group_end();
+    return is_error(status_) ? status_ : ended;
+  }
+
+ private:
+  const nccl::Api& api_;
+  int status_;
+};
 
 class CollectiveWork : public Work {
  public:
@@ -42,6 +65,7 @@ class CollectiveWork : public Work {
         collective_ == Collective::kAllReduce || collective_ == Collective::kReduceScatter;
     if (adds && dtype_ == Dtype::kFp8) throw ImpossibleError("NCCL does not add up bytes of fp8");
     MESHPLAN_CUDA(cudaMemset(aligned_.data(), 0, sizeof(float)));
+    finish_copies();
     if (comm_ == nullptr) return;
     send_ = Buffer(sizes_.send * size_of(dtype_));
     receive_ = Buffer(sizes_.receive * size_of(dtype_));
@@ -57,26 +81,34 @@ class CollectiveWork : public Work {
     void* out = receive_.data();
     switch (collective_) {
       case Collective::kAllReduce:
-        return call(api.all_reduce(in, out, part, type, nccl::kSum, comm_, stream), "all-reduce");
+        return call("all-reduce",
+                    [&] { return api.all_reduce(in, out, part, type, nccl::kSum, comm_, stream); });
       case Collective::kAllGather:
-        return call(api.all_gather(in, out, part, type, comm_, stream), "all-gather");
+        return call("all-gather",
+                    [&] { return api.all_gather(in, out, part, type, comm_, stream); });
       case Collective::kReduceScatter:
-        return call(api.reduce_scatter(in, out, part, type, nccl::kSum, comm_, stream),
-                    "reduce-scatter");
+        return call("reduce-scatter", [&] {
+          return api.reduce_scatter(in, out, part, type, nccl::kSum, comm_, stream);
+        });
       case Collective::kAllToAll:
-        return all_to_all(stream);
+        return call("all-to-all", [&] { return all_to_all(stream); });
       case Collective::kBroadcast:
-        return call(api.broadcast(in, out, part, type, 0, comm_, stream), "broadcast");
+        return call("broadcast",
+                    [&] { return api.broadcast(in, out, part, type, 0, comm_, stream); });
       case Collective::kSendRecv:
-        return pass_on(stream);
+        return call("send-recv", [&] { return pass_on(stream); });
     }
   }
+  // NCCL puts its stream's event before each kernel and records another after it (src/enqueue.cc,
+  // ncclLaunchPrepare and ncclLaunchFinish).
+  [[nodiscard]] std::int64_t kernels_per_call() const override { return 4; }
 
   // All ranks of the job, so that sibling groups begin together too.
   void align(cudaStream_t stream) override {
-    call(communicators_.api().all_reduce(aligned_.data(), aligned_.data(), 1, nccl::kFloat32,
-                                         nccl::kSum, communicators_.world(), stream),
-         "all-reduce");
+    communicators_.issue(communicators_.world(), "all-reduce", [&] {
+      return communicators_.api().all_reduce(aligned_.data(), aligned_.data(), 1, nccl::kFloat32,
+                                             nccl::kSum, communicators_.world(), stream);
+    });
   }
 
   CheckResult check(cudaStream_t stream, const Finish& finish) override {
@@ -85,12 +117,17 @@ class CollectiveWork : public Work {
     issue(stream);
     finish();
     if (!receives(collective_, c_.bidirectional != 0, c_.member)) return {0, {}};
-    std::vector<char> got(static_cast<std::size_t>(receive_.size()));
-    MESHPLAN_CUDA(cudaMemcpy(got.data(), receive_.data(), got.size(), cudaMemcpyDeviceToHost));
+    const Pattern want = Pattern::received(collective_, sizes_, c_.member, c_.group_size);
+    const std::int64_t size = size_of(dtype_);
+    std::vector<char> got;
     CheckResult result{0, {}};
-    for (std::int64_t i = 0; i < sizes_.receive; i += step()) {
-      const int want = received(collective_, sizes_, i, c_.member, c_.group_size);
-      if (value_at(got.data(), i, dtype_) != want) ++result.wrong;
+    for (const Span span : sampled(want)) {
+      got.resize(static_cast<std::size_t>((span.end - span.begin) * size));
+      MESHPLAN_CUDA(cudaMemcpy(got.data(), receive_.at(span.begin * size), got.size(),
+                               cudaMemcpyDeviceToHost));
+      for (std::int64_t i = span.begin; i < span.end; ++i) {
+        if (value_at(got.data(), i - span.begin, dtype_) != want.at(i)) ++result.wrong;
+      }
     }
     return result;
   }
@@ -104,53 +141,60 @@ class CollectiveWork : public Work {
   BufferSizes sizes_;
   Buffer send_, receive_, aligned_;
 
-  void call(int status, const char* what) { communicators_.call(status, what); }
-
-  // Of large buffers every so many elements are looked at; 97 shares no factor with the pattern.
-  [[nodiscard]] std::int64_t step() const {
-    constexpr std::int64_t kAll = std::int64_t{1} << 24;
-    return sizes_.receive <= kAll ? 1 : 97;
+  void call(const char* what, const std::function<int()>& issue) {
+    communicators_.issue(comm_, what, issue);
   }
 
   void fill() const {
-    std::vector<char> bytes(static_cast<std::size_t>(send_.size()));
-    for (std::int64_t i = 0; i < sizes_.send; ++i) {
-      store_at(bytes.data(), i, dtype_, sent(collective_, sizes_, i, c_.member));
-    }
-    MESHPLAN_CUDA(cudaMemcpy(send_.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    const Pattern p = Pattern::sent(collective_, sizes_, c_.member, c_.group_size);
+    const std::int64_t size = size_of(dtype_);
+    std::vector<char> head(static_cast<std::size_t>(head_of(p) * size));
+    const auto write = [&](Span span) {
+      for (std::int64_t i = span.begin; i < span.end; ++i) {
+        store_at(head.data(), i - span.begin, dtype_, p.at(i));
+      }
+      MESHPLAN_CUDA(cudaMemcpy(send_.at(span.begin * size), head.data(),
+                               static_cast<std::size_t>((span.end - span.begin) * size),
+                               cudaMemcpyHostToDevice));
+    };
+    device::fill(p, write, [&](std::int64_t to, std::int64_t from, std::int64_t n) {
+      MESHPLAN_CUDA(cudaMemcpy(send_.at(to * size), send_.at(from * size),
+                               static_cast<std::size_t>(n * size), cudaMemcpyDeviceToDevice));
+    });
     // What no result is: a message that does not come shows.
     MESHPLAN_CUDA(cudaMemset(receive_.data(), 0x55, static_cast<std::size_t>(receive_.size())));
+    finish_copies();
   }
 
-  void all_to_all(cudaStream_t stream) {
+  int all_to_all(cudaStream_t stream) {
     const nccl::Api& api = communicators_.api();
     const auto part = static_cast<std::size_t>(sizes_.part);
     const std::int64_t bytes = sizes_.part * size_of(dtype_);
     const int type = nccl_type(dtype_);
-    call(api.group_start(), "group start");
+    Group group(api);
     for (int peer = 0; peer < static_cast<int>(c_.group_size); ++peer) {
-      call(api.send(send_.at(peer * bytes), part, type, peer, comm_, stream), "send");
-      call(api.receive(receive_.at(peer * bytes), part, type, peer, comm_, stream), "receive");
+      group.add(api.send(send_.at(peer * bytes), part, type, peer, comm_, stream));
+      group.add(api.receive(receive_.at(peer * bytes), part, type, peer, comm_, stream));
     }
-    call(api.group_end(), "group end");
+    return group.end();
   }
 
   // To the next member, from the one before.
-  void pass_on(cudaStream_t stream) {
+  int pass_on(cudaStream_t stream) {
     const nccl::Api& api = communicators_.api();
     const auto part = static_cast<std::size_t>(sizes_.part);
     const auto ranks = static_cast<int>(c_.group_size), member = static_cast<int>(c_.member);
     const int next = (member + 1) % ranks, before = (member + ranks - 1) % ranks;
     const int type = nccl_type(dtype_);
     const bool all = c_.bidirectional != 0;
-    call(api.group_start(), "group start");
+    Group group(api);
     if (all || member == 0) {
-      call(api.send(send_.data(), part, type, next, comm_, stream), "send");
+      group.add(api.send(send_.data(), part, type, next, comm_, stream));
     }
     if (all || member == 1) {
-      call(api.receive(receive_.data(), part, type, before, comm_, stream), "receive");
+      group.add(api.receive(receive_.data(), part, type, before, comm_, stream));
     }
-    call(api.group_end(), "group end");
+    return group.end();
   }
 };
 
@@ -168,22 +212,40 @@ bool Communicators::cancelled() const {
 }
 
 void Communicators::call(int status, const char* what) const {
-  if (status == nccl::kSuccess || status == nccl::kInProgress) return;
+  if (!is_error(status)) return;
   const char* last = api_->last_error(world_);
   throw DeviceError(std::string("NCCL's ") + what + ": " + api_->error_text(status) +
                     (last != nullptr && *last != '\0' ? std::string(": ") + last : ""));
 }
 
-// Non-blocking calls go on in the background: this waits for them, and for nothing else.
-void Communicators::wait(nccl::Comm comm, const char* what) {
-  int state = nccl::kInProgress;
-  while (true) {
-    call(api_->async_error(comm, &state), what);
-    if (state != nccl::kInProgress) break;
-    if (cancelled()) throw DeviceError("stopped");
-    std::this_thread::sleep_for(kPause);
+void Communicators::issue(nccl::Comm comm, const char* what, const std::function<int()>& issue) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) throw DeviceError("stopped");
+    call(issue(), what);
   }
+  wait(comm, what);
+}
+
+int Communicators::state_of(nccl::Comm comm, const char* what) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw DeviceError("stopped");
+  int state = nccl::kSuccess;
+  call(api_->async_error(comm, &state), what);
   call(state, what);
+  return state;
+}
+
+// Until the communicator may be used again. Whoever sets deadlines cancels.
+void Communicators::wait(nccl::Comm comm, const char* what) {
+  for (int spins = 0; state_of(comm, what) == nccl::kInProgress; ++spins) {
+    if (cancelled()) throw DeviceError("stopped");
+    if (spins < kSpins) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
 }
 
 void Communicators::make_key(unsigned char* key) const {
@@ -216,43 +278,41 @@ nccl::Comm Communicators::of(const meshplan_probe_collective& c) {
   const auto known = groups_.find(division);
   if (known != groups_.end()) return known->second;
   nccl::Config config = nccl::non_blocking_config();
-  nccl::Comm group = nullptr;
+  nccl::Comm* group = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    group = &groups_[division];
+  }
   const int colour = c.group < 0 ? nccl::kNoColour : static_cast<int>(c.group);
-  call(api_->split(world_, colour, static_cast<int>(c.member), &group, &config), "split");
-  wait(world_, "split");
-  if (group != nullptr) wait(group, "split");
-  const std::lock_guard lock(mutex_);
-  groups_[division] = group;
-  return group;
+  issue(world_, "split",
+        [&] { return api_->split(world_, colour, static_cast<int>(c.member), group, &config); });
+  if (*group != nullptr) wait(*group, "split");
+  return *group;
 }
 
 void Communicators::check() {
   if (world_ == nullptr) return;
-  int state = nccl::kSuccess;
-  call(api_->async_error(world_, &state), "collective");
-  call(state, "collective");
+  static_cast<void>(state_of(world_, "collective"));
   for (const auto& [division, group] : groups_) {
-    if (group == nullptr) continue;
-    call(api_->async_error(group, &state), "collective");
-    call(state, "collective");
+    if (group != nullptr) static_cast<void>(state_of(group, "collective"));
   }
 }
 
+// Each in a thread of its own: NCCL waits in an abort for what may never come.
 void Communicators::abort() {
-  const std::lock_guard lock(mutex_);
-  if (api_ == nullptr || aborted_) return;
-  aborted_ = true;
-  for (const auto& [division, group] : groups_) {
-    if (group != nullptr) static_cast<void>(api_->abort(group));
-  }
-  if (world_ != nullptr) static_cast<void>(api_->abort(world_));
+  const std::unique_lock lock(mutex_, kGrace);
+  if (api_ == nullptr || aborted_.exchange(true)) return;
+  const auto end = [this](nccl::Comm comm) {
+    if (comm != nullptr) std::thread(api_->abort, comm).detach();
+  };
+  for (const auto& [division, group] : groups_) end(__atomic_load_n(&group, __ATOMIC_ACQUIRE));
+  end(world_);
 }
 
 void Communicators::release() {
   const auto end = [this](nccl::Comm comm) {
     if (comm == nullptr) return;
-    call(api_->finalize(comm), "end");
-    wait(comm, "end");
+    issue(comm, "end", [&] { return api_->finalize(comm); });
     static_cast<void>(api_->destroy(comm));
   };
   for (const auto& [division, group] : groups_) end(group);

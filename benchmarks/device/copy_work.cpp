@@ -20,6 +20,7 @@ class Copy : public Work {
     auto* bytes = static_cast<unsigned char*>(host_.data());
     for (std::size_t i = 0; i < bytes_; ++i) bytes[i] = pattern(i);
     MESHPLAN_CUDA(cudaMemcpy(from_.data(), host_.data(), bytes_, cudaMemcpyHostToDevice));
+    finish_copies();
   }
 
   void issue(cudaStream_t stream) override {
@@ -43,18 +44,22 @@ class Copy : public Work {
   [[nodiscard]] std::int64_t kernels_per_call() const override { return 4; }
 
   CheckResult check(cudaStream_t stream, const Finish& finish) override {
+    const bool both = direction_ == CopyDirection::kBothWays;
+    const bool to_host = direction_ == CopyDirection::kDeviceToHost;
     MESHPLAN_CUDA(cudaMemset(to_.data(), 0x55, bytes_));
-    if (direction_ == CopyDirection::kDeviceToHost) std::memset(host_.data(), 0x55, bytes_);
+    finish_copies();
+    if (to_host) std::memset(host_.data(), 0x55, bytes_);
+    if (both) std::memset(other_host_.data(), 0x55, bytes_);
     issue(stream);
     finish();
-    std::vector<unsigned char> got(bytes_);
-    if (direction_ == CopyDirection::kDeviceToHost) {
-      std::memcpy(got.data(), host_.data(), bytes_);
-    } else {
-      MESHPLAN_CUDA(cudaMemcpy(got.data(), to_.data(), bytes_, cudaMemcpyDeviceToHost));
-    }
     CheckResult result{0, {}};
-    for (std::size_t i = 0; i < bytes_; ++i) result.wrong += got[i] != pattern(i) ? 1 : 0;
+    if (to_host) result.wrong += wrong_in(host_.data());
+    if (both) result.wrong += wrong_in(other_host_.data());
+    if (!to_host) {
+      std::vector<unsigned char> got(bytes_);
+      MESHPLAN_CUDA(cudaMemcpy(got.data(), to_.data(), bytes_, cudaMemcpyDeviceToHost));
+      result.wrong += wrong_in(got.data());
+    }
     return result;
   }
 
@@ -67,6 +72,13 @@ class Copy : public Work {
   Event begun_, done_;
 
   static unsigned char pattern(std::size_t i) { return static_cast<unsigned char>(i * 7 % 251); }
+
+  [[nodiscard]] std::int64_t wrong_in(const void* data) const {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < bytes_; ++i) wrong += bytes[i] != pattern(i) ? 1 : 0;
+    return wrong;
+  }
 
   void copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) const {
     MESHPLAN_CUDA(cudaMemcpyAsync(to, from, bytes_, kind, stream));

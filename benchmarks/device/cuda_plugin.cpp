@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "collective_work.hpp"
 #include "nvml_clock.hpp"
@@ -108,6 +109,7 @@ class Rank {
   void prepare(const meshplan_probe_operation& op) {
     kind_ = op.kind;
     per_call_ = 1;
+    warm_ = false;
     const auto wait = [this] { finish_stream(stream_); };
     switch (op.kind) {
       case MESHPLAN_PROBE_COLLECTIVE:
@@ -141,6 +143,7 @@ class Rank {
   }
 
   void run(const meshplan_probe_run& r) {
+    if (!std::exchange(warm_, true)) warm_up();
     for (std::int64_t i = 0; i < r.repetitions; ++i) {
       if (beside_ && r.part == MESHPLAN_PROBE_PART_ALL) {
         together(r, i);
@@ -191,17 +194,20 @@ class Rank {
   // the device back would keep the one that it waits for from running.
   bool gates_ = std::getenv("NCCL_HOSTID") == nullptr;
   int kind_ = 0;
+  bool warm_ = false;
   double per_call_ = 1;
   std::unique_ptr<Work> work_, beside_;
 
   // Waits without ever blocking in a driver's call.
   void finish_stream(cudaStream_t stream) {
-    while (true) {
+    constexpr int kSpins = 1000;  // of about a microsecond
+    for (int spins = 0;; ++spins) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) return;
       if (state != cudaErrorNotReady) require(state, "cudaStreamQuery");
       if (communicators_.cancelled()) throw DeviceError("stopped");
       communicators_.check();
+      if (spins > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
       std::this_thread::yield();
     }
   }
@@ -216,7 +222,19 @@ class Rank {
     }
   }
 
-  // Device time between two events around the calls, all of which are queued before the first runs.
+  // An operation's first call connects ranks, allocates and loads kernels, for which CUDA may wait
+  // for the device (CUDA's programming guide, "Lazy Loading"): it never comes behind a closed gate.
+  void warm_up() {
+    for (Work* work : {beside_.get(), work_.get()}) {
+      if (work == nullptr) continue;
+      work->align(stream_);
+      issue(*work, 1, stream_);
+      finish_stream(stream_);
+    }
+  }
+
+  // Device time between two events around the calls, all of which are queued before the first runs:
+  // as in a graph's replay, the host's launches cost nothing.
   void alone(Work& work, const meshplan_probe_run& r, std::int64_t i) {
     const double calls = static_cast<double>(r.calls) * per_call_;
     if (work.timed_by_device()) {
@@ -226,12 +244,14 @@ class Rank {
       MESHPLAN_CUDA(cudaEventRecord(begin_, stream_));
       issue(work, r.calls, stream_);
       MESHPLAN_CUDA(cudaEventRecord(end_, stream_));
-      gate_.open();
+      if (gated && !gate_.open()) r.disturbed[i] = 1;
       finish_stream(stream_);
       r.seconds[i] = seconds_between(begin_, end_) / calls;
     }
-    // Short calls once more, as a program without graphs sees them: launches included. Every rank
-    // has as many calls, so all of them do this or none.
+    // Short calls once more, as a program without graphs sees them: launches included. A
+    // collective's also include the thread that NCCL starts for each call on a communicator that
+    // does not block, and the wait for it. Every rank has as many calls, so all of them do this or
+    // none.
     if (!work.timed_by_device() || r.calls > 1) {
       const HostClock::time_point begin = HostClock::now();
       issue(work, r.calls, stream_);
@@ -244,7 +264,8 @@ class Rank {
 
   // Both streams start behind one gate.
   void together(const meshplan_probe_run& r, std::int64_t i) {
-    const std::int64_t queued = r.calls + r.other_calls;
+    const std::int64_t queued =
+        r.calls * work_->kernels_per_call() + r.other_calls * beside_->kernels_per_call();
     const bool gated = gates_ && queued <= kMostQueued;
     if (gated) {
       gate_.close(stream_);
@@ -258,7 +279,7 @@ class Rank {
     issue(*work_, r.calls, stream_);
     MESHPLAN_CUDA(cudaEventRecord(end_, stream_));
     MESHPLAN_CUDA(cudaEventRecord(other_end_, other_stream_));
-    gate_.open();
+    if (gated && !gate_.open()) r.disturbed[i] = 1;
     finish_stream(stream_);
     finish_stream(other_stream_);
     r.seconds[i] = seconds_between(begin_, end_) / static_cast<double>(r.calls);

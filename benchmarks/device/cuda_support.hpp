@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "probe/plugin_abi.hpp"
@@ -20,9 +21,14 @@ struct ImpossibleError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The function's name of a call's text.
+inline std::string called(std::string_view call) {
+  return std::string(call.substr(0, call.find('(')));
+}
+
 inline void require(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
-  const std::string reason = std::string(call) + ": " + cudaGetErrorString(code);
+  const std::string reason = called(call) + ": " + cudaGetErrorString(code);
   if (code == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());  // this one is not sticky
     throw ImpossibleError(reason);
@@ -30,6 +36,10 @@ inline void require(cudaError_t code, const char* call) {
   throw DeviceError(reason);
 }
 #define MESHPLAN_CUDA(call) ::meshplan::device::require((call), #call)
+
+// Copies and settings of memory without a stream return before they are done, and our streams do
+// not wait for them: this does.
+inline void finish_copies() { MESHPLAN_CUDA(cudaStreamSynchronize(nullptr)); }
 
 class Buffer {
  public:

@@ -70,6 +70,7 @@ class Launch : public Work {
 Gate::Gate() : flag_(sizeof(int)) { open(); }
 
 void Gate::close(cudaStream_t stream) {
+  closed_ = std::chrono::steady_clock::now();
   *static_cast<volatile int*>(flag_.data()) = 0;
   close_too(stream);
 }
@@ -80,7 +81,10 @@ void Gate::close_too(cudaStream_t stream) {
   MESHPLAN_CUDA(cudaGetLastError());
 }
 
-void Gate::open() { *static_cast<volatile int*>(flag_.data()) = 1; }
+bool Gate::open() {
+  *static_cast<volatile int*>(flag_.data()) = 1;
+  return std::chrono::steady_clock::now() - closed_ < std::chrono::nanoseconds(kLongestNanoseconds);
+}
 
 std::unique_ptr<Work> make_launch(const meshplan_probe_launch& l) {
   constexpr std::int64_t kMostKernels = 100'000;

@@ -144,9 +144,11 @@ class Rank {
     fill();
     communicate();
     if (!receives(collective_, op_.bidirectional != 0, op_.member)) return MESHPLAN_PROBE_OK;
-    for (std::int64_t i = 0; i < sizes_.receive; ++i) {
-      const int want = received(collective_, sizes_, i, op_.member, op_.group_size);
-      if (value(receive_, i) != want) ++wrong;
+    const Pattern want = Pattern::received(collective_, sizes_, op_.member, op_.group_size);
+    for (const Span span : sampled(want)) {
+      for (std::int64_t i = span.begin; i < span.end; ++i) {
+        if (value(receive_, i) != want.at(i)) ++wrong;
+      }
     }
     return MESHPLAN_PROBE_OK;
   }
@@ -226,9 +228,14 @@ class Rank {
 
   // The receive buffer holds what no result is: a message that does not come shows.
   void fill() {
-    for (std::int64_t i = 0; i < sizes_.send; ++i) {
-      store(send_, i, sent(collective_, sizes_, i, op_.member));
-    }
+    const Pattern p = Pattern::sent(collective_, sizes_, op_.member, op_.group_size);
+    const auto write = [&](Span span) {
+      for (std::int64_t i = span.begin; i < span.end; ++i) store(send_, i, p.at(i));
+    };
+    device::fill(p, write, [this](std::int64_t to, std::int64_t from, std::int64_t n) {
+      std::memcpy(send_.data() + to * element_, send_.data() + from * element_,
+                  static_cast<std::size_t>(n * element_));
+    });
     std::memset(receive_.data(), 0x55, receive_.size());
     if (collective_ == Collective::kBroadcast && op_.member == 0) receive_ = send_;
   }

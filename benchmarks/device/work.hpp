@@ -1,5 +1,6 @@
 #pragma once
 // One operation on a device, ready to be issued as often as wanted.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +54,9 @@ class Work {
 void fill_random(const Buffer& buffer, Precision p, unsigned seed);
 void fill_random(const Buffer& buffer, Dtype d, unsigned seed);
 
+// Another buffer with the same bytes. finish_copies() waits for it.
+[[nodiscard]] Buffer copy_of(const Buffer& from);
+
 // The value of element `i` of host memory.
 [[nodiscard]] double value_at(const void* data, std::int64_t i, Dtype d);
 void store_at(void* data, std::int64_t i, Dtype d, double value);
@@ -74,10 +78,12 @@ class Gate {
   Gate();
   void close(cudaStream_t stream);
   void close_too(cudaStream_t stream);  // a second stream, behind the same gate
-  void open();
+  // False if it may have opened by itself before.
+  bool open();
 
  private:
   HostBuffer flag_;
+  std::chrono::steady_clock::time_point closed_;
 };
 
 }  // namespace meshplan::device

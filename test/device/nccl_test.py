@@ -5,14 +5,16 @@ processes, data really moves, kernels do nothing. What is tested is everything a
 usage: nccl_test.py PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
 """
 import os
+import pathlib
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from jobs import Job, samples, wait_for
+from jobs import TINY_MODEL, Job, samples, wait_for
 
 PROGRAM, FAKES, PLUGINS = "", "", ""
 
@@ -29,13 +31,13 @@ class NcclBench(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.samples = os.path.join(self.folder.name, "samples.jsonl")
 
-    def job(self, *arguments, ranks=2, environment=None, of_rank=None):
+    def job(self, *arguments, ranks=2, environment=None, of_rank=None, command="bench", cwd=None):
         """Ranks as torchrun starts them."""
         port = str(free_port())
         each = [{"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(ranks),
                  "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                  **(of_rank or {}).get(r, {})} for r in range(ranks)]
-        job = Job([PROGRAM, "bench", "--backend", "nccl", *arguments], ranks=each,
+        job = Job([PROGRAM, command, "--backend", "nccl", *arguments], ranks=each, cwd=cwd,
                   environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS,
                                **(environment or {})})
         self.addCleanup(job.kill)
@@ -198,6 +200,108 @@ class NcclBench(unittest.TestCase):
         self.assertEqual(codes, [3, 3], err)
         self.assertRegex(err[0], r"rank 1 on .* failed during .* in groups of 2: .*remote process")
         self.assert_gone(job)
+
+    def assert_ends(self, job, pattern, codes=(3, 3)):
+        """Within half a minute, with that message of rank 0, and nothing stays behind."""
+        found, _, err = job.end(30)
+        self.assertEqual(found, list(codes), err)
+        self.assertRegex(err[0], pattern)
+        self.assert_gone(job)
+
+    def test_ranks_that_do_not_connect_are_named(self):
+        both = (r"rank 0 on \S+ \(process \d+\), rank 1 on \S+ \(process \d+\), did not get through "
+                r"within 5.00 s: ")
+        died = r"rank 1 on \S+ \(process \d+\) died during "
+        failed = r"rank 1 on \S+ \(process \d+\) failed during "
+        first = r"all-reduce of 8.00 B bf16 in groups of 2"
+        for fault, pattern, code in (
+                ("init-hang", both + "connecting the ranks", 3),
+                ("init-die", died + "connecting the ranks", -signal.SIGKILL),
+                ("init-error", failed + "connecting the ranks: NCCL's initialisation: remote", 3),
+                ("split-hang", both + first, 3),
+                ("split-die", died + first, -signal.SIGKILL),
+                ("split-error", failed + first + ": NCCL's split: remote process", 3)):
+            with self.subTest(fault):
+                self.assert_ends(self.faulty("1:1:" + fault), pattern, (3, code))
+
+    def test_an_abort_that_hangs_holds_nobody(self):
+        job = self.collectives("--timeout", "5 s", of_rank={
+            r: {"FAKE_NCCL_FAULT": f} for r, f in enumerate(("0:1:abort-hang", "1:200:hang"))})
+        self.assert_ends(job, r"did not get through within 5.00 s: .* of \d.* in groups of 2")
+
+    def test_a_device_that_fails_is_named(self):
+        job = self.collectives("--timeout", "5 s", of_rank={1: {"FAKE_CUDA_BREAK_AFTER": "600"}})
+        self.assert_ends(job, r"rank 1 on \S+ \(process \d+\) failed during .* of \d.* in groups of 2"
+                              r": cuda\w+.*: an illegal memory access was encountered")
+
+    def test_a_rank_without_memory_leaves_out_what_does_not_fit(self):
+        codes, out, err = self.collectives(largest="2 KiB",
+                                           of_rank={1: {"FAKE_CUDA_MEMORY": "700"}}).end(120)
+        self.assertEqual(codes, [0, 0], err)
+        self.assertRegex(out[0].replace("\n", " "),
+                         r"rank 1 on \S+ \(process \d+\) cannot run .*out of memory")
+        sizes = {s["operation"]["bytes"] for s in samples(self.samples)[1]}
+        self.assertEqual(max(sizes), 512)
+
+    def test_an_nccl_that_lacks_a_function_is_told_so(self):
+        other = {"MESHPLAN_NCCL_LIBRARY": os.path.join(FAKES, "libcublasLt.so.13")}
+        self.assert_ends(self.collectives(of_rank={1: other}),
+                         r"rank 1 on \S+ .*this NCCL has no nccl\w+: 2.18 or later is needed")
+
+    def gemms(self, **environment):
+        return self.job("--only", "gemm", "--repetitions", "1", "--budget", "2 s", "--samples",
+                        self.samples, ranks=1, environment=environment)
+
+    def test_products_without_an_algorithm_are_left_out(self):
+        codes, out, err = self.gemms(FAKE_CUBLAS_NONE="1").end(60)
+        self.assertEqual(codes, [0], err)
+        self.assertIn("cuBLASLt has no algorithm for this product", out[0].replace("\n", " "))
+        self.assertEqual(samples(self.samples)[1], [])
+
+    def test_a_product_that_fails_is_named(self):
+        self.assert_ends(self.gemms(FAKE_CUBLAS_FAIL="1"),
+                         r"rank 0 on \S+ \(process \d+\) failed during forward gemm 8192x8192x8192 bf16: "
+                         r"cublasLtMatmul: status 13", (3,))
+
+    def test_a_throttled_device_is_noticed(self):
+        for clock, throttled in (("1980", False), ("1200", True)):
+            codes, _, err = self.job("--only", "launch", "--repetitions", "3", "--samples", self.samples,
+                                     ranks=1, environment={
+                                         "LD_LIBRARY_PATH": f"{FAKES}:{FAKES}/nvml",
+                                         "FAKE_NVML_CLOCK": clock}).end(60)
+            self.assertEqual(codes, [0], err)
+            machine, found = samples(self.samples)
+            self.assertEqual(machine["versions"]["driver"], "999.01")
+            self.assertEqual({s["throttled"] for s in found}, {throttled})
+
+    def validation(self, ranks, environment):
+        """Of a model so small that its products can be done on the host."""
+        folder = pathlib.Path(self.folder.name)
+        model = TINY_MODEL.replace("hidden_size: 256", "hidden_size: 64").replace("layers: 4", "layers: 1")
+        model = model.replace("ffn_hidden_size: 1024", "ffn_hidden_size: 128")
+        (folder / "tiny.yaml").write_text(model.replace("vocab_size: 2048", "vocab_size: 256"))
+        done = subprocess.run(
+            [PROGRAM, "plan", "--model", "tiny.yaml", "--cluster", "dgx-h100", "--gpus", str(ranks),
+             "--global-batch", "4", "--seq-len", "64", "--top", "1", "--fix", f"tp={ranks}", "--json"],
+            cwd=folder, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (folder / "plans.json").write_text(done.stdout)
+        return self.job("--plans", "plans.json", "--repetitions", "3", command="validate", ranks=ranks,
+                        environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so", **environment},
+                        cwd=folder)
+
+    def test_a_product_that_is_not_added_is_wrong(self):
+        codes, _, err = self.validation(1, {"FAKE_CUBLAS_REPLACE": "1"}).end(60)
+        self.assertEqual(codes, [3], err)
+        wrong = [line for line in err[0].splitlines() if line.startswith("error: ")]
+        self.assertTrue(wrong)
+        for line in wrong:
+            self.assertRegex(line, r"wrong result of weight-gradient gemm .*: 24 wrong elements")
+
+    def test_a_rank_killed_in_a_validation_is_named(self):
+        job = self.validation(2, {"FAKE_NCCL_FAULT": "1:20:die"})
+        self.assert_ends(job, r"rank 1 on \S+ \(process \d+\) died during \S+ of [\d.]+ \w+ ",
+                         (3, -signal.SIGKILL))
 
     def test_a_slow_rank_is_named(self):
         codes, out, err = self.job("--only", "launch", "--repetitions", "5", "--samples", self.samples,

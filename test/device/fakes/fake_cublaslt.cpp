@@ -1,4 +1,7 @@
 // A libcublasLt that multiplies small matrices on the host, in float64, in the order of the stream.
+//   FAKE_CUBLAS_NONE=1  it has no algorithm for anything
+//   FAKE_CUBLAS_FAIL=1  every product fails when it is launched
+//   FAKE_CUBLAS_REPLACE=1  a product that shall be added replaces what was there
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -146,6 +149,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               cublasLtMatrixLayout_t, void* result, cublasLtMatrixLayout_t c,
                               const cublasLtMatmulAlgo_t*, void*, std::size_t,
                               cudaStream_t stream) {
+  if (std::getenv("FAKE_CUBLAS_FAIL") != nullptr) return CUBLAS_STATUS_EXECUTION_FAILED;
+  static const bool replaces = std::getenv("FAKE_CUBLAS_REPLACE") != nullptr;
+  static const float nothing = 0;
+  if (replaces) beta = &nothing;
   auto* p = new Product{*reinterpret_cast<Description*>(d), *reinterpret_cast<Layout*>(a),
                         *reinterpret_cast<Layout*>(b),      *reinterpret_cast<Layout*>(c),
                         *static_cast<const float*>(alpha),  *static_cast<const float*>(beta),

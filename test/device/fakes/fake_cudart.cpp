@@ -1,10 +1,15 @@
 // A libcudart for machines without a GPU: memory is the host's, streams are threads, and kernels do
-// nothing. For tests of everything around the kernels. FAKE_CUDA_DEVICES: how many devices there
-// are (default 8, "no-driver" for none at all, "old-driver" for one that is too old);
-// FAKE_CUDA_SHARED: all of them are one; FAKE_CUDA_STEADY: every piece of work takes 10 us by the
-// events' clock, however busy the host is; FAKE_CUDA_HANG_AFTER=n: after n pieces of work the
-// device does nothing any more, on any stream; FAKE_CUDA_SLOWER=x: by the events' clock all takes x
-// times as long.
+// nothing, but for the one that holds a stream back. For tests of everything around the kernels.
+//   FAKE_CUDA_DEVICES=8      how many devices there are; "no-driver" for none at all, "old-driver"
+//   for
+//                            one that is too old
+//   FAKE_CUDA_SHARED=1       all of them are one
+//   FAKE_CUDA_STEADY=1       every piece of work takes 10 us by the events' clock, however busy the
+//                            host is
+//   FAKE_CUDA_SLOWER=x       by the events' clock all takes x times as long
+//   FAKE_CUDA_HANG_AFTER=n   after n pieces of work the device does nothing any more, on any stream
+//   FAKE_CUDA_BREAK_AFTER=n  after n pieces of work every call fails, as after a bad memory access
+//   FAKE_CUDA_MEMORY=n       no buffer is larger than n bytes
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +18,7 @@
 #include <cuda_runtime_api.h>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,12 +32,20 @@ const char* variable(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-// Counts a piece of work of any stream; never returns once the device hangs.
-void pass_or_hang() {
+std::atomic<bool> g_broken{false};
+
+cudaError_t state_of_device() { return g_broken ? cudaErrorIllegalAddress : cudaSuccess; }
+
+// Counts a piece of work of any stream; false if it shall not be done. Never returns once the
+// device hangs.
+bool pass_or_hang() {
   static std::atomic<long> done{0};
   static const long last = std::atol(variable("FAKE_CUDA_HANG_AFTER", "0"));
-  const bool hangs = last > 0 && ++done > last;
-  while (hangs) std::this_thread::sleep_for(std::chrono::seconds(1));
+  static const long sound = std::atol(variable("FAKE_CUDA_BREAK_AFTER", "0"));
+  const long number = ++done;
+  while (last > 0 && number > last) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (sound > 0 && number > sound) g_broken = true;
+  return !g_broken;
 }
 
 class FakeStream {
@@ -78,8 +92,7 @@ class FakeStream {
       if (tasks_.empty()) return;
       const std::function<void()> task = tasks_.front();
       lock.unlock();
-      pass_or_hang();
-      task();
+      if (pass_or_hang()) task();
       ++done_;
       lock.lock();
       tasks_.pop_front();
@@ -93,6 +106,23 @@ struct FakeEvent {
   Clock::time_point time;
 };
 
+// Streams that are held back until a flag is set, or half a second is over.
+std::atomic<int> g_held_back{0};
+
+void hold_back(const volatile int* flag) {
+  const Clock::time_point begin = Clock::now();
+  while (*flag == 0 && Clock::now() - begin < std::chrono::milliseconds(500)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  --g_held_back;
+}
+
+// The mangled names of the kernels, by the functions that stand for them.
+std::map<const void*, std::string>& kernels() {
+  static std::map<const void*, std::string> all;
+  return all;
+}
+
 FakeStream* stream_of(cudaStream_t s) { return reinterpret_cast<FakeStream*>(s); }
 FakeEvent* event_of(cudaEvent_t e) { return reinterpret_cast<FakeEvent*>(e); }
 
@@ -104,6 +134,8 @@ extern "C" {
 void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument) {
   stream_of(stream)->enqueue([=] { run(argument); });
 }
+
+bool fake_cuda_held_back() { return g_held_back > 0; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const std::string devices = variable("FAKE_CUDA_DEVICES", "8");
@@ -137,12 +169,15 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t e) {
-  return e == cudaErrorMemoryAllocation ? "out of memory" : "a fake error";
+  return e == cudaErrorMemoryAllocation ? "out of memory"
+         : e == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
+                                        : "a fake error";
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, std::size_t size) {
-  if (size > std::size_t{1} << 30) return cudaErrorMemoryAllocation;
+  static const long long most = std::atoll(variable("FAKE_CUDA_MEMORY", "1073741824"));
+  if (size > static_cast<std::size_t>(most)) return cudaErrorMemoryAllocation;
   *data = std::calloc(1, size);
   return *data != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -150,7 +185,7 @@ cudaError_t cudaFree(void* data) { return std::free(data), cudaSuccess; }
 cudaError_t cudaMallocHost(void** data, std::size_t size) { return cudaMalloc(data, size); }
 cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t size, cudaMemcpyKind) {
-  return std::memcpy(to, from, size), cudaSuccess;
+  return std::memcpy(to, from, size), state_of_device();
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                          std::size_t width, std::size_t height, cudaMemcpyKind) {
@@ -171,7 +206,7 @@ cudaError_t cudaMemset(void* data, int value, std::size_t size) {
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size, cudaStream_t stream) {
   stream_of(stream)->enqueue([=] { std::memset(data, value, size); });
-  return cudaSuccess;
+  return state_of_device();
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -180,10 +215,12 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream_of(stream), cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (g_broken) return state_of_device();
   return stream_of(stream)->idle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return stream_of(stream)->wait(), cudaSuccess;
+  if (stream != nullptr) stream_of(stream)->wait();
+  return state_of_device();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   stream_of(stream)->enqueue([=] {
@@ -218,7 +255,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                : Clock::now();
     event_of(event)->done = true;
   });
-  return cudaSuccess;
+  return state_of_device();
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   static const auto slower = static_cast<float>(std::atof(variable("FAKE_CUDA_SLOWER", "1")));
@@ -235,16 +272,37 @@ void** __cudaRegisterFatBinary(void*) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 0; }
-void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*,
-                            dim3*, int*) {}
-cudaError_t __cudaPushCallConfiguration(dim3, dim3, std::size_t, void*) { return cudaSuccess; }
-cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { return cudaSuccess; }
-cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { return cudaSuccess; }
-cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t) {
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
+  kernels()[function] = name;
+}
+thread_local cudaStream_t t_launch_stream = nullptr;
+cudaError_t __cudaPushCallConfiguration(dim3, dim3, std::size_t, void* stream) {
+  t_launch_stream = static_cast<cudaStream_t>(stream);
   return cudaSuccess;
 }
-cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared, void* stream) {
+  *grid = *block = dim3();
+  *shared = 0;
+  *static_cast<cudaStream_t*>(stream) = t_launch_stream;
   return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, std::size_t,
+                             cudaStream_t stream) {
+  if (kernels()[function].find("wait_for_flag") == std::string::npos) return cudaSuccess;
+  const volatile int* flag = *static_cast<const volatile int**>(arguments[0]);
+  ++g_held_back;
+  stream_of(stream)->enqueue([=] { hold_back(flag); });
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t shared, cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared,
+                          stream);
 }
 
 }  // extern "C"

@@ -1,12 +1,26 @@
 // A libnccl whose ranks are processes of one host: data really moves, through shared memory, in the
-// order of the (fake) streams. Like the real one with non-blocking communicators, it does not
-// notice that a peer on the same host died.
+// order of the (fake) streams. Its communicators are non-blocking and behave as those of NCCL 2.28
+// do (src/group.cc, src/init.cc):
+//   - a group's end, and a call outside of a group, answer ncclInProgress; another thread queues
+//   the
+//     work later, and until then the stream holds nothing of it;
+//   - a communicator that is used meanwhile answers ncclInvalidArgument, and fails from then on;
+//   - a split writes the new communicator when it is done, from that other thread;
+//   - the first operation of each kind connects, for which the device must not be held back;
+//   - a peer on the same host that died is not noticed.
+// It is kinder than NCCL in that queued work needs no room on the device, and one process has as
+// many communicators at work as it likes.
 //   FAKE_NCCL_FAULT=rank:call:kind   at that rank's call-th operation (from 1) of the job:
 //       hang    it never ends, and neither does anybody who waits for it
 //       die     the process kills itself
 //       error   the communicator reports a remote error
 //       wrong   the first received byte is changed
+//     init-hang, init-die, init-error, split-hang, split-die, split-error: the same at the call-th
+//     initialisation or split
+//     abort-hang: its communicators cannot be aborted
+//   FAKE_NCCL_DELAY_US=50   from a call to its work being queued
 //   FAKE_NCCL_VERSION=22809
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -23,9 +37,11 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 extern "C" void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument);
+extern "C" bool fake_cuda_held_back();
 
 namespace {
 
@@ -50,6 +66,8 @@ struct ncclComm {
   Segment* segment = nullptr;
   std::atomic<int> state{ncclInProgress};
   std::atomic<bool> aborted{false};
+  std::atomic<const char*> last_error{""};
+  unsigned connected = 0;  // a bit for each kind of operation; of the thread that launches
   int splits = 0;
   int job_rank = 0;  // for faults
 };
@@ -75,6 +93,41 @@ const Fault& fault() {
 }
 
 std::atomic<int> g_calls{0};
+
+// The end of what was in progress. A failure meanwhile stays.
+void become(ncclComm& c, ncclResult_t state) {
+  int busy = ncclInProgress;
+  c.state.compare_exchange_strong(busy, state);
+}
+
+void fail(ncclComm& c, ncclResult_t state, const char* why) {
+  c.last_error = why;
+  c.state = state;
+}
+
+// What a call on a communicator answers before it does anything (ncclCommEnsureReady).
+ncclResult_t ready(ncclComm& c) {
+  if (c.state == ncclInProgress) {
+    fail(c, ncclInvalidArgument, "used before the previous operation returned");
+  }
+  return static_cast<ncclResult_t>(c.state.load());
+}
+
+void wait_until_aborted(const ncclComm& c) {
+  while (!c.aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// A fault of a step that has a name of its own; true if the step shall not be done.
+bool play_fault_of(const char* step, ncclComm& c, int call) {
+  const Fault& f = fault();
+  const std::string wanted = std::string(step) + '-';
+  if (f.rank != c.job_rank || f.call != call || f.kind.rfind(wanted, 0) != 0) return false;
+  const std::string kind = f.kind.substr(wanted.size());
+  if (kind == "die") raise(SIGKILL);
+  if (kind == "error") fail(c, ncclRemoteError, "");
+  if (kind == "hang") wait_until_aborted(c);
+  return true;
+}
 
 bool open_segment(ncclComm& c) {
   const std::string path = "/fake_nccl_" + c.name;
@@ -120,6 +173,7 @@ bool advance(ncclComm& c, Transfer& t) {
 
 bool move_all(ncclComm& c, std::vector<Transfer>& all) {
   bool open = true;
+  int idle = 0;
   while (open) {
     open = false;
     bool moved = false;
@@ -129,6 +183,8 @@ bool move_all(ncclComm& c, std::vector<Transfer>& all) {
       open = open || t.done < t.size;
     }
     if (c.aborted) return false;
+    idle = moved ? 0 : idle + 1;
+    if (open && idle > 100) std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (open && !moved) std::this_thread::yield();
   }
   return true;
@@ -229,7 +285,7 @@ bool play_fault(Task& t, int call) {
   if (f.kind == "die") raise(SIGKILL);
   if (f.kind == "error") t.comm->state = ncclRemoteError;
   if (f.kind == "hang" || f.kind == "error") {
-    while (!t.comm->aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_until_aborted(*t.comm);
     return true;
   }
   return false;
@@ -266,34 +322,75 @@ void run(void* argument) {
   spoil(*t, call);
 }
 
-ncclResult_t start(Kind kind, const void* in, void* out, std::size_t count, int type, int root,
-                   ncclComm* comm, cudaStream_t stream) {
-  auto* t = new Task;
-  t->comm = comm, t->kind = kind, t->type = type, t->root = root;
-  t->in = static_cast<char*>(const_cast<void*>(in)), t->out = static_cast<char*>(out);
-  t->part = count * size_of_type(type);
-  fake_cuda_enqueue(stream, run, t);
-  return ncclSuccess;
+struct Queued {
+  std::unique_ptr<Task> task;
+  cudaStream_t stream = nullptr;
+};
+
+// Allocates and maps, which the real one cannot do while a kernel keeps the device.
+bool connect(Task& t) {
+  const unsigned kind = 1U << static_cast<unsigned>(t.kind);
+  if ((t.comm->connected & kind) != 0) return true;
+  if (fake_cuda_held_back()) {
+    fail(*t.comm, ncclUnhandledCudaError, "connecting while the device is held back");
+    return false;
+  }
+  t.comm->connected |= kind;
+  return true;
+}
+
+void launch(std::vector<Queued> all) {
+  static const char* text = std::getenv("FAKE_NCCL_DELAY_US");
+  static const std::chrono::microseconds delay{text != nullptr ? std::atoi(text) : 50};
+  std::this_thread::sleep_for(delay);
+  std::vector<ncclComm*> comms;
+  for (Queued& q : all) {
+    comms.push_back(q.task->comm);
+    if (connect(*q.task)) fake_cuda_enqueue(q.stream, run, q.task.release());
+  }
+  for (ncclComm* comm : comms) become(*comm, ncclSuccess);
 }
 
 thread_local int t_depth = 0;
-thread_local std::unique_ptr<Task> t_group;
-thread_local cudaStream_t t_stream = nullptr;
+thread_local std::vector<Queued> t_group;
 
+ncclResult_t end_group() {
+  if (t_group.empty()) return ncclSuccess;
+  for (const Queued& q : t_group) q.task->comm->state = ncclInProgress;
+  std::thread([all = std::exchange(t_group, {})]() mutable { launch(std::move(all)); }).detach();
+  return ncclInProgress;
+}
+
+ncclResult_t start(Kind kind, const void* in, void* out, std::size_t count, int type, int root,
+                   ncclComm* comm, cudaStream_t stream) {
+  const ncclResult_t state = ready(*comm);
+  if (state != ncclSuccess) return state;
+  auto t = std::make_unique<Task>();
+  t->comm = comm, t->kind = kind, t->type = type, t->root = root;
+  t->in = static_cast<char*>(const_cast<void*>(in)), t->out = static_cast<char*>(out);
+  t->part = count * size_of_type(type);
+  t_group.push_back({std::move(t), stream});
+  return t_depth == 0 ? end_group() : ncclSuccess;
+}
+
+// Messages of one group and communicator move at the same time.
 ncclResult_t add_pair(bool sends, const void* data, std::size_t count, int type, int peer,
                       ncclComm* comm, cudaStream_t stream) {
-  if (!t_group) t_group = std::make_unique<Task>();
-  t_group->comm = comm;
-  t_group->pairs.push_back(
+  const ncclResult_t state = ready(*comm);
+  if (state != ncclSuccess) return state;
+  auto at = std::find_if(t_group.begin(), t_group.end(), [&](const Queued& q) {
+    return q.task->comm == comm && q.task->kind == Kind::kPairs;
+  });
+  if (at == t_group.end()) {
+    at = t_group.insert(at, {std::make_unique<Task>(), stream});
+    at->task->comm = comm;
+  }
+  at->task->pairs.push_back(
       {peer, sends, static_cast<char*>(const_cast<void*>(data)), count * size_of_type(type)});
-  t_stream = stream;
-  if (t_depth == 0) fake_cuda_enqueue(stream, run, t_group.release());
-  return ncclSuccess;
+  return t_depth == 0 ? end_group() : ncclSuccess;
 }
 
-void open_in_background(ncclComm* c) {
-  std::thread([c] { c->state = open_segment(*c) ? ncclSuccess : ncclSystemError; }).detach();
-}
+void open(ncclComm* c) { become(*c, open_segment(*c) ? ncclSuccess : ncclSystemError); }
 
 // Kept until the library is unloaded: what is queued may still use one that was destroyed.
 ncclComm* keep(std::unique_ptr<ncclComm> comm) {
@@ -301,6 +398,30 @@ ncclComm* keep(std::unique_ptr<ncclComm> comm) {
   static std::vector<std::unique_ptr<ncclComm>> all;
   const std::scoped_lock locked(lock);
   return all.emplace_back(std::move(comm)).get();
+}
+
+// Members of one colour must be as the keys say; the fake asks nobody: colour and key come from a
+// division of equal groups, so the number of ranks is told through the parent's mailboxes.
+void split(ncclComm* parent, int colour, int key, int number, ncclComm** out) {
+  if (play_fault_of("split", *parent, number)) return;
+  std::vector<int> colours(static_cast<std::size_t>(parent->ranks), colour);
+  std::vector<Transfer> moves;
+  for (int peer = 0; peer < parent->ranks; ++peer) {
+    if (peer == parent->rank) continue;
+    moves.push_back({peer, true, reinterpret_cast<char*>(&colour), sizeof(int)});
+    moves.push_back({peer, false, reinterpret_cast<char*>(&colours[static_cast<std::size_t>(peer)]),
+                     sizeof(int)});
+  }
+  if (!move_all(*parent, moves)) return become(*parent, ncclInternalError);
+  if (colour != NCCL_SPLIT_NOCOLOR) {
+    auto* c = keep(std::make_unique<ncclComm>());
+    c->rank = key, c->job_rank = parent->job_rank, c->ranks = 0;
+    for (const int other : colours) c->ranks += other == colour ? 1 : 0;
+    c->name = parent->name + "_" + std::to_string(number) + "_" + std::to_string(colour);
+    open(c);
+    __atomic_store_n(out, c, __ATOMIC_RELEASE);
+  }
+  become(*parent, ncclSuccess);
 }
 
 }  // namespace
@@ -324,54 +445,52 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   auto* c = keep(std::make_unique<ncclComm>());
   c->rank = c->job_rank = rank, c->ranks = ranks, c->name = id.internal;
   *comm = c;
-  open_in_background(c);
+  static int calls = 0;
+  std::thread([c, call = ++calls] {
+    if (!play_fault_of("init", *c, call)) open(c);
+  }).detach();
   return ncclInProgress;
 }
-// Members of one colour must be as the keys say; the fake asks nobody: colour and key come from a
-// division of equal groups, so the number of ranks is told through the parent's mailboxes.
 ncclResult_t ncclCommSplit(ncclComm_t parent, int colour, int key, ncclComm_t* comm,
                            ncclConfig_t*) {
-  std::vector<int> colours(static_cast<std::size_t>(parent->ranks), colour);
-  std::vector<Transfer> moves;
-  for (int peer = 0; peer < parent->ranks; ++peer) {
-    if (peer == parent->rank) continue;
-    moves.push_back({peer, true, reinterpret_cast<char*>(&colour), sizeof(int)});
-    moves.push_back({peer, false, reinterpret_cast<char*>(&colours[static_cast<std::size_t>(peer)]),
-                     sizeof(int)});
-  }
-  if (!move_all(*parent, moves)) return ncclInternalError;
-  const int number = parent->splits++;
+  const ncclResult_t state = ready(*parent);
+  if (state != ncclSuccess) return state;
   *comm = nullptr;
-  if (colour == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  auto* c = keep(std::make_unique<ncclComm>());
-  c->rank = key, c->job_rank = parent->job_rank, c->ranks = 0;
-  for (const int other : colours) c->ranks += other == colour ? 1 : 0;
-  c->name = parent->name + "_" + std::to_string(number) + "_" + std::to_string(colour);
-  *comm = c;
-  open_in_background(c);
+  parent->state = ncclInProgress;
+  std::thread(split, parent, colour, key, ++parent->splits, comm).detach();
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = static_cast<ncclResult_t>(comm->state.load());
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const ncclResult_t state = ready(*comm);
+  if (state != ncclSuccess) return state;
+  comm->state = ncclInProgress;
+  std::thread([comm] { become(*comm, ncclSuccess); }).detach();
+  return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return ready(*comm); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const Fault& f = fault();
+  while (f.kind == "abort-hang" && f.rank == comm->job_rank) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   comm->aborted = true;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t code) {
-  return code == ncclRemoteError ? "remote process exited or there was a network error"
-                                 : "fake error";
+  return code == ncclRemoteError       ? "remote process exited or there was a network error"
+         : code == ncclInvalidArgument ? "invalid argument (run with NCCL_DEBUG=WARN for details)"
+                                       : "fake error";
 }
-const char* ncclGetLastError(ncclComm_t) { return ""; }
+const char* ncclGetLastError(ncclComm_t comm) {
+  return comm != nullptr ? comm->last_error.load() : "";
+}
 
 ncclResult_t ncclGroupStart() { return ++t_depth, ncclSuccess; }
-ncclResult_t ncclGroupEnd() {
-  if (--t_depth == 0 && t_group) fake_cuda_enqueue(t_stream, run, t_group.release());
-  return ncclSuccess;
-}
+ncclResult_t ncclGroupEnd() { return --t_depth == 0 ? end_group() : ncclSuccess; }
 ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
   return start(Kind::kAllReduce, in, out, count, type, 0, comm, stream);
