@@ -121,6 +121,7 @@ std::optional<BenchProfileReport> make_profile(const ProfileFlags& flags,
   report.fits = profile->fits;
   report.numbers = numbers_of(*profile);
   report.warnings = std::move(profile->warnings);
+  report.facts = std::move(profile->facts);
   if (!inputs.logs.samples.empty()) {
     const auto rows = take(compare(inputs.logs.samples, c), "--compare", problems);
     if (!rows) return std::nullopt;
@@ -144,6 +145,9 @@ std::string profile_report_text(const BenchProfileReport& report, const TextOpti
   }
   if (!report.fits.empty()) text += '\n' + fits_text(report.fits, options);
   if (!report.numbers.empty()) text += '\n' + numbers_text(report.numbers, options);
+  for (const auto& [what, value] : report.facts) {
+    text += paragraph("beside the profile: ", what + " " + value, options);
+  }
   if (!report.compared.empty()) text += '\n' + comparison_text(report.compared, options);
   if (!report.file.empty()) {
     text += '\n' + paragraph("", "Profile: " + report.file + "; use it with --cluster.", options);

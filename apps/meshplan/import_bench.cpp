@@ -11,7 +11,7 @@ namespace meshplan {
 
 std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const ClusterSpec& cluster,
                                                Diagnostics& problems) {
-  BenchProfile result{cluster, {}, {}, {}};
+  BenchProfile result{cluster, {}, {}, {}, {}};
   const auto warn = [&result](const std::vector<std::string>& some) {
     result.warnings.insert(result.warnings.end(), some.begin(), some.end());
   };
@@ -36,7 +36,9 @@ std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const Cl
                              "measure collectives, products or memory-bound kernels"));
     return std::nullopt;
   }
+  result.facts = std::move(device.facts);
   result.cluster.measured = provenance_of(file.machine);
+  for (const auto& [what, value] : result.facts) result.cluster.measured->notes[what] = value;
   return result;
 }
 

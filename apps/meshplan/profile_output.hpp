@@ -1,5 +1,6 @@
 #pragma once
 // Measured profiles on their way out: the file, and what the fits are worth.
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,7 @@ struct BenchProfile {
   std::vector<CollectiveFit> fits;
   std::vector<DeviceNumber> numbers;
   std::vector<std::string> warnings;  // what could not be used, and why
+  std::map<std::string, std::string> facts;  // measured, but no number of the profile: in its notes
 };
 
 // `cluster` describes the machine; what was measured takes the place of its own numbers.

@@ -280,10 +280,7 @@ void take_median(const std::string& key, const std::vector<double>& values,
 
 void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
   DeviceSpec& d = result.device;
-  std::vector<double> gaps, links, slowdowns;
-  for (const Sample& s : of_kind<LaunchOperation>(samples)) {
-    if (!std::get<LaunchOperation>(s.operation).graph) gaps.push_back(s.median.si());
-  }
+  std::vector<double> links, slowdowns;
   Bytes largest{};
   for (const Sample& s : of_kind<CopyOperation>(samples)) {
     largest = std::max(largest, std::get<CopyOperation>(s.operation).bytes);
@@ -303,13 +300,6 @@ void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
         std::clamp(s.overlap->compute_beside / s.overlap->compute_alone, 1.0, 10.0));
   }
   take_median(
-      "launch_gap", gaps, human_time(d.launch_gap),
-      [&](double value) {
-        d.launch_gap = Seconds{value};
-        return human_time(d.launch_gap);
-      },
-      result);
-  take_median(
       "host_link", links, human_bandwidth(d.host_link),
       [&](double value) {
         d.host_link = BytesPerSecond{value};
@@ -325,16 +315,33 @@ void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
       result);
 }
 
+// What the driver takes to issue a kernel. A framework's eager launch goes through its dispatcher and
+// allocator first and takes several times as long, so that this is no launch_gap.
+void note_launches(std::span<const Sample> samples, DeviceFit& result) {
+  std::vector<double> issued, replayed;
+  for (const Sample& s : of_kind<LaunchOperation>(samples)) {
+    const bool graph = std::get<LaunchOperation>(s.operation).graph;
+    (graph ? replayed : issued).push_back(s.median.si());
+  }
+  if (!issued.empty()) {
+    result.facts["empty kernel launch"] = human_time(Seconds{median(issued)});
+  }
+  if (!replayed.empty()) {
+    result.facts["empty kernel launch from a graph"] = human_time(Seconds{median(replayed)});
+  }
+}
+
 }  // namespace
 
 DeviceFit fit_device(std::span<const Sample> samples, const Machine& machine,
                      const DeviceSpec& start, const KernelModel& model) {
-  DeviceFit result{start, {}, {}};
+  DeviceFit result{start, {}, {}, {}};
   // The floor and the bandwidth first: products and attention are predicted on top of them.
   fit_memory(samples, result);
   fit_products(samples, model, result);
   fit_attention(samples, model, result);
   fit_medians(samples, result);
+  note_launches(samples, result);
   const std::string device = machine.ranks.empty() ? "" : " on " + machine.ranks.front().device;
   for (const DeviceNumber& number : result.numbers) {
     std::string basis = "meshplan bench (" + machine.backend + ")" + device + ", " + machine.date +
