@@ -84,7 +84,8 @@ class CollectiveWork : public Work {
     fill();
     issue(stream);
     finish();
-    if (!receives(collective_, c_.bidirectional != 0, c_.member)) return {0, {}};
+    const bool both = c_.bidirectional != 0 || c_.ping_pong != 0;
+    if (!receives(collective_, both, c_.member)) return {0, {}};
     std::vector<char> got(static_cast<std::size_t>(receive_.size()));
     MESHPLAN_CUDA(cudaMemcpy(got.data(), receive_.data(), got.size(), cudaMemcpyDeviceToHost));
     CheckResult result{0, {}};
@@ -135,19 +136,24 @@ class CollectiveWork : public Work {
     call(api.group_end(), "group end");
   }
 
-  // To the next member, from the one before.
+  // To the next member, from the one before; in a ping-pong back again, in the order of the stream.
   void pass_on(cudaStream_t stream) {
+    const bool all = c_.bidirectional != 0;
+    exchange(stream, all || c_.member == 0, all || c_.member == 1);
+    if (c_.ping_pong != 0) exchange(stream, c_.member == 1, c_.member == 0);
+  }
+
+  void exchange(cudaStream_t stream, bool send, bool receive) {
     const nccl::Api& api = communicators_.api();
     const auto part = static_cast<std::size_t>(sizes_.part);
     const auto ranks = static_cast<int>(c_.group_size), member = static_cast<int>(c_.member);
     const int next = (member + 1) % ranks, before = (member + ranks - 1) % ranks;
     const int type = nccl_type(dtype_);
-    const bool all = c_.bidirectional != 0;
     call(api.group_start(), "group start");
-    if (all || member == 0) {
+    if (send) {
       call(api.send(send_.data(), part, type, next, comm_, stream), "send");
     }
-    if (all || member == 1) {
+    if (receive) {
       call(api.receive(receive_.data(), part, type, before, comm_, stream), "receive");
     }
     call(api.group_end(), "group end");

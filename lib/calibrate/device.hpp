@@ -22,7 +22,8 @@ struct KernelModel {
 struct DeviceNumber {
   std::string key;  // of the device file: "gemm.sustained.bf16"
   std::string before, after;
-  FitErrors errors;  // held out: shapes that the fit was kept from
+  FitErrors errors;    // held out: shapes that the fit was kept from
+  std::string note{};  // goes with its source: what the samples were
 };
 
 struct DeviceFit {
@@ -35,11 +36,14 @@ struct DeviceFit {
 
 // [F-CAL-7] Products: gemm.sustained of each precision measured and one gemm.k_half, so that waves,
 // tiles and inner dimension of unseen shapes follow from [F-GEMM-1]; attention likewise over its
-// shapes; kernel_overhead and memory_efficiency as latency and bandwidth [F-CAL-4] of memory-bound
-// kernels over their least traffic; host_link and overlap_slowdown as medians. What was not
-// measured, or does not determine its number, keeps the number of `start`; the device's sources say
-// which is which. Wrong results and throttled samples do not count. launch_gap is always kept: it is
-// a training framework's, of which the issue of empty kernels (a fact) is the driver's part alone.
+// shapes. Where some ran on until their rate lasted, gemm.sustained and the rates of attention are
+// fitted to those steady times with the shapes' parameters kept, and the rate of short bursts,
+// which the power limit does not allow for long, is a fact beside them. kernel_overhead and
+// memory_efficiency as latency and bandwidth [F-CAL-4] of memory-bound kernels over their least
+// traffic; host_link and overlap_slowdown as medians. What was not measured, or does not determine
+// its number, keeps the number of `start`; the device's sources say which is which. Wrong results
+// and throttled samples do not count. launch_gap is always kept: it is a training framework's, of
+// which the issue of empty kernels (a fact) is the driver's part alone.
 [[nodiscard]] DeviceFit fit_device(std::span<const Sample> samples, const Machine& machine,
                                    const DeviceSpec& start, const KernelModel& model);
 

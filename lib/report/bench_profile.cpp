@@ -58,6 +58,7 @@ Json bench_profile_json(const BenchProfileReport& report) {
             {"warnings", report.warnings},
             {"facts", report.facts}};
   if (!report.file.empty()) json["file"] = report.file;
+  if (!report.device_file.empty()) json["device_file"] = report.device_file;
   for (const CollectiveFit& fit : report.fits) json["fits"].push_back(fit_json(fit));
   for (const BenchProfileReport::Number& n : report.numbers) {
     json["numbers"].push_back({{"key", n.key},
