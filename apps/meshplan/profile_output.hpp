@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/collectives.hpp"
+#include "calibrate/bench_samples.hpp"
 #include "calibrate/device.hpp"
 #include "console.hpp"
 #include "inputs.hpp"
@@ -32,6 +32,7 @@ struct BenchProfile {
   std::vector<CollectiveFit> fits;
   std::vector<DeviceNumber> numbers;
   std::vector<std::string> warnings;  // what could not be used, and why
+  std::vector<LevelLatency> latencies;
   std::map<std::string, std::string> facts;  // measured, but no number of the profile: in its notes
 };
 
