@@ -7,9 +7,12 @@ usage: gpu_reference.py --program MESHPLAN --cluster CLUSTER[,CLUSTER...] --out 
                         [--budget SECONDS] [--only NAME,...] [--list]
 
 Several clusters (the shipped one, then the profile that bench measured) predict the same runs; the
-last one is judged, the others are shown. Writes FOLDER/reference.json and FOLDER/reference.txt. Ends
-with 0 if all medians are within their limits (step time 10 %, layer time 5 %, memory 3 %), 1 if not
-or if a case failed, 77 without PyTorch or a GPU.
+last one is judged, the others are shown. One layer of some cases is timed by itself, forward and
+backward, against the sum of its kernels' predictions: the median of measured over predicted is what
+the sum leaves out. The host time of an eager kernel launch is measured and shown beside the
+launch_gap of the clusters. Writes FOLDER/reference.json and FOLDER/reference.txt. Ends with 0 if all
+medians are within their limits (step time 10 %, layer time 5 %, memory 3 %), 1 if not or if a case
+failed, 77 without PyTorch or a GPU.
 """
 import argparse
 import json
@@ -23,6 +26,7 @@ import time
 
 LIMITS = {"step_time": 0.10, "layer_time": 0.05, "peak_memory": 0.03}
 WARM_UP, STEPS = 3, 7
+LAYER_STEPS, LAYERS_IN_A_ROW, MOST_LAYERS = 20, 4, 4
 
 
 def case(family, layers, hidden, heads, groups, ffn, vocab, seq, micro, recompute="none"):
@@ -79,8 +83,8 @@ def strategy(c):
     return ",".join(f"{k}={text.get(v, v) if isinstance(v, bool) else v}" for k, v in keys.items())
 
 
-def estimate(program, cluster, c, folder):
-    """(step time, bytes of tensors at the peak) that meshplan expects."""
+def estimated_plan(program, cluster, c, folder):
+    """The document of meshplan estimate about a case."""
     path = pathlib.Path(folder) / f"{c['name']}.json"
     path.write_text(json.dumps(model_file(c)))
     run = subprocess.run(
@@ -89,10 +93,34 @@ def estimate(program, cluster, c, folder):
         capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise RuntimeError(f"{c['name']}: meshplan estimate ended with {run.returncode}: {run.stderr}")
-    plan = json.loads(run.stdout)["plan"]
+    return json.loads(run.stdout)
+
+
+def estimate(program, cluster, c, folder):
+    """(step time, bytes of tensors at the peak) that meshplan expects."""
+    plan = estimated_plan(program, cluster, c, folder)["plan"]
     memory = plan["memory"][0]
     # max_memory_allocated counts tensors: neither the context nor what the allocator holds back.
     return plan["step_time_s"], memory["peak_bytes"] - memory["reserved_bytes"]
+
+
+def estimate_layer(program, cluster, c, folder):
+    """(seconds of one layer forward and backward, host seconds of one launch) that meshplan expects.
+    The first is what two layers more add to the kernels of a step."""
+    kernels = []
+    for more in (0, 2):
+        taller = dict(c, layers=2 + more, name=f"{c['name']}-{2 + more}")
+        document = estimated_plan(program, cluster, taller, folder)
+        stage = document["plan"]["stages"][0]
+        kernels.append(stage["forward_s"] + stage["backward_s"])
+    gap = seconds_of(document["cluster"]["spec"]["device"]["launch_gap"])
+    return (kernels[1] - kernels[0]) / 2, gap
+
+
+def seconds_of(text):
+    """Seconds of a quantity as files have it, "6 us"."""
+    value, unit = text.split()
+    return float(value) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
 
 
 def build(torch, c):
@@ -206,6 +234,53 @@ def measure(torch, c):
     return statistics.median(times), peak, (max(times) - min(times)) / statistics.median(times)
 
 
+def measure_layer(torch, c):
+    """Seconds of one layer of a case, forward and backward, with the gradient of its input."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    device = torch.device("cuda")
+    torch.manual_seed(1)
+    with torch.device(device):
+        block = build(torch, dict(c, layers=1)).blocks[0].to(torch.bfloat16)
+    x = torch.randn(c["micro"], c["seq"], c["hidden"], device=device, dtype=torch.bfloat16,
+                    requires_grad=True)
+    gradient = torch.randn_like(x)
+    angles = rotary_angles(torch, c, device)
+    times = []
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        for step in range(WARM_UP + LAYER_STEPS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            # Several in a row: the host is ahead of the device then, as it is within a model.
+            for _ in range(LAYERS_IN_A_ROW):
+                block(x, angles).backward(gradient)
+            end.record()
+            torch.cuda.synchronize()
+            block.zero_grad(set_to_none=True)
+            x.grad = None
+            if step >= WARM_UP:
+                times.append(begin.elapsed_time(end) / 1e3 / LAYERS_IN_A_ROW)
+    return statistics.median(times)
+
+
+def measure_launch_gap(torch, launches=400, repeats=15):
+    """Host seconds that PyTorch takes to issue one small kernel of a forward pass that is trained:
+    an addition whose result is new, with autograd's record of it. So few in a row that the queue of
+    the device takes them all."""
+    x = torch.zeros(1024, device="cuda", requires_grad=True)
+    one = torch.ones(1024, device="cuda")
+    times = []
+    for repeat in range(1 + repeats):
+        y = x
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(launches):
+            y = y + one
+        if repeat > 0:
+            times.append((time.perf_counter() - begin) / launches)
+    torch.cuda.synchronize()
+    return statistics.median(times)
+
+
 def layer_rows(rows):
     """Pairs of cases that differ in their number of layers give the time of one layer."""
     found = []
@@ -273,7 +348,48 @@ def report_text(rows, summary):
     return "\n".join(lines) + "\n"
 
 
-def run(torch, arguments, cases, clusters):
+def single_layers(torch, arguments, cases, clusters):
+    """What one layer by itself takes, against the sum of its kernels' predictions, and the launch gap.
+    A case that cannot be estimated or run is named; none is judged: the steps' cases are."""
+    folder = pathlib.Path(arguments.out)
+    rows, failed, seen, gaps = [], [], set(), {}
+    for c in cases:
+        shape = tuple(c[k] for k in ("family", "hidden", "heads", "groups", "ffn", "seq", "micro"))
+        if c["recompute"] != "none" or shape in seen or len(rows) >= MOST_LAYERS:
+            continue
+        seen.add(shape)
+        try:
+            predicted = {}
+            for cluster in clusters:
+                predicted[cluster], gaps[cluster] = estimate_layer(arguments.program, cluster, c, folder)
+            rows.append({"name": c["name"], "measured_s": measure_layer(torch, c),
+                         "predicted_s": predicted})
+        except RuntimeError as problem:
+            print(f"the layer of {c['name']} failed: {problem}", file=sys.stderr)
+            failed.append(c["name"])
+            torch.cuda.empty_cache()
+    factors = {cluster: statistics.median(r["measured_s"] / r["predicted_s"][cluster] for r in rows)
+               for cluster in clusters} if rows else {}
+    return {"rows": rows, "failed": failed, "residual_factor": factors,
+            "launch_gap_s": measure_launch_gap(torch), "launch_gap_of_clusters_s": gaps}
+
+
+def layers_text(layers):
+    lines = []
+    for r in layers["rows"]:
+        shown = ", ".join(f"{1e3 * t:.2f} ms with {cluster}" for cluster, t in r["predicted_s"].items())
+        lines.append(f"one layer of {r['name']}: measured {1e3 * r['measured_s']:.2f} ms, its kernels "
+                     f"{shown}\n")
+    for cluster, factor in layers["residual_factor"].items():
+        lines.append(f"measured layer over the sum of its kernels with {cluster}: {factor:.3f}\n")
+    shown = ", ".join(f"{1e6 * gap:.1f} us of {cluster}"
+                      for cluster, gap in layers["launch_gap_of_clusters_s"].items())
+    lines.append(f"host time of one eager launch: {1e6 * layers['launch_gap_s']:.1f} us; launch_gap "
+                 f"{shown}\n")
+    return "".join(lines)
+
+
+def run(torch, arguments, cases, clusters, layers=None):
     """(rows, the names of cases that failed)"""
     rows, failed, end = [], [], time.monotonic() + arguments.budget
     folder = pathlib.Path(arguments.out)
@@ -281,16 +397,17 @@ def run(torch, arguments, cases, clusters):
         if time.monotonic() > end:
             print(f"time is up before {c['name']}", file=sys.stderr)
             break
-        predictions = {cluster: dict(zip(("step_s", "bytes"),
-                                         estimate(arguments.program, cluster, c, folder)))
-                       for cluster in clusters}
         try:
+            predictions = {cluster: dict(zip(("step_s", "bytes"),
+                                             estimate(arguments.program, cluster, c, folder)))
+                           for cluster in clusters}
             measured_s, measured_bytes, spread = measure(torch, c)
         except torch.cuda.OutOfMemoryError:
             print(f"{c['name']} does not fit on this GPU", file=sys.stderr)
             torch.cuda.empty_cache()
             continue
-        except RuntimeError as problem:  # a kernel that this PyTorch lacks must not cost the others
+        except RuntimeError as problem:
+            # A plan that meshplan refuses, or a kernel that this PyTorch lacks: not the others' cost.
             print(f"{c['name']} failed: {problem}", file=sys.stderr)
             failed.append(c["name"])
             continue
@@ -300,7 +417,7 @@ def run(torch, arguments, cases, clusters):
                      "measured_bytes": measured_bytes, "predictions": predictions})
         # Kept after every case, whatever happens to the next.
         document = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "rows": rows,
-                    "failed": failed, "summary": summarise(rows)}
+                    "failed": failed, "summary": summarise(rows), "single_layers": layers}
         partial = folder / "reference.json.part"
         partial.write_text(json.dumps(document, indent=2) + "\n")
         os.replace(partial, folder / "reference.json")
@@ -332,9 +449,12 @@ def main():
     if not torch.cuda.is_available():
         print("gpu_reference: PyTorch finds no GPU here", file=sys.stderr)
         return 77
-    rows, failed = run(torch, arguments, cases, clusters)
+    begin = time.monotonic()
+    layers = single_layers(torch, arguments, cases, clusters)
+    arguments.budget -= time.monotonic() - begin
+    rows, failed = run(torch, arguments, cases, clusters, layers)
     summary = summarise(rows)
-    text = report_text(rows, summary) + others_text(rows, clusters)
+    text = report_text(rows, summary) + others_text(rows, clusters) + layers_text(layers)
     (pathlib.Path(arguments.out) / "reference.txt").write_text(text)
     print(text, end="")
     return 0 if all(summary["within"].values()) and not failed else 1

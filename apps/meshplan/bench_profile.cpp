@@ -1,5 +1,6 @@
 #include "bench_profile.hpp"
 
+#include <filesystem>
 #include <spdlog/spdlog.h>
 #include <thread>
 #include <unistd.h>
@@ -84,6 +85,25 @@ std::vector<BenchProfileReport::Number> numbers_of(const BenchProfile& profile) 
   return all;
 }
 
+// FOLDER/NAME.yaml: the device with what was measured of it, as hardware-profiles/devices has them.
+std::optional<std::string> write_device(const std::string& folder, const BenchProfile& profile,
+                                        Diagnostics& problems) {
+  const DeviceSpec device = with_provenance(profile.cluster.device, *profile.cluster.measured);
+  if (profile.numbers.empty() || device.name.find('/') != std::string::npos) {
+    problems.push_back(
+        error("--device-out has no device to write: nothing was measured of '" + device.name + "'",
+              "measure products and memory-bound kernels too"));
+    return std::nullopt;
+  }
+  const std::string file = (std::filesystem::path(folder) / (device.name + ".yaml")).string();
+  const std::string comment =
+      profile.cluster.measured->gpu + ", measured; what was not is as it was before.";
+  if (!take(write_file_atomically(file, device_yaml(device, comment)), "--device-out", problems)) {
+    return std::nullopt;
+  }
+  return file;
+}
+
 }  // namespace
 
 std::string profile_fingerprint(const ProfileFlags& flags) {
@@ -94,7 +114,7 @@ std::string profile_fingerprint(const ProfileFlags& flags) {
 
 std::optional<ProfileInputs> read_profile_inputs(const ProfileFlags& flags, const Machine& machine,
                                                  Diagnostics& problems) {
-  if (flags.out.empty() && flags.compare.empty()) return std::nullopt;
+  if (!makes_profile(flags)) return std::nullopt;
   if (machine.time_sliced) {
     spdlog::warn("no profile is made: several ranks share one device, so the times are no rates");
     return std::nullopt;
@@ -115,12 +135,18 @@ std::optional<BenchProfileReport> make_profile(const ProfileFlags& flags,
   std::optional<BenchProfile> profile = profile_of_samples(file, inputs.cluster, problems);
   if (!profile) return std::nullopt;
   ClusterSpec& c = profile->cluster;
-  if (!inputs.described) c = with_measured_levels(std::move(c), profile->fits);
+  if (!inputs.described) {
+    MeasuredLevels levels = with_measured_levels(std::move(c), profile->fits, profile->latencies);
+    c = std::move(levels.cluster);
+    profile->warnings.insert(profile->warnings.end(), levels.warnings.begin(),
+                             levels.warnings.end());
+  }
   if (!samples_file.empty()) c.measured->notes["samples"] = samples_file;
   BenchProfileReport report;
   report.fits = profile->fits;
   report.numbers = numbers_of(*profile);
   report.warnings = std::move(profile->warnings);
+  report.facts = std::move(profile->facts);
   if (!inputs.logs.samples.empty()) {
     const auto rows = take(compare(inputs.logs.samples, c), "--compare", problems);
     if (!rows) return std::nullopt;
@@ -129,25 +155,35 @@ std::optional<BenchProfileReport> make_profile(const ProfileFlags& flags,
                                  row.sample.bytes, row.sample.time, row.predicted, row.measured});
     }
   }
-  if (flags.out.empty()) return report;
-  const std::optional<std::string> text = readable_profile(c, problems);
-  if (!text || !take(write_file_atomically(flags.out, *text), "--out", problems)) {
-    return std::nullopt;
+  if (!flags.out.empty()) {
+    const std::optional<std::string> text = readable_profile(c, problems);
+    if (!text || !take(write_file_atomically(flags.out, *text), "--out", problems)) {
+      return std::nullopt;
+    }
+    report.file = flags.out;
   }
-  report.file = flags.out;
+  if (!flags.device_folder.empty()) {
+    report.device_file = write_device(flags.device_folder, *profile, problems).value_or("");
+  }
   return report;
 }
 
 std::string profile_report_text(const BenchProfileReport& report, const TextOptions& options) {
   std::string text;
   for (const std::string& warning : report.warnings) {
-    text += paragraph("not in the profile: ", warning, options);
+    text += paragraph("note: ", warning, options);
   }
   if (!report.fits.empty()) text += '\n' + fits_text(report.fits, options);
   if (!report.numbers.empty()) text += '\n' + numbers_text(report.numbers, options);
+  for (const auto& [what, value] : report.facts) {
+    text += paragraph("beside the profile: ", what + " " + value, options);
+  }
   if (!report.compared.empty()) text += '\n' + comparison_text(report.compared, options);
   if (!report.file.empty()) {
     text += '\n' + paragraph("", "Profile: " + report.file + "; use it with --cluster.", options);
+  }
+  if (!report.device_file.empty()) {
+    text += paragraph("", "Device: " + report.device_file, options);
   }
   return text;
 }
@@ -156,6 +192,8 @@ void add_profile_flags(CLI::App& command, ProfileFlags& flags) {
   add_value_flag(command, "--out", flags.out, "FILE",
                  "Write the hardware profile here: what was measured in place of what --cluster "
                  "says; the raw samples beside it, unless --samples names another file");
+  add_value_flag(command, "--device-out", flags.device_folder, "FOLDER",
+                 "Write the device with what was measured of it into this folder, as NAME.yaml");
   add_value_flag(command, "--cluster", flags.cluster, "NAME|FILE",
                  "The machine as a shipped or own cluster file; default: found from the devices");
   add_value_flag(command, "--compare", flags.compare, "FILE",

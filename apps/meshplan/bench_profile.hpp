@@ -11,10 +11,14 @@
 namespace meshplan {
 
 struct ProfileFlags {
-  std::string out, cluster, operation;
+  std::string out, device_folder, cluster, operation;
   std::vector<std::string> compare;
 };
 void add_profile_flags(CLI::App& command, ProfileFlags& flags);
+
+[[nodiscard]] inline bool makes_profile(const ProfileFlags& flags) {
+  return !flags.out.empty() || !flags.device_folder.empty() || !flags.compare.empty();
+}
 
 // What a profile is made of besides samples; read before anything is measured.
 struct ProfileInputs {
@@ -27,13 +31,13 @@ struct ProfileInputs {
 // cannot read it.
 [[nodiscard]] std::string profile_fingerprint(const ProfileFlags& flags);
 
-// Nothing if neither flag asks for a profile, or if the machine cannot have one.
+// Nothing if no flag asks for a profile, or if the machine cannot have one.
 [[nodiscard]] std::optional<ProfileInputs> read_profile_inputs(const ProfileFlags& flags,
                                                                const Machine& machine,
                                                                Diagnostics& problems);
 
-// Fits `file`, writes --out, compares with --compare. Nothing where the samples do not make a
-// profile: `problems` says why.
+// Fits `file`, writes --out and --device-out, compares with --compare. Nothing where the samples do
+// not make a profile: `problems` says why.
 [[nodiscard]] std::optional<BenchProfileReport> make_profile(const ProfileFlags& flags,
                                                              const ProfileInputs& inputs,
                                                              const SamplesFile& file,

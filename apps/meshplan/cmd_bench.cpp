@@ -21,6 +21,7 @@ struct BenchFlags {
   DeviceFlags device;
   ProfileFlags profile;
   std::string samples, budget = "120 s", largest = "1 GiB", repetitions = "20";
+  std::string steady = "1 s";
   std::vector<std::string> only;
   bool resume = false, dry_run = false;
 };
@@ -60,10 +61,9 @@ std::optional<SamplesFile> read_before(const BenchFlags& flags, const std::strin
 }
 
 void check_profile_flags(const ProfileFlags& flags, Diagnostics& problems) {
-  const bool profile = !flags.out.empty() || !flags.compare.empty();
-  if (!flags.cluster.empty() && !profile) {
+  if (!flags.cluster.empty() && !makes_profile(flags)) {
     problems.push_back(error("--cluster describes the profile's machine, and no profile is made",
-                             "give --out FILE or --compare FILE"));
+                             "give --out FILE, --device-out FOLDER or --compare FILE"));
   }
   if (!flags.operation.empty() && flags.compare.empty()) {
     problems.push_back(error("--operation is for logs of --compare, and none is given"));
@@ -77,6 +77,9 @@ BenchPlan read_plan(const BenchFlags& flags, Diagnostics& problems) {
   plan.run.measure.time_limit = Seconds{0.3};
   if (const auto budget = take(parse_time(flags.budget), "--budget", problems)) {
     plan.run.budget = *budget;
+  }
+  if (const auto steady = take(parse_time(flags.steady), "--steady", problems)) {
+    if (*steady > Seconds{0}) plan.run.measure.steady = SteadyLimits{*steady, *steady * 2};
   }
   if (const auto largest = take(parse_bytes(flags.largest), "--largest", problems)) {
     plan.agenda.largest = *largest;
@@ -234,6 +237,9 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
   add_value_flag(command, "--largest", flags.largest, "SIZE", "Largest message");
   add_value_flag(command, "--repetitions", flags.repetitions, "N",
                  "Times that are taken of each operation, where it is quick enough");
+  add_value_flag(command, "--steady", flags.steady, "TIME",
+                 "Run large products and attention for so long, and twice as long where their rate "
+                 "has not settled, so that the power limit shows; 0 s: do not");
   add_value_flag(command, "--only", flags.only, "KINDS",
                  "Measure these alone: " + choices_text<OperationKind>())
       ->delimiter(',');

@@ -4,14 +4,34 @@
 #include "calibrate/device.hpp"
 #include "import.hpp"
 #include "kernel_model.hpp"
+#include "probe/backend.hpp"
 #include "probe/samples_file.hpp"
 #include "profile_output.hpp"
 
 namespace meshplan {
 
+namespace {
+
+// What there is to say of samples that are of few repetitions: "7 of 120 samples, of 5 or more".
+std::optional<std::string> short_samples(const std::vector<Sample>& samples) {
+  const std::int64_t usual = MeasureOptions{}.repetitions;
+  std::int64_t few = 0, fewest = usual;
+  for (const Sample& s : samples) {
+    if (repetitions_of(s) >= usual) continue;
+    ++few;
+    fewest = std::min(fewest, repetitions_of(s));
+  }
+  if (few == 0) return std::nullopt;
+  return std::to_string(few) + " of " + std::to_string(samples.size()) + " samples, of " +
+         std::to_string(fewest) + " or more";
+}
+
+}  // namespace
+
 std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const ClusterSpec& cluster,
                                                Diagnostics& problems) {
-  BenchProfile result{cluster, {}, {}, {}};
+  BenchProfile result;
+  result.cluster = cluster;
   const auto warn = [&result](const std::vector<std::string>& some) {
     result.warnings.insert(result.warnings.end(), some.begin(), some.end());
   };
@@ -19,6 +39,7 @@ std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const Cl
       take(bench_collectives(file.samples, file.machine, cluster), "bench", problems);
   if (!collectives) return std::nullopt;
   warn(collectives->warnings);
+  result.latencies = collectives->latencies;
   if (!collectives->samples.empty()) {
     const std::optional<CollectiveFits> fits =
         take(fit_collectives(collectives->samples, cluster), "bench", problems);
@@ -36,7 +57,13 @@ std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const Cl
                              "measure collectives, products or memory-bound kernels"));
     return std::nullopt;
   }
+  result.facts = std::move(device.facts);
   result.cluster.measured = provenance_of(file.machine);
+  if (auto few = short_samples(file.samples)) {
+    result.facts["fewer than " + std::to_string(MeasureOptions{}.repetitions) + " repetitions"] =
+        *few;
+  }
+  for (const auto& [what, value] : result.facts) result.cluster.measured->notes[what] = value;
   return result;
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 // Measured profiles on their way out: the file, and what the fits are worth.
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "calibrate/collectives.hpp"
+#include "calibrate/bench_samples.hpp"
 #include "calibrate/device.hpp"
 #include "console.hpp"
 #include "inputs.hpp"
@@ -31,6 +32,8 @@ struct BenchProfile {
   std::vector<CollectiveFit> fits;
   std::vector<DeviceNumber> numbers;
   std::vector<std::string> warnings;  // what could not be used, and why
+  std::vector<LevelLatency> latencies;
+  std::map<std::string, std::string> facts;  // measured, but no number of the profile: in its notes
 };
 
 // `cluster` describes the machine; what was measured takes the place of its own numbers.

@@ -96,12 +96,12 @@ class CollectiveWork : public Work {
         return call("broadcast",
                     [&] { return api.broadcast(in, out, part, type, 0, comm_, stream); });
       case Collective::kSendRecv:
-        return call("send-recv", [&] { return pass_on(stream); });
+        return pass_on(stream);
     }
   }
   // NCCL puts its stream's event before each kernel and records another after it (src/enqueue.cc,
   // ncclLaunchPrepare and ncclLaunchFinish).
-  [[nodiscard]] std::int64_t kernels_per_call() const override { return 4; }
+  [[nodiscard]] std::int64_t kernels_per_call() const override { return c_.ping_pong != 0 ? 8 : 4; }
 
   // All ranks of the job, so that sibling groups begin together too.
   void align(cudaStream_t stream) override {
@@ -116,7 +116,8 @@ class CollectiveWork : public Work {
     fill();
     issue(stream);
     finish();
-    if (!receives(collective_, c_.bidirectional != 0, c_.member)) return {0, {}};
+    const bool both = c_.bidirectional != 0 || c_.ping_pong != 0;
+    if (!receives(collective_, both, c_.member)) return {0, {}};
     const Pattern want = Pattern::received(collective_, sizes_, c_.member, c_.group_size);
     const std::int64_t size = size_of(dtype_);
     std::vector<char> got;
@@ -179,19 +180,26 @@ class CollectiveWork : public Work {
     return group.end();
   }
 
+  // In a ping-pong back again, in the order of the stream.
+  void pass_on(cudaStream_t stream) {
+    const bool all = c_.bidirectional != 0, first = c_.member == 0, second = c_.member == 1;
+    call("send-recv", [&] { return exchange(stream, all || first, all || second); });
+    if (c_.ping_pong == 0) return;
+    call("send-recv", [&] { return exchange(stream, second, first); });
+  }
+
   // To the next member, from the one before.
-  int pass_on(cudaStream_t stream) {
+  int exchange(cudaStream_t stream, bool send, bool receive) {
     const nccl::Api& api = communicators_.api();
     const auto part = static_cast<std::size_t>(sizes_.part);
     const auto ranks = static_cast<int>(c_.group_size), member = static_cast<int>(c_.member);
     const int next = (member + 1) % ranks, before = (member + ranks - 1) % ranks;
     const int type = nccl_type(dtype_);
-    const bool all = c_.bidirectional != 0;
     Group group(api);
-    if (all || member == 0) {
+    if (send) {
       group.add(api.send(send_.data(), part, type, next, comm_, stream));
     }
-    if (all || member == 1) {
+    if (receive) {
       group.add(api.receive(receive_.data(), part, type, before, comm_, stream));
     }
     return group.end();

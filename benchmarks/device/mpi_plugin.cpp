@@ -143,7 +143,8 @@ class Rank {
     if (group_ == MPI_COMM_NULL) return MESHPLAN_PROBE_OK;
     fill();
     communicate();
-    if (!receives(collective_, op_.bidirectional != 0, op_.member)) return MESHPLAN_PROBE_OK;
+    const bool both = op_.bidirectional != 0 || op_.ping_pong != 0;
+    if (!receives(collective_, both, op_.member)) return MESHPLAN_PROBE_OK;
     const Pattern want = Pattern::received(collective_, sizes_, op_.member, op_.group_size);
     for (const Span span : sampled(want)) {
       for (std::int64_t i = span.begin; i < span.end; ++i) {
@@ -270,10 +271,19 @@ class Rank {
                                   before, 0, group_, MPI_STATUS_IGNORE),
                      "MPI_Sendrecv");
     }
-    if (member == 0) {
-      return require(MPI_Send(send_.data(), part, type_, next, 0, group_), "MPI_Send");
-    }
-    require(MPI_Recv(receive_.data(), part, type_, before, 0, group_, MPI_STATUS_IGNORE),
+    // There, and back in a ping-pong.
+    if (member == 0) send_to(next, part);
+    if (member == 1) receive_from(before, part);
+    if (op_.ping_pong == 0) return;
+    if (member == 1) send_to(next, part);
+    if (member == 0) receive_from(before, part);
+  }
+
+  void send_to(int member, int part) {
+    require(MPI_Send(send_.data(), part, type_, member, 0, group_), "MPI_Send");
+  }
+  void receive_from(int member, int part) {
+    require(MPI_Recv(receive_.data(), part, type_, member, 0, group_, MPI_STATUS_IGNORE),
             "MPI_Recv");
   }
 };

@@ -84,6 +84,10 @@ Result<BenchCollectives> bench_collectives(std::span<const Sample> samples, cons
       ++left_out[reason];
       continue;
     }
+    if (op->ping_pong) {
+      result.latencies.push_back({level_of(op->group, c), s.median / 2});
+      continue;
+    }
     const std::int64_t nodes = op->group.nodes > 0 ? op->group.nodes : nodes_of(op->group, machine);
     result.samples.push_back({.operation = op->collective,
                               .ranks = op->group.size,

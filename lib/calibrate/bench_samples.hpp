@@ -9,9 +9,16 @@
 
 namespace meshplan {
 
+// Half of the time of a message and its answer across a level.
+struct LevelLatency {
+  std::string level;
+  Seconds time;
+};
+
 struct BenchCollectives {
   std::vector<CollectiveSample> samples;
-  std::vector<std::string> warnings;  // what was left out, and why
+  std::vector<LevelLatency> latencies;  // of ping-pongs, whatever their size
+  std::vector<std::string> warnings;    // what was left out, and why
 };
 
 // The collectives among the samples, at the median of their repetitions. Left out: wrong results,

@@ -122,6 +122,52 @@ void fit_job(const Job& job, std::vector<Sample> samples, DeviceFit& result) {
   }
 }
 
+// The samples that ran on until their rate lasted, with that in place of their short times.
+std::vector<Sample> steady_of(const std::vector<Sample>& samples) {
+  std::vector<Sample> some;
+  for (const Sample& s : samples) {
+    if (!s.steady || !(s.steady->median.si() > 0)) continue;
+    some.push_back(s);
+    some.back().median = s.steady->median;
+    some.back().spread = s.steady->spread;
+  }
+  return some;
+}
+
+// A rate that was fitted to short bursts, fitted again to what lasts. The device is predicted by
+// the second; the first stands beside it.
+void settle(const std::string& key, const Apply& apply, const Job& bursts,
+            const std::vector<Sample>& samples, DeviceFit& result) {
+  const auto at = std::find_if(result.numbers.begin(), result.numbers.end(),
+                               [&](const DeviceNumber& n) { return n.key == key; });
+  if (at == result.numbers.end()) return;  // kept
+  const std::vector<Sample> steady = steady_of(samples);
+  if (steady.empty()) {
+    result.warnings.push_back(key +
+                              " is of short bursts: nothing ran until the power limit showed, so "
+                              "that training may be slower");
+    at->note = "of short bursts";
+    return;
+  }
+  const auto parameter = std::find_if(bursts.parameters.begin(), bursts.parameters.end(),
+                                      [&](const Parameter& p) { return p.name == key; });
+  Job job{.parameters = {*parameter}, .apply = apply, .predict = bursts.predict, .what = key};
+  const DeviceNumber burst = *at;
+  result.numbers.erase(at);
+  fit_job(job, steady, result);
+  if (result.numbers.empty() || result.numbers.back().key != key) {
+    result.numbers.push_back(burst);  // a warning says why the steady times did not do
+    return;
+  }
+  DeviceNumber& lasting = result.numbers.back();
+  lasting.before = burst.before;
+  lasting.note = "steady runs of a second or more; short bursts reach " + burst.after;
+  // How well unseen shapes are predicted is what the many bursts say.
+  lasting.errors.held_out_median = burst.errors.held_out_median;
+  lasting.errors.held_out_p90 = burst.errors.held_out_p90;
+  result.facts[key + " of short bursts"] = burst.after;
+}
+
 void fit_products(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
   const std::vector<Sample> products = of_kind<GemmOperation>(samples);
   std::vector<std::size_t> precisions;
@@ -165,7 +211,21 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
     const auto p = static_cast<std::size_t>(std::get<GemmOperation>(s.operation).precision);
     if (std::find(precisions.begin(), precisions.end(), p) != precisions.end()) known.push_back(s);
   }
-  fit_job(job, std::move(known), result);
+  fit_job(job, known, result);
+  for (const std::size_t p : precisions) {
+    std::vector<Sample> some;
+    for (const Sample& s : known) {
+      if (static_cast<std::size_t>(std::get<GemmOperation>(s.operation).precision) == p) {
+        some.push_back(s);
+      }
+    }
+    const auto apply = [p](DeviceSpec d, std::span<const double> values) {
+      d.gemm.sustained[p] = values[0];
+      return d;
+    };
+    settle("gemm.sustained." + std::string(NameTable<Precision>::rows[p].name), apply, job, some,
+           result);
+  }
 }
 
 void fit_attention(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
@@ -199,7 +259,12 @@ void fit_attention(std::span<const Sample> samples, const KernelModel& model, De
       if (!backward) d.attention.seq_half = values[1];
       return d;
     };
-    fit_job(job, std::move(some), result);
+    fit_job(job, some, result);
+    const auto apply = [backward](DeviceSpec d, std::span<const double> values) {
+      (backward ? d.attention.backward : d.attention.forward) = values[0];
+      return d;
+    };
+    settle(job.parameters.front().name, apply, job, some, result);
   }
 }
 
@@ -280,10 +345,7 @@ void take_median(const std::string& key, const std::vector<double>& values,
 
 void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
   DeviceSpec& d = result.device;
-  std::vector<double> gaps, links, slowdowns;
-  for (const Sample& s : of_kind<LaunchOperation>(samples)) {
-    if (!std::get<LaunchOperation>(s.operation).graph) gaps.push_back(s.median.si());
-  }
+  std::vector<double> links, slowdowns;
   Bytes largest{};
   for (const Sample& s : of_kind<CopyOperation>(samples)) {
     largest = std::max(largest, std::get<CopyOperation>(s.operation).bytes);
@@ -303,13 +365,6 @@ void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
         std::clamp(s.overlap->compute_beside / s.overlap->compute_alone, 1.0, 10.0));
   }
   take_median(
-      "launch_gap", gaps, human_time(d.launch_gap),
-      [&](double value) {
-        d.launch_gap = Seconds{value};
-        return human_time(d.launch_gap);
-      },
-      result);
-  take_median(
       "host_link", links, human_bandwidth(d.host_link),
       [&](double value) {
         d.host_link = BytesPerSecond{value};
@@ -325,16 +380,44 @@ void fit_medians(std::span<const Sample> samples, DeviceFit& result) {
       result);
 }
 
+// What the driver takes to issue a kernel. A framework's eager launch goes through its dispatcher
+// and allocator first and takes several times as long, so that this is no launch_gap.
+void note_launches(std::span<const Sample> samples, DeviceFit& result) {
+  std::vector<double> issued, replayed;
+  for (const Sample& s : of_kind<LaunchOperation>(samples)) {
+    const bool graph = std::get<LaunchOperation>(s.operation).graph;
+    (graph ? replayed : issued).push_back(s.median.si());
+  }
+  if (!issued.empty()) {
+    result.facts["empty kernel launch"] = human_time(Seconds{median(issued)});
+  }
+  if (!replayed.empty()) {
+    result.facts["empty kernel launch from a graph"] = human_time(Seconds{median(replayed)});
+  }
+}
+
+// How far the power limit took the clock back, where the device tells.
+void note_clocks(std::span<const Sample> samples, DeviceFit& result) {
+  std::vector<double> clocks;
+  for (const Sample& s : samples) {
+    if (s.steady && s.steady->clock) clocks.push_back(*s.steady->clock);
+  }
+  if (clocks.empty()) return;
+  result.facts["clock in steady runs"] = human_percent(median(clocks)) + " of the highest";
+}
+
 }  // namespace
 
 DeviceFit fit_device(std::span<const Sample> samples, const Machine& machine,
                      const DeviceSpec& start, const KernelModel& model) {
-  DeviceFit result{start, {}, {}};
+  DeviceFit result{start, {}, {}, {}};
   // The floor and the bandwidth first: products and attention are predicted on top of them.
   fit_memory(samples, result);
   fit_products(samples, model, result);
   fit_attention(samples, model, result);
   fit_medians(samples, result);
+  note_launches(samples, result);
+  note_clocks(samples, result);
   const std::string device = machine.ranks.empty() ? "" : " on " + machine.ranks.front().device;
   for (const DeviceNumber& number : result.numbers) {
     std::string basis = "meshplan bench (" + machine.backend + ")" + device + ", " + machine.date +
@@ -344,6 +427,7 @@ DeviceFit fit_device(std::span<const Sample> samples, const Machine& machine,
       basis += ", of shapes held out " + human_percent(number.errors.held_out_median) +
                " (90th percentile " + human_percent(number.errors.held_out_p90) + ")";
     }
+    if (!number.note.empty()) basis += "; " + number.note;
     result.device.sources[number.key] = basis;
   }
   return result;

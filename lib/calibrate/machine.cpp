@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.hpp"
 #include "comm/measured.hpp"
 
 namespace meshplan {
@@ -26,6 +27,35 @@ constexpr auto kNames = std::to_array<KnownName>({{"Tesla V100-SXM2-32GB", "v100
 // Stands for what with_measured_levels() puts there.
 constexpr BytesPerSecond kUnmeasured{1e9};
 constexpr Seconds kUnmeasuredLatency{1e-6};
+
+// What was measured across one level; zero where nothing was.
+struct LevelTimes {
+  BytesPerSecond fastest{};
+  Seconds answered{};  // least half of a ping-pong
+  Seconds waited{};    // least time of a collective that ends when everybody has answered
+};
+
+LevelTimes times_of(const std::string& level, std::span<const CollectiveFit> fits,
+                    std::span<const LevelLatency> latencies) {
+  const auto take_least = [](Seconds& least, Seconds time) {
+    if (least == Seconds{} || time < least) least = time;
+  };
+  LevelTimes found;
+  for (const LevelLatency& l : latencies) {
+    if (l.level == level) take_least(found.answered, l.time);
+  }
+  for (const CollectiveFit& fit : fits) {
+    if (fit.level != level || fit.points.empty()) continue;
+    const double factor = bus_factor(fit.operation, static_cast<double>(fit.ranks));
+    for (const auto& [bytes, time] : fit.points) {
+      found.fastest = std::max(found.fastest, BytesPerSecond{bytes.si() * factor / time.si()});
+    }
+    const bool one_way = fit.operation == Collective::kBroadcast ||
+                         (fit.operation == Collective::kSendRecv && !fit.bidirectional);
+    if (!one_way) take_least(found.waited, fit.points.front().second);
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -76,30 +106,43 @@ ClusterSpec cluster_of(const Machine& m, DeviceSpec device) {
   if (m.nodes > 1) {
     c.levels.push_back({"network", 0, kUnmeasured, kUnmeasuredLatency, LinkKind::kEthernet});
   }
-  c.source = "meshplan bench (" + m.backend + ") on " + std::to_string(m.ranks.size()) +
-             " ranks; bandwidth and latency of the levels are read off the measured curves";
+  c.source = "meshplan bench (" + m.backend + ") on " + std::to_string(m.ranks.size()) + " ranks";
   return c;
 }
 
-ClusterSpec with_measured_levels(ClusterSpec c, std::span<const CollectiveFit> fits) {
+MeasuredLevels with_measured_levels(ClusterSpec c, std::span<const CollectiveFit> fits,
+                                    std::span<const LevelLatency> latencies) {
+  MeasuredLevels result;
   for (LinkLevel& level : c.levels) {
-    BytesPerSecond fastest{};
-    Seconds one_way{}, least{};
-    for (const CollectiveFit& fit : fits) {
-      if (fit.level != level.name || fit.points.empty()) continue;
-      const double factor = bus_factor(fit.operation, static_cast<double>(fit.ranks));
-      for (const auto& [bytes, time] : fit.points) {
-        fastest = std::max(fastest, BytesPerSecond{bytes.si() * factor / time.si()});
-      }
-      const Seconds time = fit.points.front().second;
-      if (least == Seconds{} || time < least) least = time;
-      const bool sends = fit.operation == Collective::kSendRecv && !fit.bidirectional;
-      if (sends && (one_way == Seconds{} || time < one_way)) one_way = time;
+    if (level.span == 1) continue;  // of one device: nothing crosses it
+    const LevelTimes found = times_of(level.name, fits, latencies);
+    std::string bandwidth = "not measured", latency = "not measured";
+    if (found.fastest.si() > 0) {
+      level.bandwidth = found.fastest;
+      bandwidth = "highest of its curves";
     }
-    if (fastest.si() > 0) level.bandwidth = fastest;
-    if (least.si() > 0) level.latency = one_way.si() > 0 ? one_way : least;
+    if (found.answered.si() > 0) {
+      level.latency = found.answered;
+      latency = "half of a ping-pong";
+    } else if (found.waited.si() > 0) {
+      level.latency = found.waited;
+      latency = "least of its collectives";
+      result.warnings.push_back("the latency of level '" + level.name + "', " +
+                                human_time(level.latency) +
+                                ", is that of a whole collective: no ping-pong crossed it");
+    }
+    const bool whole = found.fastest.si() > 0 && latency != "not measured";
+    if (!whole) {
+      result.warnings.push_back(
+          "level '" + level.name + "' was not measured: " + human_bandwidth(level.bandwidth) +
+          " and " + human_time(level.latency) +
+          " only stand in its place; run bench again with --resume and a "
+          "larger --budget, without --only, or name the machine with --cluster");
+    }
+    c.source += "; level '" + level.name + "': bandwidth " + bandwidth + ", latency " + latency;
   }
-  return c;
+  result.cluster = std::move(c);
+  return result;
 }
 
 }  // namespace meshplan

@@ -1,10 +1,11 @@
 #pragma once
 // A machine that was measured, as a cluster file describes it.
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "probe/sample.hpp"
-#include "spec/cluster.hpp"
+#include "calibrate/bench_samples.hpp"
 
 namespace meshplan {
 
@@ -21,8 +22,17 @@ namespace meshplan {
 // curves.
 [[nodiscard]] ClusterSpec cluster_of(const Machine& m, DeviceSpec device);
 
+struct MeasuredLevels {
+  ClusterSpec cluster;
+  std::vector<std::string> warnings;  // levels whose numbers still are placeholders, or too high
+};
+
 // [F-CAL-8] Bandwidth of each level that a curve crosses: the highest bus bandwidth of its curves;
-// latency: the least time of its one-way messages, else the least of all its curves.
-[[nodiscard]] ClusterSpec with_measured_levels(ClusterSpec c, std::span<const CollectiveFit> fits);
+// latency: the least of its ping-pongs. Without one it is the least time of its curves, those of
+// one-way messages and broadcasts excepted, which follow each other without waiting: several
+// messages long, hence too high. The cluster's source says of each level what it has.
+[[nodiscard]] MeasuredLevels with_measured_levels(ClusterSpec c,
+                                                  std::span<const CollectiveFit> fits,
+                                                  std::span<const LevelLatency> latencies);
 
 }  // namespace meshplan

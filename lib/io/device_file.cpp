@@ -49,6 +49,7 @@ DeviceSpec read_device(MapReader& r) {
   r.read("overlap_slowdown", d.overlap_slowdown);
   r.read("variability", d.variability);
   read_text_map(r, "sources", d.sources);
+  read_measured_sources(r, d.sources);
   r.refuse_unknown();
   return d;
 }

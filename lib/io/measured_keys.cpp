@@ -29,6 +29,12 @@ Provenance read_provenance(MapReader& r) {
   return p;
 }
 
+void read_measured_sources(MapReader& r, std::map<std::string, std::string>& sources) {
+  std::map<std::string, std::string> measured;
+  read_text_map(r, "measured", measured);
+  for (auto& [key, value] : measured) sources[std::string(kMeasuredSource) + key] = value;
+}
+
 void read_text_map(MapReader& r, std::string_view key, std::map<std::string, std::string>& target) {
   std::optional<MapReader> map = r.map(key);
   if (!map) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/measured_keys.hpp"
 #include "io/yaml_text.hpp"
 
 namespace meshplan {
@@ -163,7 +164,13 @@ std::string device_keys(const DeviceSpec& d, std::size_t indent) {
   lines.key("tdp_watts", yaml_real(d.tdp_watts));
   lines.key("overlap_slowdown", yaml_real(d.overlap_slowdown));
   if (d.variability > 0) lines.key("variability", yaml_real(d.variability));
-  lines.add(text_map("sources", d.sources, indent));
+  std::map<std::string, std::string> sources, measured;
+  for (const auto& [key, value] : d.sources) {
+    const bool section = key.rfind(kMeasuredSource, 0) == 0;
+    (section ? measured[key.substr(kMeasuredSource.size())] : sources[key]) = value;
+  }
+  lines.add(text_map("sources", sources, indent));
+  lines.add(text_map("measured", measured, indent));
   return lines.text();
 }
 
@@ -192,6 +199,17 @@ std::string cluster_yaml(const ClusterSpec& c, DeviceForm device, std::string_vi
   }
   if (!c.source.empty()) lines.key("source", yaml_text(c.source));
   return lines.text();
+}
+
+DeviceSpec with_provenance(DeviceSpec d, const Provenance& p) {
+  const auto say = [&d](const std::string& key, const std::string& value) {
+    if (!value.empty()) d.sources[std::string(kMeasuredSource) + key] = value;
+  };
+  for (const auto& [name, value] : p.environment) say(name, value);
+  for (const auto& [what, value] : p.notes) say(what, value);
+  say("method", p.method), say("date", p.date), say("host", p.host), say("gpu", p.gpu);
+  say("driver", p.driver), say("cuda", p.cuda), say("nccl", p.nccl);
+  return d;
 }
 
 std::string device_yaml(const DeviceSpec& d, std::string_view comment) {

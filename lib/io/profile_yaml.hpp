@@ -15,6 +15,10 @@ enum class DeviceForm { kName, kInline };
 // six digits; everything else reads back exactly.
 [[nodiscard]] std::string cluster_yaml(const ClusterSpec& c, DeviceForm device,
                                        std::string_view comment = {});
+// Sources whose keys begin with "measured." are the file's section `measured:`.
 [[nodiscard]] std::string device_yaml(const DeviceSpec& d, std::string_view comment = {});
+
+// The device with a section `measured:` that says when, where and with what.
+[[nodiscard]] DeviceSpec with_provenance(DeviceSpec d, const Provenance& p);
 
 }  // namespace meshplan

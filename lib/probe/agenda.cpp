@@ -82,6 +82,22 @@ void add_collectives(Builder& b) {
   }
 }
 
+// Latency: a message and its answer, so small that its bytes take no time. One-way messages follow
+// each other without waiting and show how many a second there can be instead.
+void add_ping_pongs(Builder& b) {
+  const Machine& m = b.machine();
+  const Dtype dtype = m.accelerator ? Dtype::kBf16 : Dtype::kFp32;
+  for (const std::int64_t bytes : {8, 64, 512}) {
+    if (Bytes{bytes} > b.options().largest) break;
+    for (const RankGroup& g : group_shapes(m)) {
+      if (g.size != 2) continue;
+      CollectiveOperation op{Collective::kSendRecv, Bytes{bytes}, dtype, g};
+      op.ping_pong = true;
+      b.add(op, bytes == 8 ? 0 : 1);
+    }
+  }
+}
+
 void add_gemms(Builder& b) {
   int precision_turn = 0;
   for (const Precision p : {Precision::kBf16, Precision::kFp8, Precision::kFp16}) {
@@ -206,6 +222,18 @@ std::vector<GemmOperation> gemm_agenda(Precision p) {
   return all;
 }
 
+bool fills_device(const Operation& op) {
+  constexpr std::int64_t kWide = 8192, kLong = 4096, kLongest = 16384, kHeadSize = 128;
+  if (const auto* g = std::get_if<GemmOperation>(&op)) {
+    return std::min({g->m, g->n, g->k}) >= kWide;
+  }
+  if (const auto* a = std::get_if<AttentionOperation>(&op)) {
+    return a->causal && a->queries == a->keys && a->kv_heads == a->heads &&
+           a->qk_dim == kHeadSize && (a->queries == kLong || a->queries == kLongest);
+  }
+  return false;
+}
+
 std::vector<Operation> agenda(const Machine& m, const AgendaOptions& options) {
   Builder b(m, options);
   if (m.accelerator && !m.time_sliced) {
@@ -216,6 +244,7 @@ std::vector<Operation> agenda(const Machine& m, const AgendaOptions& options) {
     add_overlaps(b);
   }
   add_collectives(b);
+  add_ping_pongs(b);
   return b.in_order();
 }
 

@@ -37,6 +37,9 @@ struct AgendaOptions {
 // dimension; by worth.
 [[nodiscard]] std::vector<GemmOperation> gemm_agenda(Precision p);
 
+// Large products and long attention, which draw the most power: what to run until its rate lasts.
+[[nodiscard]] bool fills_device(const Operation& op);
+
 [[nodiscard]] OperationKind kind_of(const Operation& op);
 
 MESHPLAN_NAMES(OperationKind, {{OperationKind::kCollective, "collective"},

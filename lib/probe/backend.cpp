@@ -19,7 +19,8 @@ std::optional<std::string> collective_problem(const CollectiveOperation& c, cons
   if (sends && !c.bidirectional && c.group.size != 2) {
     return "a send one way needs a group of two ranks";
   }
-  if (!sends && c.bidirectional) return "only sends go both ways";
+  if (!sends && (c.bidirectional || c.ping_pong)) return "only sends go both ways";
+  if (c.bidirectional && c.ping_pong) return "a ping-pong goes one way at a time";
   if (c.bytes < Bytes{1}) return "there is nothing to send";
   return std::nullopt;
 }

@@ -5,15 +5,18 @@
 
 #include "base/result.hpp"
 #include "probe/sample.hpp"
+#include "probe/steady.hpp"
 
 namespace meshplan {
 
 struct MeasureOptions {
-  std::int64_t repetitions = 20;  // at least; times are taken over this many
+  std::int64_t repetitions = 20;  // at most; fewer where they would take longer than the limit
   std::int64_t warm_up = 3;       // untimed calls before
-  Seconds time_limit{1.0};        // repetitions stop here once there are `least_repetitions`
+  Seconds time_limit{1.0};        // of the repetitions, once there are `least_repetitions`
   std::int64_t least_repetitions = 5;
   bool check = true;  // compare the result with what it has to be
+  // Run kernels on until their rate lasts, after the repetitions; nothing: no such run.
+  std::optional<SteadyLimits> steady{};
 };
 
 class Backend {

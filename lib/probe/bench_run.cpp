@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <map>
 
+#include "probe/agenda.hpp"
+
 namespace meshplan {
 namespace {
 
-constexpr double kMostOfBudget = 0.1;      // for one operation
-constexpr double kCallsPerOperation = 10;  // warm-up, the fewest repetitions, the check
+constexpr double kMostOfBudget = 0.1;            // for one operation
+constexpr double kCallsPerOperation = 10;        // warm-up, the fewest repetitions, the check
+constexpr double kMostOfBudgetSteady = 1.0 / 3;  // for all steady runs together
 
 // Collectives of one kind and group, whatever their size.
 std::string family(CollectiveOperation c) {
@@ -46,7 +49,7 @@ class Run {
         return finish(BenchEnd::kFailed);
       }
     }
-    return finish(BenchEnd::kComplete);
+    return finish(complete_repetitions());
   }
 
  private:
@@ -54,6 +57,7 @@ class Run {
   const BenchOptions& options_;
   const BenchEvents& events_;
   Seconds begin_;
+  Seconds steady_{};  // spent on steady runs
   BenchOutcome outcome_;
   std::map<std::string, bool> known_;
   // The largest message of each family and its time.
@@ -63,6 +67,9 @@ class Run {
 
   BenchOutcome finish(BenchEnd end) {
     outcome_.end = end;
+    const auto& all = outcome_.file.samples;
+    outcome_.short_samples = static_cast<std::size_t>(
+        std::count_if(all.begin(), all.end(), [this](const Sample& s) { return is_short(s); }));
     return std::move(outcome_);
   }
 
@@ -114,6 +121,74 @@ class Run {
     return at->second.second * (c->bytes.si() / at->second.first.si());
   }
 
+  [[nodiscard]] bool is_short(const Sample& s) const {
+    return repetitions_of(s) < options_.measure.repetitions &&
+           !std::holds_alternative<OverlapOperation>(s.operation);
+  }
+
+  // Everything was measured: with what is left of the time, operations that were too long for all
+  // their repetitions have them after all.
+  BenchEnd complete_repetitions() {
+    const auto whole = [this](const Sample& s) {
+      const auto calls = static_cast<double>(s.calls);
+      const auto repetitions = static_cast<double>(options_.measure.repetitions);
+      return s.median * calls * (repetitions + kCallsPerOperation);
+    };
+    std::vector<std::size_t> shorter;
+    for (std::size_t i = 0; i < outcome_.file.samples.size(); ++i) {
+      if (is_short(outcome_.file.samples[i])) shorter.push_back(i);
+    }
+    std::sort(shorter.begin(), shorter.end(), [&](std::size_t a, std::size_t b) {
+      return whole(outcome_.file.samples[a]) < whole(outcome_.file.samples[b]);
+    });
+    for (const std::size_t i : shorter) {
+      Sample& sample = outcome_.file.samples[i];
+      if (elapsed() + whole(sample) > options_.budget) break;
+      if (why_stop() == BenchEnd::kInterrupted) {
+        return all_there(sample.operation) ? BenchEnd::kInterrupted : BenchEnd::kFailed;
+      }
+      if (!measure_again(sample)) return BenchEnd::kFailed;
+    }
+    return BenchEnd::kComplete;
+  }
+
+  // All repetitions of it in place of the few; its check and its steady run stand.
+  bool measure_again(Sample& sample) {
+    MeasureOptions how = options_.measure;
+    how.time_limit = options_.budget;
+    how.check = false;
+    how.steady.reset();
+    Result<Sample> again = backend_.measure(without_nodes(sample.operation), how);
+    if (!again) {
+      if (!backend_.alive()) outcome_.problems = again.errors();
+      return backend_.alive();
+    }
+    Sample whole = std::move(again).value();
+    whole.correctness = sample.correctness;
+    whole.steady = sample.steady;
+    if (whole.note.empty()) whole.note = sample.note;
+    sample = std::move(whole);
+    return keep();
+  }
+
+  bool keep() {
+    if (!events_.keep) return true;
+    const Result<bool> kept = events_.keep(outcome_.file);
+    if (!kept) outcome_.problems = kept.errors();
+    return kept.ok();
+  }
+
+  // The options for one operation: a steady run where it fills the device and there is time for it.
+  MeasureOptions options_for(const Operation& op) const {
+    MeasureOptions how = options_.measure;
+    if (!how.steady) return how;
+    const Seconds all = steady_ + how.steady->most;
+    const bool time = all <= options_.budget * kMostOfBudgetSteady &&
+                      elapsed() + how.steady->most <= options_.budget;
+    if (!time || !fills_device(op)) how.steady.reset();
+    return how;
+  }
+
   // False if nothing can be measured any more.
   bool measure(const Operation& op) {
     if (const std::optional<std::string> reason = backend_.why_not(op)) {
@@ -125,7 +200,7 @@ class Run {
       outcome_.skipped.push_back({op, "would take too much of the time"});
       return true;
     }
-    Result<Sample> sample = backend_.measure(op, options_.measure);
+    Result<Sample> sample = backend_.measure(op, options_for(op));
     if (!sample) {
       if (!backend_.alive()) {
         outcome_.problems = sample.errors();
@@ -135,11 +210,9 @@ class Run {
       return true;
     }
     remember(*sample);
+    if (sample->steady) steady_ += sample->steady->lasted;
     outcome_.file.samples.push_back(std::move(sample).value());
-    if (!events_.keep) return true;
-    const Result<bool> kept = events_.keep(outcome_.file);
-    if (!kept) outcome_.problems = kept.errors();
-    return kept.ok();
+    return keep();
   }
 };
 

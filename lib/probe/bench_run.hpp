@@ -11,7 +11,7 @@ namespace meshplan {
 
 struct BenchOptions {
   Seconds budget{600};
-  MeasureOptions measure;
+  MeasureOptions measure;             // `steady` is for operations that fill the device
   std::function<Seconds()> clock;     // since any fixed moment
   std::function<bool()> interrupted;  // true: end after the running operation
 };
@@ -37,14 +37,17 @@ struct Skipped {
 
 struct BenchOutcome {
   SamplesFile file;
-  std::size_t resumed = 0;       // samples that were there before
-  std::vector<Skipped> skipped;  // cannot be measured here, or take too long
-  std::size_t not_reached = 0;   // the time was up
+  std::size_t resumed = 0;        // samples that were there before
+  std::vector<Skipped> skipped;   // cannot be measured here, or take too long
+  std::size_t not_reached = 0;    // the time was up
+  std::size_t short_samples = 0;  // of fewer repetitions than were asked for
   BenchEnd end = BenchEnd::kComplete;
   Diagnostics problems;  // why it failed
 };
 
-// Operations that `before` holds already are not measured again. Large messages are left out once a
+// Operations that `before` holds already are not measured again. Steady runs take up to a third of
+// the budget. What was too long for all its repetitions is measured once more, the quickest first,
+// where the rest of the agenda left time for it. Large messages are left out once a
 // smaller one of the same kind shows that they would take more than a tenth of the budget.
 [[nodiscard]] BenchOutcome run_bench(Backend& backend, const std::vector<Operation>& agenda,
                                      SamplesFile before, const BenchOptions& options,

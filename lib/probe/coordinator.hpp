@@ -79,6 +79,8 @@ class Coordinator : public Backend {
     std::int64_t part = 0, calls = 1, other_calls = 1, repetitions = 1;
   };
   Result<Replies> timed(const Operation& op, const Repetitions& r);
+  // In as many rounds as a round's time limit takes.
+  Result<Replies> timed_in_rounds(const Operation& op, Repetitions r, Seconds repetition);
   // The same with warm-up, as many as the options ask for and the time allows.
   struct Timed {
     Replies replies;
@@ -88,6 +90,8 @@ class Coordinator : public Backend {
   Result<Repetitions> warm_up(const Operation& op, const MeasureOptions& o, std::int64_t part,
                               Seconds& once);
   Result<Timed> timed_part(const Operation& op, const MeasureOptions& o, std::int64_t part);
+  // Long repetitions of `once` per call until the rate lasts.
+  Result<SteadyTimes> take_steady(const Operation& op, Seconds once, const SteadyLimits& limits);
   Result<Sample> take_overlap(const Operation& op, const MeasureOptions& o);
   Result<bool> check_result(const Operation& op, Sample& sample);
   // Times of the repetitions that count, by rank.

@@ -81,6 +81,15 @@ void append(std::vector<Reply>& replies, const std::vector<Reply>& more) {
   }
 }
 
+// The lowest clock that a rank's device had; nothing where none is known.
+std::optional<double> lowest_clock(const std::vector<Reply>& replies) {
+  std::optional<double> lowest;
+  for (const Reply& r : replies) {
+    if (r.clock_ratio >= 0 && (!lowest || r.clock_ratio < *lowest)) lowest = r.clock_ratio;
+  }
+  return lowest;
+}
+
 // An operation that the device cannot run is not a failure.
 Diagnostic not_run(std::int64_t status, std::string reason) {
   Diagnostic d = error(std::move(reason));
@@ -280,6 +289,47 @@ Result<Coordinator::Repetitions> Coordinator::warm_up(const Operation& op, const
   return r;
 }
 
+Result<Coordinator::Replies> Coordinator::timed_in_rounds(const Operation& op, Repetitions r,
+                                                          Seconds repetition) {
+  const Seconds most_time{static_cast<double>(options_.timeout.count()) / 1000 / 4};
+  const double fitting = std::max(1.0, most_time / repetition);
+  const std::int64_t wanted = r.repetitions;
+  std::optional<Replies> all;
+  for (std::int64_t taken = 0; taken < wanted; taken += r.repetitions) {
+    r.repetitions =
+        static_cast<std::int64_t>(std::min(fitting, static_cast<double>(wanted - taken)));
+    Result<Replies> some = timed(op, r);
+    if (!some) return some;
+    if (all) {
+      append(*all, *some);
+    } else {
+      all = std::move(some).value();
+    }
+  }
+  return std::move(*all);
+}
+
+Result<SteadyTimes> Coordinator::take_steady(const Operation& op, Seconds once,
+                                             const SteadyLimits& limits) {
+  // So long that the device hardly rests between repetitions, and that a burst is a tenth of the
+  // run.
+  constexpr Seconds kRepetition{20e-3};
+  constexpr std::int64_t kBurst = 5;
+  Repetitions r{.part = MESHPLAN_PROBE_PART_ALL, .repetitions = kBurst};
+  r.calls = static_cast<std::int64_t>(
+      std::clamp(std::ceil(kRepetition / once), 1.0, static_cast<double>(kMostCalls)));
+  const auto burst = [&]() -> Result<Burst> {
+    const Clock::time_point begin = Clock::now();
+    const Result<Replies> replies = timed(op, r);
+    if (!replies) return replies.errors();
+    Sample slowest;
+    summarise(times_of(op, *replies, &Reply::seconds), slowest);
+    const Seconds lasted{std::chrono::duration<double>(Clock::now() - begin).count()};
+    return Burst{std::move(slowest.times), lasted, lowest_clock(*replies)};
+  };
+  return run_until_steady(burst, limits);
+}
+
 Result<Coordinator::Timed> Coordinator::timed_part(const Operation& op, const MeasureOptions& o,
                                                    std::int64_t part) {
   Seconds once;
@@ -287,17 +337,15 @@ Result<Coordinator::Timed> Coordinator::timed_part(const Operation& op, const Me
   if (!warm) return warm.errors();
   Repetitions r = *warm;
   const Seconds repetition = once * static_cast<double>(r.calls);
-  const Seconds most_time{static_cast<double>(options_.timeout.count()) / 1000 / 4};
   const double affordable =
       std::max(o.time_limit / repetition, static_cast<double>(o.least_repetitions));
-  const double possible = std::max(1.0, std::min(affordable, most_time / repetition));
   r.repetitions = static_cast<std::int64_t>(
-      std::min(possible, static_cast<double>(std::max<std::int64_t>(1, o.repetitions))));
-  Result<Replies> replies = timed(op, r);
+      std::max(1.0, std::min(affordable, static_cast<double>(o.repetitions))));
+  Result<Replies> replies = timed_in_rounds(op, r, repetition);
   if (!replies) return replies.errors();
   for (int round = 1; round < kMostRounds && 2 * quiet_repetitions(*replies) < r.repetitions;
        ++round) {
-    const Result<Replies> more = timed(op, r);
+    const Result<Replies> more = timed_in_rounds(op, r, repetition);
     if (!more) return more.errors();
     append(replies.value(), *more);
   }
@@ -318,6 +366,7 @@ Result<Sample> Coordinator::take_times(const Operation& op, const MeasureOptions
   sample.calls = all->calls;
   summarise(times_of(op, all->replies, &Reply::seconds), sample);
   const auto taken = static_cast<std::int64_t>(all->replies.front().seconds.size());
+  sample.taken = taken;
   const std::int64_t quiet = quiet_repetitions(all->replies);
   if (quiet < taken) {
     sample.quiet = quiet;
@@ -328,9 +377,12 @@ Result<Sample> Coordinator::take_times(const Operation& op, const MeasureOptions
   const auto host_times = times_of(op, all->replies, &Reply::host_seconds);
   summarise(host_times, host);
   if (host.median > Seconds{0}) sample.host_median = host.median;
-  sample.throttled = std::any_of(all->replies.begin(), all->replies.end(), [](const Reply& r) {
-    return r.clock_ratio >= 0 && r.clock_ratio < kThrottled;
-  });
+  sample.clock = lowest_clock(all->replies);
+  sample.throttled = sample.clock && *sample.clock < kThrottled;
+  if (!o.steady || group_of(op) != nullptr || sample.median <= Seconds{0}) return sample;
+  const Result<SteadyTimes> steady = take_steady(op, sample.median, *o.steady);
+  if (!steady) return steady.errors();
+  sample.steady = *steady;
   return sample;
 }
 
@@ -353,6 +405,8 @@ Result<Sample> Coordinator::take_overlap(const Operation& op, const MeasureOptio
   Sample sample, other;
   sample.operation = op;
   sample.calls = together.calls;
+  sample.taken = together.repetitions;
+  sample.clock = lowest_clock(*both);
   summarise(times_of(op, *both, &Reply::seconds), sample);
   summarise(times_of(op, *both, &Reply::other_seconds), other);
   sample.overlap =

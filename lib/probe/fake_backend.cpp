@@ -1,5 +1,6 @@
 #include "probe/fake_backend.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace meshplan {
@@ -25,8 +26,8 @@ Machine fake_machine(std::int64_t ranks, std::int64_t ranks_per_node) {
   return m;
 }
 
-FakeBackend::FakeBackend(Machine machine, Clock clock)
-    : machine_(std::move(machine)), clock_(std::move(clock)) {}
+FakeBackend::FakeBackend(Machine machine, Clock clock, Lasting lasting)
+    : machine_(std::move(machine)), clock_(std::move(clock)), lasting_(std::move(lasting)) {}
 
 std::optional<std::string> FakeBackend::why_not(const Operation& op) const {
   return why_impossible(op, machine_);
@@ -42,7 +43,23 @@ Result<Sample> FakeBackend::measure(const Operation& op, const MeasureOptions& o
   Sample sample;
   sample.operation = op;
   if (RankGroup* group = group_of(sample.operation)) group->nodes = nodes_of(*group, machine_);
-  summarise({std::vector<Seconds>(static_cast<std::size_t>(o.repetitions), *time)}, sample);
+  const double affordable =
+      std::max(o.time_limit / *time, static_cast<double>(o.least_repetitions));
+  sample.taken =
+      static_cast<std::int64_t>(std::min(affordable, static_cast<double>(o.repetitions)));
+  summarise({std::vector<Seconds>(static_cast<std::size_t>(sample.taken), *time)}, sample);
+  if (o.steady && group_of(op) == nullptr) {
+    constexpr Seconds kBurst{0.125};
+    Seconds busy;
+    const auto burst = [&]() -> Result<Burst> {
+      const Seconds now = lasting_ ? lasting_(op, busy) : *time;
+      busy += kBurst;
+      return Burst{{now}, kBurst, std::nullopt};
+    };
+    const Result<SteadyTimes> steady = run_until_steady(burst, *o.steady);
+    if (!steady) return steady.errors();
+    sample.steady = *steady;
+  }
   sample.correctness = o.check ? Correctness::kCorrect : Correctness::kNotChecked;
   ++measured_;
   return sample;

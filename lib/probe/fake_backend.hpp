@@ -14,7 +14,11 @@ class FakeBackend : public Backend {
   // The time of one call; a Result so that failures can be played too.
   using Clock = std::function<Result<Seconds>(const Operation&)>;
 
-  FakeBackend(Machine machine, Clock clock);
+  // The time of one call after the device was busy with it for so long.
+  using Lasting = std::function<Seconds(const Operation&, Seconds)>;
+
+  // Without `lasting` the clock's times last.
+  FakeBackend(Machine machine, Clock clock, Lasting lasting = {});
 
   [[nodiscard]] const Machine& machine() const override { return machine_; }
   [[nodiscard]] std::optional<std::string> why_not(const Operation& op) const override;
@@ -28,6 +32,7 @@ class FakeBackend : public Backend {
  private:
   Machine machine_;
   Clock clock_;
+  Lasting lasting_;
   bool alive_ = true;
   std::int64_t measured_ = 0;
 };

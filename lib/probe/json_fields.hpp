@@ -102,6 +102,9 @@ class Writer {
   void unless_zero(const char* key, std::int64_t value) {
     if (value != 0) json[key] = value;
   }
+  void unless_false(const char* key, bool value) {
+    if (value) json[key] = true;
+  }
 };
 
 class Reader {
@@ -125,6 +128,10 @@ class Reader {
     value = std::move(present);
   }
   void unless_zero(const char* key, std::int64_t& value) {
+    const auto at = json_.find(key);
+    if (at != json_.end()) read(key, *at, value);
+  }
+  void unless_false(const char* key, bool& value) {
     const auto at = json_.find(key);
     if (at != json_.end()) read(key, *at, value);
   }
@@ -164,7 +171,7 @@ void fields(A& a, RankGroup& g) {
 template <class A>
 void fields(A& a, CollectiveOperation& c) {
   a("collective", c.collective), a("bytes", c.bytes), a("dtype", c.dtype), a("group", c.group);
-  a("bidirectional", c.bidirectional);
+  a("bidirectional", c.bidirectional), a.unless_false("ping_pong", c.ping_pong);
 }
 template <class A>
 void fields(A& a, GemmOperation& g) {
@@ -199,9 +206,15 @@ void fields(A& a, OverlapTimes& t) {
   a("compute_beside_s", t.compute_beside), a("communication_beside_s", t.communication_beside);
 }
 template <class A>
+void fields(A& a, SteadyTimes& t) {
+  a("median_s", t.median), a("spread", t.spread), a("lasted_s", t.lasted);
+  a("settled", t.settled), a("clock", t.clock);
+}
+template <class A>
 void fields(A& a, Sample& s) {
   a("operation", s.operation), a("median_s", s.median), a("spread", s.spread);
-  a("calls", s.calls), a("outliers", s.outliers), a("throttled", s.throttled);
+  a("calls", s.calls), a.unless_zero("taken", s.taken), a("outliers", s.outliers);
+  a("throttled", s.throttled), a("clock", s.clock), a("steady", s.steady);
   a("slowest_rank", s.slowest_rank), a("lag", s.lag), a("quiet", s.quiet);
   a("host_median_s", s.host_median), a("overlap", s.overlap);
   a("correctness", s.correctness), a("note", s.note), a("times_s", s.times);

@@ -27,8 +27,9 @@ std::string group_text(const RankGroup& g) {
 }
 
 std::string describe_one(const CollectiveOperation& c) {
-  return (c.bidirectional ? "bidirectional " : "") + std::string(name_of(c.collective)) + " of " +
-         human_bytes(c.bytes) + ' ' + std::string(name_of(c.dtype)) + ' ' + group_text(c.group);
+  const char* kind = c.ping_pong ? "ping-pong " : c.bidirectional ? "bidirectional " : "";
+  return kind + std::string(name_of(c.collective)) + " of " + human_bytes(c.bytes) + ' ' +
+         std::string(name_of(c.dtype)) + ' ' + group_text(c.group);
 }
 
 std::string describe_one(const GemmOperation& g) {

@@ -41,13 +41,16 @@ struct RankGroup {
 // bytes follow nccl-tests, as in comm/collectives.hpp: all-reduce, broadcast, send-recv: the buffer
 // of one rank; all-gather, reduce-scatter, all-to-all: ranks x the part of one rank.
 // send-recv: the first of two members sends to the second; bidirectional in groups of any size:
-// every member sends to the next one, the last to the first, and receives from the one before.
+// every member sends to the next one, the last to the first, and receives from the one before;
+// ping-pong: the second of two members sends back what it received before the next call begins, so
+// that the time is of two messages, one after the other, and none hides behind the next.
 struct CollectiveOperation {
   Collective collective = Collective::kAllReduce;
   Bytes bytes{};
   Dtype dtype = Dtype::kBf16;
   RankGroup group{};
   bool bidirectional = false;  // send-recv only
+  bool ping_pong = false;      // send-recv one way and back
   bool operator==(const CollectiveOperation&) const = default;
 };
 

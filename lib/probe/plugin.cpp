@@ -50,6 +50,7 @@ void fill(const CollectiveOperation& c, std::int64_t rank, std::int64_t ranks,
   out.collective = static_cast<std::int32_t>(c.collective);
   out.dtype = static_cast<std::int32_t>(c.dtype);
   out.bidirectional = c.bidirectional ? 1 : 0;
+  out.ping_pong = c.ping_pong ? 1 : 0;
   out.bytes = c.bytes.count();
   out.group = place.group;
   out.member = place.member;

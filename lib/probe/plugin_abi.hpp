@@ -9,7 +9,7 @@
 
 extern "C" {
 
-#define MESHPLAN_PROBE_ABI 3u
+#define MESHPLAN_PROBE_ABI 4u
 #define MESHPLAN_PROBE_KEY_SIZE 256
 #define MESHPLAN_PROBE_DIVISION 6
 #define MESHPLAN_PROBE_SYMBOL "meshplan_probe_plugin"
@@ -44,6 +44,9 @@ typedef struct meshplan_probe_collective {
   /* Send-recv only. 0: member 0 of two sends to member 1. 1: every member sends to the next one,
      the last to the first, and receives from the one before, all at once. */
   int32_t bidirectional;
+  /* Send-recv of two, one way. 1: member 1 sends the message back once it has it, and a call ends
+     when member 0 has received that. */
+  int32_t ping_pong;
   int64_t bytes;
   /* Ranks of one group have the same `group`; -1: this rank is idle in this operation. */
   int64_t group, member;

@@ -104,6 +104,10 @@ std::vector<Straggler> stragglers(const std::vector<Sample>& samples) {
   return found;
 }
 
+std::int64_t repetitions_of(const Sample& s) {
+  return s.taken > 0 ? s.taken : static_cast<std::int64_t>(s.times.size());
+}
+
 bool is_noisy(const Sample& s) { return s.spread > 0.5; }
 
 std::int64_t nodes_of(const RankGroup& g, const Machine& m) {

@@ -20,15 +20,27 @@ struct OverlapTimes {
   bool operator==(const OverlapTimes&) const = default;
 };
 
+// The same operation back to back for a second or more (probe/steady.hpp).
+struct SteadyTimes {
+  Seconds median{};               // of one call, late in the run
+  double spread = 0;              // standard deviation of the late times over their mean
+  Seconds lasted{};               // the whole run
+  bool settled = false;           // the late times hardly varied any more
+  std::optional<double> clock{};  // of the device over its default, at the end
+  bool operator==(const SteadyTimes&) const = default;
+};
+
 struct Sample {
   Operation operation{};
   std::vector<Seconds> times{};  // of one call, per repetition that counts, on the slowest rank
   std::int64_t calls = 1;        // issued back to back in each repetition; `times` are per call
+  std::int64_t taken = 0;        // repetitions, those that do not count included; 0: not recorded
 
   Seconds median{};
   double spread = 0;              // interquartile range over the median
   std::int64_t outliers = 0;      // repetitions beyond the median by 3 interquartile ranges or more
   bool throttled = false;         // the device ran below 75 % of its default clock meanwhile
+  std::optional<double> clock{};  // the lowest of the device over its default, where it is known
   std::int64_t slowest_rank = 0;  // the one that was slowest most often
   // What that rank took longer than the middle one of the others, as a share; nothing for one rank.
   std::optional<double> lag{};
@@ -38,6 +50,7 @@ struct Sample {
   // Host clock around the same calls, launches included, where it was taken.
   std::optional<Seconds> host_median{};
   std::optional<OverlapTimes> overlap{};
+  std::optional<SteadyTimes> steady{};  // where it ran long enough; `times` are of short bursts
 
   Correctness correctness = Correctness::kNotChecked;
   std::string note{};  // what was wrong, which algorithm was used
@@ -59,6 +72,9 @@ inline constexpr std::int64_t kFewestQuiet = 3;
 
 // The middle one of a copy of the values (the mean of the two middle ones), 0 for none.
 [[nodiscard]] Seconds median_of(std::vector<Seconds> values);
+
+// Repetitions that were taken of it, as far as that was recorded.
+[[nodiscard]] std::int64_t repetitions_of(const Sample& s);
 
 // Noisy: more than half of the median between the quartiles. Worth measuring again.
 [[nodiscard]] bool is_noisy(const Sample& s);

@@ -54,7 +54,10 @@ std::string rate_text(const Sample& s) {
     return human_bandwidth(bus_bandwidth(*c, s.median)) + " bus";
   }
   const double flops = flops_of(s.operation);
-  if (flops > 0) return human_rate(Flops{flops} / s.median);
+  if (flops > 0) {
+    return human_rate(Flops{flops} / s.median) +
+           (s.steady ? ", steady " + human_rate(Flops{flops} / s.steady->median) : "");
+  }
   if (const auto* m = std::get_if<MemoryOperation>(&s.operation)) {
     return human_bandwidth(traffic(*m) / s.median);
   }
@@ -70,7 +73,8 @@ std::string rate_text(const Sample& s) {
 
 std::string name_of_row(const Operation& op) {
   if (const auto* c = std::get_if<CollectiveOperation>(&op)) {
-    return (c->bidirectional ? "bidirectional " : "") + std::string(name_of(c->collective));
+    const char* kind = c->ping_pong ? "ping-pong " : c->bidirectional ? "bidirectional " : "";
+    return kind + std::string(name_of(c->collective));
   }
   if (const auto* g = std::get_if<GemmOperation>(&op)) {
     return "gemm " + std::string(name_of(g->precision)) + ' ' + std::string(name_of(g->layout));
@@ -190,6 +194,7 @@ Json sample_json(const Sample& s) {
             {"median_s", number(s.median.si())},
             {"spread", number(s.spread)},
             {"repetitions", s.times.size()},
+            {"taken", repetitions_of(s)},
             {"outliers", s.outliers},
             {"throttled", s.throttled},
             {"correctness", std::string(name_of(s.correctness))}};
@@ -199,6 +204,14 @@ Json sample_json(const Sample& s) {
   }
   const double flops = flops_of(s.operation);
   if (flops > 0 && s.median > Seconds{0}) j["flops_per_s"] = number(flops / s.median.si());
+  if (s.clock) j["clock"] = number(*s.clock);
+  if (s.steady) {
+    j["steady"] = {{"median_s", number(s.steady->median.si())},
+                   {"spread", number(s.steady->spread)},
+                   {"lasted_s", number(s.steady->lasted.si())},
+                   {"settled", s.steady->settled}};
+    if (s.steady->clock) j["steady"]["clock"] = number(*s.steady->clock);
+  }
   return j;
 }
 
@@ -206,7 +219,8 @@ Json sample_json(const Sample& s) {
 
 BytesPerSecond bus_bandwidth(const CollectiveOperation& c, Seconds t) {
   const double factor = bus_factor(c.collective, static_cast<double>(c.group.size));
-  return BytesPerSecond{c.bytes.si() * factor / t.si()};
+  const double messages = c.ping_pong ? 2 : 1;
+  return BytesPerSecond{c.bytes.si() * messages * factor / t.si()};
 }
 
 std::size_t wrong_results(const BenchOutcome& outcome) {
@@ -261,6 +275,13 @@ std::string bench_text(const BenchOutcome& o, const TextOptions& options) {
       end_text(o) + "; " + std::to_string(o.file.samples.size()) + " samples" +
           (o.resumed > 0 ? ", " + std::to_string(o.resumed) + " of them from before" : "") + ".",
       options);
+  if (o.short_samples > 0) {
+    text += paragraph("short: ",
+                      std::to_string(o.short_samples) +
+                          " samples are of fewer repetitions than were asked for; a larger "
+                          "--budget has time for all",
+                      options);
+  }
   for (const auto& [reason, count] : reasons(o.skipped)) {
     text += paragraph("left out: ", std::to_string(count) + " operations: " + reason, options);
   }
@@ -304,7 +325,8 @@ std::string bench_document(const ToolInfo& tool, const BenchOutcome& o,
                {"end", std::string(end_name(o.end))},
                {"resumed", o.resumed},
                {"not_reached", o.not_reached},
-               {"wrong_results", wrong_results(o)}};
+               {"wrong_results", wrong_results(o)},
+               {"short_samples", o.short_samples}};
   if (!samples_file.empty()) json["samples_file"] = samples_file;
   json["skipped"] = Json::array();
   for (const Skipped& s : o.skipped) {

@@ -1,5 +1,6 @@
 #pragma once
 // What bench measured, for people and as a document.
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,11 +25,13 @@ struct BenchProfileReport {
     Seconds log, predicted;
     bool measured = false;  // predicted from a measured curve
   };
-  std::string file;  // empty: not written
+  std::string file;         // empty: not written
+  std::string device_file;  // of the device alone; the same
   std::vector<CollectiveFit> fits;
   std::vector<Number> numbers;
   std::vector<Compared> compared;
-  std::vector<std::string> warnings;  // what could not be used, and why
+  std::vector<std::string> warnings;         // what could not be used, and why
+  std::map<std::string, std::string> facts;  // measured, but no number of the profile
 };
 
 // Bytes per second of nccl-tests' "busbw" that a collective's sample amounts to.

@@ -55,8 +55,10 @@ Json bench_profile_json(const BenchProfileReport& report) {
   Json json{{"fits", Json::array()},
             {"numbers", Json::array()},
             {"comparison", Json::array()},
-            {"warnings", report.warnings}};
+            {"warnings", report.warnings},
+            {"facts", report.facts}};
   if (!report.file.empty()) json["file"] = report.file;
+  if (!report.device_file.empty()) json["device_file"] = report.device_file;
   for (const CollectiveFit& fit : report.fits) json["fits"].push_back(fit_json(fit));
   for (const BenchProfileReport::Number& n : report.numbers) {
     json["numbers"].push_back({{"key", n.key},

@@ -47,22 +47,49 @@ TEST_CASE("a machine that nobody described is a legal cluster") {
   CHECK(two.levels[1].span == 0);
 }
 
-TEST_CASE("[F-CAL-8] levels get the bandwidth and latency of their curves") {
+TEST_CASE("[F-CAL-8] levels get the bandwidth of their curves and the latency of ping-pongs") {
   const Seconds us{1e-6};
   const ClusterSpec before = cluster_of(processors(4, 2), processor_device(1, Bytes{kGiB}));
-  const ClusterSpec c = with_measured_levels(
-      before,
-      std::vector<CollectiveFit>{
-          // 1 MB in 100 us is 10 GB/s; of an all-gather between two, half of it is sent: 5 GB/s.
-          curve(Collective::kSendRecv, "node", {{Bytes{8}, 2 * us}, {Bytes{1000000}, 100 * us}}),
-          curve(Collective::kAllGather, "node", {{Bytes{8}, 1 * us}, {Bytes{1000000}, 100 * us}}),
-          curve(Collective::kAllGather, "network", {{Bytes{8}, 9 * us}, {Bytes{4000}, 10 * us}})});
+  const std::vector<CollectiveFit> fits{
+      // 1 MB in 100 us is 10 GB/s; of an all-gather between two, half of it is sent: 5 GB/s.
+      // One-way messages follow each other every 0.3 us: how many there are, not how long one
+      // takes.
+      curve(Collective::kSendRecv, "node", {{Bytes{8}, 0.3 * us}, {Bytes{1000000}, 100 * us}}),
+      curve(Collective::kAllGather, "node", {{Bytes{8}, 4 * us}, {Bytes{1000000}, 100 * us}}),
+      curve(Collective::kBroadcast, "network", {{Bytes{8}, 1 * us}}),
+      curve(Collective::kAllGather, "network", {{Bytes{8}, 9 * us}, {Bytes{4000}, 10 * us}})};
+  const MeasuredLevels measured = with_measured_levels(
+      before, fits, std::vector<LevelLatency>{{"node", 2 * us}, {"node", 3 * us}});
+  const ClusterSpec& c = measured.cluster;
   CHECK(c.levels[0].bandwidth.si() == Approx(10e9));
   CHECK(c.levels[0].latency.si() == Approx(2e-6));
   CHECK(c.levels[1].bandwidth.si() == Approx(0.2e9));
   CHECK(c.levels[1].latency.si() == Approx(9e-6));
   CHECK(validate(c).empty());
-  CHECK(with_measured_levels(before, {}) == before);
+  REQUIRE(measured.warnings.size() == 1);
+  CHECK(measured.warnings[0] ==
+        "the latency of level 'network', 9.00 us, is that of a whole collective: no ping-pong "
+        "crossed it");
+}
+
+TEST_CASE("[F-CAL-8] levels that nothing crossed are marked and warned of") {
+  const ClusterSpec before = cluster_of(processors(4, 2), processor_device(1, Bytes{kGiB}));
+  const Seconds us{1e-6};
+  const std::vector<CollectiveFit> fits{
+      curve(Collective::kAllReduce, "node", {{Bytes{8}, 2 * us}, {Bytes{1000}, 3 * us}})};
+  const MeasuredLevels some =
+      with_measured_levels(before, fits, std::vector<LevelLatency>{{"node", us}});
+  REQUIRE(some.warnings.size() == 1);
+  CHECK(some.warnings[0].find("level 'network' was not measured: 1.00 GB/s and 1.00 us only stand "
+                              "in its place; run bench again with --resume") == 0);
+  CHECK(some.cluster.source.find("level 'node': bandwidth highest of its curves, latency half of a "
+                                 "ping-pong") != std::string::npos);
+  CHECK(some.cluster.source.find("level 'network': bandwidth not measured, latency not measured") !=
+        std::string::npos);
+  CHECK(with_measured_levels(before, {}, {}).warnings.size() == 2);
+  // One device alone: nothing could cross its level.
+  const ClusterSpec alone = cluster_of(processors(1, 1), processor_device(1, Bytes{kGiB}));
+  CHECK(with_measured_levels(alone, {}, {}).warnings.empty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ usage: gpu_check_test.py SOURCE_DIR PROGRAM FAKES PLUGIN_FOLDER [unittest argume
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -60,12 +61,68 @@ class GpuCheck(unittest.TestCase):
                                  "two_ranks": "passed"}, err)
         out = self.folder / "results"
         self.assertEqual((out / "plug-in.folder").read_text().strip(), PLUGINS)
-        self.assertIn("WRONG", (out / "kernels.log").read_text())
+        self.assertIn("\nwrong: rmsnorm of", "\n" + (out / "kernels.log").read_text())
         machine = json.loads((out / "time-sliced-2-ranks.jsonl").read_text().splitlines()[0])
         self.assertTrue(machine["time_sliced"])
         with tarfile.open(out / "results.tar.gz") as packed:
             self.assertIn("./summary.json", packed.getnames())
             self.assertIn("./two_ranks.log", packed.getnames())
+
+    def test_what_was_not_measured_is_not_proved(self):
+        # A run that ends well and has measured nothing.
+        idle = self.folder / "tools" / "idle"
+        idle.write_text("""#!/bin/sh
+[ "$1" = bench ] || exec echo 1
+echo '{"samples": [], "skipped": [], "not_reached": 0, "end": "complete", "wrong_results": 0}'
+""")
+        idle.chmod(0o755)
+        only = "kernels,gemm,bench,products,two_ranks"
+        code, steps, err = self.check("--program", str(idle), "--only", only)
+        self.assertEqual(code, 1, err)
+        self.assertEqual(steps, {name: "failed with 1" for name in only.split(",")}, err)
+        log = (self.folder / "results" / "gemm.log").read_text()
+        self.assertIn("nothing was measured of attention/backward", log)
+        self.assertIn("nothing was measured of gemm/fp8/weight-gradient", log)
+
+    def test_what_was_measured_makes_a_device_file(self):
+        out = self.folder / "devices"
+        out.mkdir()
+        job = Job([PROGRAM, "bench", "--backend", "nccl", "--only", "copy,launch", "--device-out",
+                   str(out), "--json"],
+                  environment={"LD_LIBRARY_PATH": FAKES, "MESHPLAN_PLUGINS": PLUGINS,
+                               "FAKE_CUDA_NAME": "NVIDIA H200"})
+        self.addCleanup(job.kill)
+        codes, written, err = job.end(240)
+        self.assertEqual(codes, [0], err)
+        profile = json.loads(written[0])["profile"]
+        self.assertEqual(profile["device_file"], str(out / "h200-sxm-141gb.yaml"))
+        self.assertEqual([n["key"] for n in profile["numbers"]], ["host_link"])
+        self.assertIn("empty kernel launch", profile["facts"])
+        # It stands where the shipped one does, and plans are made with it.
+        data = self.folder / "data"
+        for folder in ("models", "hardware-profiles"):
+            shutil.copytree(os.path.join(SOURCE, folder), data / folder)
+        device = data / "hardware-profiles" / "devices" / "h200-sxm-141gb.yaml"
+        shutil.copy(out / device.name, device)
+        run = subprocess.run([PROGRAM, "estimate", "--model", "llama-2-7b", "--cluster", "hgx-h200",
+                              "--gpus", "1", "--strategy", "micro_batch=1", "--global-batch", "1",
+                              "--seq-len", "2048", "--json"], capture_output=True, text=True,
+                             check=False, env=dict(os.environ, MESHPLAN_DATA=str(data)))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        read = json.loads(run.stdout)["cluster"]["spec"]["device"]
+        self.assertEqual(read["launch_gap"], "6 us")
+        self.assertEqual(read["sources"]["measured.gpu"], "NVIDIA H200")
+        self.assertEqual(read["sources"]["measured.empty kernel launch"],
+                         profile["facts"]["empty kernel launch"])
+        self.assertIn("meshplan bench (nccl) on NVIDIA H200", read["sources"]["host_link"])
+
+    def test_pytorch_does_not_get_the_libraries_of_the_plug_in(self):
+        (self.folder / "tools" / "python-that-tells").write_text(
+            '#!/bin/sh\n[ "$1" != -c ] || exit 0\necho "given <$LD_LIBRARY_PATH>" >&2\nexit 1\n')
+        (self.folder / "tools" / "python-that-tells").chmod(0o755)
+        self.check("--only", "reference", environment={"PYTHON": "python-that-tells"})
+        log = (self.folder / "results" / "reference.log").read_text()
+        self.assertEqual(log.strip(), f"given <{FAKES}>")
 
     def test_a_step_that_hangs_is_ended_and_the_rest_left_out(self):
         code, steps, err = self.check("--only", "two_ranks,four_ranks", "--budget", "9",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/gpu_reference.py and scripts/gpu_check do without a GPU.
+"""What scripts/gpu_reference.py, scripts/gpu_judge.py and scripts/gpu_check do without a GPU.
 
 usage: reference_test.py SOURCE_DIR PROGRAM [unittest arguments]
 """
@@ -20,8 +20,9 @@ class Reference(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+        import gpu_judge
         import gpu_reference
-        cls.reference = gpu_reference
+        cls.reference, cls.judge = gpu_reference, gpu_judge
 
     def test_every_case_is_a_model_and_a_strategy_that_meshplan_takes(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +80,118 @@ class Reference(unittest.TestCase):
         self.assertEqual(kept["failed"], failed)
         self.assertEqual(len(kept["rows"]), 2)
 
+    def test_a_plan_that_meshplan_refuses_costs_no_other_case(self):
+        torch = types.SimpleNamespace(__version__="2", cuda=types.SimpleNamespace(
+            OutOfMemoryError=type("OutOfMemoryError", (RuntimeError,), {}),
+            get_device_name=lambda: "a GPU"))
+        cases = self.reference.CASES[:3]
+
+        def estimate(program, cluster, c, folder):
+            if c["name"] == cases[1]["name"]:
+                raise RuntimeError("does not fit")
+            return 2.0, 100
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(self.reference, "measure", lambda t, c: (1.9, 101, 0.01)), \
+                mock.patch.object(self.reference, "estimate", estimate):
+            arguments = types.SimpleNamespace(program="meshplan", budget=100, out=folder)
+            rows, failed = self.reference.run(torch, arguments, cases, ["judged"])
+        self.assertEqual([r["case"]["name"] for r in rows], [cases[0]["name"], cases[2]["name"]])
+        self.assertEqual(failed, [cases[1]["name"]])
+
+    def test_a_layer_is_what_more_layers_add_to_the_kernels(self):
+        c = self.reference.CASES[0]
+        with tempfile.TemporaryDirectory() as folder:
+            layer, gap = self.reference.estimate_layer(PROGRAM, "hgx-h200", c, folder)
+            step, _ = self.reference.estimate(PROGRAM, "hgx-h200", c, folder)
+        self.assertAlmostEqual(gap, 6e-6)
+        # Of a step with the head and the optimizer, the layers are the larger part and not all.
+        self.assertGreater(c["layers"] * layer, 0.4 * step)
+        self.assertLess(c["layers"] * layer, step)
+
+    def test_single_layers_give_the_factor_that_the_sum_of_kernels_leaves_out(self):
+        c = self.reference.CASES
+        outcomes = [0.012, RuntimeError("no kernel"), 0.011]
+        torch = types.SimpleNamespace(cuda=types.SimpleNamespace(empty_cache=lambda: None))
+        arguments = types.SimpleNamespace(program="meshplan", out=".")
+        with mock.patch.object(self.reference, "measure_layer", side_effect=outcomes), \
+                mock.patch.object(self.reference, "measure_launch_gap", lambda torch: 7e-6), \
+                mock.patch.object(self.reference, "estimate_layer",
+                                  lambda *a: (0.010 if a[1] == "judged" else 0.02, 6e-6)):
+            # The second differs from the first in its number of layers alone.
+            found = self.reference.single_layers(torch, arguments, [c[0], c[1], c[2], c[4], c[6]],
+                                                 ["shown", "judged"])
+        self.assertEqual([r["name"] for r in found["rows"]], [c[0]["name"], c[6]["name"]])
+        self.assertEqual(found["failed"], [c[2]["name"]])
+        self.assertAlmostEqual(found["residual_factor"]["judged"], 1.15)
+        text = self.reference.layers_text(found)
+        self.assertIn("over the sum of its kernels with judged: 1.150", text)
+        self.assertIn("one eager launch: 7.0 us; launch_gap 6.0 us of shown, 6.0 us of judged", text)
+
+    @staticmethod
+    def bench_document(**changes):
+        def sample(operation, correctness="correct"):
+            return {"operation": operation, "text": str(operation), "correctness": correctness}
+        numbers = [{"key": "gemm.sustained.bf16", "errors": {
+            "held_out_median": 0.03, "held_out_p90": 0.08, "samples": 6}},
+                   {"key": "gemm.k_half", "errors": {
+                       "held_out_median": 0.03, "held_out_p90": 0.08, "samples": 90}}]
+        return {"samples": [sample({"kind": "memory", "kernel": "adam"}),
+                            sample({"kind": "gemm", "precision": "bf16", "layout": "forward"}),
+                            sample({"kind": "launch", "graph": False}, "not-checked")],
+                "skipped": [], "not_reached": 0, "end": "complete", "wrong_results": 0,
+                "profile": {"file": "p.yaml", "numbers": numbers}, **changes}
+
+    def test_a_proof_takes_correct_samples_of_every_kind(self):
+        judge, document = self.judge.judge_checked, self.bench_document()
+        every = ["memory/adam", "gemm/bf16/forward", "gemm", "launch"]
+        self.assertEqual(judge(document, every, complete=True), [])
+        self.assertEqual(judge(document, [*every, "attention/forward"]),
+                         ["nothing was measured of attention/forward"])
+        self.assertEqual(judge(self.bench_document(samples=[]), ["memory"]),
+                         ["nothing was measured of memory"])
+        for state, words in (("wrong", "wrong: "), ("not-checked", "was not looked at")):
+            document = self.bench_document()
+            document["samples"][0]["correctness"] = state
+            self.assertIn(words, judge(document, every)[0])
+
+    def test_what_was_left_out_is_no_proof(self):
+        def skipped(reason, text="an operation"):
+            return self.bench_document(skipped=[{"text": text, "reason": reason}])
+        judge = self.judge.judge_checked
+        self.assertEqual(judge(skipped("needs 200 GiB of the device's 139 GiB"), []), [])
+        for reason in ("attention needs cuDNN 9, which is not on this machine",
+                       "cuBLASLt has no algorithm for this product",
+                       "would take too much of the time"):
+            self.assertEqual(len(judge(skipped(reason), [])), 1)
+        no_fp8 = skipped("cuBLASLt has no algorithm for this product", "forward gemm 8x8x8 fp8")
+        self.assertEqual(judge(no_fp8, ["gemm/bf16"]), [])
+        self.assertEqual(len(judge(no_fp8, ["gemm/bf16/forward", "gemm/fp8/forward"])), 2)
+        late = self.bench_document(end="out-of-time", not_reached=7)
+        self.assertEqual(judge(late, ["memory"]), [])
+        self.assertEqual(judge(late, ["memory"], complete=True),
+                         ["it ended out-of-time, before 7 operations"])
+
+    def test_products_are_judged_by_shapes_that_were_held_out(self):
+        problems, lines = self.judge.judge_products(self.bench_document())
+        self.assertEqual((problems, len(lines)), ([], 2))
+        document = self.bench_document()
+        document["profile"]["numbers"][1]["errors"]["held_out_median"] = 0.06
+        self.assertEqual(self.judge.judge_products(document)[0],
+                         ["gemm.k_half: 6.0 % is NOT within 5 %"])
+        for n in document["profile"]["numbers"]:
+            n["errors"]["held_out_p90"] = 0
+        self.assertEqual(self.judge.judge_products(document)[0],
+                         ["no products were held out of a fit"])
+        self.assertEqual(len(self.judge.judge_products({})[0]), 1)
+
+    def test_a_profile_has_the_numbers_that_it_is_made_for(self):
+        judge, document = self.judge.judge_profile, self.bench_document()
+        self.assertEqual(judge(document, ["gemm.sustained.bf16"]), [])
+        self.assertEqual(judge(document, ["host_link"]), ["host_link was not measured"])
+        self.assertEqual(judge(self.bench_document(wrong_results=2), []), ["2 results are wrong"])
+        del document["profile"]
+        self.assertEqual(judge(document, []), ["no profile was made"])
+
     def test_without_a_gpu_both_say_so(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(SOURCE, "scripts", "gpu_reference.py")
@@ -98,7 +211,8 @@ class Reference(unittest.TestCase):
         run = subprocess.run([check, "--list"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0)
         self.assertLess(sum(int(line.split()[1]) for line in run.stdout.splitlines()), 660)
-        for step in ("plug-in", "kernels", "bench", "two_ranks", "four_ranks", "reference"):
+        for step in ("plug-in", "kernels", "bench", "products", "two_ranks", "four_ranks",
+                     "reference"):
             self.assertIn(step, run.stdout)
 
 

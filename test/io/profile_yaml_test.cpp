@@ -89,6 +89,32 @@ TEST_CASE("every shipped cluster and device reads back from what is written of i
   }
 }
 
+TEST_CASE("a measured device says when, where and with what, and reads back") {
+  Provenance p;
+  p.method = "meshplan bench (nccl)";
+  p.date = "2025-06-01T00:00:00Z";
+  p.host = "worker: 1";
+  p.gpu = "NVIDIA H200";
+  p.cuda = "13.0";
+  p.notes["empty kernel launch"] = "2.10 us";
+  p.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1";
+  const DeviceSpec shipped =
+      load_device("h200-sxm-141gb", DataFolders({MESHPLAN_SOURCE_DIR})).value();
+  const DeviceSpec d = with_provenance(shipped, p);
+  const std::string text = device_yaml(d, "measured");
+  CHECK(text.find("\nmeasured:\n") != std::string::npos);
+  CHECK(text.find("  empty kernel launch: 2.10 us\n") != std::string::npos);
+  CHECK(text.find("  driver:") == std::string::npos);  // not known
+  CHECK(text.find("measured.") == std::string::npos);
+  const Result<DeviceSpec> back = parse_device(text, "x");
+  REQUIRE(back.ok());
+  CHECK(*back == d);
+  CHECK(back->sources.at("measured.host") == "worker: 1");
+  CHECK(back->sources.at("measured.CUDA_DEVICE_MAX_CONNECTIONS") == "1");
+  CHECK(device_yaml(*back, "measured") == text);
+  CHECK_FALSE(parse_device(device_yaml(d) + "measured: [1]\n", "x").ok());
+}
+
 TEST_CASE("a measured cluster keeps its curves, samples, errors and provenance") {
   ClusterSpec c = load_cluster("dgx-h100", kShipped).value();
   const std::vector<TimedSize> sizes{{Bytes{1024}, Seconds{15.5e-6}},

@@ -43,8 +43,33 @@ TEST_CASE("processors without an accelerator are measured for communication alon
   m.accelerator = false;
   const std::vector<Operation> all = agenda(m, {});
   CHECK(count(all, OperationKind::kCollective) == all.size());
-  // Seven operations of 28 powers of two, 8 B to 1 GiB; groups of two have them all.
-  CHECK(all.size() == 7 * 28);
+  // Seven operations of 28 powers of two, 8 B to 1 GiB; groups of two have them all. Three
+  // ping-pongs.
+  CHECK(all.size() == 7 * 28 + 3);
+}
+
+TEST_CASE("every pair of ranks plays ping-pong, inside of a node and across") {
+  std::vector<RankGroup> groups;
+  for (const Operation& op : agenda(fake_machine(16, 8), {})) {
+    const auto* c = std::get_if<CollectiveOperation>(&op);
+    if (c != nullptr && c->ping_pong && c->bytes == Bytes{8}) groups.push_back(c->group);
+  }
+  CHECK(has(groups, {.size = 2}));
+  CHECK(has(groups, {.size = 2, .stride = 8}));
+}
+
+TEST_CASE("what fills the device is a few large shapes of each precision") {
+  std::size_t products = 0, attention = 0;
+  const std::vector<Operation> all = agenda(fake_machine(1, 1), {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!fills_device(all[i])) continue;
+    ++(kind_of(all[i]) == OperationKind::kGemm ? products : attention);
+    CHECK(buffer_bytes(all[i]) > Bytes{kMiB});
+  }
+  CHECK(products == 3 * 3 * 3);  // shapes, layouts, precisions
+  CHECK(attention == 2 * 2);     // lengths, both directions
+  CHECK_FALSE(fills_device(GemmOperation{8192, 8192, 1024}));
+  CHECK_FALSE(fills_device(CopyOperation{CopyDirection::kHostToDevice, Bytes{kGiB}}));
 }
 
 TEST_CASE("ranks that share one device are tested, not timed") {

@@ -72,6 +72,61 @@ TEST_CASE("what was measured before is not measured again") {
   CHECK(second.file.samples.size() == 2);
 }
 
+TEST_CASE("what was too long for all repetitions is measured again while time is left") {
+  Bench b;
+  b.options.measure.time_limit = Seconds{0.3};
+  // 20 ms a call: 15 repetitions in 0.3 s. 200 ms a call: 5, and 20 of them take 4 s.
+  const std::vector<Operation> all{CopyOperation{.bytes = Bytes{100'000'000}},
+                                   CopyOperation{.bytes = Bytes{10'000'000}}, all_reduce(8)};
+  b.options.budget = Seconds{100};
+  std::size_t kept = 0;
+  BenchEvents events;
+  events.keep = [&](const SamplesFile&) -> Result<bool> { return ++kept > 0; };
+  const BenchOutcome whole = b.run(all, {}, events);
+  CHECK(whole.end == BenchEnd::kComplete);
+  CHECK(b.backend.measured() == 5);
+  CHECK(kept == 5);
+  CHECK(whole.short_samples == 0);
+  for (const Sample& s : whole.file.samples) {
+    CHECK(s.taken == 20);
+    CHECK(s.correctness == Correctness::kCorrect);  // of the first time
+  }
+  // Time for the quicker one alone: 6.6 s until both are measured, then 0.6 s of 0.6 s.
+  Bench hasty;
+  hasty.options.measure.time_limit = Seconds{0.3};
+  hasty.options.budget = Seconds{8};
+  const BenchOutcome some = hasty.run(all);
+  CHECK(some.end == BenchEnd::kComplete);
+  CHECK(some.short_samples == 1);
+  CHECK(some.file.samples[0].taken == 5);
+  CHECK(some.file.samples[1].taken == 20);
+}
+
+TEST_CASE("kernels that fill the device run until their rate lasts, for a third of the time") {
+  Seconds time;
+  FakeBackend backend(
+      fake_machine(1, 1), [](const Operation&) { return Seconds{1e-3}; },
+      [&time](const Operation&, Seconds busy) {
+        time += Seconds{0.125};
+        return Seconds{busy < Seconds{0.45} ? 1e-3 : 1.25e-3};
+      });
+  BenchOptions options;
+  options.clock = [&time] { return time; };
+  options.budget = Seconds{12};
+  options.measure.steady = SteadyLimits{};
+  std::vector<Operation> all{GemmOperation{64, 64, 64}};
+  for (std::int64_t n = 8192; n < 8192 + 6; ++n) all.push_back(GemmOperation{8192, n, 8192});
+  const BenchOutcome o = run_bench(backend, all, {}, options, {});
+  REQUIRE(o.file.samples.size() == all.size());
+  CHECK_FALSE(o.file.samples[0].steady);
+  REQUIRE(o.file.samples[1].steady);
+  CHECK(o.file.samples[1].median.si() == Approx(1e-3));
+  CHECK(o.file.samples[1].steady->median.si() == Approx(1.25e-3));
+  // A second each, and room for two more: up to 4 s.
+  CHECK(o.file.samples[3].steady);
+  CHECK_FALSE(o.file.samples[4].steady);
+}
+
 TEST_CASE("a lost rank ends the measurements and keeps what there is") {
   Bench b;
   std::size_t kept = 0;

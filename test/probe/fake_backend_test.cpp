@@ -8,12 +8,14 @@ namespace {
 TEST_CASE("the fake backend measures what its clock says") {
   FakeBackend backend(fake_machine(16, 8), [](const Operation&) { return Seconds{0.5}; });
   const CollectiveOperation op{.bytes = Bytes{1024}, .group = {.size = 2, .stride = 8}};
-  const Result<Sample> s = backend.measure(op, {.repetitions = 7});
+  const Result<Sample> s = backend.measure(op, {.repetitions = 7, .time_limit = Seconds{4}});
   REQUIRE(s);
   CHECK(s->median == Seconds{0.5});
   CHECK(s->times.size() == 7);
   CHECK(group_of(s->operation)->nodes == 2);
   CHECK(backend.measured() == 1);
+  CHECK(backend.measure(op, {.repetitions = 20, .time_limit = Seconds{4}})->taken == 8);
+  CHECK(backend.measure(op, {.repetitions = 20, .time_limit = Seconds{1}})->taken == 5);
 }
 
 TEST_CASE("a lost rank ends the measurements") {
@@ -40,6 +42,14 @@ TEST_CASE("what cannot be measured is refused with the reason") {
   CollectiveOperation send = all(4, 1);
   send.collective = Collective::kSendRecv;
   CHECK(why_impossible(send, m) == "a send one way needs a group of two ranks");
+  send.group.size = 2;
+  send.ping_pong = true;
+  CHECK_FALSE(why_impossible(send, m));
+  send.bidirectional = true;
+  CHECK(why_impossible(send, m) == "a ping-pong goes one way at a time");
+  send.collective = Collective::kBroadcast;
+  send.bidirectional = false;
+  CHECK(why_impossible(send, m) == "only sends go both ways");
   CHECK(why_impossible(GemmOperation{.m = 1, .n = 1, .k = 1}, cpu) ==
         "the backend 'mpi' measures communication only");
   CHECK(why_impossible(GemmOperation{.m = 1, .n = 0, .k = 1}, m) ==

@@ -13,6 +13,10 @@ const std::vector<Operation>& one_of_each() {
                           .dtype = Dtype::kFp32,
                           .group = {.size = 2, .stride = 8, .nodes = 2, .concurrent = false},
                           .bidirectional = true},
+      CollectiveOperation{.collective = Collective::kSendRecv,
+                          .bytes = Bytes{8},
+                          .group = {.size = 2},
+                          .ping_pong = true},
       GemmOperation{.m = 1,
                     .n = 2,
                     .k = 3,
@@ -56,6 +60,9 @@ TEST_CASE("a samples file survives being written and read") {
     s.operation = op;
     summarise({{Seconds{1.25e-5}, Seconds{1.5e-5}}}, s);
     s.host_median = Seconds{2e-5};
+    s.taken = 7;
+    s.clock = 0.9;
+    s.steady = SteadyTimes{Seconds{1.3e-5}, 0.004, Seconds{1.2}, true, 0.7};
     s.correctness = Correctness::kCorrect;
     f.samples.push_back(s);
   }
