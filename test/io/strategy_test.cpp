@@ -41,7 +41,9 @@ class RandomValue {
     } else if constexpr (std::is_same_v<T, int>) {
       member = static_cast<int>(below(4));
     } else if constexpr (std::is_same_v<T, std::int64_t>) {
-      member = static_cast<std::int64_t>(1 + below(4096));
+      // Together at most 2,048 chunks.
+      const std::size_t most = key == "pp" ? 16 : key == "vp" ? 128 : 4096;
+      member = static_cast<std::int64_t>(1 + below(most));
     } else {
       member.clear();
       for (std::size_t i = below(5); i > 0; --i)
