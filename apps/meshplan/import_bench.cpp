@@ -30,7 +30,8 @@ std::optional<std::string> short_samples(const std::vector<Sample>& samples) {
 
 std::optional<BenchProfile> profile_of_samples(const SamplesFile& file, const ClusterSpec& cluster,
                                                Diagnostics& problems) {
-  BenchProfile result{.cluster = cluster};
+  BenchProfile result;
+  result.cluster = cluster;
   const auto warn = [&result](const std::vector<std::string>& some) {
     result.warnings.insert(result.warnings.end(), some.begin(), some.end());
   };

@@ -71,7 +71,7 @@ TEST_CASE("a measured device says when, where and with what, and reads back") {
   const DeviceSpec d = with_provenance(shipped, p);
   const std::string text = device_yaml(d, "measured");
   CHECK(text.find("\nmeasured:\n") != std::string::npos);
-  CHECK(text.find("  empty kernel launch: 2.10 us\n") != std::string::npos);
+  CHECK(text.find("  empty kernel launch: \"2.10 us\"\n") != std::string::npos);
   CHECK(text.find("  driver:") == std::string::npos);  // not known
   CHECK(text.find("measured.") == std::string::npos);
   const Result<DeviceSpec> back = parse_device(text, "x");
