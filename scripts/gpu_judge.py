@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--complete", action="store_true")
     parser.add_argument("--allow", action="append", default=[])
     parser.add_argument("--limit", type=float, default=PRODUCT_LIMIT)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     try:
         document = json.loads(pathlib.Path(arguments.file).read_text())
     except (OSError, ValueError) as problem:

@@ -154,6 +154,22 @@ class Reference(unittest.TestCase):
             document["samples"][0]["correctness"] = state
             self.assertIn(words, judge(document, every)[0])
 
+    def test_the_judge_is_called_as_gpu_check_calls_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bench.json"
+            file.write_text(json.dumps(self.bench_document()))
+            for code, words in ((0, ["checked", file, "--complete", "memory/adam", "launch"]),
+                                (0, ["checked", file, "--allow", "too slow", "memory/adam"]),
+                                (1, ["checked", file, "--complete", "copy"]),
+                                (0, ["profile", file, "gemm.k_half"]),
+                                (0, ["products", file, "--limit", "0.05"]),
+                                (1, ["products", file, "--limit", "0.01"]),
+                                (1, ["products", folder])):
+                script = os.path.join(SOURCE, "scripts", "gpu_judge.py")
+                run = subprocess.run([sys.executable, "-B", script, *map(str, words)],
+                                     capture_output=True, text=True, check=False)
+                self.assertEqual(run.returncode, code, (words, run.stdout, run.stderr))
+
     def test_what_was_left_out_is_no_proof(self):
         def skipped(reason, text="an operation"):
             return self.bench_document(skipped=[{"text": text, "reason": reason}])
