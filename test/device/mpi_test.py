@@ -109,6 +109,10 @@ class MpiBench(unittest.TestCase):
         for fit in profile["fits"]:
             self.assertGreater(len(fit["samples"]), 3)
             self.assertGreaterEqual(fit["errors"]["residual_median"], 0)
+        # A level's latency is that of a message and its answer.
+        text = pathlib.Path(self.folder.name, "here.yaml").read_text()
+        self.assertIn("latency half of a ping-pong", text)
+        self.assertNotIn("was not measured", str(profile["warnings"]))
         self.assertEqual(len(profile["comparison"]), 10)
         for row in profile["comparison"]:
             self.assertAlmostEqual(row["ratio"], row["profile_s"] / row["log_s"])
@@ -166,7 +170,8 @@ class MpiBench(unittest.TestCase):
         before = pathlib.Path(self.samples).read_text()
         codes, out, err = self.job(*fast, "--budget", "60 s", "--resume").end()
         self.assertEqual(codes, [0], err)
-        self.assertIn("28 of them from before", out[0])
+        # Seven operations of four sizes, ping-pongs of two.
+        self.assertIn("30 of them from before", out[0])
         self.assertEqual(before.splitlines()[1:],
                          pathlib.Path(self.samples).read_text().splitlines()[1:])
 
