@@ -70,6 +70,7 @@ ValidateInputs read_inputs(const ValidateFlags& flags, Diagnostics& problems) {
   }
   in.request.measure.repetitions =
       read_count(flags.repetitions, "--repetitions", kMostRepetitions, problems);
+  in.request.measure.steady = SteadyLimits{Seconds{0.5}, Seconds{1.0}};
   in.request.interrupted = wants_end;
   return in;
 }

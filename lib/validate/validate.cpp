@@ -83,6 +83,28 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
+// Long enough for the power limit to show: what profiles hold of such kernels are rates that last.
+bool draws_power(const Operation& op) {
+  constexpr double kFlops = 1e11;  // a tenth of a millisecond of an H100
+  const auto real = [](std::int64_t i) { return static_cast<double>(i); };
+  if (const auto* g = std::get_if<GemmOperation>(&op)) {
+    return 2 * real(g->m) * real(g->n) * real(g->k) >= kFlops;
+  }
+  if (const auto* a = std::get_if<AttentionOperation>(&op)) {
+    const double scores = real(a->batch) * real(a->heads) * real(a->queries) * real(a->keys);
+    return 2 * scores * real(a->qk_dim + a->v_dim) >= kFlops;
+  }
+  return false;
+}
+
+MeasureOptions options_for(const Operation& op, const ValidateRequest& request, Seconds elapsed) {
+  MeasureOptions options = request.measure;
+  const bool time =
+      !options.steady || !request.budget || elapsed + options.steady->most <= *request.budget;
+  if (!time || !draws_power(op)) options.steady.reset();
+  return options;
+}
+
 void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, Backend& backend,
                  const ValidateProgress& progress, Validation& result) {
   const Stopwatch watch;
@@ -101,7 +123,8 @@ void measure_all(std::vector<Measurement>& all, const ValidateRequest& request, 
     if (progress) {
       progress(static_cast<double>(i) / static_cast<double>(all.size()), one.operation);
     }
-    Result<Sample> sample = backend.measure(one.operation, request.measure);
+    Result<Sample> sample =
+        backend.measure(one.operation, options_for(one.operation, request, watch.elapsed()));
     if (!sample) {
       const bool failed = has_errors(sample.errors());
       if (failed)
@@ -129,8 +152,8 @@ void take_over(OperationCheck& op, const Measurement& m) {
     op.subset.reason = m.failure;
     return;
   }
-  op.measured = m.sample->median;
-  op.spread = m.sample->spread;
+  op.measured = m.sample->steady ? m.sample->steady->median : m.sample->median;
+  op.spread = m.sample->steady ? m.sample->steady->spread : m.sample->spread;
   if (is_noisy(*m.sample)) op.notes.emplace_back("noisy");
   if (m.sample->throttled) op.notes.emplace_back("throttled");
 }

@@ -62,6 +62,36 @@ TEST_CASE("ratios are measured over predicted, and the step grows by what is mea
   CHECK(plan.deviation() == Approx(wanted / before.step_time.si() - 1));
 }
 
+TEST_CASE("large products and attention are measured at the rate that lasts") {
+  Case t(8);
+  t.add(plain(2, 1, 4));
+  const Machine machine = fake_machine(8, 8);
+  const SlowMachine slow(t, machine);
+  const auto measured = [&](const std::optional<SteadyLimits>& steady,
+                            const std::optional<Seconds>& budget) {
+    FakeBackend backend(
+        machine, [&](const Operation& op) { return slow.time(op); },
+        [&](const Operation& op, Seconds) { return slow.time(op).value() * 1.25; });
+    ValidateRequest request = t.request;
+    request.measure.steady = steady;
+    request.budget = budget;
+    return validate_plans(t.m, t.c, request, backend);
+  };
+  const SteadyLimits limits{Seconds{0.5}, Seconds{1}};
+  const Validation steady = measured(limits, std::nullopt);
+  int lasting = 0;
+  for (const OperationCheck& op : steady.plans.front().operations) {
+    if (!op.measured) continue;
+    const bool large = op.planned.kernel && op.ratio() > 1.1;
+    CHECK(op.ratio() == Approx(large ? 1.25 : 1));
+    lasting += large ? 1 : 0;
+  }
+  CHECK(lasting > 4);
+  // Not where nobody asked for it, nor where it would not be done in time.
+  CHECK(measured(std::nullopt, std::nullopt).plans.front().deviation() == Approx(0).margin(1e-9));
+  CHECK(measured(limits, Seconds{0.9}).plans.front().deviation() == Approx(0).margin(1e-9));
+}
+
 TEST_CASE("plans are ranked anew by their step times with measurements") {
   Case t(8);
   Strategy data = plain(1, 1, 8), tensor = plain(8, 1, 1);
