@@ -236,7 +236,8 @@ double relative_error(const std::vector<TimedSize>& curve, const TimedSize& samp
 Diagnostics bad_samples(std::span<const TimedSize> samples, std::size_t sizes) {
   for (const auto& [bytes, time] : samples) {
     if (bytes < kSampleBytes.first || bytes > kSampleBytes.second) {
-      return {error("a sample has " + std::to_string(bytes.count()) + " bytes")};
+      return {
+          error("a sample has " + std::to_string(bytes.count()) + " bytes, not from 1 B to 9 PB")};
     }
     if (!(time.si() > 0) || !std::isfinite(time.si())) {
       return {error("the time of " + std::to_string(bytes.count()) + " bytes is not above zero")};

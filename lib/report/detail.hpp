@@ -14,8 +14,8 @@ struct PlanDetail {
 };
 
 // Chunks times microbatches of a step that is shown: each is two tasks or three and a message each
-// way. Nobody can look at more, and as a trace they take 65 MB.
-inline constexpr std::int64_t kMostPasses = 100'000;
+// way. Nobody can look at more, and as a trace they take 42 MB.
+inline constexpr std::int64_t kMostPasses = 64'000;
 
 // Costs a few hundred plans more than the search did. A step of more than kMostPasses gets no
 // timeline.

@@ -247,7 +247,7 @@ class Limits(unittest.TestCase):
             self.write(text)
             with self.subTest(text=text[:40]):
                 self.assert_refused(*page)
-        for batch in ("200000", "1000000"):
+        for batch in ("128000", "1000000"):
             code, output = self.measured(*self.report("pp=2,dp=4,micro_batch=1", batch), "--trace", "t.json")
             self.assertIn(code, (0, 2), output[:300])
 

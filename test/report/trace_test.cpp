@@ -59,7 +59,7 @@ TEST_CASE("a step of more passes than anyone can look at has no timeline") {
   const ModelSpec m = plain_gpt(16);
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 4, 2);
-  s.global_batch = 2 * 25'001;
+  s.global_batch = 2 * 16'001;
   CHECK(!timeline_of(m, c, complete(s, m, c)));
   s.global_batch = 32;
   CHECK(timeline_of(m, c, complete(s, m, c)));
