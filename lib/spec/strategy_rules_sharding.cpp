@@ -46,8 +46,7 @@ void check_gpus(const Plan& p, Findings& f) {
   f.error({"dp", "tp", "pp", "cp"},
           "tp * pp * cp * dp = " + n(s.tp) + " * " + n(s.pp) + " * " + n(s.cp) + " * " + n(s.dp) +
               (gpus < kMostProduct ? " = " : " is more than ") + with_thousands(gpus) +
-              " devices, but the cluster has " +
-              with_thousands(available),
+              " devices, but the cluster has " + with_thousands(available),
           hint);
 }
 
