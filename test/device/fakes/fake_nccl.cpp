@@ -40,111 +40,14 @@
 #include <utility>
 #include <vector>
 
+#include "fake_nccl_comm.hpp"
+
 extern "C" void fake_cuda_enqueue(cudaStream_t stream, void (*run)(void*), void* argument);
 extern "C" bool fake_cuda_held_back();
 
 namespace {
 
-constexpr int kMostRanks = 8;
-constexpr std::size_t kChunk = 32 * 1024;
-
-// From one rank to another: full while `size` is not zero.
-struct Mailbox {
-  std::atomic<std::uint32_t> size;
-  char data[kChunk];
-};
-struct Segment {
-  std::atomic<int> opened;
-  Mailbox boxes[kMostRanks][kMostRanks];  // [from][to]
-};
-
-}  // namespace
-
-struct ncclComm {
-  int rank = 0, ranks = 1;
-  std::string name;
-  Segment* segment = nullptr;
-  std::atomic<int> state{ncclInProgress};
-  std::atomic<bool> aborted{false};
-  std::atomic<const char*> last_error{""};
-  unsigned connected = 0;  // a bit for each kind of operation; of the thread that launches
-  int splits = 0;
-  int job_rank = 0;  // for faults
-};
-
-namespace {
-
-struct Fault {
-  int rank = -1, call = 0;
-  std::string kind;
-};
-
-const Fault& fault() {
-  static const Fault found = [] {
-    Fault f;
-    char kind[16] = "";
-    const char* text = std::getenv("FAKE_NCCL_FAULT");
-    if (text != nullptr && std::sscanf(text, "%d:%d:%15s", &f.rank, &f.call, kind) == 3) {
-      f.kind = kind;
-    }
-    return f;
-  }();
-  return found;
-}
-
-std::atomic<int> g_calls{0};
-
-// The end of what was in progress. A failure meanwhile stays.
-void become(ncclComm& c, ncclResult_t state) {
-  int busy = ncclInProgress;
-  c.state.compare_exchange_strong(busy, state);
-}
-
-void fail(ncclComm& c, ncclResult_t state, const char* why) {
-  c.last_error = why;
-  c.state = state;
-}
-
-// What a call on a communicator answers before it does anything (ncclCommEnsureReady).
-ncclResult_t ready(ncclComm& c) {
-  if (c.state == ncclInProgress) {
-    fail(c, ncclInvalidArgument, "used before the previous operation returned");
-  }
-  return static_cast<ncclResult_t>(c.state.load());
-}
-
-void wait_until_aborted(const ncclComm& c) {
-  while (!c.aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-// A fault of a step that has a name of its own; true if the step shall not be done.
-bool play_fault_of(const char* step, ncclComm& c, int call) {
-  const Fault& f = fault();
-  const std::string wanted = std::string(step) + '-';
-  if (f.rank != c.job_rank || f.call != call || f.kind.rfind(wanted, 0) != 0) return false;
-  const std::string kind = f.kind.substr(wanted.size());
-  if (kind == "die") raise(SIGKILL);
-  if (kind == "error") fail(c, ncclRemoteError, "");
-  if (kind == "hang") wait_until_aborted(c);
-  return true;
-}
-
-bool open_segment(ncclComm& c) {
-  const std::string path = "/fake_nccl_" + c.name;
-  const int fd = shm_open(path.c_str(), O_CREAT | O_RDWR, 0600);
-  if (fd < 0 || ftruncate(fd, sizeof(Segment)) != 0) return false;
-  void* memory = mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (memory == MAP_FAILED) return false;
-  c.segment = static_cast<Segment*>(memory);  // a new file is all zeros: empty boxes
-  c.segment->opened.fetch_add(1);
-  while (c.segment->opened.load() < c.ranks) {
-    if (c.aborted) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  shm_unlink(path.c_str());  // nobody else opens it: nothing stays behind
-  return true;
-}
+using namespace fake_nccl;
 
 struct Transfer {
   int peer = 0;
