@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "spec/kinds.hpp"
 
@@ -20,6 +21,26 @@ cudnnDataType_t type_of(const meshplan_probe_attention& a) {
       break;
   }
   throw ImpossibleError("fused attention takes bf16 and fp16");
+}
+
+// Versions of cuDNN with known faults (the checks of cudnn-frontend 1.x,
+// node/scaled_dot_product_flash_attention.h and node/sdpa_support_surface.h).
+void refuse_known_faults(const meshplan_probe_attention& a) {
+  constexpr std::size_t kZeroedSum = 90600, kFaulty = 91000, kRepaired = 91002, kWholeTiles = 91500;
+  constexpr std::int64_t kTile = 128;
+  const std::size_t version = api().version();
+  const std::string ours = "; this is version " + std::to_string(version);
+  if (version >= kFaulty && version < kRepaired) {
+    throw ImpossibleError("attention has known faults in cuDNN 9.10.0 and 9.10.1" + ours);
+  }
+  if (a.backward == 0) return;
+  if (version < kZeroedSum) {
+    throw ImpossibleError("attention's backward pass needs cuDNN 9.6 or later" + ours);
+  }
+  if (version <= kWholeTiles && a.keys % kTile != 0) {
+    throw ImpossibleError("up to 9.15.0, cuDNN's backward pass needs keys in multiples of 128" +
+                          ours);
+  }
 }
 
 // The dimensions that its tensors are made of, and the steps that both directions share.
@@ -109,6 +130,7 @@ float scale_of(const meshplan_probe_attention& a) {
 }
 
 ForwardGraph forward_graph(const meshplan_probe_attention& a) {
+  refuse_known_faults(a);
   ForwardGraph f;
   Graph& g = f.graph;
   const Shapes s(a);

@@ -198,17 +198,26 @@ class Attention : public Work {
     const Host k(s.k, dtype_, a_.keys, a_.kv_heads, a_.qk_dim);
     const Host v(s.v, dtype_, a_.keys, a_.kv_heads, a_.v_dim);
     const Host o(s.o, dtype_, a_.queries, a_.heads, a_.v_dim);
+    std::optional<Gradients> g;
+    if (backward_) {
+      g.emplace(Gradients{Host(s.d_o, dtype_, a_.queries, a_.heads, a_.v_dim),
+                          Host(s.d_q, dtype_, a_.queries, a_.heads, a_.qk_dim)});
+    }
     CheckResult result{0, "cuDNN " + std::to_string(cudnn::api().version())};
     for (std::int64_t i = 0; i < kRows; ++i) {
       const std::int64_t query = i == 0 ? a_.queries - 1 : i * 104'729 % a_.queries;
       const std::int64_t head = i * 7 % a_.heads, batch = i % a_.batch;
       const std::vector<double> p = probabilities(q, k, batch, head, query);
-      result.wrong += backward_ ? wrong_gradient(s, p, k, v, o, {batch, query, head})
-                                : wrong_output(p, v, o, {batch, query, head});
+      result.wrong += g ? wrong_gradient(*g, p, k, v, o, {batch, query, head})
+                        : wrong_output(p, v, o, {batch, query, head});
     }
-    if (backward_) result.wrong += wrong_key_gradients(s, q, k, v, o);
+    if (g) result.wrong += wrong_key_gradients(s, g->d_o, q, k, v, o);
     return result;
   }
+
+  struct Gradients {
+    Host d_o, d_q;
+  };
 
   struct Row {
     std::int64_t batch, query, head;
@@ -235,10 +244,9 @@ class Attention : public Work {
   }
 
   // dQ = scale sum_j P_j (dO v_j - dO o) k_j.
-  std::int64_t wrong_gradient(const Set& s, const std::vector<double>& p, const Host& k,
+  std::int64_t wrong_gradient(const Gradients& g, const std::vector<double>& p, const Host& k,
                               const Host& v, const Host& o, const Row& r) const {
-    const Host d_o(s.d_o, dtype_, a_.queries, a_.heads, a_.v_dim);
-    const Host d_q(s.d_q, dtype_, a_.queries, a_.heads, a_.qk_dim);
+    const auto& [d_o, d_q] = g;
     const std::int64_t shared = r.head * a_.kv_heads / a_.heads;
     const double mean = d_o.dot(o, r.batch, r.query, r.head, r.query, r.head);
     const double scale = static_cast<double>(cudnn::scale_of(a_));
@@ -272,10 +280,9 @@ class Attention : public Work {
   // Of some keys: dV = sum_i P_i dO_i and dK = scale sum_i P_i (dO_i v - dO_i o_i) q_i, over all
   // queries that see the key, of all heads that share it. P comes from the forward pass's row
   // statistics: dQ's check has its own.
-  std::int64_t wrong_key_gradients(const Set& s, const Host& q, const Host& k, const Host& v,
-                                   const Host& o) const {
+  std::int64_t wrong_key_gradients(const Set& s, const Host& d_o, const Host& q, const Host& k,
+                                   const Host& v, const Host& o) const {
     constexpr std::int64_t kKeys = 3;
-    const Host d_o(s.d_o, dtype_, a_.queries, a_.heads, a_.v_dim);
     const Host d_k(s.d_k, dtype_, a_.keys, a_.kv_heads, a_.qk_dim);
     const Host d_v(s.d_v, dtype_, a_.keys, a_.kv_heads, a_.v_dim);
     const Host stats(s.stats, Dtype::kFp32, a_.heads, a_.queries, 1);  // [batch, heads, queries]

@@ -175,7 +175,7 @@ class Rank {
     cudaError_t state = cudaErrorNotReady;
     while (state == cudaErrorNotReady && seconds_since(begin) < kPatience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      state = cudaStreamQuery(asking_);
+      state = state_of(asking_);
     }
     return state == cudaSuccess;
   }
@@ -202,7 +202,7 @@ class Rank {
   void finish_stream(cudaStream_t stream) {
     constexpr int kSpins = 1000;  // of about a microsecond
     for (int spins = 0;; ++spins) {
-      const cudaError_t state = cudaStreamQuery(stream);
+      const cudaError_t state = state_of(stream);
       if (state == cudaSuccess) return;
       if (state != cudaErrorNotReady) require(state, "cudaStreamQuery");
       if (communicators_.cancelled()) throw DeviceError("stopped");

@@ -96,6 +96,14 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+// Whether a stream has done everything. That it has not is no failure, but CUDA keeps it as the
+// last error (cudaGetLastError), which the next launch of a kernel would be blamed for.
+inline cudaError_t state_of(cudaStream_t stream) {
+  const cudaError_t state = cudaStreamQuery(stream);
+  if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+  return state;
+}
+
 class Event {
  public:
   Event() { MESHPLAN_CUDA(cudaEventCreate(&event_)); }

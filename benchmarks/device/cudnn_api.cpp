@@ -60,15 +60,32 @@ cudnnHandle_t handle() {
   return made;
 }
 
+namespace {
+
+// Whether the device failed: a graph that cuDNN cannot compile or run, or that there is no memory
+// for, concerns one operation alone. Errors come in categories of a thousand (cudnn_graph.h).
+bool device_failed(cudnnStatus_t code) {
+  switch (code) {
+    case CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
+      return false;
+    default:
+      break;
+  }
+  const int category = CUDNN_STATUS_CATEGORY(code);
+  return category == CUDNN_STATUS_EXECUTION_FAILED || category == CUDNN_STATUS_INTERNAL_ERROR;
+}
+
+}  // namespace
+
 void require(cudnnStatus_t code, const char* what) {
   if (code == CUDNN_STATUS_SUCCESS) return;
   std::array<char, 512> detail{};
   api().last_error(detail.data(), detail.size());
   const std::string reason = std::string("cuDNN's ") + what + ": " + api().error_text(code) +
                              (detail[0] != '\0' ? std::string(": ") + detail.data() : "");
-  // A graph that it cannot run or a size that does not fit concerns this operation alone.
-  const bool device = code == CUDNN_STATUS_EXECUTION_FAILED || code == CUDNN_STATUS_INTERNAL_ERROR;
-  if (device) throw DeviceError(reason);
+  if (device_failed(code)) throw DeviceError(reason);
   throw ImpossibleError(reason);
 }
 

@@ -39,7 +39,9 @@ class Launch : public Work {
     }
     issue_all(stream);
   }
-  [[nodiscard]] std::int64_t kernels_per_call() const override { return kernels_; }
+  [[nodiscard]] std::int64_t kernels_per_call() const override {
+    return graph_ ? 1 : kernels_;  // a graph takes one place in the queue
+  }
   [[nodiscard]] bool timed_by_device() const override { return graph_; }
   CheckResult check(cudaStream_t /*stream*/, const Finish& /*finish*/) override { return {}; }
 
@@ -55,6 +57,10 @@ class Launch : public Work {
 
   void capture() {
     const Stream stream;
+    // Loads the kernel, which a capture may not allow (CUDA's programming guide, "Lazy Loading").
+    do_nothing<<<1, 32, 0, stream>>>();
+    MESHPLAN_CUDA(cudaGetLastError());
+    MESHPLAN_CUDA(cudaStreamSynchronize(stream));
     cudaGraph_t graph = nullptr;
     MESHPLAN_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     issue_all(stream);

@@ -95,10 +95,7 @@ class Gemm : public Work {
     choose_algorithm(finish);
   }
 
-  void issue(cudaStream_t stream) override {
-    issue_with(algorithms_.front(), stream);
-    next_ = (next_ + 1) % sets_.size();
-  }
+  void issue(cudaStream_t stream) override { issue_with(algorithms_.front(), stream); }
 
   CheckResult check(cudaStream_t stream, const Finish& finish) override {
     next_ = 0;
@@ -198,6 +195,7 @@ class Gemm : public Work {
     finish_copies();
   }
 
+  // Each call has the next set, so that none finds its operands in the cache.
   void issue_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
     const float alpha = 1, beta = g_.accumulate != 0 ? 1.0F : 0.0F;
     const Set& s = sets_[next_];
@@ -205,6 +203,7 @@ class Gemm : public Work {
         library_.handle, description_.handle, &alpha, s.b.data(), left_.handle, s.a.data(),
         right_.handle, &beta, s.c.data(), result_.handle, s.c.data(), result_.handle, &algorithm,
         workspace_.data(), static_cast<std::size_t>(kWorkspace), stream));
+    next_ = (next_ + 1) % sets_.size();
   }
 
   // The heuristic's first is not always the fastest: all of its proposals are timed.
@@ -215,33 +214,42 @@ class Gemm : public Work {
     MESHPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle,
                                                          CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                          &workspace, sizeof(workspace)));
+    // Parts of a sum that are rounded to 16 bits before they are added up are further from the
+    // product than what compare() allows.
+    const std::uint32_t reductions = out_ == Dtype::kFp32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                          : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    MESHPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle,
+                                                         CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                         &reductions, sizeof(reductions)));
     std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> found{};
     int count = 0;
     MESHPLAN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(
         library_.handle, description_.handle, left_.handle, right_.handle, result_.handle,
         result_.handle, preference.handle, kMostAlgorithms, found.data(), &count));
-    if (count == 0) throw ImpossibleError("cuBLASLt has no algorithm for this product");
     double best = 0;
-    for (int i = 0; i < count; ++i) {
-      const double t = time_of(found[static_cast<std::size_t>(i)].algo, finish);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+      const double t = time_of(found[i].algo, finish);
       if (algorithms_.empty() || t < best) {
-        algorithms_.assign(1, found[static_cast<std::size_t>(i)].algo);
+        algorithms_.assign(1, found[i].algo);
         best = t;
       }
     }
+    if (algorithms_.empty()) throw ImpossibleError("cuBLASLt has no algorithm for this product");
   }
 
   double time_of(const cublasLtMatmulAlgo_t& algorithm, const Finish& finish) {
-    constexpr int kCalls = 3;
+    // Large products have few sets, and take long enough for few calls.
+    const std::size_t calls = std::clamp<std::size_t>(sets_.size(), 3, 10);
     const Stream stream;
     const Event begin, end;
     issue_with(algorithm, stream);
     MESHPLAN_CUDA(cudaEventRecord(begin, stream));
-    for (int i = 0; i < kCalls; ++i) issue_with(algorithm, stream);
+    for (std::size_t i = 0; i < calls; ++i) issue_with(algorithm, stream);
     MESHPLAN_CUDA(cudaEventRecord(end, stream));
     MESHPLAN_CUDA(cudaStreamSynchronize(stream));
     finish();
-    return seconds_between(begin, end) / kCalls;
+    return seconds_between(begin, end) / static_cast<double>(calls);
   }
 
   // `n` elements, `stride` apart, of a device buffer.
@@ -249,9 +257,13 @@ class Gemm : public Work {
                                std::int64_t stride, std::int64_t n) const {
     const auto size = static_cast<std::size_t>(size_of(d));
     std::vector<char> bytes(static_cast<std::size_t>(n) * size);
-    MESHPLAN_CUDA(cudaMemcpy2D(bytes.data(), size, buffer.at(first * size_of(d)),
-                               static_cast<std::size_t>(stride) * size, size,
-                               static_cast<std::size_t>(n), cudaMemcpyDeviceToHost));
+    const char* from = buffer.at(first * size_of(d));
+    if (stride == 1) {
+      MESHPLAN_CUDA(cudaMemcpy(bytes.data(), from, bytes.size(), cudaMemcpyDeviceToHost));
+    } else {
+      MESHPLAN_CUDA(cudaMemcpy2D(bytes.data(), size, from, static_cast<std::size_t>(stride) * size,
+                                 size, static_cast<std::size_t>(n), cudaMemcpyDeviceToHost));
+    }
     std::vector<double> out;
     for (std::int64_t i = 0; i < n; ++i) out.push_back(value_at(bytes.data(), i, d));
     return out;

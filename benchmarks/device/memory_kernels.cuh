@@ -41,15 +41,18 @@ __device__ inline float sum_of_block(float v) {
   return total;
 }
 
+// The two kernels below keep a row in registers: `Vectors` of it per thread, no more than its
+// columns need, since with fewer registers more blocks run at once.
+
 // y = x / rms(x) * w; 1 / rms(x) of each row is kept for the backward pass.
-template <class T>
+template <int Vectors, class T>
 __global__ void rms_norm(const T* x, const T* w, T* y, float* inverse, int columns) {
   const std::int64_t row = blockIdx.x;
   const int vectors = columns / kLanes;
-  Vector<T> kept[kMostVectors];
+  Vector<T> kept[Vectors];
   float squares = 0;
 #pragma unroll
-  for (int i = 0; i < kMostVectors; ++i) {
+  for (int i = 0; i < Vectors; ++i) {
     const int v = static_cast<int>(threadIdx.x) + i * kThreads;
     if (v >= vectors) continue;
     kept[i] = load(x + row * columns, v);
@@ -58,7 +61,7 @@ __global__ void rms_norm(const T* x, const T* w, T* y, float* inverse, int colum
   const float scale = rsqrtf(sum_of_block(squares) / static_cast<float>(columns) + kNormEpsilon);
   if (threadIdx.x == 0) inverse[row] = scale;
 #pragma unroll
-  for (int i = 0; i < kMostVectors; ++i) {
+  for (int i = 0; i < Vectors; ++i) {
     const int v = static_cast<int>(threadIdx.x) + i * kThreads;
     if (v >= vectors) continue;
     const Vector<T> weight = load(w, v);
@@ -71,17 +74,17 @@ __global__ void rms_norm(const T* x, const T* w, T* y, float* inverse, int colum
 
 // With g = dy * w and n = x / rms: dx = (g - n mean(g n)) / rms, dw += dy n. Each block walks over
 // many rows, so that the weights' gradient needs one atomic addition per block and column.
-template <class T>
+template <int Vectors, class T>
 __global__ void rms_norm_backward(const T* x, const T* w, const T* dy, const float* inverse, T* dx,
                                   float* dw, std::int64_t rows, int columns) {
   const int vectors = columns / kLanes;
-  float gradient[kMostVectors][kLanes] = {};
+  float gradient[Vectors][kLanes] = {};
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float scale = inverse[row];
-    Vector<T> xs[kMostVectors], ys[kMostVectors];
+    Vector<T> xs[Vectors], ys[Vectors];
     float products = 0;
 #pragma unroll
-    for (int i = 0; i < kMostVectors; ++i) {
+    for (int i = 0; i < Vectors; ++i) {
       const int v = static_cast<int>(threadIdx.x) + i * kThreads;
       if (v >= vectors) continue;
       xs[i] = load(x + row * columns, v);
@@ -95,7 +98,7 @@ __global__ void rms_norm_backward(const T* x, const T* w, const T* dy, const flo
     }
     const float mean = sum_of_block(products) / static_cast<float>(columns);
 #pragma unroll
-    for (int i = 0; i < kMostVectors; ++i) {
+    for (int i = 0; i < Vectors; ++i) {
       const int v = static_cast<int>(threadIdx.x) + i * kThreads;
       if (v >= vectors) continue;
       const Vector<T> weight = load(w, v);
@@ -108,7 +111,7 @@ __global__ void rms_norm_backward(const T* x, const T* w, const T* dy, const flo
     }
   }
 #pragma unroll
-  for (int i = 0; i < kMostVectors; ++i) {
+  for (int i = 0; i < Vectors; ++i) {
     const int v = static_cast<int>(threadIdx.x) + i * kThreads;
     if (v >= vectors) continue;
     for (int j = 0; j < kLanes; ++j) atomicAdd(dw + v * kLanes + j, gradient[i][j]);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "memory_kernels.cuh"
@@ -122,6 +123,17 @@ class Memory : public Work {
     return static_cast<V*>(s.buffers[i].data());
   }
 
+  // Calls with a constant: how many vectors a thread has of a row, rounded up to a power of two.
+  template <class Call>
+  void with_vectors(const Call& call) const {
+    static_assert(kMostVectors == 8);
+    constexpr std::int64_t kEach = kThreads * kLanes;
+    if (columns_ <= kEach) return call(std::integral_constant<int, 1>{});
+    if (columns_ <= 2 * kEach) return call(std::integral_constant<int, 2>{});
+    if (columns_ <= 4 * kEach) return call(std::integral_constant<int, 4>{});
+    call(std::integral_constant<int, kMostVectors>{});
+  }
+
   void launch(const Set& s, cudaStream_t stream) const {
     const std::int64_t n = rows_ * columns_, vectors = n / kLanes;
     const auto blocks = [](std::int64_t threads) {
@@ -131,14 +143,18 @@ class Memory : public Work {
     const int columns = static_cast<int>(columns_);
     switch (kernel_) {
       case MemoryKernel::kRmsNorm:
-        rms_norm<T>
-            <<<rows, kThreads, 0, stream>>>(in(s, 0), in(s, 1), in(s, 2), in<float>(s, 3), columns);
+        with_vectors([&](auto vectors_of_thread) {
+          rms_norm<vectors_of_thread.value><<<rows, kThreads, 0, stream>>>(
+              in(s, 0), in(s, 1), in(s, 2), in<float>(s, 3), columns);
+        });
         break;
       case MemoryKernel::kRmsNormBackward:
-        rms_norm_backward<T>
-            <<<std::min(rows, 4U * static_cast<unsigned>(processors_)), kThreads, 0, stream>>>(
-                in(s, 0), in(s, 1), in(s, 2), in<float>(s, 4), in(s, 3), in<float>(s, 5), rows_,
-                columns);
+        with_vectors([&](auto vectors_of_thread) {
+          const unsigned walkers = std::min(rows, 4U * static_cast<unsigned>(processors_));
+          rms_norm_backward<vectors_of_thread.value>
+              <<<walkers, kThreads, 0, stream>>>(in(s, 0), in(s, 1), in(s, 2), in<float>(s, 4),
+                                                 in(s, 3), in<float>(s, 5), rows_, columns);
+        });
         break;
       case MemoryKernel::kGatedActivation:
         gated<T><<<blocks(vectors), kThreads, 0, stream>>>(in(s, 0), in(s, 1), in(s, 2), vectors);

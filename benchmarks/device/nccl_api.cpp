@@ -46,7 +46,7 @@ Config non_blocking_config() {
   c.magic = kMagic;
   c.version = kVersion;
   c.blocking = 0;
-  c.cga_cluster_size = c.least_blocks = c.most_blocks = c.split_share = INT_MIN;
+  c.cga_cluster_size = c.least_blocks = c.most_blocks = c.split_share = c.traffic_class = INT_MIN;
   c.network = nullptr;
   return c;
 }
@@ -86,6 +86,9 @@ static_assert(offsetof(Config, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(Config, most_blocks) == offsetof(ncclConfig_t, maxCTAs) &&
               offsetof(Config, network) == offsetof(ncclConfig_t, netName) &&
               offsetof(Config, split_share) == offsetof(ncclConfig_t, splitShare));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0)
+static_assert(offsetof(Config, traffic_class) == offsetof(ncclConfig_t, trafficClass));
+#endif
 #endif
 
 }  // namespace meshplan::device::nccl

@@ -20,7 +20,7 @@ enum Type : int { kUint8 = 1, kFloat16 = 6, kFloat32 = 7, kBfloat16 = 9 };
 constexpr int kSum = 0;
 constexpr int kNoColour = -1;
 
-// ncclConfig_t of 2.18: what came later keeps its defaults.
+// ncclConfig_t of 2.26, which is as large as that of 2.18: what came later keeps its defaults.
 struct Config {
   std::size_t size;
   unsigned magic;
@@ -31,7 +31,9 @@ struct Config {
   int most_blocks;
   const char* network;
   int split_share;
+  int traffic_class;  // since 2.26, in what was padding at the end before
 };
+static_assert(sizeof(Config) == 48);  // of 2.18 as of 2.26
 [[nodiscard]] Config non_blocking_config();
 
 struct Api {

@@ -23,8 +23,8 @@ class Attention(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def validated(self, model="", environment=None, context=""):
-        """{operation name: fidelity, reason} of the attention of a small model, and the failures."""
+    def validate(self, model="", environment=None, context=""):
+        """(exit code, output, standard error) of a run with the attention of a small model."""
         text = TINY_MODEL.replace("hidden_size: 256", "hidden_size: 64")
         text = text.replace("ffn_hidden_size: 1024", "ffn_hidden_size: 128")
         text = text.replace("vocab_size: 2048", "vocab_size: 256").replace("layers: 4", "layers: 1")
@@ -45,10 +45,15 @@ class Attention(unittest.TestCase):
                                **(environment or {})})
         self.addCleanup(job.kill)
         codes, out, err = job.end(240)
+        return codes[0], out[0], err[0]
+
+    def validated(self, **how):
+        """{operation name: fidelity, reason} of the attention of a small model, and the failures."""
+        code, out, err = self.validate(**how)
         # Rows of 64 are none for the memory-bound kernels: not measured, which is no failure; a host
         # is far from what an H200 was predicted to do.
-        self.assertEqual(codes, [1], err)
-        document = json.loads(out[0])
+        self.assertEqual(code, 1, err)
+        document = json.loads(out)
         operations = document["plans"][0]["operations"]
         found = {o["name"]: o for o in operations if "attention" in o.get("planned", "")}
         self.assertTrue(found, [o["name"] for o in operations])
@@ -56,7 +61,7 @@ class Attention(unittest.TestCase):
 
     def test_what_the_graphs_compute_is_attention(self):
         for groups in ("", "num_query_groups: 2\n"):  # every head its own keys; heads that share them
-            found, failures = self.validated(groups)
+            found, failures = self.validated(model=groups)
             self.assertEqual(failures, [])
             self.assertEqual({o["fidelity"] for o in found.values()}, {"measured"}, found)
             self.assertTrue(any("backward" in name for name in found), found)
@@ -81,6 +86,30 @@ class Attention(unittest.TestCase):
         for operation in found.values():
             self.assertEqual(operation["fidelity"], "predicted")
             self.assertIn("cuDNN has no kernel for this attention", json.dumps(operation))
+
+    def test_versions_with_known_faults_are_not_measured(self):
+        # Keys of 32 tokens: no multiple of 128.
+        for version, words, which in (("91001", "attention has known faults in cuDNN 9.10.0", ""),
+                                      ("90501", "backward pass needs cuDNN 9.6 or later", "backward"),
+                                      ("91500", "needs keys in multiples of 128", "backward")):
+            found, failures = self.validated(environment={"FAKE_CUDNN_VERSION": version})
+            self.assertEqual(failures, [])
+            for name, operation in found.items():
+                refused = which in name
+                self.assertEqual(operation["fidelity"], "predicted" if refused else "measured", name)
+                self.assertEqual(words in json.dumps(operation), refused, operation)
+
+    def test_a_graph_that_cannot_be_compiled_costs_no_other_operation(self):
+        for status in ("4001", "4004", "3002"):
+            found, failures = self.validated(environment={"FAKE_CUDNN_STATUS": status})
+            self.assertEqual(failures, [])
+            self.assertEqual({o["fidelity"] for o in found.values()}, {"predicted"}, status)
+
+    def test_a_device_that_fails_ends_the_run(self):
+        for status in ("5000", "5003", "4002"):
+            code, _, err = self.validate(environment={"FAKE_CUDNN_STATUS": status})
+            self.assertEqual(code, 3, err)
+            self.assertRegex(err, "failed during .*attention.*: cuDNN's attention")
 
     def test_a_machine_without_cudnn_is_told_so(self):
         found, failures = self.validated(environment={"MESHPLAN_CUDNN_LIBRARY": "libnowhere.so"})

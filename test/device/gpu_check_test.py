@@ -38,7 +38,7 @@ class GpuCheck(unittest.TestCase):
         self.path = f"{tools}:{os.environ['PATH']}"
 
     def check(self, *arguments, environment=None, limit=240):
-        """(exit code, summary, standard error) of one call."""
+        """(exit code, summary, standard error) of one call; its files come into the folder `all`."""
         out = self.folder / "results"
         job = Job([os.path.join(SOURCE, "scripts", "gpu_check"), "--program", PROGRAM, "--plugins",
                    PLUGINS, "--out", str(out), *arguments],
@@ -49,7 +49,13 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(job.kill)
         codes, _, err = job.end(limit)
         self.assertEqual(job.orphans(), {})
+        # Few files, for machines that hand back few.
+        self.assertLessEqual(len(list(out.rglob("*"))), 8)
+        with tarfile.open(out / "results.tar.gz") as packed:
+            packed.extractall(self.folder / "all", filter="data")
         summary = json.loads((out / "summary.json").read_text())["steps"]
+        self.assertEqual(json.loads((self.folder / "all" / "summary.json").read_text())["steps"],
+                         summary)
         return codes[0], {name: s["result"] for name, s in summary.items()}, err[0]
 
     def test_steps_pass_fail_and_are_skipped_each_by_itself(self):
@@ -58,20 +64,22 @@ class GpuCheck(unittest.TestCase):
         # There is no PyTorch, or no GPU for it.
         self.assertEqual(steps, {"environment": "passed", "plug-in": "passed",
                                  "reference": "skipped", "two_ranks": "passed"}, err)
-        out = self.folder / "results"
+        out = self.folder / "all"
         self.assertEqual((out / "plug-in.folder").read_text().strip(), PLUGINS)
         machine = json.loads((out / "time-sliced-2-ranks.jsonl").read_text().splitlines()[0])
         self.assertTrue(machine["time_sliced"])
-        with tarfile.open(out / "results.tar.gz") as packed:
-            self.assertIn("./summary.json", packed.getnames())
-            self.assertIn("./two_ranks.log", packed.getnames())
+        self.assertTrue((out / "two_ranks.log").exists())
+        kept = {file.name for file in (self.folder / "results").iterdir()}
+        self.assertEqual(kept, {"summary.json", "results.tar.gz", "judged.txt"})
+        judged = (self.folder / "results" / "judged.txt").read_text()
+        self.assertEqual(judged, "-- time-sliced-2-ranks-0.json\nas it has to be\n")
 
     def test_kernels_that_do_nothing_are_noticed_in_the_time_that_is_left(self):
         code, steps, err = self.check("--only", "kernels", "--budget", "60")
         self.assertEqual(code, 1, err)
         # Where the host is too busy to get that far, it is no proof either.
         self.assertIn(steps["kernels"], ("failed with 3", "failed with 1"), err)
-        log = (self.folder / "results" / "kernels.log").read_text()
+        log = (self.folder / "all" / "kernels.log").read_text()
         self.assertRegex(log, r"(?m)^wrong: rmsnorm of|^nothing was measured of memory/rmsnorm$")
 
     def test_what_was_not_measured_is_not_proved(self):
@@ -86,7 +94,7 @@ echo '{"samples": [], "skipped": [], "not_reached": 0, "end": "complete", "wrong
         code, steps, err = self.check("--program", str(idle), "--only", only)
         self.assertEqual(code, 1, err)
         self.assertEqual(steps, {name: "failed with 1" for name in only.split(",")}, err)
-        log = (self.folder / "results" / "gemm.log").read_text()
+        log = (self.folder / "all" / "gemm.log").read_text()
         self.assertIn("nothing was measured of attention/backward", log)
         self.assertIn("nothing was measured of gemm/fp8/weight-gradient", log)
 
@@ -129,7 +137,7 @@ echo '{"samples": [], "skipped": [], "not_reached": 0, "end": "complete", "wrong
             '#!/bin/sh\n[ "$1" != -c ] || exit 0\necho "given <$LD_LIBRARY_PATH>" >&2\nexit 1\n')
         (self.folder / "tools" / "python-that-tells").chmod(0o755)
         self.check("--only", "reference", environment={"PYTHON": "python-that-tells"})
-        log = (self.folder / "results" / "reference.log").read_text()
+        log = (self.folder / "all" / "reference.log").read_text()
         self.assertEqual(log.strip(), f"given <{FAKES}>")
 
     def test_a_step_that_hangs_is_ended_and_the_rest_left_out(self):

@@ -1,6 +1,8 @@
 #include "probe/agenda.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "probe/backend.hpp"
 #include "probe/fake_backend.hpp"
@@ -70,6 +72,25 @@ TEST_CASE("what fills the device is a few large shapes of each precision") {
   CHECK(attention == 2 * 2);     // lengths, both directions
   CHECK_FALSE(fills_device(GemmOperation{8192, 8192, 1024}));
   CHECK_FALSE(fills_device(CopyOperation{CopyDirection::kHostToDevice, Bytes{kGiB}}));
+}
+
+TEST_CASE("a short time is enough for every precision, layout and direction") {
+  const std::vector<Operation> all =
+      agenda(fake_machine(1, 1), {.kinds = {OperationKind::kGemm, OperationKind::kAttention}});
+  std::set<std::pair<Precision, GemmLayout>> products;
+  std::set<bool> directions;
+  std::size_t needed = 0;
+  for (; needed < all.size() && (products.size() < 9 || directions.size() < 2); ++needed) {
+    const Operation& op = all[needed];
+    if (const auto* g = std::get_if<GemmOperation>(&op)) {
+      products.insert({g->precision, g->layout});
+      CHECK((g->precision == Precision::kBf16 || !fills_device(op)));  // no steady runs of others
+    } else {
+      directions.insert(std::get<AttentionOperation>(op).backward);
+    }
+  }
+  CHECK(products.size() == 9);
+  CHECK(needed <= 40);  // of some 290
 }
 
 TEST_CASE("ranks that share one device are tested, not timed") {

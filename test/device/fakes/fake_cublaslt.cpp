@@ -2,6 +2,8 @@
 //   FAKE_CUBLAS_NONE=1  it has no algorithm for anything
 //   FAKE_CUBLAS_FAIL=1  every product fails when it is launched
 //   FAKE_CUBLAS_REPLACE=1  a product that shall be added replaces what was there
+//   FAKE_CUBLAS_ROUNDS=1  its first proposal cannot be used; the other one adds up parts that are
+//                         rounded to the result's type, where the preference allows that
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -24,12 +26,17 @@ struct Layout {
   std::int64_t leading = 0, stride = 0;
   std::int32_t batch = 1;
 };
+struct Preference {
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+};
+enum Algorithm : std::uint64_t { kExact, kRounds, kUnusable };
 struct Product {
   Description d;
   Layout a, b, c;
   float alpha, beta;
   const char *left, *right;
   char* result;
+  bool rounds;
 };
 
 double get(const char* data, cudaDataType type, std::int64_t i) {
@@ -54,6 +61,12 @@ std::int64_t place(const Layout& l, bool transposed, std::int64_t row, std::int6
   return transposed ? column + row * l.leading : row + column * l.leading;
 }
 
+double rounded(cudaDataType type, double value) {
+  float wide = 0;
+  put(reinterpret_cast<char*>(&wide), type, 0, value);
+  return get(reinterpret_cast<const char*>(&wide), type, 0);
+}
+
 void multiply(void* argument) {
   const Product* p = static_cast<Product*>(argument);
   const bool left_t = p->d.left_op != CUBLAS_OP_N, right_t = p->d.right_op != CUBLAS_OP_N;
@@ -61,11 +74,17 @@ void multiply(void* argument) {
   for (std::int64_t batch = 0; batch < p->c.batch; ++batch) {
     for (std::int64_t j = 0; j < static_cast<std::int64_t>(p->c.columns); ++j) {
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(p->c.rows); ++i) {
-        double sum = 0;
+        constexpr std::int64_t kParts = 8;
+        double sum = 0, whole = 0;
         for (std::int64_t k = 0; k < depth; ++k) {
           sum += get(p->left, p->a.type, batch * p->a.stride + place(p->a, left_t, i, k)) *
                  get(p->right, p->b.type, batch * p->b.stride + place(p->b, right_t, k, j));
+          if (p->rounds && k % (depth / kParts + 1) == 0) {
+            whole += rounded(p->c.type, sum);
+            sum = 0;
+          }
         }
+        sum += whole;
         const std::int64_t at = batch * p->c.stride + place(p->c, false, i, j);
         const float beta = p->beta;
         const double before = beta != 0 ? get(p->result, p->c.type, at) : 0;
@@ -123,33 +142,45 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  return make<int>(p);
+  return make<Preference>(p);
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  return destroy<int>(p);
+  return destroy<Preference>(p);
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, std::size_t) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void* value, std::size_t size) {
+  if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    if (size != sizeof(std::uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&reinterpret_cast<Preference*>(p)->reductions, value, size);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulPreference_t p, int wanted,
                                               cublasLtMatmulHeuristicResult_t found[], int* count) {
   const bool none = std::getenv("FAKE_CUBLAS_NONE") != nullptr;
   *count = none ? 0 : std::min(wanted, 2);
   for (int i = 0; i < *count; ++i) found[i] = {};
+  if (std::getenv("FAKE_CUBLAS_ROUNDS") != nullptr && *count == 2) {
+    found[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    found[0].algo.data[0] = kUnusable;
+    const std::uint32_t allowed = reinterpret_cast<Preference*>(p)->reductions;
+    const bool rounds = (allowed & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
+    found[1].algo.data[0] = rounds ? kRounds : kExact;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha,
                               const void* left, cublasLtMatrixLayout_t a, const void* right,
                               cublasLtMatrixLayout_t b, const void* beta, const void*,
                               cublasLtMatrixLayout_t, void* result, cublasLtMatrixLayout_t c,
-                              const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                               cudaStream_t stream) {
   if (std::getenv("FAKE_CUBLAS_FAIL") != nullptr) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (algorithm->data[0] == kUnusable) return CUBLAS_STATUS_EXECUTION_FAILED;
   static const bool replaces = std::getenv("FAKE_CUBLAS_REPLACE") != nullptr;
   static const float nothing = 0;
   if (replaces) beta = &nothing;
@@ -157,7 +188,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                         *reinterpret_cast<Layout*>(b),      *reinterpret_cast<Layout*>(c),
                         *static_cast<const float*>(alpha),  *static_cast<const float*>(beta),
                         static_cast<const char*>(left),     static_cast<const char*>(right),
-                        static_cast<char*>(result)};
+                        static_cast<char*>(result),         algorithm->data[0] == kRounds};
   fake_cuda_enqueue(stream, multiply, p);
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -123,6 +124,8 @@ std::map<const void*, std::string>& kernels() {
   return all;
 }
 
+thread_local cudaError_t t_last_error = cudaSuccess;
+
 FakeStream* stream_of(cudaStream_t s) { return reinterpret_cast<FakeStream*>(s); }
 FakeEvent* event_of(cudaEvent_t e) { return reinterpret_cast<FakeEvent*>(e); }
 
@@ -173,7 +176,7 @@ const char* cudaGetErrorString(cudaError_t e) {
          : e == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
                                         : "a fake error";
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(t_last_error, cudaSuccess); }
 
 cudaError_t cudaMalloc(void** data, std::size_t size) {
   static const long long most = std::atoll(variable("FAKE_CUDA_MEMORY", "1073741824"));
@@ -216,7 +219,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream_of(stream), cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (g_broken) return state_of_device();
-  return stream_of(stream)->idle() ? cudaSuccess : cudaErrorNotReady;
+  if (stream_of(stream)->idle()) return cudaSuccess;
+  return t_last_error = cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream != nullptr) stream_of(stream)->wait();

@@ -2,6 +2,8 @@
 // of a (fake) stream: what a graph says is what is computed, so that a graph that is put together
 // wrongly computes something wrong.
 //   FAKE_CUDNN_REFUSES=1   no engine supports any graph
+//   FAKE_CUDNN_VERSION=n   the version that it says it is
+//   FAKE_CUDNN_STATUS=n    what every execution ends with
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -283,7 +285,10 @@ constexpr int kGraphOfConfiguration = -1;
 
 extern "C" {
 
-std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
+std::size_t cudnnGetVersion() {
+  const char* version = std::getenv("FAKE_CUDNN_VERSION");
+  return version != nullptr ? std::strtoull(version, nullptr, 10) : CUDNN_VERSION;
+}
 const char* cudnnGetErrorString(cudnnStatus_t) { return "CUDNN_STATUS_NOT_SUPPORTED"; }
 void cudnnGetLastErrorString(char* text, std::size_t size) {
   if (size > 0) *text = '\0';
@@ -342,6 +347,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
 }
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
+  if (const char* status = std::getenv("FAKE_CUDNN_STATUS")) {
+    return static_cast<cudnnStatus_t>(std::atoi(status));
+  }
   const Descriptor& configuration = of(plan)->other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const auto* graph = reinterpret_cast<const Descriptor*>(configuration.one(kGraphOfConfiguration));
   auto* execution = new Execution{graph, *of(pack)};
