@@ -74,9 +74,12 @@ __global__ void rms_norm(const T* x, const T* w, T* y, float* inverse, int colum
 
 // With g = dy * w and n = x / rms: dx = (g - n mean(g n)) / rms, dw += dy n. Each block walks over
 // many rows, so that the weights' gradient needs one atomic addition per block and column.
+// Four blocks per processor are started: all at once, or in even waves where rows are wide.
+constexpr int kWalkers = 4;
 template <int Vectors, class T>
-__global__ void rms_norm_backward(const T* x, const T* w, const T* dy, const float* inverse, T* dx,
-                                  float* dw, std::int64_t rows, int columns) {
+__global__ void __launch_bounds__(kThreads, Vectors <= 2 ? kWalkers : 1)
+    rms_norm_backward(const T* x, const T* w, const T* dy, const float* inverse, T* dx, float* dw,
+                      std::int64_t rows, int columns) {
   const int vectors = columns / kLanes;
   float gradient[Vectors][kLanes] = {};
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

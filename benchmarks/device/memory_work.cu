@@ -150,7 +150,7 @@ class Memory : public Work {
         break;
       case MemoryKernel::kRmsNormBackward:
         with_vectors([&](auto vectors_of_thread) {
-          const unsigned walkers = std::min(rows, 4U * static_cast<unsigned>(processors_));
+          const unsigned walkers = std::min(rows, static_cast<unsigned>(kWalkers * processors_));
           rms_norm_backward<vectors_of_thread.value>
               <<<walkers, kThreads, 0, stream>>>(in(s, 0), in(s, 1), in(s, 2), in<float>(s, 4),
                                                  in(s, 3), in<float>(s, 5), rows_, columns);
