@@ -1,5 +1,7 @@
 #include "report/json.hpp"
 
+#include <algorithm>
+
 #include "report/json_detail.hpp"
 #include "report/json_study.hpp"
 #include "report/json_value.hpp"
@@ -35,8 +37,8 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"pruned", s.pruned},
           {"feasible", s.feasible},
           {"infeasible", std::move(reasons)},
-          {"proof", result.proof.exact ? "exact" : "bounded"},
-          {"gap", number(result.proof.gap)},
+          {"proof", proves_all(result.proof) ? "exact" : "bounded"},
+          {"gap", number(std::max(result.proof.gap, result.proof.undecided_gap))},
           {"divisions_undecided", result.proof.undecided},
           {"divisions_gap", number(result.proof.undecided_gap)},
           {"statement", result.proof.statement},

@@ -70,7 +70,7 @@ Json sweep_json(const Sweep& sweep, const ClusterSpec& c) {
   Json sizes = Json::array();
   for (const SweepPoint& p : sweep.points) {
     Json size{{"gpus", p.gpus},
-              {"proof", proof_name(p.result.proof.exact)},
+              {"proof", proof_name(proves_all(p.result.proof))},
               {"wall_s", number(p.result.statistics.wall.si())}};
     if (p.fits()) {
       size["plan"] = brief(p.result.plans.front(), c);

@@ -5,6 +5,11 @@
 
 namespace meshplan {
 
+// Whether nothing was left undecided: neither by time nor of the divisions of layers.
+[[nodiscard]] inline bool proves_all(const Proof& proof) {
+  return proof.exact && proof.undecided == 0;
+}
+
 // Adds an object for each study that was asked for.
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c);
 

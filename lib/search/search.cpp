@@ -58,8 +58,9 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
   }
   const std::string what = x.objective == Objective::kMemory ? "needs less memory" : "is faster";
   if (outcome.exact) {
-    proof.statement = "exact: no strategy of " + where + " " + what +
-                      (x.objective == Objective::kMemory ? "" : divisions_of(proof));
+    proof.statement =
+        (proof.undecided == 0 ? "exact: no strategy of " : "bounded: no strategy of ") + where +
+        " " + what + (x.objective == Objective::kMemory ? "" : divisions_of(proof));
     return proof;
   }
   proof.gap = std::max(0.0, 1 - outcome.least_bound / best);
