@@ -199,11 +199,18 @@ TEST_CASE("a search is reported with its counts, its proof and its plans in orde
 
 TEST_CASE("a bounded search states its gap") {
   SearchResult r = sample_result();
+  const auto search = [&] {
+    return Json::parse(
+        plan_document(kTestTool, sample_model(), sample_cluster(), sample_request(), r))["search"];
+  };
   r.proof = {false, 0.04, "stopped by the time limit"};
-  const Json json =
-      Json::parse(plan_document(kTestTool, sample_model(), sample_cluster(), sample_request(), r));
-  CHECK(json["search"]["proof"] == "bounded");
-  CHECK(json["search"]["gap"] == 0.04);
+  CHECK(search()["proof"] == "bounded");
+  CHECK(search()["gap"] == 0.04);
+  // Divisions that nobody decided leave a gap too.
+  r.proof = {true, 0, "bounded", 3, 0.02};
+  CHECK(search()["proof"] == "bounded");
+  CHECK(search()["gap"] == 0.02);
+  CHECK(search()["divisions_undecided"] == 3);
 }
 
 TEST_CASE("errors carry their position and hint") {
