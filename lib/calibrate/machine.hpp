@@ -24,7 +24,7 @@ namespace meshplan {
 
 struct MeasuredLevels {
   ClusterSpec cluster;
-  std::vector<std::string> warnings;  // levels whose numbers still are placeholders, or too high
+  std::vector<std::string> warnings;  // levels that were not measured, or read too high
 };
 
 // [F-CAL-8] Bandwidth of each level that a curve crosses: the highest bus bandwidth of its curves;

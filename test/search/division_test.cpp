@@ -105,6 +105,13 @@ class EveryDivision {
   Best best_;
 };
 
+Strategy strategy_of(const SearchSpace& space, const Mesh& mesh, const ScheduleChoice& schedule) {
+  Choice choice;
+  choice.pp = mesh.pp, choice.dp = mesh.dp;
+  choice.schedule = schedule.schedule, choice.vp = schedule.vp;
+  return with_choice(space.bases()[mesh.base], choice);
+}
+
 // `s` and `x` must outlive it.
 StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t base, CountRule counts) {
   return {x.model,
@@ -136,10 +143,7 @@ void compare(const Case& c, Compared& n) {
   SearchContext x(c.model, c.cluster, c.request, *space);
   for (const Mesh& mesh : space->meshes()) {
     for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      Choice choice;
-      choice.pp = mesh.pp, choice.dp = mesh.dp;
-      choice.schedule = schedule.schedule, choice.vp = schedule.vp;
-      Strategy s = with_choice(space->bases()[mesh.base], choice);
+      Strategy s = strategy_of(*space, mesh, schedule);
       s.recompute = Recompute::kFull;
       const StageContext context = stages_of(x, s, mesh.base, CountRule::kFewest);
       const Divided divided = divide(context, *space, 1e300);
@@ -196,10 +200,7 @@ void compare_folded(const Case& c, Decided& n) {
   SearchContext x(c.model, c.cluster, c.request, *space);
   for (const Mesh& mesh : space->meshes()) {
     for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      Choice choice;
-      choice.pp = mesh.pp, choice.dp = mesh.dp;
-      choice.schedule = schedule.schedule, choice.vp = schedule.vp;
-      const Strategy s = with_choice(space->bases()[mesh.base], choice);
+      const Strategy s = strategy_of(*space, mesh, schedule);
       const StageContext context = stages_of(x, s, mesh.base, CountRule::kNone);
       CAPTURE(to_text(s), c.model.num_layers);
       const std::vector<double> times = EveryDivision(c, s).plain_times();
