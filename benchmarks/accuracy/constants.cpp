@@ -25,6 +25,8 @@ struct DeviceKey {
 constexpr std::array kDeviceKeys{
     DeviceKey{"gemm.k_half", [](const DeviceSpec& d) { return d.gemm.k_half; },
               [](DeviceSpec& d, double x) { d.gemm.k_half = x; }},
+    DeviceKey{"gemm.output_exposed", [](const DeviceSpec& d) { return d.gemm.output_exposed; },
+              [](DeviceSpec& d, double x) { d.gemm.output_exposed = x; }},
     DeviceKey{"memory_efficiency", [](const DeviceSpec& d) { return d.memory_efficiency; },
               [](DeviceSpec& d, double x) { d.memory_efficiency = x; }},
     DeviceKey{"attention.forward", [](const DeviceSpec& d) { return d.attention.forward; },

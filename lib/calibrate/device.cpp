@@ -198,11 +198,17 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
                             .lowest = 8,
                             .highest = 4096,
                             .doubt = 1});
+  job.parameters.push_back({.name = "gemm.output_exposed",
+                            .start = std::clamp(result.device.gemm.output_exposed, 0.05, 1.0),
+                            .lowest = 0.05,
+                            .highest = 1,
+                            .doubt = 1});
   job.apply = [precisions](DeviceSpec d, std::span<const double> values) {
     for (std::size_t i = 0; i < precisions.size(); ++i) {
       d.gemm.sustained[precisions[i]] = values[i];
     }
-    d.gemm.k_half = values.back();
+    d.gemm.k_half = values[precisions.size()];
+    d.gemm.output_exposed = values[precisions.size() + 1];
     return d;
   };
   // Precisions that the device has no rate for cannot be predicted.

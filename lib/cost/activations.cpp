@@ -194,8 +194,13 @@ Bytes head_working_set(const BlockContext& x) {
   // softmax that becomes the gradient (Megatron-LM 2.x and 3, cross_entropy.py). PyTorch's own loss
   // keeps the logarithms alone and makes two gradients of them: 14 bytes in bf16, chosen before 16
   // and 18 by which of Aleph Alpha's runs fitted their devices.
+  // On the whole vocabulary, the logits freed, it is the logarithms and both gradients (aten/src/
+  // ATen/native/cuda/SoftMax.cu; measured on one H200, scripts/gpu_reference.py).
   const Kernels& k = x.strategy.kernels;
+  const bool plain =
+      x.strategy.framework == Framework::kFsdp || x.strategy.framework == Framework::kDeepspeed;
   double per_logit = l.bytes + (k.fused_cross_entropy ? 4.0 : 8.0);
+  if (plain && !k.fused_cross_entropy) per_logit = 12.0;
   if (k.fused_cross_entropy && k.inplace_cross_entropy) per_logit = 2.0 * l.bytes;
   if (gathered) per_logit = l.bytes + 12.0;
   return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));

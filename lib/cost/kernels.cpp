@@ -3,19 +3,28 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 namespace meshplan {
 namespace {
 
 // Thread-block tiles that vendor libraries ship, and how much of the large tile's rate their main
 // loop keeps: a smaller tile loads more operand bytes per multiply-add. (CUTLASS efficient-GEMM
-// notes; the shares are those of its profiler's published tables, rounded to 0.05.)
+// notes; the shares are those of its profiler's published tables, rounded to 0.05.) cuBLAS's names
+// of its kernels for Hopper (nvjet_sm90_tst_320x128_64x3_...) show the larger ones of its own.
 struct Tile {
   std::int64_t m, n;
   double efficiency;
 };
-constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
-                            Tile{128, 64, 0.80}, Tile{64, 128, 0.80}, Tile{64, 64, 0.60}};
+constexpr std::array kTiles{Tile{256, 128, 1.0},  Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
+                            Tile{128, 64, 0.80},  Tile{64, 128, 0.80}, Tile{64, 64, 0.60},
+                            Tile{320, 128, 1.0}, Tile{128, 320, 1.0}, Tile{192, 192, 1.0}};
+constexpr std::size_t kTilesBeforeHopper = 6;
+
+std::span<const Tile> tiles_of(Architecture a) {
+  const bool before = a == Architecture::kVolta || a == Architecture::kAmpere;
+  return std::span(kTiles).first(before ? kTilesBeforeHopper : kTiles.size());
+}
 
 std::optional<Seconds> exact_time(const DeviceSpec& d, const KernelKey& key) {
   const auto found = d.exact_kernels.find(key);
@@ -85,8 +94,10 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   // and 448, which makes the attention products (a fortieth of the work) 8 times slower.
   constexpr double kUnaligned = 1.0 / 8;
   const double alignment = g.aligned || p == Precision::kFp32 ? 1.0 : kUnaligned;
+  const double memory_rate = d.memory_bandwidth.si() * d.memory_efficiency;
+  const double output = count * (g.output_bytes + g.accumulate_bytes) * m * n;
   double best = 1e300;
-  for (const Tile& tile : kTiles) {
+  for (const Tile& tile : tiles_of(d.architecture)) {
     const double tiles = static_cast<double>(ceil_div(g.m, tile.m) * ceil_div(g.n, tile.n)) * count;
     const double area = static_cast<double>(tile.m * tile.n);
     for (const double split : {1.0, 2.0, 4.0, 8.0}) {
@@ -95,16 +106,13 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
       const double seconds =
           waves * 2 * area * (k / split + d.gemm.k_half) / (rate * tile.efficiency * alignment);
       // Partial sums are written and reduced once more.
-      const double reduction = split > 1 ? 2 * split * m * n * count * 4 /
-                                               (d.memory_bandwidth.si() * d.memory_efficiency)
-                                         : 0;
+      const double reduction = split > 1 ? 2 * split * m * n * count * 4 / memory_rate : 0;
       best = std::min(best, seconds + reduction);
     }
   }
   const double operand = p == Precision::kFp8 ? 1 : storage_size(p);
-  const double bytes =
-      count * (operand * (m * k + k * n) + (g.output_bytes + g.accumulate_bytes) * m * n);
-  const double traffic = bytes / (d.memory_bandwidth.si() * d.memory_efficiency);
+  const double traffic = (count * operand * (m * k + k * n) + output) / memory_rate;
+  best += d.gemm.output_exposed * output / memory_rate;
   return Seconds{std::max(best, traffic)} + d.kernel_overhead;
 }
 

@@ -112,9 +112,10 @@ Bytes bucket_bytes(const Strategy& s) {
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
 // layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
-Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
-                   std::span<const Chunk> mine) {
-  Bytes widest, gathered;
+BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
+                         std::span<const Chunk> mine, Recompute mode) {
+  const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
+  Bytes widest, gathered, last;
   for (const Chunk& chunk : mine) {
     for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
       if (chunk.blocks[k] == 0) continue;
@@ -122,12 +123,22 @@ Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
       if (chunk.recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
       widest = std::max(widest, set);
       const BlockParameters& p = blocks[k].parameters;
+      const auto kind = static_cast<BlockKind>(k);
+      if (kind != BlockKind::kEmbedding && kind != BlockKind::kHead) {
+        const Bytes saved = chunk.recomputed[k] > 0 ? blocks[k].saved.full : blocks[k].saved.of(rest);
+        last = std::max(last, set + saved - state(rates, rates.gradients, p));
+      }
       const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
       const std::int64_t experts = rates.expert_shards > 1 ? p.experts : 0;
       gathered = std::max(gathered, Bytes{dense + experts});
     }
   }
-  return widest + gathered * rates.gathered_each + rates.messages;
+  const Bytes others = gathered * rates.gathered_each + rates.messages;
+  if (holds(mine, BlockKind::kEmbedding)) {
+    const std::size_t k = static_cast<std::size_t>(BlockKind::kEmbedding);
+    last -= state(rates, rates.gradients, blocks[k].parameters);
+  }
+  return {widest + others, last + others};
 }
 
 BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
@@ -150,6 +161,12 @@ BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const Blo
 }
 
 namespace {
+
+bool makes_gradients_late(const Strategy& s) {
+  const bool autograd = s.framework == Framework::kFsdp || s.framework == Framework::kTorchtitan ||
+                        s.framework == Framework::kLlmFoundry;
+  return autograd && num_microbatches(s) == 1;
+}
 
 MemoryRates state_rates(const Strategy& s) {
   MemoryRates rates;
@@ -178,6 +195,7 @@ MemoryRates state_rates(const Strategy& s) {
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
   rates.optimizer_on_host = s.offload.optimizer;
+  rates.late_gradients = makes_gradients_late(s);
   return rates;
 }
 
@@ -208,6 +226,7 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   StateBytes bytes;
   bytes.weights = state(rates, rates.weights, p);
   bytes.gradients = state(rates, rates.gradients, p);
+  if (rates.late_gradients) bytes.late = bytes.gradients;
   if (rates.optimizer_on_host) return bytes;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
@@ -278,16 +297,22 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
 }
 
 MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states, Bytes activations,
-                                 Bytes buffers, Bytes communicators) {
+                                 const BufferBytes& buffers, Bytes communicators) {
   MemoryBreakdown memory;
   memory.weights = states.weights;
   memory.gradients = states.gradients;
   memory.optimizer = states.optimizer;
   memory.activations = activations;
-  memory.buffers = std::max(buffers, states.update - activations);
+  memory.buffers = std::max(buffers.most, states.update - activations);
+  if (states.late > Bytes{0}) {
+    const Bytes beyond =
+        std::max({activations + buffers.most - states.late, buffers.last_layer, Bytes{0}});
+    memory.buffers = std::min(memory.buffers, beyond);
+    memory.activations = beyond - memory.buffers;
+  }
   memory.communicators = communicators;
   memory.context = c.device.context;
-  memory.fragmentation = ceil_bytes(kFragmentation * (activations.si() + buffers.si()));
+  memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers.most).si());
   memory.reserved = memory.communicators + memory.context + memory.fragmentation;
   memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                 memory.buffers + memory.reserved;
@@ -302,7 +327,8 @@ MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Stra
   const MemoryRates rates = memory_rates(m, s);
   return memory_breakdown(c, state_bytes(rates, held_parameters(rates, blocks, mine)),
                           activation_bytes(s, blocks, chunks, rank),
-                          buffer_bytes(rates, blocks, mine), communicator_bytes(m, c, s));
+                          buffer_bytes(rates, blocks, mine, s.recompute),
+                          communicator_bytes(m, c, s));
 }
 
 }  // namespace meshplan

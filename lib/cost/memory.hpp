@@ -21,9 +21,17 @@ namespace meshplan {
 // gradients in Megatron-LM get an fp32 copy in the optimizer, 4 p / n (Megatron-Core
 // dist_optimizer.md), from the start of the update to its end: when no activation is held. (Logs of
 // nvidia_dgxc.jsonl: 34.5 and 44.3 GB allocated between steps hold no such copy.)
+//
+// [F-MEM-5] PyTorch's autograd makes a parameter's gradient when the backward pass comes to it, and
+// zero_grad(set_to_none) gives it back (torch/optim/optimizer.py): with one microbatch per step the
+// gradients take the place of the activations that the same pass frees: most is held at its
+// beginning (activations and buffers), in its last layer, or at its end (gradients). Measured on one
+// H200 (scripts/gpu_reference.py). Megatron-LM, DeepSpeed and nanotron keep buffers for all
+// gradients, and so does everyone from the second microbatch on.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes update{};  // during the update alone
+  Bytes late{};    // gradients that take the place of activations
 };
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
 
@@ -35,6 +43,7 @@ struct MemoryRates {
   };
   State weights, gradients, optimizer, update;
   bool optimizer_on_host = false;
+  bool late_gradients = false;  // [F-MEM-5]
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
   std::int64_t gathered_each = 0;  // bytes per parameter of the largest block (ZeRO-3)
@@ -57,12 +66,16 @@ struct MemoryRates {
 // Activations that stay on the device when the rest is offloaded.
 [[nodiscard]] Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
                                          std::span<const Chunk> mine);
-[[nodiscard]] Bytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
-                                 std::span<const Chunk> mine);
+struct BufferBytes {
+  Bytes most;
+  Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to come
+};
+[[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
+                                       std::span<const Chunk> mine, Recompute mode);
 [[nodiscard]] BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
                                               std::span<const Chunk> mine);
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
-                                               Bytes activations, Bytes buffers,
+                                               Bytes activations, const BufferBytes& buffers,
                                                Bytes communicators);
 
 // Optimizer states that each device keeps in host memory.

@@ -32,6 +32,7 @@ DeviceSpec read_device(MapReader& r) {
   if (std::optional<MapReader> gemm = r.map("gemm", Need::kRequired)) {
     read_per_precision(*gemm, "sustained", d.gemm.sustained);
     gemm->read("k_half", d.gemm.k_half, Need::kRequired);
+    gemm->read("output_exposed", d.gemm.output_exposed);
     gemm->refuse_unknown();
   }
   if (std::optional<MapReader> attention = r.map("attention", Need::kRequired)) {

@@ -152,6 +152,9 @@ std::string device_keys(const DeviceSpec& d, std::size_t indent) {
   lines.key("gemm", "");
   nested.flow("sustained", per_precision(d.gemm.sustained, [](double v) { return yaml_real(v); }));
   nested.key("k_half", yaml_real(d.gemm.k_half));
+  if (d.gemm.output_exposed > 0) {
+    nested.key("output_exposed", yaml_real(d.gemm.output_exposed));
+  }
   lines.add(nested.text());
   lines.flow("attention", {{"forward", yaml_real(d.attention.forward)},
                            {"backward", yaml_real(d.attention.backward)},

@@ -225,8 +225,9 @@ void StrategyEvaluator::set_sharding(const Strategy& s, const StepEndGroups& gro
     ranks.states = states.weights + states.gradients;
     ranks.optimizer = states.optimizer;
     ranks.update = states.update;
+    ranks.late_gradients = states.late;
     ranks.optimizer_on_host = offloaded_bytes(host, p);
-    ranks.buffers = buffer_bytes(rates, *blocks_, mine);
+    ranks.buffers = buffer_bytes(rates, *blocks_, mine, s.recompute);
   }
 }
 
@@ -240,7 +241,8 @@ Bytes StrategyEvaluator::peak_of(const Ranks& ranks, bool offloads_activations,
   const StateBytes states{ranks.states,
                           {},
                           offloads_optimizer ? Bytes{} : ranks.optimizer,
-                          offloads_optimizer ? Bytes{} : ranks.update};
+                          offloads_optimizer ? Bytes{} : ranks.update,
+                          ranks.late_gradients};
   return memory_breakdown(cluster_, states,
                           offloads_activations ? ranks.resident : ranks.activations, ranks.buffers,
                           communicators_)

@@ -63,7 +63,8 @@ class StrategyEvaluator {
     Seconds finish;     // of the last one's pipeline
     // Of the sharding:
     RankEnd end;
-    Bytes states, optimizer, update, buffers, optimizer_on_host;
+    Bytes states, optimizer, update, late_gradients, optimizer_on_host;
+    BufferBytes buffers;
   };
 
   struct Placement {

@@ -28,7 +28,9 @@ BlockBytes bytes_of(const MemoryRates& rates, const BlockCost& block, std::int64
   };
   BlockBytes bytes;
   bytes.number = real(number);
-  bytes.states = state(rates.weights) + state(rates.gradients);
+  bytes.states = state(rates.weights);
+  // Late gradients take the place of what is counted as saved.
+  if (!rates.late_gradients) bytes.states += state(rates.gradients);
   if (!rates.optimizer_on_host) bytes.states += state(rates.optimizer);
   bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
   return bytes;

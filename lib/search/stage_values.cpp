@@ -151,7 +151,7 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
       host += activations;
       activations = resident_activations(s, x_.blocks, all);
     }
-    const Bytes buffers = buffer_bytes(rates_, x_.blocks, all);
+    const BufferBytes buffers = buffer_bytes(rates_, x_.blocks, all, s.recompute);
     needed = memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
   }
   if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));

@@ -233,7 +233,8 @@ void Stages::set_least_bytes() {
         static_cast<double>(rates_.weights.bytes_each + rates_.gradients.bytes_each +
                             rates_.optimizer.bytes_each) *
         2;
-    const double bytes = (states.weights + states.gradients + states.optimizer).si() - shards;
+    const Bytes all = states.weights + states.gradients + states.optimizer - states.late;
+    const double bytes = all.si() - shards;
     Bytes saved = x_.counts == CountRule::kNone ? block.saved.of(rest) : block.saved.full;
     if (x_.counts != CountRule::kNone && x_.counts != CountRule::kAll) {
       saved = std::min(saved, block.saved.of(rest));

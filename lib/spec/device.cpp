@@ -56,6 +56,7 @@ Findings findings(const DeviceSpec& d) {
   const RealField fields[] = {
       {"memory_bandwidth", d.memory_bandwidth.si(), {kEpsilon, 1e18}},
       {"gemm.k_half", d.gemm.k_half, {0, 1e6}},
+      {"gemm.output_exposed", d.gemm.output_exposed, {0, 1}},
       {"attention.forward", d.attention.forward, {kEpsilon, 1}},
       {"attention.backward", d.attention.backward, {kEpsilon, 1}},
       {"attention.seq_half", d.attention.seq_half, {0, 1e6}},

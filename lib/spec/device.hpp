@@ -22,6 +22,9 @@ using PerPrecision = std::array<T, kNumPrecisions>;
 struct GemmEfficiency {
   PerPrecision<double> sustained{};  // of the peak rate, at large shapes, power limit included
   double k_half = 0;  // inner dimension at which a tile's main loop is half efficient
+  // Share of the output's traffic that no multiply-adds hide: a tile's results are written, and the
+  // sums they are added to read, once its main loop is over.
+  double output_exposed = 0;
   bool operator==(const GemmEfficiency&) const = default;
 };
 
