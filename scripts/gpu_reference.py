@@ -306,11 +306,17 @@ def relative(predicted, measured):
     return predicted / measured - 1
 
 
-def summarise(rows):
-    """Median absolute errors, and whether each keeps its limit. None where nothing was measured."""
+def single_layer_errors(layers, cluster):
+    return [relative(r["predicted_s"][cluster], r["measured_s"]) for r in (layers or {"rows": []})["rows"]]
+
+
+def summarise(rows, layers=None, cluster=None):
+    """Median absolute errors, and whether each keeps its limit. None where nothing was measured.
+    Times of a layer are those of single layers and what layers add to a step."""
     errors = {
         "step_time": [relative(r["predicted_step_s"], r["measured_step_s"]) for r in rows],
-        "layer_time": [relative(r["predicted"], r["measured"]) for r in layer_rows(rows)],
+        "layer_time": [relative(r["predicted"], r["measured"]) for r in layer_rows(rows)]
+                      + single_layer_errors(layers, cluster),
         "peak_memory": [relative(r["predicted_bytes"], r["measured_bytes"]) for r in rows],
     }
     medians = {k: statistics.median(map(abs, v)) if v else None for k, v in errors.items()}
@@ -324,11 +330,11 @@ def seen_by(rows, cluster):
                  predicted_bytes=r["predictions"][cluster]["bytes"]) for r in rows]
 
 
-def others_text(rows, clusters):
+def others_text(rows, clusters, layers):
     """One line for each cluster that is not judged."""
     lines = []
     for cluster in clusters[:-1]:
-        medians = summarise(seen_by(rows, cluster))["median_error"]
+        medians = summarise(seen_by(rows, cluster), layers, cluster)["median_error"]
         shown = ", ".join(f"{name} {100 * m:.1f} %" for name, m in medians.items() if m is not None)
         lines.append(f"median errors with {cluster}: {shown}\n")
     return "".join(lines)
@@ -423,7 +429,8 @@ def run(torch, arguments, cases, clusters, layers=None):
                      "measured_bytes": measured_bytes, "predictions": predictions})
         # Kept after every case, whatever happens to the next.
         document = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "rows": rows,
-                    "failed": failed, "summary": summarise(rows), "single_layers": layers}
+                    "failed": failed, "summary": summarise(rows, layers, clusters[-1]),
+                    "single_layers": layers}
         partial = folder / "reference.json.part"
         partial.write_text(json.dumps(document, indent=2) + "\n")
         os.replace(partial, folder / "reference.json")
@@ -459,8 +466,9 @@ def main():
     layers = single_layers(torch, arguments, cases, clusters)
     arguments.budget -= time.monotonic() - begin
     rows, failed = run(torch, arguments, cases, clusters, layers)
-    summary = summarise(rows)
-    text = report_text(rows, summary) + others_text(rows, clusters) + layers_text(layers)
+    summary = summarise(rows, layers, clusters[-1])
+    text = (report_text(rows, summary) + others_text(rows, clusters, layers)
+            + layers_text(layers))
     (pathlib.Path(arguments.out) / "reference.txt").write_text(text)
     print(text, end="")
     return 0 if all(summary["within"].values()) and not failed else 1

@@ -168,6 +168,33 @@ void settle(const std::string& key, const Apply& apply, const Job& bursts,
   result.facts[key + " of short bursts"] = burst.after;
 }
 
+std::string sustained_key(std::size_t precision) {
+  return "gemm.sustained." + std::string(NameTable<Precision>::rows[precision].name);
+}
+
+// Precisions that only short bursts were taken of lose what those lose, in the mean, that ran until
+// their rate lasted: one power limit binds all.
+void share_power_limit(const std::vector<std::size_t>& precisions,
+                       const PerPrecision<double>& bursts, DeviceFit& result) {
+  PerPrecision<double>& sustained = result.device.gemm.sustained;
+  double lost = 0, settled = 0;
+  for (const std::size_t p : precisions) {
+    if (result.facts.count(sustained_key(p) + " of short bursts") == 0) continue;
+    lost += std::log(sustained[p] / bursts[p]), settled += 1;
+  }
+  if (settled == 0) return;
+  for (const std::size_t p : precisions) {
+    const auto at = std::find_if(result.numbers.begin(), result.numbers.end(),
+                                 [&](const DeviceNumber& n) { return n.key == sustained_key(p); });
+    if (at == result.numbers.end() || result.facts.count(at->key + " of short bursts") > 0) continue;
+    sustained[p] = std::min(sustained[p], sustained[p] * std::exp(lost / settled));
+    at->note = "of short bursts, which reach " + at->after +
+               "; the power limit takes what it takes of the other precisions";
+    result.facts[at->key + " of short bursts"] = at->after;
+    at->after = fixed(sustained[p], 3);
+  }
+}
+
 void fit_products(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
   const std::vector<Sample> products = of_kind<GemmOperation>(samples);
   std::vector<std::size_t> precisions;
@@ -186,20 +213,25 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
     if (share <= 0 || !std::any_of(products.begin(), products.end(), uses)) continue;
     precisions.push_back(p);
     job.parameters.push_back(
-        {.name = "gemm.sustained." + std::string(NameTable<Precision>::rows[p].name),
+        {.name = sustained_key(p),
          .start = std::clamp(share, 0.02, 1.0),
          .lowest = 0.02,
          .highest = 1,
          .doubt = 0.5});
   }
   if (precisions.empty()) return;
+  // Where output_exposed is not known, k_half stands for the output's writing too.
+  constexpr double kFillAlone = 32;
+  const GemmEfficiency& before = result.device.gemm;
+  const double k_half =
+      before.output_exposed > 0 ? before.k_half : std::min(before.k_half, kFillAlone);
   job.parameters.push_back({.name = "gemm.k_half",
-                            .start = std::clamp(result.device.gemm.k_half, 8.0, 4096.0),
+                            .start = std::clamp(k_half, 8.0, 4096.0),
                             .lowest = 8,
                             .highest = 4096,
                             .doubt = 1});
   job.parameters.push_back({.name = "gemm.output_exposed",
-                            .start = std::clamp(result.device.gemm.output_exposed, 0.05, 1.0),
+                            .start = before.output_exposed > 0 ? before.output_exposed : 0.5,
                             .lowest = 0.05,
                             .highest = 1,
                             .doubt = 1});
@@ -218,6 +250,11 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
     if (std::find(precisions.begin(), precisions.end(), p) != precisions.end()) known.push_back(s);
   }
   fit_job(job, known, result);
+  if (result.device.gemm.output_exposed > 0) {
+    result.device.sources["gemm.k_half"] =
+        "estimate: the fill of a tile's pipeline by itself; its output is gemm.output_exposed";
+  }
+  const PerPrecision<double> bursts = result.device.gemm.sustained;
   for (const std::size_t p : precisions) {
     std::vector<Sample> some;
     for (const Sample& s : known) {
@@ -229,9 +266,9 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
       d.gemm.sustained[p] = values[0];
       return d;
     };
-    settle("gemm.sustained." + std::string(NameTable<Precision>::rows[p].name), apply, job, some,
-           result);
+    settle(sustained_key(p), apply, job, some, result);
   }
+  share_power_limit(precisions, bursts, result);
 }
 
 void fit_attention(std::span<const Sample> samples, const KernelModel& model, DeviceFit& result) {
