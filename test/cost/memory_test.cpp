@@ -155,6 +155,29 @@ TEST_CASE("[F-EP-4] overlapped dispatch holds one layer more, not one microbatch
   CHECK(ahead.buffers - plain.buffers == layer);
 }
 
+TEST_CASE("[F-MEM-6] nanotron holds gathered inputs that the host has run past") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(16);
+  const auto buffers = [&](Framework f, std::int64_t tp, std::int64_t pp, std::int64_t batch) {
+    Strategy s = complete(plain_strategy(tp, pp, 8 / (tp * pp)), m, c);
+    s.framework = f;
+    s.sequence_parallel = tp > 1;
+    s.global_batch = batch * s.micro_batch * s.dp;
+    const std::vector<Chunk> chunks = chunk_plan(m, s);
+    return buffer_bytes(memory_rates(m, s), block_costs(m, c, s), chunks, s.recompute).most;
+  };
+  const Bytes gathered = Bytes{2} * m.hidden_size * plain_strategy(1, 1, 1).seq_len;
+  const auto more = [&](std::int64_t tp, std::int64_t pp, std::int64_t batch) {
+    return buffers(Framework::kNanotron, tp, pp, batch) -
+           buffers(Framework::kMegatron, tp, pp, batch);
+  };
+  CHECK(more(4, 1, 4) == gathered * 46);
+  CHECK(more(8, 1, 4) == gathered * 46);
+  CHECK(more(4, 1, 1) == gathered * 20);
+  CHECK(more(4, 2, 4) == Bytes{0});  // pipeline messages make the host wait
+  CHECK(more(2, 1, 4) == Bytes{0});
+}
+
 TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
