@@ -167,7 +167,8 @@ int write_calibration(const CalibrateFlags& flags, const Calibration& result,
                       const WorkloadInputs& in, const ClusterSpec& fitted) {
   if (!flags.out.empty()) {
     Diagnostics problems;
-    take(write_file_atomically(flags.out, profile_text(fitted)), flags.out, problems);
+    const std::optional<std::string> text = readable_profile(fitted, problems);
+    if (text) take(write_file_atomically(flags.out, *text), flags.out, problems);
     if (has_errors(problems)) return report_errors(problems, flags.common);
     spdlog::info("wrote {}", flags.out);
   }
