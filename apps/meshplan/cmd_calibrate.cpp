@@ -213,8 +213,7 @@ int calibrate(const CalibrateFlags& flags) {
   const std::optional<ClusterSpec> whole =
       take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
   if (!whole) return report_errors(problems, flags.common);
-  const ClusterSpec fitted =
-      documented(with_parameters(*whole, parameters, fit->values), result, *in.model);
+  const ClusterSpec fitted = documented(with_fitted(*whole, parameters, *fit), result, *in.model);
   return write_calibration(flags, result, in, fitted);
 }
 
