@@ -5,6 +5,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/printable.hpp"
 #include "calibrate/machine.hpp"
 #include "device_job.hpp"
 #include "io/profile_yaml.hpp"
@@ -89,18 +90,25 @@ std::vector<BenchProfileReport::Number> numbers_of(const BenchProfile& profile) 
 std::optional<std::string> write_device(const std::string& folder, const BenchProfile& profile,
                                         Diagnostics& problems) {
   const DeviceSpec device = with_provenance(profile.cluster.device, *profile.cluster.measured);
-  if (profile.numbers.empty() || device.name.find('/') != std::string::npos) {
+  if (profile.numbers.empty()) {
     problems.push_back(
         error("--device-out has no device to write: nothing was measured of '" + device.name + "'",
               "measure products and memory-bound kernels too"));
     return std::nullopt;
   }
-  const std::string file = (std::filesystem::path(folder) / (device.name + ".yaml")).string();
-  const std::string comment =
-      profile.cluster.measured->gpu + ", measured; what was not is as it was before.";
-  if (!take(write_file_atomically(file, device_yaml(device, comment)), "--device-out", problems)) {
+  if (printable_text(device.name) != device.name || device.name.find('/') != std::string::npos) {
+    problems.push_back(error("--device-out: no file can be called '" + device.name + ".yaml'",
+                             "give the device another name"));
     return std::nullopt;
   }
+  const std::string file = (std::filesystem::path(folder) / (device.name + ".yaml")).string();
+  const std::string text = device_yaml(
+      device, profile.cluster.measured->gpu + ", measured; what was not is as it was before.");
+  if (!take(parse_device(text, "the device"), "--device-out", problems)) {
+    problems.push_back(error("the device could not be read back, so it is not written"));
+    return std::nullopt;
+  }
+  if (!take(write_file_atomically(file, text), "--device-out", problems)) return std::nullopt;
   return file;
 }
 

@@ -167,7 +167,8 @@ int write_calibration(const CalibrateFlags& flags, const Calibration& result,
                       const WorkloadInputs& in, const ClusterSpec& fitted) {
   if (!flags.out.empty()) {
     Diagnostics problems;
-    take(write_file_atomically(flags.out, profile_text(fitted)), flags.out, problems);
+    const std::optional<std::string> text = readable_profile(fitted, problems);
+    if (text) take(write_file_atomically(flags.out, *text), flags.out, problems);
     if (has_errors(problems)) return report_errors(problems, flags.common);
     spdlog::info("wrote {}", flags.out);
   }
@@ -212,8 +213,7 @@ int calibrate(const CalibrateFlags& flags) {
   const std::optional<ClusterSpec> whole =
       take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
   if (!whole) return report_errors(problems, flags.common);
-  const ClusterSpec fitted =
-      documented(with_parameters(*whole, parameters, fit->values), result, *in.model);
+  const ClusterSpec fitted = documented(with_fitted(*whole, parameters, *fit), result, *in.model);
   return write_calibration(flags, result, in, fitted);
 }
 

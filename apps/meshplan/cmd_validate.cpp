@@ -9,6 +9,7 @@
 #include "inputs.hpp"
 #include "io/plans_file.hpp"
 #include "io/write.hpp"
+#include "profile_output.hpp"
 #include "report/validation.hpp"
 #include "validate/profile.hpp"
 #include "validate/validate.hpp"
@@ -92,16 +93,17 @@ void show_progress(const ValidateFlags& flags, double share, const Operation& ne
                  fixed(100 * share, 0) + " % " + describe(next).substr(0, kText));
 }
 
-int write_profile(const ValidateFlags& flags, const ValidateInputs& in, const Validation& v) {
-  const ClusterSpec cluster = with_measurements(in.file.cluster, v);
+Diagnostics write_profile(const ValidateFlags& flags, const ValidateInputs& in,
+                          const Validation& v) {
   Diagnostics problems;
-  take(write_file_atomically(flags.profile, cluster_file(cluster)), "--update-profile", problems);
-  if (has_errors(problems)) return report_errors(problems, flags.common);
-  spdlog::info("wrote {}", flags.profile);
-  return kExitOk;
+  const auto text = readable_profile(with_measurements(in.file.cluster, v), problems);
+  if (text) take(write_file_atomically(flags.profile, *text), "--update-profile", problems);
+  if (!has_errors(problems)) spdlog::info("wrote {}", flags.profile);
+  return problems;
 }
 
-// What was measured is shown even if the machine failed on the way.
+// What was measured is shown even if the machine failed on the way, or no profile can be made of
+// it.
 int show(const ValidateFlags& flags, const ValidateInputs& in, const Machine& machine,
          const Validation& v) {
   const bool failed = !v.failures.empty() || v.samples == 0;
@@ -110,16 +112,18 @@ int show(const ValidateFlags& flags, const ValidateInputs& in, const Machine& ma
     std::fwrite(text.data(), 1, text.size(), stderr);
     if (v.samples == 0) spdlog::error("nothing of these plans was measured here");
   }
-  if (!flags.profile.empty() && v.samples > 0) {
-    if (const int code = write_profile(flags, in, v); code != kExitOk) return code;
-  }
-  const int code = failed ? kExitDevice : v.within_tolerance() ? kExitOk : kExitNoPlan;
-  if (flags.common.json) {
-    return write_result(validation_document(kTool, in.file.model, in.file.cluster, machine, v),
-                        code);
-  }
+  Diagnostics unwritten;
+  if (!flags.profile.empty() && v.samples > 0) unwritten = write_profile(flags, in, v);
+  int code = v.within_tolerance() ? kExitOk : kExitNoPlan;
+  if (!unwritten.empty()) code = kExitBadInput;
+  if (failed) code = kExitDevice;
   const ValidationTextOptions what{.every_operation = flags.common.verbose};
-  return write_result(validation_text(in.file.model, machine, v, what, console_options()), code);
+  code = write_result(flags.common.json
+                          ? validation_document(kTool, in.file.model, in.file.cluster, machine, v)
+                          : validation_text(in.file.model, machine, v, what, console_options()),
+                      code);
+  std::fputs(to_text(unwritten).c_str(), stderr);
+  return code;
 }
 
 int lead(const ValidateFlags& flags, const ValidateInputs& in, Backend& backend) {

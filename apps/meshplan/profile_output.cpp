@@ -1,15 +1,24 @@
 #include "profile_output.hpp"
 
+#include <algorithm>
+
 #include "io/profile_yaml.hpp"
 #include "report/bench.hpp"
 
 namespace meshplan {
 
-std::string profile_text(const ClusterSpec& c) {
-  const Result<DeviceSpec> shipped = load_device(c.device.name, DataFolders::standard());
-  const bool same = shipped.ok() && *shipped == c.device;
-  return cluster_yaml(c, same ? DeviceForm::kName : DeviceForm::kInline);
+namespace {
+
+// What a device is called may come from outside: only a shipped name is looked up, never a path.
+bool is_shipped(const DeviceSpec& d) {
+  const DataFolders data = DataFolders::standard();
+  const std::vector<std::string> names = data.names(kDeviceFolder);
+  if (std::find(names.begin(), names.end(), d.name) == names.end()) return false;
+  const Result<DeviceSpec> shipped = load_device(d.name, data);
+  return shipped.ok() && *shipped == d;
 }
+
+}  // namespace
 
 std::optional<std::string> readable_profile(const ClusterSpec& c, Diagnostics& problems) {
   for (Diagnostic d : validate(c)) {
@@ -17,12 +26,13 @@ std::optional<std::string> readable_profile(const ClusterSpec& c, Diagnostics& p
     problems.push_back(std::move(d));
   }
   if (has_errors(problems)) return std::nullopt;
-  std::string text = profile_text(c);
+  std::string text =
+      cluster_yaml(c, is_shipped(c.device) ? DeviceForm::kName : DeviceForm::kInline);
   const Result<ClusterSpec> back = parse_cluster(text, "the profile", DataFolders::standard());
   if (back.ok()) return text;
   append(problems, back.errors());
-  problems.push_back(error("the profile of these measurements could not be read back",
-                           "give fewer measurements at once"));
+  problems.push_back(error("the profile could not be read back, so it is not written",
+                           "give fewer measurements at once, or shorter names"));
   return std::nullopt;
 }
 

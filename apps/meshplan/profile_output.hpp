@@ -44,9 +44,8 @@ struct BenchProfile {
 [[nodiscard]] std::string bench_profile_text(const BenchProfile& profile,
                                              const TextOptions& options);
 
-// The cluster's file; the device by name where it is a shipped one, unchanged.
-[[nodiscard]] std::string profile_text(const ClusterSpec& c);
-// The same of a cluster made of measurements; a problem where no reader would take it.
+// The file of a cluster made of measurements, with the device by name where it is a shipped one,
+// unchanged; a problem where no reader would take it.
 [[nodiscard]] std::optional<std::string> readable_profile(const ClusterSpec& c,
                                                           Diagnostics& problems);
 

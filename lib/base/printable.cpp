@@ -1,6 +1,7 @@
 #include "base/printable.hpp"
 
 #include <array>
+#include <cstdio>
 
 namespace meshplan {
 
@@ -60,6 +61,22 @@ std::string printable_lines(std::string_view text) {
     text.remove_prefix(length);
   }
   return shown;
+}
+
+std::string escaped_json(std::string_view json) {
+  std::string escaped;
+  while (!json.empty()) {
+    const Character c = first_character(json);
+    if (c.valid && is_control(c)) {
+      std::array<char, 8> code{};
+      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c.code));
+      escaped += code.data();
+    } else {
+      escaped += json.substr(0, c.bytes);
+    }
+    json.remove_prefix(c.bytes);
+  }
+  return escaped;
 }
 
 }  // namespace meshplan

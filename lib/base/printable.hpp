@@ -26,4 +26,8 @@ struct Character {
 // The same for the whole of an output: lines, tabs and the program's own colours ("\x1b[1m") stay.
 [[nodiscard]] std::string printable_lines(std::string_view text);
 
+// One line of JSON with the control characters of its strings escaped ("\u007f"): JSON takes some
+// of them as they are, YAML and terminals do not.
+[[nodiscard]] std::string escaped_json(std::string_view json);
+
 }  // namespace meshplan

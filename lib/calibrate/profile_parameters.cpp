@@ -113,4 +113,17 @@ ClusterSpec with_parameters(ClusterSpec c, std::span<const ProfileParameter> par
   return c;
 }
 
+ClusterSpec with_fitted(ClusterSpec c, std::span<const ProfileParameter> parameters,
+                        const ParameterFit& fit) {
+  PLAN_CHECK(parameters.size() == fit.parameters.size() && parameters.size() == fit.values.size());
+  std::vector<ProfileParameter> fitted;
+  std::vector<double> values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!fit.parameters[i].fitted) continue;
+    fitted.push_back(parameters[i]);
+    values.push_back(fit.values[i]);
+  }
+  return with_parameters(std::move(c), fitted, values);
+}
+
 }  // namespace meshplan

@@ -35,4 +35,9 @@ struct ProfileParameter {
                                           std::span<const ProfileParameter> parameters,
                                           std::span<const double> values);
 
+// The cluster with what was fitted; every other number stays its own, even outside of the bounds of
+// a fit.
+[[nodiscard]] ClusterSpec with_fitted(ClusterSpec c, std::span<const ProfileParameter> parameters,
+                                      const ParameterFit& fit);
+
 }  // namespace meshplan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/printable.hpp"
 #include "io/measured_keys.hpp"
 #include "io/yaml_text.hpp"
 
@@ -31,7 +32,8 @@ std::string commented(std::string_view comment) {
   std::string text;
   for (std::size_t at = 0; at < comment.size();) {
     const std::size_t end = std::min(comment.find('\n', at), comment.size());
-    text += "# " + std::string(comment.substr(at, end - at)) + "\n";
+    // Names may stand in it, and YAML ends lines at more than '\n'.
+    text += "# " + printable_text(comment.substr(at, end - at)) + "\n";
     at = end + 1;
   }
   return text;

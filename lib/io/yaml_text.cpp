@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -94,21 +93,8 @@ std::string yaml_real(double value, Digits digits) {
 
 std::string yaml_quoted(std::string_view text) {
   // The escapes of YAML's double-quoted text include those of JSON.
-  const std::string json =
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  std::string quoted;
-  for (std::size_t at = 0; at < json.size();) {
-    const Character c = first_character(std::string_view(json).substr(at));
-    if (is_control(c)) {  // JSON takes some of them as they are, YAML does not
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c.code));
-      quoted += escape.data();
-    } else {
-      quoted += json.substr(at, c.bytes);
-    }
-    at += c.bytes;
-  }
-  return quoted;
+  return escaped_json(
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string yaml_text(std::string_view text) {

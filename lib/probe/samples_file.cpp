@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/json_shape.hpp"
+#include "base/printable.hpp"
 #include "probe/json_fields.hpp"
 
 namespace meshplan {
@@ -98,7 +99,7 @@ using probe_json::Json;
 
 std::string line_of(const Json& j) {
   // Names of hosts and variables may hold stray bytes; that must not end the run.
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return escaped_json(j.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/printable.hpp"
 #include "report/json_value.hpp"
 
 namespace meshplan {
@@ -14,7 +15,7 @@ bool on_one_line(const Json& value) {
 
 // Names come from files that were checked to be UTF-8; a stray byte must still not end the run.
 std::string compact(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return escaped_json(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void write(const Json& value, const std::string& indent, std::string& text) {

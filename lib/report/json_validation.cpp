@@ -107,6 +107,4 @@ std::string validation_document(const ToolInfo& tool, const ModelSpec& m, const 
   return document_text(json);
 }
 
-std::string cluster_file(const ClusterSpec& c) { return document_text(cluster_keys(c)); }
-
 }  // namespace meshplan

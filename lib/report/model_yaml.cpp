@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/printable.hpp"
 #include "base/text.hpp"
 #include "report/json_value.hpp"
 
@@ -33,7 +34,7 @@ std::string scalar_text(const Json& value) {
   if (value.is_string() && is_plain(value.get_ref<const std::string&>())) {
     return value.get<std::string>();
   }
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return escaped_json(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // Small mappings stay on one line: {kind: gqa}.

@@ -27,7 +27,4 @@ struct ValidationTextOptions {
                                               const ClusterSpec& c, const Machine& machine,
                                               const Validation& v);
 
-// A cluster file, as JSON, which is YAML; reads back to the same cluster.
-[[nodiscard]] std::string cluster_file(const ClusterSpec& c);
-
 }  // namespace meshplan

@@ -14,6 +14,14 @@ TEST_CASE("marks that turn or hide text are not printed") {
   CHECK(printable_text("\u00e9\u6f22") == "\u00e9\u6f22");
 }
 
+TEST_CASE("control characters of JSON are escaped, and nothing else of it changes") {
+  CHECK(escaped_json("{\"a\": [1, \"\u00e9\\n\"]}") == "{\"a\": [1, \"\u00e9\\n\"]}");
+  CHECK(escaped_json("\"\x7f\u0085\u2028\u202e\ufeff\"") ==
+        "\"\\u007f\\u0085\\u2028\\u202e\\ufeff\"");
+  CHECK(escaped_json("\x85\xff") == "\x85\xff");  // broken: no character
+  CHECK(escaped_json("").empty());
+}
+
 TEST_CASE("numbers for people have three digits and a unit that fits") {
   CHECK(human_bytes(Bytes{65'820'000'000}) == "61.3 GiB");
   CHECK(human_bytes(Bytes{0}) == "0.00 B");

@@ -1,4 +1,5 @@
-// Any text as a device file; what is sound is written and reads back to the same device.
+// Any text as a device file; what is sound is written and reads back to the same device, whatever
+// the comment above it.
 #include "fuzz/fuzz.hpp"
 #include "io/load.hpp"
 #include "io/profile_yaml.hpp"
@@ -12,5 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string written = device_yaml(*device);
   const Result<DeviceSpec> again = parse_device(written, "written.yaml");
   fuzz::require(again.ok() && device_yaml(*again) == written);
+  const std::string commented = device_yaml(*device, fuzz::as_text(data, size));
+  const Result<DeviceSpec> below = parse_device(commented, "commented.yaml");
+  fuzz::require(below.ok() && *below == *again);
   return 0;
 }

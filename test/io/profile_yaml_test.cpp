@@ -68,6 +68,20 @@ TEST_CASE("keys from outside stay keys, whatever they hold") {
   }
 }
 
+TEST_CASE("comments stay comments, whatever ends a line") {
+  const DeviceSpec d = load_device("h100-sxm-80gb", kShipped).value();
+  for (const char* comment : {"a\nname: b", "a\rname: b", "a\u0085name: b", "a\u2028name: b",
+                              "a\u2029name: b", "a\x1b[2J", "a\xffname: b", "\n\n", "\t"}) {
+    const std::string text = device_yaml(d, comment);
+    INFO(text.substr(0, 40));
+    const std::string above = text.substr(0, text.find("\nname: h100"));
+    CHECK(above.find_first_of("\r\x1b\x85\xe2\xff") == std::string::npos);
+    const Result<DeviceSpec> back = parse_device(text, "x");
+    REQUIRE(back.ok());
+    CHECK(*back == d);
+  }
+}
+
 TEST_CASE("every shipped cluster and device reads back from what is written of it") {
   for (const std::string& name : kShipped.names(kClusterFolder)) {
     INFO(name);

@@ -18,23 +18,25 @@ import unittest
 
 import yaml
 
+from hostile import HOSTILE, ROOT, cluster, device, document
+
 try:
     import tomllib
 except ImportError:  # Python 3.10 and before
     tomllib = None
 
 PROGRAM = ""
-HOSTILE = [
-    "$(touch owned)", "`touch owned`", "'; touch owned; '", '"; touch owned; "', "a\ntouch owned\n", "\\\ntouch owned",
-    "#SBATCH --wrap=touch", "x\n#SBATCH --wrap=touch owned", "--help", "-rf /", "${IFS}touch${IFS}owned", "a & touch owned &",
-    "</script><script>alert(1)</script>", "<!--<script>", "]]>", "<img src=x onerror=alert(1)>", "&lt;script&gt;", "{{result}}",
-    "a: b", "- a", "# a", "a #b", "{a: 1}", "[a]", "*a", "&a", "!a", "|", ">", "%YAML", "@a", "null", "true", "1e3", "~", "0x1f", "'",
-    '"', "\"\"\"", "'''", "a\tb", "\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202etxt.exe", "\u200e\u200fa", "a\u061cb", "\ufeffa", "a\u2028b", "\x7f", "é漢字🙂", " leading",
-    "trailing ", "../../etc/passwd", "/absolute", "%s%n", "\\x41\\n", "\\", "a\\", "$'\\n'",
-]
 FORMATS = ("megatron", "slurm", "deepspeed", "torchtitan", "megatron-bridge", "accelerate")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\u061c\u200e\u200f\ufeff]")
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+def strings(value):
+    """All texts of a document, its keys too."""
+    if isinstance(value, str):
+        return [value]
+    parts = value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else []
+    return [text for part in parts for text in strings(part)]
 
 
 class Scripts(html.parser.HTMLParser):
@@ -145,6 +147,125 @@ class Escaping(unittest.TestCase):
                 self.assertIn(again.returncode, (0, 1), again.stderr)
                 written += 1
         self.assertEqual(written, len(HOSTILE) + 5)
+
+    def written(self, *arguments):
+        """The profile that a command writes, which the next one reads."""
+        done = self.run_program(*arguments, "--out", "measured.yaml", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        profile = yaml.safe_load((self.folder / "measured.yaml").read_text())
+        again = self.run_program("estimate", "--model", "llama-2-7b", "--cluster", "./measured.yaml", "--strategy", "tp=1",
+                                 "--gpus", "2", "--global-batch", "8", "--seq-len", "512", "-q")
+        self.assertIn(again.returncode, (0, 1), again.stderr)
+        self.assert_nothing_ran(arguments)
+        return profile
+
+    def assert_kept(self, profile, given):
+        for key in ("name", "source"):
+            self.assertEqual(profile[key], given[key])
+        self.assertEqual([level["name"] for level in profile["levels"]], [level["name"] for level in given["levels"]])
+        self.assertEqual(profile["device"]["name"], given["device"]["name"])
+
+    def test_profiles_of_benchmarks_keep_the_names(self):
+        for name in HOSTILE:
+            ranks = [{"rank": r, "local_rank": r, "node": 0, "host": name, "device": name, "device_id": name} for r in (0, 1)]
+            versions = {"driver": name, "cuda": name, "nccl": name, "v" + name: name}
+            lines = [{"record": "machine", "backend": "nccl", "accelerator": True, "nodes": 1, "ranks_per_node": 2,
+                      "device_memory_bytes": 0, "versions": versions, "environment": {"NCCL_" + name: name}, "date": name,
+                      "time_sliced": False, "ranks": ranks}]
+            for size in (1 << i for i in range(10, 24)):
+                operation = {"kind": "collective", "collective": "all-reduce", "bytes": size, "dtype": "fp32", "bidirectional": False,
+                             "group": {"size": 2, "stride": 1, "nodes": 1, "concurrent": True}}
+                time = 1e-5 + size * 1e-10
+                lines.append({"record": "sample", "operation": operation, "median_s": time, "spread": 0.0, "calls": 1, "outliers": 0,
+                              "throttled": False, "slowest_rank": 0, "correctness": "correct", "note": name, "times_s": [time]})
+            (self.folder / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            given = cluster(name, device(name, {name: name, "peak" + name: name}))
+            (self.folder / "cluster.yaml").write_text(document(given))
+            with self.subTest(name=name):
+                imported = ["import", "bench-samples", "samples.jsonl", "--cluster", "./cluster.yaml"]
+                profile = self.written(*imported)
+                self.assert_kept(profile, given)
+                self.assertEqual(profile["device"]["sources"], given["device"]["sources"])
+                self.assertEqual({fit["level"] for fit in profile["collectives"]}, {name})
+                measured = profile["measured"]
+                for key in ("host", "gpu", "driver", "cuda", "nccl", "date"):
+                    self.assertEqual(measured[key], name)
+                self.assertEqual(measured["environment"], {"NCCL_" + name: name})
+                self.assertEqual(measured["notes"]["v" + name], name)
+                done = self.run_program(*imported, "--json")
+                self.assertIn(name, strings(json.loads(done.stdout.decode())))
+                self.assert_inert(self.on_terminal(*imported))
+
+    def test_profiles_fitted_to_logs_keep_the_names(self):
+        log = "".join(f" iteration {i}/ 6 | consumed samples: {64 * i} | elapsed time per iteration (ms): {t} | global batch size: 64 |\n"
+                      for i, t in enumerate((50000.0, 10010.0, 9990.0, 10000.0, 10010.0, 9990.0), 1))
+        model = yaml.safe_load((ROOT / "models/llama-2-7b.yaml").read_text())
+        for name in HOSTILE:
+            (self.folder / "model.yaml").write_text(document(dict(model, name=name)))
+            given = cluster(name, device(name, {name: name}), gpus=8)
+            (self.folder / "cluster.yaml").write_text(document(given))
+            file = "log " + name.replace("/", "-")[:100]
+            (self.folder / file).write_text(log)
+            with self.subTest(name=name):
+                fit = ["calibrate", "--model", "./model.yaml", "--cluster", "./cluster.yaml", "--seq-len", "4096", "--log", file,
+                       "--strategy", "tp=2,micro_batch=1"]
+                profile = self.written(*fit)
+                self.assert_kept(profile, given)
+                basis = profile["device"]["sources"].pop("gemm.sustained.bf16")
+                self.assertIn("to 1 run of " + name, basis)
+                self.assertEqual(profile["device"]["sources"], given["device"]["sources"])
+                done = self.run_program(*fit, "--json")
+                self.assertTrue({name, file} <= set(strings(json.loads(done.stdout.decode()))))
+                self.assert_inert(self.on_terminal(*fit))
+
+    def test_a_profile_that_nobody_could_read_is_not_written(self):
+        # No text of a file is longer than 64 KiB: a basis that quotes such a model is.
+        model = (ROOT / "models/llama-2-7b.yaml").read_text().replace("name: llama-2-7b", "name: " + "m" * 65_500)
+        (self.folder / "model.yaml").write_text(model)
+        (self.folder / "run.log").write_text("".join(
+            f" iteration {i}/ 6 | consumed samples: {64 * i} | elapsed time per iteration (ms): 10000.0 | global batch size: 64 |\n"
+            for i in range(1, 7)))
+        fit = ["calibrate", "--model", "./model.yaml", "--cluster", "dgx-a100-80gb", "--gpus", "8", "--seq-len", "4096",
+               "--log", "run.log", "--strategy", "tp=2,micro_batch=1"]
+        self.assertEqual(self.run_program(*fit).returncode, 0)
+        for before in (None, "the old one"):
+            if before:
+                (self.folder / "measured.yaml").write_text(before)
+            done = self.run_program(*fit, "--out", "measured.yaml")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"a text longer than 64 KiB", done.stderr)
+            self.assertIn(b"could not be read back, so it is not written", done.stderr)
+            self.assertEqual([p.read_text() for p in self.folder.glob("measured*")], [before] if before else [])
+
+    def test_a_device_called_like_a_file_is_written_out(self):
+        # Only shipped devices are named: a path would lead elsewhere from another folder.
+        spec = device("./device.yaml", {})
+        (self.folder / "device.yaml").write_text(document(spec))
+        (self.folder / "cluster.yaml").write_text(document(dict(cluster("c", "./device.yaml"))))
+        (self.folder / "log.json").write_text(json.dumps(
+            {"nccl_version": 22300, "args": ["all_reduce_perf"], "env": [], "start_time": "",
+             "config": {"nthreads": 1, "ngpus": 1, "devices": [{"group": 0, "hostname": "h", "device_info": "H100"}] * 2},
+             "results": [{"size": 1 << i, "out_of_place": {"time": 10 + (1 << i) * 1e-5, "nwrong": 0}} for i in range(10, 24)]}))
+        profile = self.written("import", "nccl-tests", "log.json", "--cluster", "./cluster.yaml")
+        self.assertEqual(profile["device"]["name"], "./device.yaml")
+
+    def test_plans_and_models_are_read_back(self):
+        for name in HOSTILE:
+            with self.subTest(name=name):
+                done = self.run_program("plan", *self.inputs(name), "--space", "megatron", "--out", "plans", "--top", "1", "-q")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                done = self.run_program("export", "--plans", "plans/plans.json", "--format", "megatron")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4,
+                          "num_attention_heads": 4, "intermediate_size": 1024, "vocab_size": 1024, "max_position_embeddings": 512,
+                          "_name_or_path": name}
+                (self.folder / "config.json").write_text(document(config))
+                done = self.run_program("import", "hf-config", "config.json", "--out", "imported.yaml")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                workload = self.inputs(name)
+                workload[1] = "./imported.yaml"
+                done = self.run_program("estimate", *workload, "--strategy", "tp=2", "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_json_keeps_the_name(self):
         for name in HOSTILE:

@@ -230,6 +230,13 @@ TEST_CASE("text that is not UTF-8 does not end the run") {
   CHECK(Json::parse(text)["errors"].size() == 1);
 }
 
+TEST_CASE("control characters are escaped, also those that JSON takes as they are") {
+  const std::string name = "\x7f\u0085\u2028\u202e";
+  const std::string text = error_document(kTestTool, {error(name)});
+  CHECK(text.find("\"\\u007f\\u0085\\u2028\\u202e\"") != std::string::npos);
+  CHECK(Json::parse(text)["errors"][0]["message"] == name);
+}
+
 TEST_CASE("every shipped model reads back from its YAML as the same model") {
   const DataFolders data({std::filesystem::path(MESHPLAN_SOURCE_DIR)});
   const std::vector<std::string> names = data.names(kModelFolder);
@@ -246,7 +253,8 @@ TEST_CASE("every shipped model reads back from its YAML as the same model") {
 
 TEST_CASE("names that YAML would read as something else are quoted") {
   ModelSpec m = sample_model();
-  m.name = GENERATE("true", "No", "1e5", "a: b", "x # y", "-", "", "tab\there", "\"");
+  m.name = GENERATE("true", "No", "1e5", "a: b", "x # y", "-", "", "tab\there", "\"", "\x7f",
+                    "\u0085", "\u2028");
   if (m.name.empty()) return;  // an empty name is refused when read
   const Result<ModelSpec> again = parse_model(model_yaml(m), "again.yaml");
   REQUIRE(again.ok());
