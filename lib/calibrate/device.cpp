@@ -186,7 +186,8 @@ void share_power_limit(const std::vector<std::size_t>& precisions,
   for (const std::size_t p : precisions) {
     const auto at = std::find_if(result.numbers.begin(), result.numbers.end(),
                                  [&](const DeviceNumber& n) { return n.key == sustained_key(p); });
-    if (at == result.numbers.end() || result.facts.count(at->key + " of short bursts") > 0) continue;
+    if (at == result.numbers.end() || result.facts.count(at->key + " of short bursts") > 0)
+      continue;
     sustained[p] = std::min(sustained[p], sustained[p] * std::exp(lost / settled));
     at->note = "of short bursts, which reach " + at->after +
                "; the power limit takes what it takes of the other precisions";
@@ -212,12 +213,11 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
     const double share = result.device.gemm.sustained[p];
     if (share <= 0 || !std::any_of(products.begin(), products.end(), uses)) continue;
     precisions.push_back(p);
-    job.parameters.push_back(
-        {.name = sustained_key(p),
-         .start = std::clamp(share, 0.02, 1.0),
-         .lowest = 0.02,
-         .highest = 1,
-         .doubt = 0.5});
+    job.parameters.push_back({.name = sustained_key(p),
+                              .start = std::clamp(share, 0.02, 1.0),
+                              .lowest = 0.02,
+                              .highest = 1,
+                              .doubt = 0.5});
   }
   if (precisions.empty()) return;
   // Where output_exposed is not known, k_half stands for the output's writing too.

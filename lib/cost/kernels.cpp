@@ -3,28 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 
 namespace meshplan {
 namespace {
 
 // Thread-block tiles that vendor libraries ship, and how much of the large tile's rate their main
 // loop keeps: a smaller tile loads more operand bytes per multiply-add. (CUTLASS efficient-GEMM
-// notes; the shares are those of its profiler's published tables, rounded to 0.05.) cuBLAS's names
-// of its kernels for Hopper (nvjet_sm90_tst_320x128_64x3_...) show the larger ones of its own.
+// notes; the shares are those of its profiler's published tables, rounded to 0.05.)
 struct Tile {
   std::int64_t m, n;
   double efficiency;
 };
-constexpr std::array kTiles{Tile{256, 128, 1.0},  Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
-                            Tile{128, 64, 0.80},  Tile{64, 128, 0.80}, Tile{64, 64, 0.60},
-                            Tile{320, 128, 1.0}, Tile{128, 320, 1.0}, Tile{192, 192, 1.0}};
-constexpr std::size_t kTilesBeforeHopper = 6;
-
-std::span<const Tile> tiles_of(Architecture a) {
-  const bool before = a == Architecture::kVolta || a == Architecture::kAmpere;
-  return std::span(kTiles).first(before ? kTilesBeforeHopper : kTiles.size());
-}
+constexpr std::array kTiles{Tile{256, 128, 1.0}, Tile{128, 256, 1.0}, Tile{128, 128, 0.95},
+                            Tile{128, 64, 0.80}, Tile{64, 128, 0.80}, Tile{64, 64, 0.60}};
 
 std::optional<Seconds> exact_time(const DeviceSpec& d, const KernelKey& key) {
   const auto found = d.exact_kernels.find(key);
@@ -97,7 +88,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   const double memory_rate = d.memory_bandwidth.si() * d.memory_efficiency;
   const double output = count * (g.output_bytes + g.accumulate_bytes) * m * n;
   double best = 1e300;
-  for (const Tile& tile : tiles_of(d.architecture)) {
+  for (const Tile& tile : kTiles) {
     const double tiles = static_cast<double>(ceil_div(g.m, tile.m) * ceil_div(g.n, tile.n)) * count;
     const double area = static_cast<double>(tile.m * tile.n);
     for (const double split : {1.0, 2.0, 4.0, 8.0}) {

@@ -30,9 +30,9 @@ struct GemmShape {
 // tiles fill whole waves of multiprocessors and a tile's main loop ramps up over k_half:
 //   t = waves * 2 tm tn (k + k_half) / (peak * sustained / SMs * e_tile)
 //       + output_exposed * bytes of the output / bandwidth,
-// at least all bytes / bandwidth, plus kernel_overhead. On H100 and H200 the output's traffic, eight
-// bytes an element where fp32 sums are added to, explains what products lose at short k, and shapes
-// that a fit never saw are predicted to 2.8 and 4.0 % (test/calibrate/data).
+// at least all bytes / bandwidth, plus kernel_overhead. On H100 and H200 the output's traffic,
+// eight bytes an element where fp32 sums are added to, explains what products lose at short k, and
+// shapes that a fit never saw are predicted to 3.1 and 3.9 % (test/calibrate/data).
 [[nodiscard]] Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g);
 
 struct AttentionShape {

@@ -125,7 +125,8 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
       const BlockParameters& p = blocks[k].parameters;
       const auto kind = static_cast<BlockKind>(k);
       if (kind != BlockKind::kEmbedding && kind != BlockKind::kHead) {
-        const Bytes saved = chunk.recomputed[k] > 0 ? blocks[k].saved.full : blocks[k].saved.of(rest);
+        const Bytes saved =
+            chunk.recomputed[k] > 0 ? blocks[k].saved.full : blocks[k].saved.of(rest);
         last = std::max(last, set + saved - state(rates, rates.gradients, p));
       }
       const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
@@ -200,11 +201,11 @@ MemoryRates state_rates(const Strategy& s) {
 }
 
 // [F-MEM-6] A tensor that a collective uses on a stream of its own goes back to the allocator only
-// when the device has come so far (Tensor.record_stream; c10/cuda/CUDACachingAllocator.cpp), and the
-// host runs ahead of it. nanotron's asynchronous tensor parallelism gathers whole inputs so; where no
-// pipeline message makes the host wait, about 46 of them are held: the median over the runs with
-// tp >= 4, pp = 1 of its published sweep, 46 with 16 layers of 2,048 and with 32 of 4,096, whatever
-// tp is, and 20 in steps of one microbatch.
+// when the device has come so far (Tensor.record_stream; c10/cuda/CUDACachingAllocator.cpp), and
+// the host runs ahead of it. nanotron's asynchronous tensor parallelism gathers whole inputs so;
+// where no pipeline message makes the host wait, about 46 of them are held: the median over the
+// runs with tp >= 4, pp = 1 of its published sweep, 46 with 16 layers of 2,048 and with 32 of
+// 4,096, whatever tp is, and 20 in steps of one microbatch.
 std::int64_t held_by_streams(const Strategy& s) {
   const bool runs_ahead = s.framework == Framework::kNanotron && s.sequence_parallel && s.pp == 1;
   if (!runs_ahead || s.tp < 4) return 0;

@@ -25,8 +25,8 @@ namespace meshplan {
 // [F-MEM-5] PyTorch's autograd makes a parameter's gradient when the backward pass comes to it, and
 // zero_grad(set_to_none) gives it back (torch/optim/optimizer.py): with one microbatch per step the
 // gradients take the place of the activations that the same pass frees: most is held at its
-// beginning (activations and buffers), in its last layer, or at its end (gradients). Measured on one
-// H200 (scripts/gpu_reference.py). Megatron-LM, DeepSpeed and nanotron keep buffers for all
+// beginning (activations and buffers), in its last layer, or at its end (gradients). Measured on
+// one H200 (scripts/gpu_reference.py). Megatron-LM, DeepSpeed and nanotron keep buffers for all
 // gradients, and so does everyone from the second microbatch on.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
@@ -68,7 +68,8 @@ struct MemoryRates {
                                          std::span<const Chunk> mine);
 struct BufferBytes {
   Bytes most;
-  Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to come
+  Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to
+                       // come
 };
 [[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
                                        std::span<const Chunk> mine, Recompute mode);

@@ -49,29 +49,30 @@ Json fit_keys(const CollectiveFit& fit) {
 }  // namespace
 
 Json device_keys(const DeviceSpec& d) {
-  Json json{
-      {"name", d.name},
-      {"architecture", std::string(name_of(d.architecture))},
-      {"memory", exact_text(d.memory)},
-      {"context", exact_text(d.context)},
-      {"memory_bandwidth", exact_text(d.memory_bandwidth)},
-      {"l2_cache", exact_text(d.l2_cache)},
-      {"multiprocessors", d.multiprocessors},
-      {"peak", peaks_json(d.peak)},
-      {"gemm", {{"sustained", shares_json(d.gemm.sustained)}, {"k_half", number(d.gemm.k_half)},
-        {"output_exposed", number(d.gemm.output_exposed)}}},
-      {"attention",
-       {{"forward", number(d.attention.forward)},
-        {"backward", number(d.attention.backward)},
-        {"seq_half", number(d.attention.seq_half)}}},
-      {"memory_efficiency", number(d.memory_efficiency)},
-      {"kernel_overhead", exact_text(d.kernel_overhead)},
-      {"launch_gap", exact_text(d.launch_gap)},
-      {"host_link", exact_text(d.host_link)},
-      {"collective_gap", exact_text(d.collective_gap)},
-      {"tdp_watts", number(d.tdp_watts)},
-      {"overlap_slowdown", number(d.overlap_slowdown)},
-      {"variability", number(d.variability)}};
+  Json json{{"name", d.name},
+            {"architecture", std::string(name_of(d.architecture))},
+            {"memory", exact_text(d.memory)},
+            {"context", exact_text(d.context)},
+            {"memory_bandwidth", exact_text(d.memory_bandwidth)},
+            {"l2_cache", exact_text(d.l2_cache)},
+            {"multiprocessors", d.multiprocessors},
+            {"peak", peaks_json(d.peak)},
+            {"gemm",
+             {{"sustained", shares_json(d.gemm.sustained)},
+              {"k_half", number(d.gemm.k_half)},
+              {"output_exposed", number(d.gemm.output_exposed)}}},
+            {"attention",
+             {{"forward", number(d.attention.forward)},
+              {"backward", number(d.attention.backward)},
+              {"seq_half", number(d.attention.seq_half)}}},
+            {"memory_efficiency", number(d.memory_efficiency)},
+            {"kernel_overhead", exact_text(d.kernel_overhead)},
+            {"launch_gap", exact_text(d.launch_gap)},
+            {"host_link", exact_text(d.host_link)},
+            {"collective_gap", exact_text(d.collective_gap)},
+            {"tdp_watts", number(d.tdp_watts)},
+            {"overlap_slowdown", number(d.overlap_slowdown)},
+            {"variability", number(d.variability)}};
   if (!d.sources.empty()) json["sources"] = d.sources;
   return json;
 }

@@ -169,7 +169,8 @@ TEST_CASE("[F-CAL-7] precisions without steady runs lose what the others lose") 
   for (std::size_t i = 0; i < half; ++i) {
     auto g = std::get<GemmOperation>(samples[i].operation);
     if (std::min({g.m, g.n, g.k}) >= 8192) {
-      samples[i].steady = SteadyTimes{kernel_model().gemm(lasting, g), 0.004, Seconds{1}, true, 0.7};
+      samples[i].steady =
+          SteadyTimes{kernel_model().gemm(lasting, g), 0.004, Seconds{1}, true, 0.7};
     }
     g.precision = Precision::kFp16;
     samples.push_back(sample(g, kernel_model().gemm(burst, g)));
