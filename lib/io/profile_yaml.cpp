@@ -207,6 +207,8 @@ std::string cluster_yaml(const ClusterSpec& c, DeviceForm device, std::string_vi
 }
 
 DeviceSpec with_provenance(DeviceSpec d, const Provenance& p) {
+  // An earlier measurement of the device is not this one's.
+  std::erase_if(d.sources, [](const auto& s) { return s.first.starts_with(kMeasuredSource); });
   const auto say = [&d](const std::string& key, const std::string& value) {
     if (!value.empty()) d.sources[std::string(kMeasuredSource) + key] = value;
   };
