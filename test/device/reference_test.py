@@ -56,9 +56,16 @@ class Reference(unittest.TestCase):
         row = {"case": c, "predicted_step_s": 1.05, "measured_step_s": 1.0, "predicted_bytes": 101,
                "measured_bytes": 100, "predictions": {"shipped": {"step_s": 1.3, "bytes": 150},
                                                       "measured": {"step_s": 1.05, "bytes": 101}}}
-        text = self.reference.others_text([row], ["shipped", "measured"])
+        text = self.reference.others_text([row], ["shipped", "measured"], None)
         self.assertEqual(text, "median errors with shipped: step_time 30.0 %, peak_memory 50.0 %\n")
-        self.assertEqual(self.reference.others_text([row], ["measured"]), "")
+        self.assertEqual(self.reference.others_text([row], ["measured"], None), "")
+        # Layers by themselves count as times of layers.
+        layers = {"rows": [{"measured_s": 2.0, "predicted_s": {"shipped": 2.4, "measured": 2.02}}]}
+        text = self.reference.others_text([row], ["shipped", "measured"], layers)
+        self.assertIn("layer_time 20.0 %", text)
+        judged = self.reference.summarise([row], layers, "measured")
+        self.assertAlmostEqual(judged["median_error"]["layer_time"], 0.01)
+        self.assertTrue(judged["within"]["layer_time"])
 
     def test_a_case_that_fails_or_does_not_fit_costs_no_other(self):
         oom = type("OutOfMemoryError", (RuntimeError,), {})
