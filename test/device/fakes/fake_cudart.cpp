@@ -102,9 +102,13 @@ class FakeStream {
   }
 };
 
+// Who waits for an event waits for the record that was the last when it was asked to: a later one
+// may come after what it holds up.
 struct FakeEvent {
-  std::atomic<bool> done{true};
+  std::atomic<int> recorded{0}, reached{0};
   Clock::time_point time;
+
+  [[nodiscard]] bool has(int record) const { return reached >= record; }
 };
 
 // Streams that are held back until a flag is set, or half a second is over.
@@ -227,8 +231,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return state_of_device();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const int record = event_of(event)->recorded;
   stream_of(stream)->enqueue([=] {
-    while (!event_of(event)->done) std::this_thread::yield();
+    while (!event_of(event)->has(record)) std::this_thread::yield();
   });
   return cudaSuccess;
 }
@@ -251,13 +256,13 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event_of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event_of(event)->done = false;
+  const int record = ++event_of(event)->recorded;
   stream_of(stream)->enqueue([=] {
     static const bool steady = *variable("FAKE_CUDA_STEADY", "") != '\0';
     event_of(event)->time =
         steady ? Clock::time_point(std::chrono::microseconds(10 * stream_of(stream)->done()))
                : Clock::now();
-    event_of(event)->done = true;
+    event_of(event)->reached = record;
   });
   return state_of_device();
 }
