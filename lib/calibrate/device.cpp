@@ -69,9 +69,10 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
                               .doubt = 0.5});
   }
   if (precisions.empty()) return;
-  // Where output_exposed is not known, k_half stands for the output's writing too.
-  constexpr double kFillAlone = 32;
-  const GemmEfficiency& before = result.device.gemm;
+  // Where output_exposed is not known, k_half stands for the output's writing too. Samples that
+  // cannot tell the two take what H100 and H200 showed (test/calibrate/data).
+  constexpr double kFillAlone = 32, kExposed = 0.75;
+  const GemmEfficiency before = result.device.gemm;
   const double k_half =
       before.output_exposed > 0 ? before.k_half : std::min(before.k_half, kFillAlone);
   job.parameters.push_back({.name = "gemm.k_half",
@@ -80,7 +81,7 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
                             .highest = 4096,
                             .doubt = 1});
   job.parameters.push_back({.name = "gemm.output_exposed",
-                            .start = before.output_exposed > 0 ? before.output_exposed : 0.5,
+                            .start = before.output_exposed > 0 ? before.output_exposed : kExposed,
                             .lowest = 0.05,
                             .highest = 1,
                             .doubt = 1});
@@ -99,9 +100,13 @@ void fit_products(std::span<const Sample> samples, const KernelModel& model, Dev
     if (std::find(precisions.begin(), precisions.end(), p) != precisions.end()) known.push_back(s);
   }
   fit_job(job, known, result);
-  if (result.device.gemm.output_exposed > 0) {
+  // A fitted number says so itself, later.
+  if (result.device.gemm.k_half != before.k_half) {
     result.device.sources["gemm.k_half"] =
         "estimate: the fill of a tile's pipeline by itself; its output is gemm.output_exposed";
+  }
+  if (result.device.gemm.output_exposed != before.output_exposed) {
+    result.device.sources["gemm.output_exposed"] = "estimate: as measured on H100 and H200";
   }
   const PerPrecision<double> bursts = result.device.gemm.sustained;
   for (const std::size_t p : precisions) {

@@ -162,6 +162,8 @@ TEST_CASE("[F-CAL-7] precisions without steady runs lose what the others lose") 
   const auto bf16 = static_cast<std::size_t>(Precision::kBf16);
   const auto fp16 = static_cast<std::size_t>(Precision::kFp16);
   DeviceSpec burst = h200(), lasting = h200();
+  burst.gemm.k_half = lasting.gemm.k_half = 32;
+  burst.gemm.output_exposed = lasting.gemm.output_exposed = 0.7;
   burst.gemm.sustained[bf16] = burst.gemm.sustained[fp16] = 0.88;
   lasting.gemm.sustained[bf16] = 0.77;
   std::vector<Sample> samples = products(burst, 0.01);
