@@ -280,7 +280,7 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
 
 void append_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
   const LocalShape& l = x.shape;
-  append_norm(x, "input norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
+  append_residual_norm(x, "input norm", ops);
   const LinearTimes column = x.model.mla ? append_mla_projections(x, ops) : append_qkv(x, ops);
   if (x.strategy.flash_attention) {
     append_fused_attention(x, windowed, ops);

@@ -91,27 +91,94 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
       memory_op(x, name, Pass::kBackwardInput, backward_bytes, backward_kernels, false, kind));
 }
 
+namespace {
+
+// Weight and bias gradients by a second kernel that reads input and output gradient again: apex's
+// FusedLayerNorm (csrc/layer_norm_cuda_kernel.cu, HostLayerNormGradient; Megatron-LM 2.x and
+// Megatron-DeepSpeed) and PyTorch's own (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+// Transformer Engine, apex's FastLayerNorm (Megatron-LM since 3.0) and flash-attention's kernels
+// sum them in the same pass.
+bool reads_twice_backward(const BlockContext& x) {
+  if (x.model.norm != Norm::kLayerNorm) return false;
+  switch (x.strategy.framework) {
+    case Framework::kMegatronV2:
+    case Framework::kMegatronDeepspeed:
+    case Framework::kDeepspeedV0:
+    case Framework::kDeepspeed:
+    case Framework::kFsdp:
+    case Framework::kLlmFoundry:
+      return true;
+    case Framework::kMegatron:
+    case Framework::kTorchtitan:
+    case Framework::kNanotron:
+    case Framework::kInternEvo:
+      return false;
+  }
+  return false;
+}
+
+bool is_fused_norm(const BlockContext& x) {
+  return x.strategy.kernels.fused_norm || x.model.norm == Norm::kLayerNorm;
+}
+
+}  // namespace
+
 // [F-NORM-1] Traffic of a norm over n elements of e bytes: forward reads and writes once (2e n);
-// backward reads the input and the output gradient, writes the input gradient, and adds the
-// residual's gradient (4e n). RMSNorm without a kernel of its own (eager, as Hugging Face's Llama):
-// cast, square, mean, scale, cast back and weight are 36 bytes; backward products, sums and casts
-// of fp32 copies 80. LayerNorm is one kernel in PyTorch itself. fp32_copies: cast and norm forward
-// (e + 4, 4 + e); norm, cast and addition backward.
+// backward reads the input and the output gradient and writes the input gradient (3e n), where the
+// weights' gradients are another kernel's reads both again (2e n). RMSNorm without a kernel of its
+// own (eager, as Hugging Face's Llama): cast, square, mean, scale, cast back and weight are 36
+// bytes; backward products, sums and casts of fp32 copies 80. LayerNorm is one kernel in PyTorch
+// itself. fp32_copies: cast and norm forward (e + 4, 4 + e); norm, cast and addition backward.
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective) {
   const double n = static_cast<double>(elements);
   const double e = x.shape.bytes;
-  const bool fused = x.strategy.kernels.fused_norm || x.model.norm == Norm::kLayerNorm;
-  if (x.strategy.kernels.fp32_copies && fused) {
+  if (!is_fused_norm(x)) {
+    append_elementwise(x, name, 36 * n, 7, 80 * n, 14, ops, selective);
+  } else if (x.strategy.kernels.fp32_copies) {
     // Cast to fp32, norm of that; backward the norm reads the gradient and the copy twice and
     // writes fp32, which is cast and added to the residual's gradient.
     append_elementwise(x, name, (2 * e + 8) * n, 2, (5 * e + 20) * n, 4, ops, selective);
-  } else if (fused) {
-    append_elementwise(x, name, 2 * e * n, 1, 4 * e * n, 2, ops, selective, KernelKind::kNorm);
   } else {
-    append_elementwise(x, name, 36 * n, 7, 80 * n, 14, ops, selective);
+    append_elementwise(x, name, 2 * e * n, 1, 3 * e * n, 1, ops, selective, KernelKind::kNorm);
+    if (!reads_twice_backward(x)) return;
+    ops.kernels.push_back(memory_op(x, "norm weight gradient", Pass::kBackwardInput, 2 * e * n, 2));
   }
 }
+
+// [F-NORM-1] The norm that attention or MLP begin with. Its input goes on along the residual as
+// well: autograd adds the two gradients (3e n), which the eager and the fp32 kernels' bytes hold.
+void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops) {
+  const std::int64_t elements = x.shape.norm_tokens * x.shape.hidden;
+  append_norm(x, name, elements, ops, x.strategy.flash_attention);
+  if (!is_fused_norm(x) || x.strategy.kernels.fp32_copies) return;
+  append_gradient_sum(x, elements, ops);
+}
+
+// A tensor that two operations read gets the sum of two gradients: reads both, writes one.
+void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops) {
+  const double bytes = 3.0 * x.shape.bytes * static_cast<double>(elements);
+  ops.kernels.push_back(
+      memory_op(x, "gradient sum", Pass::kBackwardInput, bytes, 1, false, KernelKind::kResidual));
+}
+
+namespace {
+
+// [F-LIN-2] A weight gradient that its product does not add by itself to the sum over microbatches
+// is read with the sum, which is written (e + 2g bytes for gradients of e, sums of g). DeepSpeed's
+// BF16_Optimizer casts it to fp32 before (e + 4, then 12: runtime/bf16_optimizer.py,
+// update_hp_grads).
+KernelOp gradient_accumulation(const BlockContext& x, double weights) {
+  const Strategy& s = x.strategy;
+  const double e = x.shape.bytes, sum = size_of(s.grad_dtype);
+  const bool casts = s.framework == Framework::kMegatronDeepspeed &&
+                     s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
+  const double bytes = casts ? e + 16 : e + 2 * sum;
+  return memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * bytes,
+                   casts ? 2 : 1);
+}
+
+}  // namespace
 
 // [F-LIN-1] Forward m x n x k, input gradient m x k x n, weight gradient n x k x m; the weight
 // gradient is added to the main gradient of grad_dtype, in the product's epilogue where fused,
@@ -139,8 +206,7 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
   } else {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
-    ops.kernels.push_back(
-        memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * (e + 2 * grad), 1));
+    ops.kernels.push_back(gradient_accumulation(x, weights));
   }
   if (fp8) {
     // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes:

@@ -112,6 +112,8 @@ void append_mtp_projection(const BlockContext& x, BlockOps& ops);
 // Building stones of the appenders.
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective = false);
+void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops);
+void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
 // y[tokens, n] = x[tokens, k] W; `stored` parameters for weight-gradient accumulation.
 // Returns the times of the input- and weight-gradient products, behind which collectives may hide.
 struct LinearTimes {

@@ -32,7 +32,7 @@ void append_dense_mlp(const BlockContext& x, std::int64_t ffn, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
   if (!(m.parallel_block && m.parallel_shared_norm)) {
-    append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
+    append_residual_norm(x, "mlp norm", ops);
   }
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
                                        m.linear_bias, ops);
@@ -104,7 +104,8 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   const MoeSpec& moe = *m.moe;
   const Strategy& s = x.strategy;
   const double e = l.bytes, h = real(l.hidden);
-  append_norm(x, "mlp norm", l.norm_tokens * l.hidden, ops, x.strategy.flash_attention);
+  append_residual_norm(x, "mlp norm", ops);
+  append_gradient_sum(x, l.norm_tokens * l.hidden, ops);  // of router and experts
 
   const double tokens = real(l.norm_tokens);
   // Router: fp32 scores, softmax or sigmoid, top-k, auxiliary loss, and the maps for permutation.
@@ -165,6 +166,7 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
     const LinearTimes down =
         append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops);
     append_tp_collectives(x, up, down, ops);
+    append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
   } else if (s.tp > 1 && !s.sequence_parallel) {
     append_tp_collectives(x, {}, {}, ops);  // experts split by tp: one reduction each way
   }

@@ -54,8 +54,8 @@ constexpr std::array kPresets{
                        .fused_cross_entropy = false,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kFlash2,
-                       .host_factor = 9.5,
-                       .collective_launches = 0.5}},
+                       .host_factor = 8.6,
+                       .collective_launches = 1.0}},
     // DeepSpeed runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are
     // kept and reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
     Preset{.framework = Framework::kDeepspeed,

@@ -64,12 +64,12 @@ TEST_CASE("[F-MEM-1] a memory-bound kernel takes its bytes over the bandwidth an
   CHECK(memory_time(d, 0, 4).si() == Approx(12e-6));
 }
 
-TEST_CASE("[F-NORM-1] a fused norm passes its tensor twice forward and four times backward") {
+TEST_CASE("[F-NORM-1] a fused norm passes its tensor twice forward and three times backward") {
   Bench b;
   BlockOps ops;
   append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), ops);
   CHECK(sum(ops, "norm", Pass::kForward).time == b.memory(2 * 2 * kElements, 1));
-  CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(4 * 2 * kElements, 2));
+  CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(3 * 2 * kElements, 1));
   b.strategy.kernels.fused_norm = false;
   BlockOps layer;  // PyTorch's LayerNorm is one kernel anyway
   append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), layer);
@@ -79,6 +79,35 @@ TEST_CASE("[F-NORM-1] a fused norm passes its tensor twice forward and four time
   append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), eager);
   CHECK(sum(eager, "norm", Pass::kForward).time == b.memory(36 * kElements, 7));
   CHECK(sum(eager, "norm", Pass::kBackwardInput).time == b.memory(80 * kElements, 14));
+}
+
+TEST_CASE("[F-NORM-1] apex and PyTorch read a norm's tensors again for its weights") {
+  Bench b;
+  const auto weights = [&b] {
+    BlockOps ops;
+    append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), ops);
+    return sum(ops, "norm weight gradient", Pass::kBackwardInput).time;
+  };
+  CHECK(weights() == Seconds{});
+  b.strategy.framework = Framework::kMegatronDeepspeed;
+  CHECK(weights() == b.memory(2 * 2 * kElements, 2));
+  b.model.norm = Norm::kRmsNorm;  // flash-attention's kernel
+  CHECK(weights() == Seconds{});
+}
+
+TEST_CASE("[F-NORM-1] a norm before attention or MLP adds the residual's gradient") {
+  Bench b;
+  const LocalShape& l = b.context().shape;
+  BlockOps ops;
+  append_residual_norm(b.context(), "norm", ops);
+  const double n = static_cast<double>(l.norm_tokens * l.hidden);
+  CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(3 * 2 * n, 1));
+  CHECK(sum(ops, "gradient sum", Pass::kBackwardInput).time == b.memory(3 * 2 * n, 1));
+  // The bytes of eager and of fp32 norms hold the addition.
+  b.strategy.kernels.fused_norm = false, b.model.norm = Norm::kRmsNorm;
+  BlockOps eager;
+  append_residual_norm(b.context(), "norm", eager);
+  CHECK(sum(eager, "gradient sum", Pass::kBackwardInput).time == Seconds{});
 }
 
 TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
@@ -97,6 +126,23 @@ TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
   append_linear(b.context(), "linear", 2048, 1024, 4096, false, apart);
   CHECK(sum(apart, "gradient accumulation", Pass::kBackwardWeight).time ==
         b.memory(1024.0 * 4096 * (2 + 2 * 4), 1));
+}
+
+TEST_CASE("[F-LIN-2] DeepSpeed's bf16 optimizer casts gradients to fp32 before it adds them") {
+  Bench b;
+  b.strategy.kernels.fused_grad_accumulation = false;
+  b.strategy.framework = Framework::kMegatronDeepspeed;
+  const auto bytes_each = [&b](Precision p, Dtype sums) {
+    b.strategy.precision = p, b.strategy.grad_dtype = sums;
+    BlockOps ops;
+    append_linear(b.context(), "linear", 2048, 1024, 4096, false, ops);
+    const Seconds t = sum(ops, "gradient accumulation", Pass::kBackwardWeight).time;
+    return t / b.memory(1024.0 * 4096, 0);
+  };
+  const double overhead = b.memory(0, 1) / b.memory(1024.0 * 4096, 0);
+  CHECK(bytes_each(Precision::kBf16, Dtype::kFp32) == Approx(18 + 2 * overhead));
+  CHECK(bytes_each(Precision::kBf16, Dtype::kBf16) == Approx(6 + overhead));
+  CHECK(bytes_each(Precision::kFp16, Dtype::kFp16) == Approx(6 + overhead));
 }
 
 TEST_CASE("[F-FP8-1] fp8 products cast their input forward and their output gradient backward") {
