@@ -41,7 +41,7 @@ constexpr std::array kPresets{
     // hundred kernels each; CUDA graphs are host_factor 0.
     Preset{.framework = Framework::kMegatron,
            .overlap = kAllOverlap,
-           .kernels = {.flex_dispatcher = true, .host_factor = 6}},
+           .kernels = {.flex_dispatcher = true, .host_factor = 7}},
     // Host costs: fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward
     // passes
     // and the backward pass of a recomputed layer whatever its size.
