@@ -108,10 +108,13 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     s.kernels.fused_norm = has_word(text, "RMS kernel");
   if (row != nullptr && row->gathered_logits) s.kernels.gathered_logits = true;
   if (row != nullptr && row->inplace_cross_entropy) s.kernels.inplace_cross_entropy = true;
-  // The compiler joins chains of element-wise operations.
-  if (const auto compiled = is_compiled(source, run, s.framework))
+  // The compiler joins chains of element-wise operations, torchtitan's those of the loss too.
+  if (const auto compiled = is_compiled(source, run, s.framework)) {
     s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =
         s.kernels.fused_dropout_add = *compiled;
+    if (s.framework == Framework::kTorchtitan)
+      s.kernels.fused_cross_entropy = s.kernels.inplace_cross_entropy = *compiled;
+  }
 }
 
 void apply_overlap(Strategy& s, const Run& run) {

@@ -361,11 +361,26 @@ class Importer {
           "training.enable_cpu_offload moves weights and gradients to the host too; estimated is "
           "the optimizer alone");
     }
-    const bool compiled = settings_.flag("compile.enable", false);
-    if (!compiled) {
-      s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =
-          s.kernels.fused_dropout_add = false;
+    read_compilation();
+  }
+
+  void read_compilation() {
+    Kernels& k = run_.strategy.kernels;
+    if (!is_compiled("model")) {
+      k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
     }
+    if (!is_compiled("loss")) k.fused_cross_entropy = k.inplace_cross_entropy = false;
+  }
+
+  // compile.components names both unless it is set (config/job_config.py).
+  bool is_compiled(std::string_view component) {
+    if (!settings_.flag("compile.enable", false)) return false;
+    const Settings::Setting* chosen = settings_.find("compile.components");
+    if (chosen == nullptr) return true;
+    const auto& items = chosen->value.items;
+    return chosen->value.text.find(component) != std::string::npos ||  // of the command line
+           std::any_of(items.begin(), items.end(),
+                       [&](const YamlNode& item) { return item.text == component; });
   }
 
   const RunContext& context_;

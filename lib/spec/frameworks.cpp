@@ -70,14 +70,16 @@ constexpr std::array kPresets{
            .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
            .kernels = kPlainPytorch},
-    // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; components are
-    // compiled, which fuses chains of element-wise operations; asynchronous tensor parallelism is
-    // off by default. Attention is PyTorch's scaled_dot_product_attention: FlashAttention-2.
+    // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; with compilation,
+    // which its exports switch on, chains of element-wise operations are fused in the model and in
+    // the loss (components/loss.py), which reads the logits twice forward and makes no fp32 copy of
+    // them; asynchronous tensor parallelism is off by default. Attention is PyTorch's
+    // scaled_dot_product_attention: FlashAttention-2.
     Preset{.framework = Framework::kTorchtitan,
            .zero = 3,
            .overlap = kShardedOverlap,
            .kernels = {.fused_softmax = false,
-                       .fused_cross_entropy = false,
+                       .inplace_cross_entropy = true,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kFlash2}},
     // Host costs: fitted to the single-node and the pipelined rows of its published sweep

@@ -40,8 +40,9 @@ struct Kernels {
   bool fused_activation = true;   // bias + activation (+ gate) in one kernel
   bool fused_dropout_add = true;  // bias + dropout + residual in one kernel
   bool fused_cross_entropy = true;  // vocabulary-parallel loss in few kernels
-  // The fused loss makes no fp32 copy of the logits and writes its gradient over them
-  // (flash-attention's, Transformer Engine's: Megatron-Core --cross-entropy-fusion-impl te).
+  // The fused loss makes no fp32 copy of the logits (flash-attention's and Transformer Engine's,
+  // which write the gradient over them: Megatron-Core --cross-entropy-fusion-impl te; PyTorch's,
+  // compiled).
   bool inplace_cross_entropy = false;
   bool fused_grad_accumulation = true;  // weight-gradient product adds into the main gradient
   bool fused_optimizer = true;          // multi-tensor Adam

@@ -117,7 +117,9 @@ TEST_CASE("compilation is read from the words of a row, and of torchtitan's from
   const auto fused = [&](const Run& run) {
     const auto mapped = map_run(source, run);
     REQUIRE(std::holds_alternative<Mapped>(mapped));
-    return std::get<Mapped>(mapped).candidates.front().strategy.kernels.fused_norm;
+    const Kernels& kernels = std::get<Mapped>(mapped).candidates.front().strategy.kernels;
+    CHECK(kernels.fused_cross_entropy == kernels.fused_norm);  // the loss is compiled too
+    return kernels.fused_norm;
   };
   CHECK(fused(plain));  // the preset: nobody says
   source.runs = {plain, compiled};

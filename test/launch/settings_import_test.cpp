@@ -126,6 +126,31 @@ TEST_CASE("torchtitan: options of a script go before the job file") {
   CHECK(run->strategy.recompute_layers == std::vector<std::int64_t>{16});
 }
 
+TEST_CASE("torchtitan: what is compiled is fused, the loss and the model each") {
+  struct Row {
+    const char* text;
+    bool model, loss;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"", false, false},
+      {"[compile]\nenable = true\n", true, true},
+      {"[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n", true, true},
+      {"[compile]\nenable = true\ncomponents = [\"model\"]\n", true, false},
+      {"[compile]\nenable = true\ncomponents = [\"loss\"]\n", false, true},
+      {"[compile]\nenable = false\ncomponents = [\"loss\"]\n", false, false},
+  }));
+  INFO(row.text);
+  const std::vector<NamedText> files{
+      {"job.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n" + std::string(row.text)}};
+  const Result<SettingsRun> run = read_torchtitan_run(files, {.model = {}, .gpus = 8});
+  REQUIRE(run.ok());
+  const Kernels& k = run->strategy.kernels;
+  CHECK(k.fused_norm == row.model);
+  CHECK(k.fused_activation == row.model);
+  CHECK(k.fused_cross_entropy == row.loss);
+  CHECK(k.inplace_cross_entropy == row.loss);
+}
+
 TEST_CASE("torchtitan: stages that no list names are divided as it does") {
   const std::vector<NamedText> files{
       {"job.toml",

@@ -111,13 +111,14 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true, .host_factor = 6});
+  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true, .host_factor = 7});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).grad_dtype == Dtype::kBf16);
   CHECK(framework_preset(Framework::kFsdp).pp == 1);
   CHECK(framework_preset(Framework::kTorchtitan).grad_dtype == Dtype::kFp32);
+  CHECK(framework_preset(Framework::kTorchtitan).kernels.inplace_cross_entropy);  // compiled
   CHECK(framework_preset(Framework::kNanotron).zero == 0);
   for (const Framework f : {Framework::kNanotron, Framework::kMegatronDeepspeed}) {
     CHECK(framework_preset(f).overlap.grad_reduce == (f == Framework::kNanotron));
