@@ -6,6 +6,7 @@ usage: nccl_test.py PROGRAM FAKES PLUGIN_FOLDER [unittest arguments]
 """
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -20,9 +21,17 @@ PROGRAM, FAKES, PLUGINS = "", "", ""
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port with a free one above it, on which the ranks meet; below those that outgoing
+    connections are given, which could take it meanwhile."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
 
 
 class NcclBench(unittest.TestCase):
