@@ -124,11 +124,12 @@ bool is_fused_norm(const BlockContext& x) {
 }  // namespace
 
 // [F-NORM-1] Traffic of a norm over n elements of e bytes: forward reads and writes once (2e n);
-// backward reads the input and the output gradient and writes the input gradient (3e n), where the
-// weights' gradients are another kernel's reads both again (2e n). RMSNorm without a kernel of its
-// own (eager, as Hugging Face's Llama): cast, square, mean, scale, cast back and weight are 36
-// bytes; backward products, sums and casts of fp32 copies 80. LayerNorm is one kernel in PyTorch
-// itself. fp32_copies: cast and norm forward (e + 4, 4 + e); norm, cast and addition backward.
+// backward reads the input and the output gradient and writes the input gradient (3e n); where
+// another kernel makes the weights' gradients, that reads both again (2e n). RMSNorm without a
+// kernel of its own (eager, as Hugging Face's Llama): cast, square, mean, scale, cast back and
+// weight are 36 bytes; backward products, sums and casts of fp32 copies 80. LayerNorm is one kernel
+// in PyTorch itself. fp32_copies: cast and norm forward (e + 4, 4 + e); norm, cast and addition
+// backward.
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective) {
   const double n = static_cast<double>(elements);
