@@ -166,6 +166,7 @@ FittedConstant read_constant(Entry& entry) {
   c.keys = entry.list("keys");
   c.because = entry.words("because");
   c.fitted_to = entry.words("fitted_to");
+  if (node.contains("like")) c.like = entry.words("like");
   if (node.contains("framework")) {
     for (const auto& row : NameTable<Framework>::rows) {
       if (node["framework"].is_string() && row.name == node["framework"].get<std::string>())
@@ -186,6 +187,18 @@ FittedConstant read_constant(Entry& entry) {
   if (!(c.low < c.high && c.low <= c.uninformed && c.uninformed <= c.high))
     entry.fail("'uninformed' must lie inside 'range', and the range must not be empty");
   return c;
+}
+
+void check_likenesses(const std::vector<FittedConstant>& all, const std::string& file,
+                      Diagnostics& problems) {
+  for (const FittedConstant& c : all) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const FittedConstant& other) {
+      return other.name == c.like && other.name != c.name;
+    });
+    if (!c.like.empty() && !known)
+      problems.push_back(
+          error_at({file}, "constant '" + c.name + "': 'like' must name another constant"));
+  }
 }
 
 }  // namespace
@@ -224,6 +237,7 @@ Result<std::vector<FittedConstant>> parse_constants(const std::string& text,
     Entry entry(node, file, problems);
     all.push_back(read_constant(entry));
   }
+  check_likenesses(all, file, problems);
   if (has_errors(problems)) return problems;
   return all;
 }

@@ -17,6 +17,7 @@ struct FittedConstant {
   std::optional<Framework> framework;  // of whose preset
   std::vector<std::string> keys;       // all set to the same value
   double uninformed = 0, low = 0, high = 0;
+  std::string like;       // constant whose value is taken where no run tells this one; empty: none
   std::string because;    // where the uninformed value comes from
   std::string fitted_to;  // in words
 

@@ -182,6 +182,21 @@ std::string to_text(const CrossValidation& all, const std::vector<FittedConstant
          constants_text(all, constants);
 }
 
+std::vector<std::string> not_as_chosen(const CrossValidation& all,
+                                       const std::vector<FittedConstant>& constants) {
+  constexpr double kRounding = 1.0 / 50;
+  std::vector<std::string> differing;
+  const std::map<std::string, double>& chosen = all.refits.back().values;
+  for (const FittedConstant& c : constants) {
+    const auto ships = all.shipped.find(c.name), should = chosen.find(c.name);
+    if (ships == all.shipped.end() || should == chosen.end()) continue;
+    if (std::abs(ships->second - should->second) > kRounding * (c.high - c.low))
+      differing.push_back(c.name + " ships as " + short_number(ships->second) +
+                          ", chosen: " + short_number(should->second));
+  }
+  return differing;
+}
+
 std::string to_json(const CrossValidation& all, const Report& shipped, const ErrorReport& errors) {
   json out{{"schema_version", 1}};
   const std::vector<SourceErrors> rows = table_of(all, shipped);

@@ -18,4 +18,9 @@ namespace meshplan::accuracy {
 [[nodiscard]] std::string to_json(const CrossValidation& all, const Report& shipped,
                                   const ErrorReport& errors);
 
+// Constants that ship with another value than the one chosen on all sources, a line each: further
+// off than rounding, a fiftieth of the constant's range.
+[[nodiscard]] std::vector<std::string> not_as_chosen(const CrossValidation& all,
+                                                     const std::vector<FittedConstant>& constants);
+
 }  // namespace meshplan::accuracy

@@ -1,20 +1,16 @@
 #include "cross_validate.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/check.hpp"
-#include "minimise.hpp"
 
 namespace meshplan::accuracy {
 namespace {
 
 using Places = std::vector<std::size_t>;
 
-constexpr double kLossScale = 0.1;
-constexpr double kRidge = 0.01;
-constexpr std::size_t kFewer = 3;
+constexpr std::size_t kFewer = 3;  // times, in the rough choice
 
 // Which tasks a constant touches, once.
 struct Reach {
@@ -50,122 +46,6 @@ Places groups_of(const Reach& reach) {
   }
   return group;
 }
-
-double log_error(const std::variant<Prediction, Skipped>& result) {
-  const Prediction* p = std::get_if<Prediction>(&result);
-  // A layout that is legal for one value of a constant is legal for all.
-  PLAN_CHECK(p != nullptr);
-  return std::log(p->cost.step_time.si() / p->run->step_time->si());
-}
-
-// Sources in the order of their first task.
-std::vector<const Source*> sources_of(const std::vector<Task>& tasks) {
-  std::vector<const Source*> sources;
-  for (const Task& task : tasks) {
-    if (std::find(sources.begin(), sources.end(), task.source) == sources.end())
-      sources.push_back(task.source);
-  }
-  return sources;
-}
-
-// The runs that choose one group of constants, and how well they do so.
-class Fit {
- public:
-  // Starts at `values`, else at the uninformed ones.
-  Fit(std::vector<Task> tasks, std::vector<const FittedConstant*> constants,
-      const std::map<std::string, double>& values, int threads)
-      : tasks_(std::move(tasks)), constants_(std::move(constants)), threads_(threads) {
-    for (const FittedConstant* constant : constants_) {
-      Places touched;
-      for (std::size_t i = 0; i < tasks_.size(); ++i) {
-        if (shipped_value(*constant, tasks_[i])) touched.push_back(i);
-      }
-      touched_.push_back(std::move(touched));
-      const auto start = values.find(constant->name);
-      at_.push_back({start == values.end() ? constant->uninformed : start->second, constant->low,
-                     constant->high});
-    }
-    const std::vector<const Source*> sources = sources_of(tasks_);
-    source_sizes_.assign(sources.size(), 0);
-    for (const Task& task : tasks_) {
-      const auto at = std::find(sources.begin(), sources.end(), task.source);
-      source_of_.push_back(static_cast<std::size_t>(at - sources.begin()));
-      source_sizes_[source_of_.back()] += 1;
-    }
-  }
-
-  Refit run(StepSizes steps) {
-    Refit refit;
-    for (std::size_t k = 0; k < at_.size(); ++k) {
-      if (touched_[k].empty()) refit.undetermined.push_back(constants_[k]->name);
-      apply(k, at_[k].value);
-    }
-    if (!tasks_.empty()) search(steps);
-    for (std::size_t k = 0; k < at_.size(); ++k) refit.values[constants_[k]->name] = at_[k].value;
-    return refit;
-  }
-
- private:
-  void apply(std::size_t k, double value) {
-    for (const std::size_t i : touched_[k]) set_constant(*constants_[k], value, tasks_[i]);
-  }
-
-  void search(StepSizes steps) {
-    losses_.assign(tasks_.size(), 0);
-    Places everything(tasks_.size());
-    std::iota(everything.begin(), everything.end(), std::size_t{0});
-    look(everything);
-    losses_ = trial_;
-    Objective objective;
-    objective.value = loss(losses_, at_.size(), 0);
-    std::size_t moved = 0;
-    double tried = 0;
-    objective.with = [&](std::size_t k, double x) {
-      if (touched_[k].empty()) return objective.value + 1;  // nothing to learn
-      apply(k, x);
-      look(touched_[k]);
-      apply(k, at_[k].value);
-      moved = k;
-      tried = x;
-      return loss(trial_, k, x);
-    };
-    objective.accept = [&] {
-      apply(moved, tried);
-      losses_ = trial_;
-    };
-    minimise(at_, objective, steps);
-  }
-
-  void look(const Places& places) {
-    trial_ = losses_;
-    const auto results = predict_some(tasks_, places, threads_);
-    for (std::size_t i = 0; i < places.size(); ++i)
-      trial_[places[i]] = robust_loss(log_error(results[i]));
-  }
-
-  // With constant `k` at `x`.
-  [[nodiscard]] double loss(const std::vector<double>& losses, std::size_t k, double x) const {
-    const auto num_sources = static_cast<double>(source_sizes_.size());
-    double total = 0;
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      total += losses[i] / (source_sizes_[source_of_[i]] * num_sources);
-    for (std::size_t j = 0; j < at_.size(); ++j) {
-      const double value = j == k ? x : at_[j].value;
-      const double away = (value - constants_[j]->uninformed) / (at_[j].high - at_[j].low);
-      total += kRidge * away * away;
-    }
-    return total;
-  }
-
-  std::vector<Task> tasks_;
-  std::vector<const FittedConstant*> constants_;
-  int threads_;
-  Places source_of_;                  // number of each task's source
-  std::vector<double> source_sizes_;  // in tasks
-  std::vector<Places> touched_;
-  std::vector<Coordinate> at_;
-  std::vector<double> losses_, trial_;
-};
 
 // Runs that a group of constants touches, without one source, and evenly thinned.
 std::vector<Task> training(const std::vector<Task>& tasks, const Places& touched,
@@ -240,14 +120,30 @@ class CrossValidator {
     return all;
   }
 
-  // Roughly on few runs, then finely on more.
+  // Roughly on few runs, then finely on more. Without a source left out on all of them, and from
+  // the values that ship too: the better of the two.
   Refit chosen(const Places& touched, const Source* without,
                const std::vector<const FittedConstant*>& members) const {
-    const std::size_t most = options_.rows_per_source;
-    Fit rough(training(tasks_, touched, without, most / kFewer), members, {}, options_.threads);
-    const Refit start = rough.run({.coarsest = 1.0 / 4, .finest = 1.0 / 32});
-    Fit fine(training(tasks_, touched, without, most), members, start.values, options_.threads);
-    return fine.run({.coarsest = 1.0 / 32, .finest = 1.0 / 64});
+    const std::size_t rows = options_.rows_per_source;
+    const Refit rough =
+        fit_constants(training(tasks_, touched, without, rows / kFewer), members, {},
+                      StepSizes{.coarsest = 1.0 / 4, .finest = 1.0 / 16}, options_.fit);
+    const auto fine = [&](const std::map<std::string, double>& start) {
+      return fit_constants(
+          training(tasks_, touched, without, without == nullptr ? tasks_.size() : rows), members,
+          start, std::nullopt, options_.fit);
+    };
+    Refit best = fine(rough.values);
+    if (without != nullptr) return best;
+    std::map<std::string, double> shipped;
+    for (const FittedConstant* constant : members) {
+      const auto place = std::find(reach_.constants.begin(), reach_.constants.end(), constant);
+      const auto k = static_cast<std::size_t>(place - reach_.constants.begin());
+      if (!reach_.tasks[k].empty())
+        shipped[constant->name] = *shipped_value(*constant, tasks_[reach_.tasks[k].front()]);
+    }
+    Refit other = fine(shipped);
+    return other.loss < best.loss ? other : best;
   }
 
   std::vector<Prediction> predicted_with(const Refit& refit, const Source* source) {
@@ -263,7 +159,7 @@ class CrossValidator {
       }
     }
     std::vector<Prediction> predictions;
-    for (auto& result : predict_all(tasks, options_.threads)) {
+    for (auto& result : predict_all(tasks, options_.fit.threads)) {
       PLAN_CHECK(std::holds_alternative<Prediction>(result));
       predictions.push_back(std::move(std::get<Prediction>(result)));
     }
@@ -282,16 +178,11 @@ bool can_be_scored(const std::variant<Prediction, Skipped>& result) {
 
 }  // namespace
 
-double robust_loss(double log_error) {
-  const double scaled = log_error / kLossScale;
-  return std::log1p(scaled * scaled);
-}
-
 CrossValidation cross_validate(const std::vector<Task>& tasks,
                                const std::vector<FittedConstant>& constants,
                                const CrossValidateOptions& options) {
   std::vector<Task> scored;
-  const auto results = predict_all(tasks, options.threads);
+  const auto results = predict_all(tasks, options.fit.threads);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const bool wanted = tasks[i].source->use == Use::kScore && tasks[i].run->step_time;
     if (wanted && can_be_scored(results[i])) scored.push_back(tasks[i]);

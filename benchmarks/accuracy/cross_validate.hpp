@@ -4,16 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "constants.hpp"
+#include "fit.hpp"
 
 namespace meshplan::accuracy {
-
-// What choosing the constants without one source (or with all of them) gave.
-struct Refit {
-  std::string left_out;                   // empty: nothing
-  std::map<std::string, double> values;   // of the constants that were chosen anew
-  std::vector<std::string> undetermined;  // of which no other source knows: uninformed values
-};
 
 struct CrossValidation {
   std::map<std::string, double> shipped;  // values of the constants that some run sees
@@ -23,19 +16,14 @@ struct CrossValidation {
 };
 
 struct CrossValidateOptions {
-  int threads = 1;
-  // Of a larger source, this many rows spread evenly over the file choose the constants.
-  std::size_t rows_per_source = 30;
+  FitOptions fit;
+  // Of a larger source, this many rows spread evenly over the file choose the constants while
+  // another is left out.
+  std::size_t rows_per_source = 60;
 };
 
-// A run's part of what is minimised: Cauchy's loss ln(1 + (e / 10 %)^2) of e = ln(predicted /
-// measured), which lets a run that stalled weigh little (Rousseeuw and Leroy 1987, sec. 1.2 on why
-// squares do not). Averaged over the runs of a source, then over sources.
-[[nodiscard]] double robust_loss(double log_error);
-
-// `tasks` that are not scored are left alone. Constants start at their uninformed values, and a
-// hundredth of their squared distance from there, in ranges, is added to the loss: what no run
-// determines stays there.
+// `tasks` that are not scored are left alone. Constants start at their uninformed values and are
+// held there by the ridge: what no run determines stays.
 [[nodiscard]] CrossValidation cross_validate(const std::vector<Task>& tasks,
                                              const std::vector<FittedConstant>& constants,
                                              const CrossValidateOptions& options = {});

@@ -24,14 +24,15 @@ using namespace meshplan;
 using namespace meshplan::accuracy;
 namespace fs = std::filesystem;
 
-constexpr int kSuccess = 0, kBadInput = 2, kBug = 70;
+constexpr int kSuccess = 0, kNotAsChosen = 1, kBadInput = 2, kBug = 70;
 
 struct Options {
   std::vector<fs::path> inputs;
   std::vector<std::string> sources, overrides;
   std::string only, json, html, rows, errors, constants = MESHPLAN_ACCURACY_CONSTANTS;
   int threads = 0;
-  bool sanity = false, verbose = false, cross_validate = false;
+  CrossValidateOptions choice;
+  bool sanity = false, verbose = false, cross_validate = false, check_shipped = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -50,6 +51,23 @@ void declare(CLI::App& app, Options& o) {
                  "with --cross-validate: write the table of measured errors that ships, "
                  "lib/cost/measured_errors_table.cpp")
       ->needs("--cross-validate");
+  app.add_flag("--check-shipped", o.check_shipped,
+               "with --cross-validate: fail if a constant ships with another value than the one "
+               "chosen on all sources")
+      ->needs("--cross-validate");
+  app.add_option("--loss-scale", o.choice.fit.loss_scale,
+                 "with --cross-validate: errors well below this weigh as squares, well above as "
+                 "logarithms")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--ridge", o.choice.fit.ridge,
+                 "with --cross-validate: how strongly constants are held at the uninformed values")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--fit-rows", o.choice.rows_per_source,
+                 "with --cross-validate: rows of each source that choose the constants")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--constants", o.constants, "table of the fitted constants");
   app.add_flag("--sanity", o.sanity, "add runs that are not for scoring to the CSV");
   app.add_flag("-v,--verbose", o.verbose, "list every run and every skipped row");
@@ -120,7 +138,9 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
     std::cerr << to_text(constants.errors());
     return kBadInput;
   }
-  const CrossValidation all = cross_validate(tasks, *constants, {.threads = threads});
+  CrossValidateOptions choice = o.choice;
+  choice.fit.threads = threads;
+  const CrossValidation all = cross_validate(tasks, *constants, choice);
   // One per source and one of all.
   if (all.refits.size() < 3) {
     std::cerr << "error: runs of two sources or more are needed to leave one out\n";
@@ -131,7 +151,11 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
   const bool written = write_file(o.rows, to_csv(all.held_out)) &&
                        write_file(o.errors, table_text(errors.table)) &&
                        (o.json.empty() || write_file(o.json, to_json(all, shipped, errors)));
-  return written ? kSuccess : kBadInput;
+  if (!written) return kBadInput;
+  if (!o.check_shipped) return kSuccess;
+  const std::vector<std::string> differing = not_as_chosen(all, *constants);
+  for (const std::string& line : differing) std::cerr << "error: " << line << "\n";
+  return differing.empty() ? kSuccess : kNotAsChosen;
 }
 
 int run(const Options& o) {

@@ -55,13 +55,6 @@ TEST_CASE("the search leaves alone what makes no difference") {
   CHECK(at[0].value == 4);
 }
 
-TEST_CASE("one run that stalled weighs little against runs that did not") {
-  CHECK(robust_loss(0) == 0);
-  // ln 2 at an error of the scale itself; ten times that is not a hundred times worse.
-  CHECK(robust_loss(0.1) == Approx(std::log(2.0)));
-  CHECK(robust_loss(-1) == Approx(std::log(101.0)));
-}
-
 constexpr const char* kTable = R"(constants:
 - {name: rate, devices: [a100-sxm-80gb], keys: [gemm.sustained.bf16, gemm.sustained.fp16],
    uninformed: 0.7, range: [0.3, 0.95], because: a guess, fitted_to: made-up runs}
@@ -91,6 +84,8 @@ TEST_CASE("what is wrong with a table of constants is said all at once") {
 - {name: b, framework: nosuch, keys: [kernels.host_factor], uninformed: 1, range: [0, 2],
    because: b, fitted_to: c}
 - {name: c, devices: [x], keys: [gemm.k_half], uninformed: 3, range: [0, 2], because: b, fitted_to: c}
+- {name: d, devices: [x], keys: [gemm.k_half], uninformed: 1, range: [0, 2], like: d, because: b,
+   fitted_to: c}
 )",
                                    "bad.yaml");
   REQUIRE(!bad.ok());
@@ -98,6 +93,7 @@ TEST_CASE("what is wrong with a table of constants is said all at once") {
   CHECK(text.find("'speed' is no key of a device") != std::string::npos);
   CHECK(text.find("constant 'b': unknown framework") != std::string::npos);
   CHECK(text.find("constant 'c': 'uninformed' must lie inside 'range'") != std::string::npos);
+  CHECK(text.find("constant 'd': 'like' must name another constant") != std::string::npos);
 }
 
 TEST_CASE("the shipped table of constants can be read, and every constant is used by its preset") {
@@ -185,6 +181,20 @@ TEST_CASE("a rate that the other sources agree on is found without the source le
   }
 }
 
+TEST_CASE("a framework that no other source knows is taken to be like the one it names") {
+  std::vector<FittedConstant> constants = table();
+  FittedConstant megatron = constants[2];
+  megatron.name = "megatron host";
+  megatron.framework = Framework::kMegatron;
+  constants.push_back(megatron);
+  constants[2].like = megatron.name;
+  std::vector<Source> sources{source_of("one", "Megatron-LM"), source_of("two", "nanotron")};
+  measure_with(sources, megatron, 8);
+  const CrossValidation all = cross_validate(tasks_of(sources), constants);
+  CHECK(all.refits[1].left_out == "two");
+  CHECK(all.refits[1].values.at("host") == all.refits[1].values.at("megatron host"));
+}
+
 TEST_CASE("a value that was chosen on one source does not help to predict it") {
   const std::vector<FittedConstant> constants = table();
   std::vector<Source> slow{source_of("one", "Megatron-LM")};
@@ -195,6 +205,9 @@ TEST_CASE("a value that was chosen on one source does not help to predict it") {
   const Report shipped = summarise(slow, all.held_out, {});
   const std::string text = to_text(all, constants, shipped);
   CHECK(text.find("left out") != std::string::npos);
+  const std::vector<std::string> differing = not_as_chosen(all, constants);
+  REQUIRE(!differing.empty());
+  CHECK(differing.front().starts_with("rate ships as 0."));
 }
 
 }  // namespace
