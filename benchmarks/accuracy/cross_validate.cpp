@@ -74,11 +74,7 @@ class CrossValidator {
 
   CrossValidation run() {
     CrossValidation result;
-    for (std::size_t k = 0; k < reach_.constants.size(); ++k) {
-      if (reach_.tasks[k].empty()) continue;
-      const FittedConstant& constant = *reach_.constants[k];
-      result.shipped[constant.name] = *shipped_value(constant, tasks_[reach_.tasks[k].front()]);
-    }
+    result.shipped = shipped_values();
     for (const Source* source : sources_of(tasks_)) {
       result.refits.push_back(refit(source));
       for (Prediction& p : predicted_with(result.refits.back(), source))
@@ -93,6 +89,17 @@ class CrossValidator {
   }
 
  private:
+  // Of the constants that some run sees.
+  [[nodiscard]] std::map<std::string, double> shipped_values() const {
+    std::map<std::string, double> values;
+    for (std::size_t k = 0; k < reach_.constants.size(); ++k) {
+      if (reach_.tasks[k].empty()) continue;
+      const FittedConstant& constant = *reach_.constants[k];
+      values[constant.name] = *shipped_value(constant, tasks_[reach_.tasks[k].front()]);
+    }
+    return values;
+  }
+
   // Only groups that the source left out had a say in.
   Refit refit(const Source* without) {
     Refit all;
@@ -135,14 +142,7 @@ class CrossValidator {
     };
     Refit best = fine(rough.values);
     if (without != nullptr) return best;
-    std::map<std::string, double> shipped;
-    for (const FittedConstant* constant : members) {
-      const auto place = std::find(reach_.constants.begin(), reach_.constants.end(), constant);
-      const auto k = static_cast<std::size_t>(place - reach_.constants.begin());
-      if (!reach_.tasks[k].empty())
-        shipped[constant->name] = *shipped_value(*constant, tasks_[reach_.tasks[k].front()]);
-    }
-    Refit other = fine(shipped);
+    const Refit other = fine(shipped_values());
     return other.loss < best.loss ? other : best;
   }
 

@@ -1,5 +1,7 @@
 #pragma once
 // Robust least squares in a box, for errors that are dear to compute and only piecewise smooth.
+// calibrate/parameters.hpp fits positive numbers on a logarithmic scale; constants here may be
+// zero.
 #include <Eigen/Dense>
 #include <functional>
 

@@ -65,7 +65,8 @@ void declare(CLI::App& app, Options& o) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--fit-rows", o.choice.rows_per_source,
-                 "with --cross-validate: rows of each source that choose the constants")
+                 "with --cross-validate: rows of each source that choose the constants while "
+                 "another source is left out")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--constants", o.constants, "table of the fitted constants");

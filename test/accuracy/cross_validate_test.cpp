@@ -186,12 +186,14 @@ TEST_CASE("a framework that no other source knows is taken to be like the one it
   FittedConstant megatron = constants[2];
   megatron.name = "megatron host";
   megatron.framework = Framework::kMegatron;
+  megatron.uninformed = 3;
   constants.push_back(megatron);
   constants[2].like = megatron.name;
   std::vector<Source> sources{source_of("one", "Megatron-LM"), source_of("two", "nanotron")};
   measure_with(sources, megatron, 8);
   const CrossValidation all = cross_validate(tasks_of(sources), constants);
   CHECK(all.refits[1].left_out == "two");
+  CHECK(all.refits[1].values.at("host") != constants[2].uninformed);
   CHECK(all.refits[1].values.at("host") == all.refits[1].values.at("megatron host"));
 }
 
