@@ -5,13 +5,12 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "calibrate/robust_fit.hpp"
 
 namespace meshplan::accuracy {
 namespace {
 
-using Eigen::Index;
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
+using Vector = RobustProblem::Vector;
 using Places = std::vector<std::size_t>;
 
 // Of a constant's range, for derivatives: wide enough to look past single kernels' kinks.
@@ -32,86 +31,84 @@ class Problem {
       }
     }
     robust_.weights = source_weights();
-    robust_.anchor = robust_.ridge = VectorXd::Zero(size());
-    for (Index k = 0; k < size(); ++k) {
+    robust_.anchor = robust_.ridge = Vector(size());
+    for (std::size_t k = 0; k < size(); ++k) {
       robust_.anchor[k] = share(k, constant(k).uninformed);
-      for (const std::size_t i : touched_[at(k)])
-        robust_.ridge[k] += options.ridge * robust_.weights[static_cast<Index>(i)];
+      for (const std::size_t i : touched_[k])
+        robust_.ridge[k] += options.ridge * robust_.weights[i];
     }
     robust_.scale = options.loss_scale;
-    robust_.errors = [this](const VectorXd& x) { return errors(x); };
-    robust_.jacobian = [this](const VectorXd& x, const VectorXd& e) { return jacobian(x, e); };
+    robust_.errors = [this](const Vector& x) { return errors(x); };
+    robust_.derivatives = [this](const Vector& x, const Vector& e) { return derivatives(x, e); };
   }
 
-  [[nodiscard]] Index size() const { return static_cast<Index>(constants_.size()); }
-  [[nodiscard]] const FittedConstant& constant(Index k) const { return *constants_[at(k)]; }
-  [[nodiscard]] bool is_told(Index k) const { return !touched_[at(k)].empty(); }
+  Problem(const Problem&) = delete;  // its functions hold its address
+  Problem& operator=(const Problem&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return constants_.size(); }
+  [[nodiscard]] const FittedConstant& constant(std::size_t k) const { return *constants_[k]; }
+  [[nodiscard]] bool is_told(std::size_t k) const { return !touched_[k].empty(); }
   [[nodiscard]] bool has_runs() const { return !tasks_.empty(); }
   [[nodiscard]] const RobustProblem& robust() const { return robust_; }
 
-  [[nodiscard]] double share(Index k, double value) const {
+  [[nodiscard]] double share(std::size_t k, double value) const {
     const FittedConstant& c = constant(k);
     return (value - c.low) / (c.high - c.low);
   }
-  [[nodiscard]] double value(Index k, double share) const {
+  [[nodiscard]] double value(std::size_t k, double share) const {
     const FittedConstant& c = constant(k);
     return c.low + share * (c.high - c.low);
   }
 
-  void set(Index k, double share) {
-    for (const std::size_t i : touched_[at(k)])
-      set_constant(constant(k), value(k, share), tasks_[i]);
+  void set(std::size_t k, double share) {
+    for (const std::size_t i : touched_[k]) set_constant(constant(k), value(k, share), tasks_[i]);
   }
 
-  VectorXd errors(const VectorXd& x) {
-    for (Index k = 0; k < size(); ++k) set(k, x[k]);
-    VectorXd e(static_cast<Index>(tasks_.size()));
+  Vector errors(const Vector& x) {
+    for (std::size_t k = 0; k < size(); ++k) set(k, x[k]);
+    Vector e(tasks_.size());
     look(everything_, e);
     return e;
   }
 
   // The errors `e` at x, where coordinate k alone moves to `to`.
-  VectorXd errors_with(const VectorXd& x, const VectorXd& e, Index k, double to) {
-    VectorXd moved = e;
+  Vector errors_with(const Vector& x, const Vector& e, std::size_t k, double to) {
+    Vector moved = e;
     set(k, to);
-    look(touched_[at(k)], moved);
+    look(touched_[k], moved);
     set(k, x[k]);
     return moved;
   }
 
  private:
-  static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
-
-  VectorXd source_weights() const {
+  Vector source_weights() const {
     const std::vector<const Source*> sources = sources_of(tasks_);
-    VectorXd weights(static_cast<Index>(tasks_.size()));
+    Vector weights(tasks_.size());
     for (const Source* source : sources) {
       const auto runs = std::count_if(tasks_.begin(), tasks_.end(),
                                       [&](const Task& t) { return t.source == source; });
       for (const std::size_t i : everything_) {
         if (tasks_[i].source == source)
-          weights[static_cast<Index>(i)] =
-              1.0 / static_cast<double>(static_cast<std::size_t>(runs) * sources.size());
+          weights[i] = 1.0 / static_cast<double>(static_cast<std::size_t>(runs) * sources.size());
       }
     }
     return weights;
   }
 
-  void look(const Places& places, VectorXd& e) const {
+  void look(const Places& places, Vector& e) const {
     const auto results = predict_some(tasks_, places, options_.threads);
-    for (std::size_t i = 0; i < places.size(); ++i)
-      e[static_cast<Index>(places[i])] = log_error(results[i]);
+    for (std::size_t i = 0; i < places.size(); ++i) e[places[i]] = log_error(results[i]);
   }
 
-  MatrixXd jacobian(const VectorXd& x, const VectorXd& e) {
-    for (Index k = 0; k < size(); ++k) set(k, x[k]);
-    MatrixXd j = MatrixXd::Zero(e.size(), size());
-    for (Index k = 0; k < size(); ++k) {
-      if (!is_told(k)) continue;
+  std::vector<Vector> derivatives(const Vector& x, const Vector& e) {
+    for (std::size_t k = 0; k < size(); ++k) set(k, x[k]);
+    std::vector<Vector> columns(size(), Vector(e.size()));
+    for (std::size_t k = 0; k < size(); ++k) {
       const double to = x[k] + kDifference <= 1 ? x[k] + kDifference : x[k] - kDifference;
-      j.col(k) = (errors_with(x, e, k, to) - e) / (to - x[k]);
+      const Vector moved = errors_with(x, e, k, to);
+      for (std::size_t i = 0; i < e.size(); ++i) columns[k][i] = (moved[i] - e[i]) / (to - x[k]);
     }
-    return j;
+    return columns;
   }
 
   std::vector<Task> tasks_;
@@ -122,20 +119,20 @@ class Problem {
   RobustProblem robust_;
 };
 
-VectorXd compass(Problem& p, VectorXd x, StepSizes steps) {
+Vector compass(Problem& p, Vector x, StepSizes steps) {
   std::vector<Coordinate> box;
   for (const double share : x) box.push_back({share, 0, 1});
-  VectorXd e = p.errors(x), trial;
-  Index moved = 0;
+  Vector e = p.errors(x), trial;
+  std::size_t moved = 0;
   double tried = 0;
   Objective objective;
   objective.value = p.robust().value(x, e);
   objective.with = [&](std::size_t place, double to) {
-    moved = static_cast<Index>(place);
+    moved = place;
     tried = to;
-    VectorXd there = x;
+    Vector there = x;
     there[moved] = to;
-    trial = p.is_told(moved) ? p.errors_with(x, e, moved, to) : e;
+    trial = p.errors_with(x, e, moved, to);
     return p.robust().value(there, trial);
   };
   objective.accept = [&] {
@@ -169,25 +166,25 @@ Refit fit_constants(std::vector<Task> tasks, std::vector<const FittedConstant*> 
                     const std::map<std::string, double>& start, std::optional<StepSizes> steps,
                     const FitOptions& options) {
   Problem problem(std::move(tasks), std::move(constants), options);
-  VectorXd x = problem.robust().anchor;
-  for (Index k = 0; k < problem.size(); ++k) {
+  Vector x = problem.robust().anchor;
+  for (std::size_t k = 0; k < problem.size(); ++k) {
     const auto given = start.find(problem.constant(k).name);
     if (given != start.end() && problem.is_told(k)) x[k] = problem.share(k, given->second);
   }
   if (problem.has_runs()) {
     if (steps) x = compass(problem, std::move(x), *steps);
-    x = gauss_newton(problem.robust(), std::move(x));
+    x = robust_fit(problem.robust(), std::move(x));
   }
   Refit refit;
   refit.loss = problem.robust().value(x, problem.errors(x));
-  for (Index k = 0; k < problem.size(); ++k) {
+  for (std::size_t k = 0; k < problem.size(); ++k) {
     const FittedConstant& constant = problem.constant(k);
     refit.values[constant.name] = problem.is_told(k) ? problem.value(k, x[k]) : constant.uninformed;
     if (!problem.is_told(k)) refit.undetermined.push_back(constant.name);
   }
-  for (Index k = 0; k < problem.size(); ++k) {
+  for (std::size_t k = 0; k < problem.size(); ++k) {
     const FittedConstant& c = problem.constant(k);
-    for (Index other = 0; other < problem.size(); ++other) {
+    for (std::size_t other = 0; other < problem.size(); ++other) {
       if (problem.is_told(k) || !problem.is_told(other) || problem.constant(other).name != c.like)
         continue;
       refit.values[c.name] = std::clamp(refit.values[c.like], c.low, c.high);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "constants.hpp"
-#include "gauss_newton.hpp"
 #include "minimise.hpp"
 
 namespace meshplan::accuracy {
@@ -27,9 +26,9 @@ struct Refit {
   double loss = 0;                        // what was minimised, where it ended
 };
 
-// Minimises the mean over sources of the mean robust_loss() of their runs. Starts at `start`, else
-// at the uninformed values: compass steps, if their sizes are given, which cross what is not
-// smooth, then Gauss-Newton steps along the valleys that constants share.
+// [F-CAL-9] Minimises the mean over sources of the mean robust_loss() of their runs. Starts at
+// `start`, else at the uninformed values: compass steps, if their sizes are given, which cross what
+// is not smooth, then Gauss-Newton steps along the valleys that constants share.
 [[nodiscard]] Refit fit_constants(std::vector<Task> tasks,
                                   std::vector<const FittedConstant*> constants,
                                   const std::map<std::string, double>& start,
