@@ -38,7 +38,7 @@ TEST_CASE("one run that stalled weighs little against runs that did not") {
   CHECK(robust_loss(-1, 0.1) == Approx(std::log(101.0)));
 }
 
-TEST_CASE("a valley that no single coordinate leads down is followed to its bottom") {
+TEST_CASE("[F-CAL-9] a valley that no single coordinate leads down is followed to its bottom") {
   // Errors of a product: only x y is told well, x - y a little.
   const auto errors = [](const Vector& x) {
     return Vector{std::log(x[0] * x[1] / 0.18), 0.02 * (x[0] - x[1] + 0.3)};
@@ -68,7 +68,7 @@ TEST_CASE("errors far off do not pull a fit that most runs agree on") {
   CHECK(x[0] == Approx(0.4).margin(0.01));
 }
 
-TEST_CASE("the ridge holds what no run tells at its anchor") {
+TEST_CASE("[F-CAL-9] the ridge holds what no run tells at its anchor") {
   const auto errors = [](const Vector& x) { return Vector{x[0] - 0.8}; };
   RobustProblem p = problem_of(errors, 1, {0.25, 0.25});
   p.ridge = {0.01, 0.01};
