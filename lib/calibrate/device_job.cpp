@@ -38,8 +38,8 @@ std::vector<double> fold_errors(std::span<const Parameter> parameters,
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (i % kFolds != fold) kept.push_back(samples[i]);
     }
-    const auto fit =
-        fit_parameters(parameters, observed(kept), predictor(kept, start, apply, predict));
+    const auto fit = fit_parameters(parameters, observed(kept),
+                                    predictor(kept, start, apply, predict), LeaveOneOut::kNo);
     if (!fit) continue;
     const DeviceSpec d = apply(start, fit->values);
     for (std::size_t i = fold; i < samples.size(); i += kFolds) {
@@ -70,7 +70,7 @@ void fit_job(const Job& job, std::vector<Sample> samples, DeviceFit& result) {
   Result<ParameterFit> fit = error("");
   for (int round = 0; round < 2; ++round) {
     fit = fit_parameters(job.parameters, observed(samples),
-                         predictor(samples, start, job.apply, job.predict));
+                         predictor(samples, start, job.apply, job.predict), LeaveOneOut::kNo);
     if (!fit) break;
     std::vector<double> residuals;
     for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -128,30 +128,32 @@ Indices determined(const Problem& problem, const Values& values,
 // Minimises the squared residuals of `rows` over `columns`, from `values`.
 Values descend(const Problem& problem, Values values, const Indices& columns, const Indices& rows) {
   constexpr int kRounds = 40;
+  constexpr double kLeastStep = 1e-6;  // in ln of a parameter: far below what any run can tell
   double damping = 1e-3;
-  double cost = problem.residuals(values, rows).squaredNorm();
-  for (int round = 0; round < kRounds && damping < 1e9; ++round) {
-    const Eigen::VectorXd r = problem.residuals(values, rows);
-    const Eigen::MatrixXd j = problem.jacobian(values, columns, rows);
+  Eigen::VectorXd r = problem.residuals(values, rows);
+  Eigen::MatrixXd j = problem.jacobian(values, columns, rows);
+  for (int round = 0; round < kRounds; ++round) {
     Eigen::MatrixXd normal = j.transpose() * j;
     normal.diagonal() += damping * (normal.diagonal().array() + 1e-9).matrix();
     const Eigen::VectorXd step = normal.ldlt().solve(-j.transpose() * r);
+    if (!(step.cwiseAbs().maxCoeff() > kLeastStep)) break;
     Values next = values;
     for (std::size_t c = 0; c < columns.size(); ++c) {
       const std::size_t p = columns[c];
       const double change = std::clamp(step(static_cast<Eigen::Index>(c)), -0.7, 0.7);
       next[p] = problem.inside(p, values[p] * std::exp(change));
     }
-    const double after = problem.residuals(next, rows).squaredNorm();
-    if (after < cost) {
-      const bool done = cost - after < 1e-10 * (cost + 1e-12);
-      values = std::move(next);
-      cost = after;
-      damping = std::max(damping / 5, 1e-9);
-      if (done) break;
-    } else {
+    const Eigen::VectorXd after = problem.residuals(next, rows);
+    const double cost = r.squaredNorm(), gained = cost - after.squaredNorm();
+    if (!(gained > 0)) {
       damping *= 5;
+      continue;
     }
+    values = std::move(next);
+    r = after;
+    if (gained < 1e-10 * (cost + 1e-12)) break;
+    j = problem.jacobian(values, columns, rows);
+    damping = std::max(damping / 5, 1e-9);
   }
   return values;
 }
@@ -268,7 +270,7 @@ Diagnostics bad_input(std::span<const Parameter> parameters,
 
 Result<ParameterFit> fit_parameters(std::span<const Parameter> parameters,
                                     std::span<const Observation> observations,
-                                    const Predictor& predict) {
+                                    const Predictor& predict, LeaveOneOut leave_one_out) {
   if (Diagnostics bad = bad_input(parameters, observations); !bad.empty()) return bad;
   const Problem problem{parameters, observations, predict};
   ParameterFit fit;
@@ -304,7 +306,7 @@ Result<ParameterFit> fit_parameters(std::span<const Parameter> parameters,
   }
   fit.error_before = median_error(fit.before, observations);
   fit.error_after = median_error(fit.after, observations);
-  add_leave_one_out(problem, start, chosen, fit);
+  if (leave_one_out == LeaveOneOut::kYes) add_leave_one_out(problem, start, chosen, fit);
   return fit;
 }
 

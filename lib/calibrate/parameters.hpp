@@ -43,7 +43,8 @@ struct ParameterFit {
   std::vector<double> values;                // of all, fitted or not
   std::vector<double> before, after;         // predicted observations
   double error_before = 0, error_after = 0;  // median of |predicted / measured - 1|
-  // The same with each observation predicted by a fit of the others; nothing with fewer than two.
+  // The same with each observation predicted by a fit of the others; nothing with fewer than two or
+  // where it was not asked for.
   std::optional<double> leave_one_out;
   std::vector<double> leave_one_out_errors;  // signed, per observation
 };
@@ -53,10 +54,13 @@ struct ParameterFit {
 // Jacobian scaled by doubt / noise, taken up from the longest, the least singular value must stay
 // above kLeastSingularValue (then the data narrow every direction down to a third of the doubt),
 // and one observation must be left to judge the fit by (but one parameter may be fitted to one).
-// Fails where no parameter is determined, and where a value is not above zero.
+// Fails where no parameter is determined, and where a value is not above zero. Leaving out takes
+// one more fit per observation.
+enum class LeaveOneOut { kNo, kYes };
 [[nodiscard]] Result<ParameterFit> fit_parameters(std::span<const Parameter> parameters,
                                                   std::span<const Observation> observations,
-                                                  const Predictor& predict);
+                                                  const Predictor& predict,
+                                                  LeaveOneOut leave_one_out = LeaveOneOut::kYes);
 inline constexpr double kLeastSingularValue = 3;
 
 }  // namespace meshplan
