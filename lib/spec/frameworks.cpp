@@ -86,8 +86,9 @@ constexpr std::array kPresets{
                        .inplace_cross_entropy = true,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kFlash2}},
-    // Host costs: fitted to the single-node and the pipelined rows of its published sweep
-    // (benchmarks/accuracy), where a layer with tensor parallelism takes 4.4 ms whatever its size.
+    // Host costs but host_factor: fitted to the single-node and the pipelined rows of its published
+    // sweep (benchmarks/accuracy), where a layer with tensor parallelism takes 4.4 ms whatever its
+    // size.
     // nanotron config/config.py and examples: zero_stage 0, accumulate_grad_in_fp32, flash
     // attention's fused rotary embedding and norm. ZeRO-0 is PyTorch's DistributedDataParallel with
     // its default buckets, whose hook all-reduces fp32 sums beside the last backward pass; ZeRO-1

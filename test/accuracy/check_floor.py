@@ -33,8 +33,10 @@ def measured(program, folder):
     for name, source in result["sources"].items():
         if source["step_time"]:
             errors[name] = source["step_time"]["median_abs"]
-    return {name: error for name, error in errors.items()
-            if error is not None and math.isfinite(error)}
+    for name, error in errors.items():
+        if error is None or not math.isfinite(error):
+            sys.exit(f"{name}: its error is no number")
+    return errors
 
 
 def above(floor, errors):
@@ -59,9 +61,9 @@ def write(path, floor):
     os.replace(temporary, path)
 
 
-def main():
-    program, folder, floor_path = sys.argv[1:4]
-    options = sys.argv[4:]
+def main(arguments):
+    program, folder, floor_path = arguments[:3]
+    options = arguments[3:]
     with open(floor_path, encoding="utf-8") as file:
         floor = json.load(file)
     errors = measured(program, folder)
@@ -78,4 +80,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

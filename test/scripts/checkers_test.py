@@ -1,6 +1,9 @@
 """The repository's own checks find what they are there to find."""
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
+import json
 import pathlib
 import tempfile
 import unittest
@@ -16,6 +19,7 @@ def load(name):
 
 
 layers, formulas, text = load("check_layers"), load("check_formulas"), load("check_text")
+readme, floors = load("check_readme"), load("../accuracy/check_floor.py")
 
 HEADER = "| tag | formula | symbols and units | function | source | test |\n|---|---|---|---|---|---|\n"
 
@@ -123,6 +127,64 @@ class CheckText(Tree):
     def test_long_sources_and_odd_names_are_found(self):
         self.assertEqual(len(self.problems("lib/base/a.cpp", "\n" * 451)), 1)
         self.assertEqual(len(self.problems("lib/base/CamelCase.cpp", "\n")), 1)
+
+
+class CheckReadme(unittest.TestCase):
+    SHOWN = ["Best:", "--strategy 'dp=8,zero=2'", "slower:", "--strategy 'dp=8,recompute=full'", "",
+             "Searched 10 strategies in 2 ms"]
+    PRINTED = ["title", "Best:", "--strategy 'dp=4'", "slower:", "--strategy 'zero=3'", "",
+               "Searched 12 strategies in 3 ms"]
+
+    def test_only_the_time_of_a_search_may_differ(self):
+        self.assertEqual(len(list(readme.missing_chunks(self.SHOWN, self.PRINTED))), 2)
+        slower = self.SHOWN[:-1] + ["Searched 10 strategies in 7.1 ms"]
+        self.assertEqual(list(readme.missing_chunks(self.SHOWN, slower)), [])
+
+    def test_a_chunk_of_several_strategies_is_rewritten_whole(self):
+        self.assertEqual(readme.rebased(self.SHOWN, self.PRINTED), self.PRINTED[1:])
+
+    def test_a_chunk_that_is_gone_is_not_rewritten(self):
+        self.assertIsNone(readme.rebased(self.SHOWN, ["title"]))
+
+
+class CheckFloor(Tree):
+    FLOOR = {"a": 0.02, "b": 0.06, "macro": 0.04}
+
+    def run_on(self, errors, *options):
+        """Whether the errors pass, and the floor afterwards."""
+        self.write("floor.json", json.dumps(self.FLOOR))
+        result = {"macro": {"step_time": {"median_abs": errors["macro"]}},
+                  "sources": {name: {"step_time": {"median_abs": error}}
+                              for name, error in errors.items() if name != "macro"}}
+        self.write("result.json", json.dumps(result))
+        self.write("program", f"#!/bin/sh\ncp '{self.root}/result.json' \"$3\"\n")
+        (self.root / "program").chmod(0o755)
+        path = self.root / "floor.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            code = floors.main([str(self.root / "program"), "folder", str(path), *options])
+        return code == 0, json.loads(path.read_text(encoding="utf-8"))
+
+    def test_an_error_above_the_floor_fails(self):
+        self.assertEqual(self.run_on({"a": 0.03, "b": 0.03, "macro": 0.03}), (False, self.FLOOR))
+        self.assertEqual(self.run_on({"a": 0.02, "b": 0.05, "macro": 0.035}), (True, self.FLOOR))
+
+    def test_a_source_that_is_gone_fails(self):
+        self.assertFalse(self.run_on({"a": 0.02, "macro": 0.02})[0])
+        self.assertEqual(self.run_on({"a": 0.02, "macro": 0.02}, "--rechosen"), (False, self.FLOOR))
+
+    def test_an_error_that_is_no_number_fails(self):
+        with self.assertRaises(SystemExit):
+            self.run_on({"a": None, "b": 0.05, "macro": 0.03})
+
+    def test_raising_takes_what_is_better_alone(self):
+        self.assertEqual(self.run_on({"a": 0.03, "b": 0.03, "macro": 0.03}, "--raise"),
+                         (False, {"a": 0.02, "b": 0.03, "macro": 0.03}))
+
+    def test_rechosen_constants_may_trade_but_not_the_mean(self):
+        self.assertEqual(self.run_on({"a": 0.03, "b": 0.04, "macro": 0.035}, "--rechosen"),
+                         (True, {"a": 0.03, "b": 0.04, "macro": 0.035}))
+        self.assertEqual(self.run_on({"a": 0.03, "b": 0.07, "macro": 0.05}, "--rechosen"),
+                         (False, self.FLOOR))
 
 
 if __name__ == "__main__":
