@@ -1,7 +1,6 @@
 #include "bench_profile.hpp"
 
 #include <filesystem>
-#include <spdlog/spdlog.h>
 #include <thread>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "device_job.hpp"
 #include "io/profile_yaml.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 
 namespace meshplan {
 namespace {
@@ -50,8 +50,8 @@ std::optional<ProfileInputs> found_machine(const Machine& m, Diagnostics& proble
     return std::nullopt;
   }
   if (std::optional<ClusterSpec> shipped = shipped_cluster(device, m)) {
-    spdlog::info("what is not measured is taken from cluster '{}'; --cluster names another",
-                 shipped->name);
+    log_info("what is not measured is taken from cluster '" + shipped->name +
+             "'; --cluster names another");
     in.cluster = std::move(*shipped);
     return in;
   }
@@ -124,7 +124,7 @@ std::optional<ProfileInputs> read_profile_inputs(const ProfileFlags& flags, cons
                                                  Diagnostics& problems) {
   if (!makes_profile(flags)) return std::nullopt;
   if (machine.time_sliced) {
-    spdlog::warn("no profile is made: several ranks share one device, so the times are no rates");
+    log_warning("no profile is made: several ranks share one device, so the times are no rates");
     return std::nullopt;
   }
   std::optional<ProfileInputs> in = flags.cluster.empty()
@@ -196,19 +196,19 @@ std::string profile_report_text(const BenchProfileReport& report, const TextOpti
   return text;
 }
 
-void add_profile_flags(CLI::App& command, ProfileFlags& flags) {
-  add_value_flag(command, "--out", flags.out, "FILE",
-                 "Write the hardware profile here: what was measured in place of what --cluster "
-                 "says; the raw samples beside it, unless --samples names another file");
-  add_value_flag(command, "--device-out", flags.device_folder, "FOLDER",
-                 "Write the device with what was measured of it into this folder, as NAME.yaml");
-  add_value_flag(command, "--cluster", flags.cluster, "NAME|FILE",
-                 "The machine as a shipped or own cluster file; default: found from the devices");
-  add_value_flag(command, "--compare", flags.compare, "FILE",
-                 "Check the profile against a log or -J file of nccl-tests (repeatable)")
-      ->allow_extra_args(false);
-  add_value_flag(command, "--operation", flags.operation, "NAME",
-                 "What logs of --compare measured that do not say it");
+void add_profile_flags(Command& command, ProfileFlags& flags) {
+  command.add_value("--out", flags.out, "FILE",
+                    "Write the hardware profile here: what was measured in place of what --cluster "
+                    "says; the raw samples beside it, unless --samples names another file");
+  command.add_value("--device-out", flags.device_folder, "FOLDER",
+                    "Write the device with what was measured of it into this folder, as NAME.yaml");
+  command.add_value(
+      "--cluster", flags.cluster, "NAME|FILE",
+      "The machine as a shipped or own cluster file; default: found from the devices");
+  command.add_repeated("--compare", flags.compare, "FILE",
+                       "Check the profile against a log or -J file of nccl-tests (repeatable)");
+  command.add_value("--operation", flags.operation, "NAME",
+                    "What logs of --compare measured that do not say it");
 }
 
 }  // namespace meshplan

@@ -2,7 +2,6 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "base/quantity.hpp"
 #include "bench_profile.hpp"
@@ -10,6 +9,7 @@
 #include "device_job.hpp"
 #include "inputs.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "probe/agenda.hpp"
 #include "report/bench.hpp"
 
@@ -116,8 +116,8 @@ int end_by_signal(int otherwise) {
 // Where a run stopped early, what it kept.
 void say_kept(const BenchOutcome& outcome, const std::string& kept, const char* why) {
   if (kept.empty()) return;
-  spdlog::info("{}{} samples are kept in {}; --resume continues", why, outcome.file.samples.size(),
-               kept);
+  log_info(why + std::to_string(outcome.file.samples.size()) + " samples are kept in " + kept +
+           "; --resume continues");
 }
 
 // The error goes first: a launcher may end this process any moment now.
@@ -129,7 +129,7 @@ int report_failure(const BenchFlags& flags, const std::optional<ProfileInputs>& 
   Diagnostics unfit;
   const auto profile = make_profile(flags.profile, *inputs, outcome.file, kept, unfit);
   if (profile && !profile->file.empty()) {
-    spdlog::info("{} holds what they determine", profile->file);
+    log_info(profile->file + " holds what they determine");
   }
   return code;
 }
@@ -228,35 +228,35 @@ int bench(const BenchFlags& flags) {
                         [&](Backend& backend) { return lead(flags, plan, backend); });
 }
 
-void add_bench_flags(CLI::App& command, BenchFlags& flags) {
+void add_bench_flags(Command& command, BenchFlags& flags) {
   add_profile_flags(command, flags.profile);
-  add_value_flag(command, "--samples", flags.samples, "FILE",
-                 "Keep the raw measurements here, as JSON lines, from the first one on");
-  command.add_flag("--resume", flags.resume, "Continue what --samples (or --out) already holds");
-  add_value_flag(command, "--budget", flags.budget, "TIME", "Stop measuring after this time");
-  add_value_flag(command, "--largest", flags.largest, "SIZE", "Largest message");
-  add_value_flag(command, "--repetitions", flags.repetitions, "N",
-                 "Times that are taken of each operation, where it is quick enough");
-  add_value_flag(command, "--steady", flags.steady, "TIME",
-                 "Run large products and attention for so long, and twice as long where their rate "
-                 "has not settled, so that the power limit shows; 0 s: do not");
-  add_value_flag(command, "--only", flags.only, "KINDS",
-                 "Measure these alone: " + choices_text<OperationKind>())
-      ->delimiter(',');
-  command.add_flag("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
+  command.add_value("--samples", flags.samples, "FILE",
+                    "Keep the raw measurements here, as JSON lines, from the first one on");
+  command.add_switch("--resume", flags.resume, "Continue what --samples (or --out) already holds");
+  command.add_value("--budget", flags.budget, "TIME", "Stop measuring after this time");
+  command.add_value("--largest", flags.largest, "SIZE", "Largest message");
+  command.add_value("--repetitions", flags.repetitions, "N",
+                    "Times that are taken of each operation, where it is quick enough");
+  command.add_value(
+      "--steady", flags.steady, "TIME",
+      "Run large products and attention for so long, and twice as long where their rate "
+      "has not settled, so that the power limit shows; 0 s: do not");
+  command.add_comma_list("--only", flags.only, "KINDS",
+                         "Measure these alone: " + choices_text<OperationKind>());
+  command.add_switch("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, Action& action) {
+void add_bench_command(Program& program) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command =
-      add_command(app, "bench", "Measure this machine or cluster and write its profile",
-                  "mpirun -n 2 meshplan bench --backend mpi --out here.yaml");
-  add_bench_flags(*command, *flags);
-  add_device_flags(*command, flags->device);
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return bench(*flags); }; });
+  Command command =
+      program.add_command("bench", "Measure this machine or cluster and write its profile",
+                          "mpirun -n 2 meshplan bench --backend mpi --out here.yaml");
+  add_bench_flags(command, *flags);
+  add_device_flags(command, flags->device);
+  command.add_common(flags->common);
+  command.set_action([flags] { return bench(*flags); });
 }
 
 }  // namespace meshplan

@@ -2,7 +2,6 @@
 #include <ctime>
 #include <memory>
 #include <set>
-#include <spdlog/spdlog.h>
 
 #include "calibrate/profile_parameters.hpp"
 #include "console.hpp"
@@ -10,6 +9,7 @@
 #include "inputs.hpp"
 #include "io/training_log.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "profile_output.hpp"
 #include "report/calibration.hpp"
 #include "strategy_flag.hpp"
@@ -170,7 +170,7 @@ int write_calibration(const CalibrateFlags& flags, const Calibration& result,
     const std::optional<std::string> text = readable_profile(fitted, problems);
     if (text) take(write_file_atomically(flags.out, *text), flags.out, problems);
     if (has_errors(problems)) return report_errors(problems, flags.common);
-    spdlog::info("wrote {}", flags.out);
+    log_info("wrote " + flags.out);
   }
   if (flags.common.json) {
     return write_result(calibration_document(kTool, result, *in.model, fitted), kExitOk);
@@ -219,28 +219,24 @@ int calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app, Action& action) {
+void add_calibrate_command(Program& program) {
   const auto flags = std::make_shared<CalibrateFlags>();
-  CLI::App* command = add_command(
-      app, "calibrate", "Fit a profile to the logs of past training runs",
+  Command command = program.add_command(
+      "calibrate", "Fit a profile to the logs of past training runs",
       "meshplan calibrate --model llama-2-7b --cluster dgx-a100-80gb --seq-len 4096 \\\n"
       "      --log run1.log --strategy tp=2,micro_batch=1 \\\n"
       "      --log run2.log --strategy tp=4,pp=2,micro_batch=1 --out fitted.yaml");
-  add_workload_flags(*command, flags->workload);
-  command
-      ->add_option("--log", flags->logs,
-                   "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (required, repeatable)")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--strategy", flags->strategies,
-                   "What the run did: key=value,... or a file of these keys; one for all logs, or "
-                   "one per log in their order (required)")
-      ->type_name("KEYS|FILE")
-      ->allow_extra_args(false);
-  command->add_option("--out", flags->out, "Write the fitted cluster file here")->type_name("FILE");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return calibrate(*flags); }; });
+  add_workload_flags(command, flags->workload);
+  command.add_repeated(
+      "--log", flags->logs, "FILE",
+      "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (required, repeatable)");
+  command.add_repeated(
+      "--strategy", flags->strategies, "KEYS|FILE",
+      "What the run did: key=value,... or a file of these keys; one for all logs, or "
+      "one per log in their order (required)");
+  command.add_value("--out", flags->out, "FILE", "Write the fitted cluster file here");
+  command.add_common(flags->common);
+  command.set_action([flags] { return calibrate(*flags); });
 }
 
 }  // namespace meshplan

@@ -44,16 +44,16 @@ int estimate(const EstimateFlags& flags) {
 
 }  // namespace
 
-void add_estimate_command(CLI::App& app, Action& action) {
+void add_estimate_command(Program& program) {
   const auto flags = std::make_shared<EstimateFlags>();
-  CLI::App* command =
-      add_command(app, "estimate", "Time, memory and communication of one strategy, term by term",
-                  "meshplan estimate --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
-                  "      --strategy tp=2,micro_batch=1 --global-batch 64 --seq-len 4096");
-  add_workload_flags(*command, flags->workload);
-  add_strategy_flag(*command, flags->strategy);
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return estimate(*flags); }; });
+  Command command = program.add_command(
+      "estimate", "Time, memory and communication of one strategy, term by term",
+      "meshplan estimate --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
+      "      --strategy tp=2,micro_batch=1 --global-batch 64 --seq-len 4096");
+  add_workload_flags(command, flags->workload);
+  add_strategy_flag(command, flags->strategy);
+  command.add_common(flags->common);
+  command.set_action([flags] { return estimate(*flags); });
 }
 
 }  // namespace meshplan

@@ -68,17 +68,17 @@ int explain_strategy(const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, Action& action) {
+void add_explain_command(Program& program) {
   const auto flags = std::make_shared<ExplainFlags>();
-  CLI::App* command =
-      add_command(app, "explain", "Why not this strategy: term by term against the best plan",
-                  "meshplan explain --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
-                  "      --strategy tp=4,pp=2,micro_batch=1 --global-batch 64 --seq-len 4096");
-  add_workload_flags(*command, flags->workload);
-  add_strategy_flag(*command, flags->strategy);
-  add_search_flags(*command, flags->search);
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return explain_strategy(*flags); }; });
+  Command command = program.add_command(
+      "explain", "Why not this strategy: term by term against the best plan",
+      "meshplan explain --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
+      "      --strategy tp=4,pp=2,micro_batch=1 --global-batch 64 --seq-len 4096");
+  add_workload_flags(command, flags->workload);
+  add_strategy_flag(command, flags->strategy);
+  add_search_flags(command, flags->search);
+  command.add_common(flags->common);
+  command.set_action([flags] { return explain_strategy(*flags); });
 }
 
 }  // namespace meshplan

@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "console.hpp"
 #include "cost/step.hpp"
@@ -8,6 +7,7 @@
 #include "io/plans_file.hpp"
 #include "io/write.hpp"
 #include "launch/launch.hpp"
+#include "log.hpp"
 #include "strategy_flag.hpp"
 
 namespace meshplan {
@@ -65,8 +65,8 @@ std::optional<LaunchPlan> read_plan(const ExportFlags& flags, Diagnostics& probl
     return std::nullopt;
   }
   if (!verdict.feasible()) {
-    spdlog::warn("this plan does not fit the memory by {} ('meshplan estimate' says more)",
-                 human_bytes(verdict.infeasible().shortfall));
+    log_warning("this plan does not fit the memory by " +
+                human_bytes(verdict.infeasible().shortfall) + " ('meshplan estimate' says more)");
   }
   Strategy whole =
       verdict.feasible() ? verdict.cost().strategy : complete(*given, *in.model, cluster);
@@ -82,7 +82,7 @@ int write_files(const ExportFlags& flags, const LaunchFiles& launch) {
   for (const LaunchFile& file : launch.files) {
     if (has_errors(problems)) break;
     take(write_file_atomically(folder / file.name, file.text), "--out", problems);
-    spdlog::info("wrote {}", (folder / file.name).string());
+    log_info("wrote " + (folder / file.name).string());
   }
   return has_errors(problems) ? report_errors(problems, flags.common) : kExitOk;
 }
@@ -99,7 +99,7 @@ int export_plan(const ExportFlags& flags) {
   if (!plan || has_errors(problems)) return report_errors(problems, flags.common);
   const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
   if (!launch) return report_errors(launch.errors(), flags.common);
-  for (const std::string& note : launch->notes) spdlog::warn("{}", note);
+  for (const std::string& note : launch->notes) log_warning(note);
   if (!flags.out.empty()) {
     const int written = write_files(flags, *launch);
     if (written != kExitOk || !flags.common.json) return written;
@@ -110,33 +110,29 @@ int export_plan(const ExportFlags& flags) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, Action& action) {
+void add_export_command(Program& program) {
   const auto flags = std::make_shared<ExportFlags>();
-  CLI::App* command = add_command(
-      app, "export", "Write what starts a plan: scripts and framework configurations",
+  Command command = program.add_command(
+      "export", "Write what starts a plan: scripts and framework configurations",
       "meshplan export --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
       "      --strategy tp=2,sequence_parallel=true,micro_batch=1 --global-batch 64 \\\n"
       "      --seq-len 4096 --format megatron");
-  command
-      ->add_option("--plans", flags->plans,
-                   "A plans.json of 'meshplan plan --out': instead of model, cluster and strategy")
-      ->type_name("FILE");
-  command->add_option("--rank", flags->rank, "Which of its plans (default 1, the best)")
-      ->type_name("K");
-  add_workload_flags(*command, flags->workload);
-  add_strategy_flag(*command, flags->strategy);
+  command.add_value(
+      "--plans", flags->plans, "FILE",
+      "A plans.json of 'meshplan plan --out': instead of model, cluster and strategy");
+  command.add_value("--rank", flags->rank, "K", "Which of its plans (default 1, the best)");
+  add_workload_flags(command, flags->workload);
+  add_strategy_flag(command, flags->strategy);
   std::string formats;
   for (const auto& row : NameTable<LaunchFormat>::rows) {
     formats += (formats.empty() ? "" : "; ") + std::string(row.name) + ": " +
                std::string(description_of(row.value));
   }
-  command->add_option("--format", flags->format, formats)->type_name("NAME");
-  command
-      ->add_option("--out", flags->out,
-                   "Write all files to this folder instead of the main one to standard output")
-      ->type_name("DIR");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return export_plan(*flags); }; });
+  command.add_value("--format", flags->format, "NAME", formats);
+  command.add_value("--out", flags->out, "DIR",
+                    "Write all files to this folder instead of the main one to standard output");
+  command.add_common(flags->common);
+  command.set_action([flags] { return export_plan(*flags); });
 }
 
 }  // namespace meshplan

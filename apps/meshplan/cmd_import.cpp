@@ -1,8 +1,8 @@
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "import.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "report/model_yaml.hpp"
 
 namespace meshplan {
@@ -57,7 +57,7 @@ int write_import(const ImportFlags& flags, const std::string& file_text,
     Diagnostics problems;
     take(write_file_atomically(flags.out, file_text), flags.out, problems);
     if (has_errors(problems)) return report_errors(problems, flags.common);
-    spdlog::info("wrote {}", flags.out);
+    log_info("wrote " + flags.out);
   }
   if (flags.common.json) return write_result(document, kExitOk);
   return flags.out.empty() ? write_result(file_text, kExitOk) : kExitOk;
@@ -73,38 +73,32 @@ int import_hf_config(const ImportFlags& flags) {
   return write_import(flags, model_yaml(*model), model_document(kTool, *model));
 }
 
-static void add_topology_flags(CLI::App& command, ImportFlags& flags) {
-  add_value_flag(command, "--device", flags.device, "NAME|FILE",
-                 "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
-                 "nccl-topo where its PCI id is not known)");
-  add_value_flag(command, "--nodes", flags.nodes, "N",
-                 "Nodes of the cluster (topologies; default 1)");
-  add_value_flag(command, "--network", flags.network, "KIND",
-                 "Network between the nodes (topologies): infiniband (default), roce, ethernet");
-  add_value_flag(command, "--nic-bandwidth", flags.nic_bandwidth, "RATE",
-                 "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)");
+static void add_topology_flags(Command& command, ImportFlags& flags) {
+  command.add_value("--device", flags.device, "NAME|FILE",
+                    "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
+                    "nccl-topo where its PCI id is not known)");
+  command.add_value("--nodes", flags.nodes, "N", "Nodes of the cluster (topologies; default 1)");
+  command.add_value("--network", flags.network, "KIND",
+                    "Network between the nodes (topologies): infiniband (default), roce, ethernet");
+  command.add_value(
+      "--nic-bandwidth", flags.nic_bandwidth, "RATE",
+      "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)");
 }
 
-static void add_run_flags(CLI::App& command, ImportFlags& flags) {
-  command
-      .add_option("--model", flags.model,
-                  "The model of the run, where its files do not say (deepspeed, torchtitan)")
-      ->type_name("NAME|FILE");
-  command
-      .add_option("--gpus", flags.gpus,
-                  "GPUs of the run, where its files do not say (megatron-args, deepspeed, "
-                  "torchtitan)")
-      ->type_name("N");
-  command
-      .add_option("--seq-len", flags.seq_len,
-                  "Tokens of a sequence, where the files do not say (deepspeed)")
-      ->type_name("N");
+static void add_run_flags(Command& command, ImportFlags& flags) {
+  command.add_value("--model", flags.model, "NAME|FILE",
+                    "The model of the run, where its files do not say (deepspeed, torchtitan)");
+  command.add_value("--gpus", flags.gpus, "N",
+                    "GPUs of the run, where its files do not say (megatron-args, deepspeed, "
+                    "torchtitan)");
+  command.add_value("--seq-len", flags.seq_len, "N",
+                    "Tokens of a sequence, where the files do not say (deepspeed)");
 }
 
-void add_import_command(CLI::App& app, Action& action) {
+void add_import_command(Program& program) {
   const auto flags = std::make_shared<ImportFlags>();
-  CLI::App* command = add_command(
-      app, "import", "Turn files of other tools into models, clusters and strategies",
+  Command command = program.add_command(
+      "import", "Turn files of other tools into models, clusters and strategies",
       "meshplan import hf-config config.json --out my-model.yaml\n"
       "  meshplan import nvidia-smi-topo topo.txt --device h100-sxm-80gb --nodes 4 \\\n"
       "      --nic-bandwidth '400 Gbit/s' --out my-cluster.yaml\n"
@@ -115,30 +109,22 @@ void add_import_command(CLI::App& app, Action& action) {
   for (const ImportKind& kind : kImportKinds) {
     kinds += (kinds.empty() ? "" : "; ") + std::string(kind.name) + ": " + std::string(kind.what);
   }
-  command->add_option("kind", flags->kind, kinds)->type_name("");
-  command
-      ->add_option("file", flags->files,
-                   "The file to read; nccl-tests, deepspeed, torchtitan: one or more")
-      ->type_name("");
-  command
-      ->add_option("--cluster", flags->cluster,
-                   "The cluster that was measured: a shipped name or a cluster file (nccl-tests, "
-                   "bench-samples)")
-      ->type_name("NAME|FILE");
-  command
-      ->add_option(
-          "--operation", flags->operation,
-          "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>())
-      ->type_name("NAME");
-  add_topology_flags(*command, *flags);
-  add_run_flags(*command, *flags);
-  command
-      ->add_option("--out", flags->out,
-                   "Write the result here instead of standard output; of a run it is a folder for "
-                   "model.yaml and strategy.yaml")
-      ->type_name("FILE|DIR");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return import_files(*flags); }; });
+  command.add_value("kind", flags->kind, "", kinds);
+  command.add_values("file", flags->files, "",
+                     "The file to read; nccl-tests, deepspeed, torchtitan: one or more");
+  command.add_value("--cluster", flags->cluster, "NAME|FILE",
+                    "The cluster that was measured: a shipped name or a cluster file (nccl-tests, "
+                    "bench-samples)");
+  command.add_value(
+      "--operation", flags->operation, "NAME",
+      "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>());
+  add_topology_flags(command, *flags);
+  add_run_flags(command, *flags);
+  command.add_value("--out", flags->out, "FILE|DIR",
+                    "Write the result here instead of standard output; of a run it is a folder for "
+                    "model.yaml and strategy.yaml");
+  command.add_common(flags->common);
+  command.set_action([flags] { return import_files(*flags); });
 }
 
 }  // namespace meshplan

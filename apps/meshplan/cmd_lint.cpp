@@ -1,10 +1,10 @@
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
 #include "launch/lint_json.hpp"
+#include "log.hpp"
 #include "read_run.hpp"
 #include "report/difference_text.hpp"
 #include "study/difference.hpp"
@@ -82,8 +82,10 @@ int lint_files(const LintFlags& flags) {
   if (cluster && complete && !has_errors(validate(run.model))) {
     plans = plan_for(run, *cluster, flags.common);
   } else if (cluster && !complete) {
-    spdlog::warn("not compared with the planner's choice: {} is not stated",
-                 run.knows_model ? "the length of sequences (--seq-len)" : "the model (--model)");
+    log_warning("not compared with the planner's choice: " +
+                std::string(run.knows_model ? "the length of sequences (--seq-len)"
+                                            : "the model (--model)") +
+                " is not stated");
   }
   const int exit_code = has_errors(found) ? kExitNoPlan : kExitOk;
   std::optional<PlannerChoice> choice;
@@ -105,39 +107,28 @@ int lint_files(const LintFlags& flags) {
 
 }  // namespace
 
-void add_lint_command(CLI::App& app, Action& action) {
+void add_lint_command(Program& program) {
   const auto flags = std::make_shared<LintFlags>();
-  CLI::App* command = add_command(
-      app, "lint", "Say what is illegal, ignored or wasteful in the files that start a run",
+  Command command = program.add_command(
+      "lint", "Say what is illegal, ignored or wasteful in the files that start a run",
       "meshplan lint train.sh --cluster dgx-h100 --gpus 64\n"
       "  meshplan lint ds_config.json train.sh --model llama-2-7b --cluster dgx-a100-80gb");
-  command
-      ->add_option("file", flags->files,
-                   "A script or argument list of Megatron-LM; DeepSpeed's ds_config.json, "
-                   "torchtitan's job file, each with or without the script that starts it")
-      ->type_name("");
-  command
-      ->add_option("--format", flags->format,
-                   "What the files are, where their text does not tell: megatron, deepspeed or "
-                   "torchtitan")
-      ->type_name("NAME");
-  command
-      ->add_option("--cluster", flags->cluster,
-                   "Where it runs: a shipped name or a cluster file; compares with the best plan "
-                   "there")
-      ->type_name("NAME|FILE");
-  command->add_option("--gpus", flags->open.gpus, "GPUs of the run, where the files do not say")
-      ->type_name("N");
-  command
-      ->add_option("--model", flags->open.model,
-                   "The model of the run, where the files do not say (deepspeed, torchtitan)")
-      ->type_name("NAME|FILE");
-  command
-      ->add_option("--seq-len", flags->open.seq_len,
-                   "Tokens of a sequence, where the files do not say (deepspeed)")
-      ->type_name("N");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return lint_files(*flags); }; });
+  command.add_values("file", flags->files, "",
+                     "A script or argument list of Megatron-LM; DeepSpeed's ds_config.json, "
+                     "torchtitan's job file, each with or without the script that starts it");
+  command.add_value("--format", flags->format, "NAME",
+                    "What the files are, where their text does not tell: megatron, deepspeed or "
+                    "torchtitan");
+  command.add_value("--cluster", flags->cluster, "NAME|FILE",
+                    "Where it runs: a shipped name or a cluster file; compares with the best plan "
+                    "there");
+  command.add_value("--gpus", flags->open.gpus, "N", "GPUs of the run, where the files do not say");
+  command.add_value("--model", flags->open.model, "NAME|FILE",
+                    "The model of the run, where the files do not say (deepspeed, torchtitan)");
+  command.add_value("--seq-len", flags->open.seq_len, "N",
+                    "Tokens of a sequence, where the files do not say (deepspeed)");
+  command.add_common(flags->common);
+  command.set_action([flags] { return lint_files(*flags); });
 }
 
 }  // namespace meshplan

@@ -117,16 +117,14 @@ int list(const ListFlags& flags) {
 
 }  // namespace
 
-void add_list_command(CLI::App& app, Action& action) {
+void add_list_command(Program& program) {
   const auto flags = std::make_shared<ListFlags>();
-  CLI::App* command = add_command(app, "list", "Show what ships with the program",
-                                  "meshplan list clusters\n  meshplan list exporters");
-  command
-      ->add_option("kind", flags->kind,
-                   "models, devices, clusters, schedules, frameworks, exporters or importers")
-      ->type_name("");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return list(*flags); }; });
+  Command command = program.add_command("list", "Show what ships with the program",
+                                        "meshplan list clusters\n  meshplan list exporters");
+  command.add_value("kind", flags->kind, "",
+                    "models, devices, clusters, schedules, frameworks, exporters or importers");
+  command.add_common(flags->common);
+  command.set_action([flags] { return list(*flags); });
 }
 
 }  // namespace meshplan

@@ -1,9 +1,9 @@
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "console.hpp"
 #include "inputs.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "report/html.hpp"
 #include "report/plan_table.hpp"
 #include "report/study_text.hpp"
@@ -36,8 +36,7 @@ int write_outputs(const PlanFlags& flags, const std::string& json, const std::st
   take(write_file_atomically(folder / "plans.json", json), "--out", problems);
   take(write_file_atomically(folder / "plans.txt", text), "--out", problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
-  spdlog::info("wrote {} and {}", (folder / "plans.json").string(),
-               (folder / "plans.txt").string());
+  log_info("wrote " + (folder / "plans.json").string() + " and " + (folder / "plans.txt").string());
   return kExitOk;
 }
 
@@ -45,7 +44,7 @@ int write_html(const PlanFlags& flags, const std::string& json) {
   Diagnostics problems;
   take(write_file_atomically(flags.html, html_report(json)), "--html", problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
-  spdlog::info("wrote {}", flags.html);
+  log_info("wrote " + flags.html);
   return kExitOk;
 }
 
@@ -120,8 +119,8 @@ int plan(const PlanFlags& flags) {
   const ClusterSpec& cluster = found->cluster;
   const SearchResult& result = found->result;
   const Studies& studies = found->studies;
-  spdlog::debug("evaluated {} of {} strategies", result.statistics.evaluated,
-                result.statistics.space_size);
+  log_debug("evaluated " + std::to_string(result.statistics.evaluated) + " of " +
+            std::to_string(result.statistics.space_size) + " strategies");
 
   const int exit_code = result.plans.empty() ? kExitNoPlan : kExitOk;
   std::string json;
@@ -149,33 +148,31 @@ int plan(const PlanFlags& flags) {
   return write_result(text(console_options()), exit_code);
 }
 
-void add_plan_flags(CLI::App& command, PlanFlags& flags) {
-  command.add_option("--out", flags.out, "Also write plans.json and plans.txt to this folder")
-      ->type_name("DIR");
-  command
-      .add_option("--html", flags.html,
-                  "Also write a report with charts: one HTML file that opens offline")
-      ->type_name("FILE");
-  command.add_flag("--explain-infeasible", flags.explain_infeasible,
-                   "Count what was ruled out by reason");
+void add_plan_flags(Command& command, PlanFlags& flags) {
+  command.add_value("--out", flags.out, "DIR",
+                    "Also write plans.json and plans.txt to this folder");
+  command.add_value("--html", flags.html, "FILE",
+                    "Also write a report with charts: one HTML file that opens offline");
+  command.add_switch("--explain-infeasible", flags.explain_infeasible,
+                     "Count what was ruled out by reason");
 }
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Action& action) {
+void add_plan_command(Program& program) {
   const auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command =
-      add_command(app, "plan", "Find the best strategies for a model on a cluster",
-                  "meshplan plan --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
-                  "      --global-batch 64 --seq-len 4096 --limit 'tp<=4'");
-  add_workload_flags(*command, flags->workload);
+  Command command =
+      program.add_command("plan", "Find the best strategies for a model on a cluster",
+                          "meshplan plan --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
+                          "      --global-batch 64 --seq-len 4096 --limit 'tp<=4'");
+  add_workload_flags(command, flags->workload);
   flags->search.top = "5";
-  command->add_option("--top", flags->search.top, "Plans to show (default 5)")->type_name("K");
-  add_search_flags(*command, flags->search);
-  add_study_flags(*command, flags->studies);
-  add_plan_flags(*command, *flags);
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return plan(*flags); }; });
+  command.add_value("--top", flags->search.top, "K", "Plans to show (default 5)");
+  add_search_flags(command, flags->search);
+  add_study_flags(command, flags->studies);
+  add_plan_flags(command, *flags);
+  command.add_common(flags->common);
+  command.set_action([flags] { return plan(*flags); });
 }
 
 }  // namespace meshplan

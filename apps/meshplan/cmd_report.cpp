@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "console.hpp"
 #include "inputs.hpp"
 #include "io/plans_file.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "report/detail.hpp"
 #include "report/html.hpp"
 #include "report/trace.hpp"
@@ -76,7 +76,7 @@ std::string html_text(const std::string& text, const PlansFile& file, const Repo
 void write(std::string_view kind, const std::string& path, const std::string& text,
            std::vector<WrittenFile>& written, Diagnostics& problems) {
   if (!take(write_file_atomically(path, text), "--" + std::string(kind), problems)) return;
-  spdlog::info("wrote {}", path);
+  log_info("wrote " + path);
   written.push_back({kind, path, text.size()});
 }
 
@@ -114,29 +114,23 @@ int report(const ReportFlags& flags) {
 
 }  // namespace
 
-void add_report_command(CLI::App& app, Action& action) {
+void add_report_command(Program& program) {
   const auto flags = std::make_shared<ReportFlags>();
-  CLI::App* command = add_command(app, "report", "Show plans as an HTML page, or a step as a trace",
-                                  "meshplan report --plans results/plans.json --html report.html");
-  command->add_option("--plans", flags->plans, "What plan or estimate wrote as JSON (required)")
-      ->type_name("FILE");
-  command
-      ->add_option("--html", flags->html,
-                   "Write a report with charts: one HTML file that opens offline")
-      ->type_name("FILE");
-  command
-      ->add_option("--trace", flags->trace,
-                   "Write one step of a plan as a trace for Perfetto or chrome://tracing")
-      ->type_name("FILE");
-  command
-      ->add_option("--validation", flags->validation,
-                   "What 'meshplan validate --json' printed of these plans: predicted against "
-                   "measured, in the HTML report")
-      ->type_name("FILE");
-  command->add_option("--rank", flags->rank, "Plan of the trace, by its rank (default 1)")
-      ->type_name("N");
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return report(*flags); }; });
+  Command command =
+      program.add_command("report", "Show plans as an HTML page, or a step as a trace",
+                          "meshplan report --plans results/plans.json --html report.html");
+  command.add_value("--plans", flags->plans, "FILE",
+                    "What plan or estimate wrote as JSON (required)");
+  command.add_value("--html", flags->html, "FILE",
+                    "Write a report with charts: one HTML file that opens offline");
+  command.add_value("--trace", flags->trace, "FILE",
+                    "Write one step of a plan as a trace for Perfetto or chrome://tracing");
+  command.add_value("--validation", flags->validation, "FILE",
+                    "What 'meshplan validate --json' printed of these plans: predicted against "
+                    "measured, in the HTML report");
+  command.add_value("--rank", flags->rank, "N", "Plan of the trace, by its rank (default 1)");
+  command.add_common(flags->common);
+  command.set_action([flags] { return report(*flags); });
 }
 
 }  // namespace meshplan

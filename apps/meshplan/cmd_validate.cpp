@@ -1,6 +1,6 @@
+#include <array>
 #include <cmath>
 #include <memory>
-#include <spdlog/spdlog.h>
 
 #include "base/quantity.hpp"
 #include "console.hpp"
@@ -9,6 +9,7 @@
 #include "inputs.hpp"
 #include "io/plans_file.hpp"
 #include "io/write.hpp"
+#include "log.hpp"
 #include "profile_output.hpp"
 #include "report/validation.hpp"
 #include "validate/profile.hpp"
@@ -76,14 +77,21 @@ ValidateInputs read_inputs(const ValidateFlags& flags, Diagnostics& problems) {
   return in;
 }
 
+std::string four_digits(Seconds t) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", t.si());
+  return text.data();
+}
+
 void warn_of_old_predictions(const PlansFile& file, std::size_t plans) {
   constexpr double kRounding = 1e-6;
   for (std::size_t i = 0; i < std::min(plans, file.plans.size()); ++i) {
     const SavedPlan& saved = file.plans[i];
     const Seconds now = cost_of(file.model, file.cluster, saved.strategy).step_time;
     if (std::abs(now / saved.step_time - 1) <= kRounding) continue;
-    spdlog::warn("plan {} was predicted by version {}, this one says {:.4g} s instead of {:.4g} s",
-                 saved.rank, file.tool_version, now.si(), saved.step_time.si());
+    log_warning("plan " + std::to_string(saved.rank) + " was predicted by version " +
+                file.tool_version + ", this one says " + four_digits(now) + " s instead of " +
+                four_digits(saved.step_time) + " s");
   }
 }
 
@@ -98,7 +106,7 @@ Diagnostics write_profile(const ValidateFlags& flags, const ValidateInputs& in,
   Diagnostics problems;
   const auto text = readable_profile(with_measurements(in.file.cluster, v), problems);
   if (text) take(write_file_atomically(flags.profile, *text), "--update-profile", problems);
-  if (!has_errors(problems)) spdlog::info("wrote {}", flags.profile);
+  if (!has_errors(problems)) log_info("wrote " + flags.profile);
   return problems;
 }
 
@@ -110,7 +118,7 @@ int show(const ValidateFlags& flags, const ValidateInputs& in, const Machine& ma
   if (failed) {
     const std::string text = to_text(v.failures);
     std::fwrite(text.data(), 1, text.size(), stderr);
-    if (v.samples == 0) spdlog::error("nothing of these plans was measured here");
+    if (v.samples == 0) log_error("nothing of these plans was measured here");
   }
   Diagnostics unwritten;
   if (!flags.profile.empty() && v.samples > 0) unwritten = write_profile(flags, in, v);
@@ -152,31 +160,31 @@ int validate(const ValidateFlags& flags) {
                         [&](Backend& backend) { return lead(flags, in, backend); });
 }
 
-void add_validate_flags(CLI::App& command, ValidateFlags& flags) {
-  add_value_flag(command, "--plans", flags.plans, "FILE",
-                 "The plans: plans.json of 'plan --out', or what --json printed (required)");
-  add_value_flag(command, "--top", flags.top, "K", "Plans to validate, the best first (default 3)");
-  add_value_flag(command, "--tolerance", flags.tolerance, "SHARE",
-                 "Exit with 1 if a step time is off by more (default 15%)");
-  add_value_flag(command, "--budget", flags.budget, "TIME", "Start no measurement after this time");
-  add_value_flag(command, "--repetitions", flags.repetitions, "N",
-                 "Times that are taken of each operation, where it is quick enough");
-  add_value_flag(command, "--update-profile", flags.profile, "FILE",
-                 "Write the cluster with what was measured to this file, for --cluster");
-  command.add_flag("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
+void add_validate_flags(Command& command, ValidateFlags& flags) {
+  command.add_value("--plans", flags.plans, "FILE",
+                    "The plans: plans.json of 'plan --out', or what --json printed (required)");
+  command.add_value("--top", flags.top, "K", "Plans to validate, the best first (default 3)");
+  command.add_value("--tolerance", flags.tolerance, "SHARE",
+                    "Exit with 1 if a step time is off by more (default 15%)");
+  command.add_value("--budget", flags.budget, "TIME", "Start no measurement after this time");
+  command.add_value("--repetitions", flags.repetitions, "N",
+                    "Times that are taken of each operation, where it is quick enough");
+  command.add_value("--update-profile", flags.profile, "FILE",
+                    "Write the cluster with what was measured to this file, for --cluster");
+  command.add_switch("--dry-run", flags.dry_run, "Say what would be measured, and measure nothing");
 }
 
 }  // namespace
 
-void add_validate_command(CLI::App& app, Action& action) {
+void add_validate_command(Program& program) {
   const auto flags = std::make_shared<ValidateFlags>();
-  CLI::App* command =
-      add_command(app, "validate", "Measure what plans consist of, on the machine they are for",
-                  "mpirun -n 8 meshplan validate --plans plans/plans.json --top 3");
-  add_validate_flags(*command, *flags);
-  add_device_flags(*command, flags->device);
-  add_common_flags(*command, flags->common);
-  command->callback([flags, &action] { action = [flags] { return validate(*flags); }; });
+  Command command =
+      program.add_command("validate", "Measure what plans consist of, on the machine they are for",
+                          "mpirun -n 8 meshplan validate --plans plans/plans.json --top 3");
+  add_validate_flags(command, *flags);
+  add_device_flags(command, flags->device);
+  command.add_common(flags->common);
+  command.set_action([flags] { return validate(*flags); });
 }
 
 }  // namespace meshplan

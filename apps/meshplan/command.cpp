@@ -1,18 +1,69 @@
 #include "command.hpp"
 
-#include <memory>
+#include <CLI/CLI.hpp>
+#include <cstdio>
 
+#include "console.hpp"
 #include "usage.hpp"
 
 namespace meshplan {
 
-void describe_program(CLI::App& app) {
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", std::string("meshplan ") + MESHPLAN_VERSION,
-                       "Print the version");
-  app.set_help_flag("-h,--help", "Print this help");
-  app.require_subcommand(0, 1);
-  app.footer(R"(Examples:
+void Command::add_switch(const std::string& name, bool& value, const std::string& help) {
+  app_->add_flag(name, value, help);
+}
+
+void Command::add_value(const std::string& name, std::string& value, const std::string& type,
+                        const std::string& help) {
+  app_->add_option(name, value, help)->type_name(type);
+}
+
+static CLI::Option* add_list(CLI::App& app, const std::string& name,
+                             std::vector<std::string>& values, const std::string& type,
+                             const std::string& help) {
+  return app.add_option(name, values, help)->type_name(type);
+}
+
+void Command::add_values(const std::string& name, std::vector<std::string>& values,
+                         const std::string& type, const std::string& help) {
+  add_list(*app_, name, values, type, help);
+}
+
+void Command::add_repeated(const std::string& name, std::vector<std::string>& values,
+                           const std::string& type, const std::string& help) {
+  add_list(*app_, name, values, type, help)->allow_extra_args(false);
+}
+
+void Command::add_comma_list(const std::string& name, std::vector<std::string>& values,
+                             const std::string& type, const std::string& help) {
+  add_list(*app_, name, values, type, help)->delimiter(',');
+}
+
+void Command::add_common(CommonFlags& flags) {
+  // An empty value is a variable that was not set in a script, never a wish.
+  for (CLI::Option* option : app_->get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
+    option->check([](const std::string& value) {
+      return std::string(value.empty() ? "the value is empty" : "");
+    });
+  }
+  add_switch("--json", flags.json, "Print the result as JSON, and nothing else");
+  add_switch("-v,--verbose", flags.verbose, "Say more on standard error");
+  add_switch("-q,--quiet", flags.quiet, "Say nothing but errors on standard error");
+}
+
+void Command::set_action(Action action) {
+  app_->callback([action = std::move(action), chosen = chosen_] { *chosen = action; });
+}
+
+Program::Program()
+    : app_(std::make_unique<CLI::App>("Plans how to train a large model on a cluster.",
+                                      "meshplan")) {
+  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->set_version_flag("--version", std::string("meshplan ") + MESHPLAN_VERSION,
+                         "Print the version");
+  app_->set_help_flag("-h,--help", "Print this help");
+  app_->require_subcommand(0, 1);
+  app_->footer(R"(Examples:
   meshplan plan --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \
       --global-batch 64 --seq-len 4096
   meshplan estimate --model llama-2-7b --cluster dgx-a100-80gb \
@@ -20,25 +71,30 @@ void describe_program(CLI::App& app) {
   meshplan list models)");
 }
 
-CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what,
-                      const std::string& example) {
-  CLI::App* command = app.add_subcommand(name, what);
+Program::~Program() = default;
+
+Command Program::add_command(const std::string& name, const std::string& what,
+                             const std::string& example) {
+  CLI::App* command = app_->add_subcommand(name, what);
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Example:\n  " + example);
-  return command;
+  return {*command, action_};
 }
 
-void add_common_flags(CLI::App& command, CommonFlags& flags) {
-  // An empty value is a variable that was not set in a script, never a wish.
-  for (CLI::Option* option : command.get_options()) {
-    if (option->get_items_expected_max() == 0) continue;
-    option->check([](const std::string& value) {
-      return std::string(value.empty() ? "the value is empty" : "");
-    });
+int Program::run(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForVersion&) {
+    return write_result(app_->version() + "\n", kExitOk);
+  } catch (const CLI::Success&) {
+    return write_result(app_->help(), kExitOk);
+  } catch (const CLI::ParseError& failure) {
+    std::fputs(usage_error(*app_, failure).c_str(), stderr);
+    return kExitBadInput;
   }
-  command.add_flag("--json", flags.json, "Print the result as JSON, and nothing else");
-  command.add_flag("-v,--verbose", flags.verbose, "Say more on standard error");
-  command.add_flag("-q,--quiet", flags.quiet, "Say nothing but errors on standard error");
+  if (action_) return action_();
+  std::fputs(app_->help().c_str(), stderr);
+  return kExitBadInput;
 }
 
 }  // namespace meshplan

@@ -1,7 +1,14 @@
 #pragma once
-// What every subcommand shares: flags, exit codes, and how it hands its work to main.
-#include <CLI/CLI.hpp>
+// What every subcommand shares: flags, exit codes, and how it hands its work to the program.
+// CLI11 stays behind it, in command.cpp: its headers and templates cost seconds per file.
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace meshplan {
 
@@ -19,36 +26,64 @@ struct CommonFlags {
   bool quiet = false;
 };
 
-// Set by the subcommand that the user chose; returns the exit code.
+// What a subcommand does once its flags are read; returns the exit code.
 using Action = std::function<int()>;
 
-void add_plan_command(CLI::App& app, Action& action);
-void add_estimate_command(CLI::App& app, Action& action);
-void add_explain_command(CLI::App& app, Action& action);
-void add_bench_command(CLI::App& app, Action& action);
-void add_validate_command(CLI::App& app, Action& action);
-void add_calibrate_command(CLI::App& app, Action& action);
-void add_list_command(CLI::App& app, Action& action);
-void add_import_command(CLI::App& app, Action& action);
-void add_export_command(CLI::App& app, Action& action);
-void add_lint_command(CLI::App& app, Action& action);
-void add_report_command(CLI::App& app, Action& action);
+// The flags of one subcommand. A name without dashes is that of a positional argument. What the
+// values are written to must live until the program has run; `type` is what the help calls a value.
+class Command {
+ public:
+  Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
 
-// Version, help and examples of the program itself.
-void describe_program(CLI::App& app);
+  void add_switch(const std::string& name, bool& value, const std::string& help);
+  void add_value(const std::string& name, std::string& value, const std::string& type,
+                 const std::string& help);
+  // --name A B
+  void add_values(const std::string& name, std::vector<std::string>& values,
+                  const std::string& type, const std::string& help);
+  // --name A --name B
+  void add_repeated(const std::string& name, std::vector<std::string>& values,
+                    const std::string& type, const std::string& help);
+  // --name A,B
+  void add_comma_list(const std::string& name, std::vector<std::string>& values,
+                      const std::string& type, const std::string& help);
+  // --json, -v and -q, which every subcommand has; call it after the command's own flags are added.
+  void add_common(CommonFlags& flags);
+  void set_action(Action action);
 
-// A subcommand whose help ends in `example`.
-CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what,
-                      const std::string& example);
+ private:
+  CLI::App* app_;
+  Action* chosen_;
+};
 
-// A flag with a value, which the help calls `type`.
-template <class T>
-CLI::Option* add_value_flag(CLI::App& command, const std::string& name, T& value,
-                            const std::string& type, const std::string& help) {
-  return command.add_option(name, value, help)->type_name(type);
-}
+class Program {
+ public:
+  Program();
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
-// --json, -v and -q, which every subcommand has; call it after the command's own flags are added.
-void add_common_flags(CLI::App& command, CommonFlags& flags);
+  // A subcommand whose help ends in `example`.
+  [[nodiscard]] Command add_command(const std::string& name, const std::string& what,
+                                    const std::string& example);
+  // Does what the command line asks for; returns the exit code.
+  [[nodiscard]] int run(int argc, char** argv);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  Action action_;  // of the subcommand that the user chose
+};
+
+void add_plan_command(Program& program);
+void add_estimate_command(Program& program);
+void add_explain_command(Program& program);
+void add_bench_command(Program& program);
+void add_validate_command(Program& program);
+void add_calibrate_command(Program& program);
+void add_list_command(Program& program);
+void add_import_command(Program& program);
+void add_export_command(Program& program);
+void add_lint_command(Program& program);
+void add_report_command(Program& program);
 
 }  // namespace meshplan

@@ -6,14 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/printable.hpp"
 #include "base/text.hpp"
+#include "log.hpp"
 
 namespace meshplan {
 namespace {
@@ -45,19 +43,6 @@ std::size_t columns_of(int descriptor) {
   return TextOptions{}.width;
 }
 
-// What is logged names files and hosts.
-class PrintableText : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&,
-              spdlog::memory_buf_t& out) override {
-    const std::string text = printable_lines({message.payload.data(), message.payload.size()});
-    out.append(text.data(), text.data() + text.size());
-  }
-  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
-    return spdlog::details::make_unique<PrintableText>();
-  }
-};
-
 }  // namespace
 
 int write_result(std::string_view result, int exit_code) {
@@ -83,16 +68,10 @@ TextOptions console_options() {
 }
 
 void set_up_logging(const CommonFlags& flags) {
-  const auto mode =
-      wants_colour(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
-  auto logger = spdlog::stderr_color_mt("meshplan", mode);
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<PrintableText>('*').set_pattern("%^%l%$: %*");
-  logger->set_formatter(std::move(formatter));
-  logger->set_level(flags.quiet     ? spdlog::level::err
-                    : flags.verbose ? spdlog::level::debug
-                                    : spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
+  set_up_log(flags.quiet     ? LogLevel::kQuiet
+             : flags.verbose ? LogLevel::kVerbose
+                             : LogLevel::kNormal,
+             wants_colour(STDERR_FILENO));
 }
 
 int report_errors(const Diagnostics& all, const CommonFlags& flags) {

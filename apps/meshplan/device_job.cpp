@@ -6,12 +6,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "base/quantity.hpp"
 #include "console.hpp"
 #include "inputs.hpp"
+#include "log.hpp"
 
 namespace meshplan {
 namespace {
@@ -61,22 +61,19 @@ int follow(Session& session, const CommonFlags& common) {
   if (followed) return kExitOk;
   // Rank 0 says what happened; with -v every rank does.
   if (common.verbose) {
-    spdlog::error("rank {}: {}", session.job().rank, followed.errors().front().message);
+    log_error("rank " + std::to_string(session.job().rank) + ": " +
+              followed.errors().front().message);
   }
   end_now(kExitDevice);
 }
 
 }  // namespace
 
-void add_device_flags(CLI::App& command, DeviceFlags& flags) {
-  command
-      .add_option("--backend", flags.backend,
-                  "auto: NCCL where a GPU is found, else MPI; nccl; mpi")
-      ->type_name("NAME");
-  command
-      .add_option("--timeout", flags.timeout,
-                  "How long the ranks may take to meet, and each step after that")
-      ->type_name("TIME");
+void add_device_flags(Command& command, DeviceFlags& flags) {
+  command.add_value("--backend", flags.backend, "NAME",
+                    "auto: NCCL where a GPU is found, else MPI; nccl; mpi");
+  command.add_value("--timeout", flags.timeout, "TIME",
+                    "How long the ranks may take to meet, and each step after that");
 }
 
 bool wants_end() { return g_signal != 0; }
@@ -122,8 +119,8 @@ int run_on_devices(const DeviceFlags& flags, const CommonFlags& common, const st
   if (!opened) {
     const bool prints = is_first_rank();
     if (prints) end_now(report_device_errors(opened.errors(), common));
-    spdlog::error("rank {}: {}", environment("RANK") != nullptr ? environment("RANK") : "?",
-                  opened.errors().front().message);
+    log_error("rank " + std::string(environment("RANK") != nullptr ? environment("RANK") : "?") +
+              ": " + opened.errors().front().message);
     end_now(kExitDevice);
   }
   Session& session = **opened;

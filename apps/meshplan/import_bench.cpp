@@ -1,9 +1,9 @@
-#include <spdlog/spdlog.h>
 
 #include "calibrate/bench_samples.hpp"
 #include "calibrate/device.hpp"
 #include "import.hpp"
 #include "kernel_model.hpp"
+#include "log.hpp"
 #include "probe/backend.hpp"
 #include "probe/samples_file.hpp"
 #include "profile_output.hpp"
@@ -78,7 +78,7 @@ int import_bench_samples(const ImportFlags& flags) {
   if (!samples) return report_errors(problems, flags.common);
   const std::optional<BenchProfile> profile = profile_of_samples(*samples, *cluster, problems);
   if (!profile) return report_errors(problems, flags.common);
-  for (const std::string& warning : profile->warnings) spdlog::warn("{}", warning);
+  for (const std::string& warning : profile->warnings) log_warning(warning);
   const std::optional<std::string> written = readable_profile(profile->cluster, problems);
   if (!written) return report_errors(problems, flags.common);
   if (!flags.out.empty() && !flags.common.quiet && !flags.common.json) {

@@ -1,8 +1,8 @@
-#include <spdlog/spdlog.h>
 
 #include "calibrate/collectives.hpp"
 #include "import.hpp"
 #include "io/nccl_tests.hpp"
+#include "log.hpp"
 #include "profile_output.hpp"
 
 namespace meshplan {
@@ -25,8 +25,8 @@ void append_samples(const NcclTestsRun& run, std::vector<CollectiveSample>& samp
                        .bidirectional = run.operation == Collective::kSendRecv});
   }
   if (wrong > 0) {
-    spdlog::warn("{}: {} of {} sizes had wrong results and are left out", name_of(run.operation),
-                 wrong, run.rows.size());
+    log_warning(std::string(name_of(run.operation)) + ": " + std::to_string(wrong) + " of " +
+                std::to_string(run.rows.size()) + " sizes had wrong results and are left out");
   }
 }
 
@@ -77,7 +77,7 @@ int import_nccl_tests(const ImportFlags& flags) {
   const std::optional<CollectiveFits> fits =
       take(fit_collectives(logs->samples, *cluster), "import", problems);
   if (!fits) return report_errors(problems, flags.common);
-  for (const std::string& warning : fits->warnings) spdlog::warn("{}", warning);
+  for (const std::string& warning : fits->warnings) log_warning(warning);
   ClusterSpec result = with_collectives(*cluster, fits->fits);
   result.measured = logs->provenance;
   const std::optional<std::string> written = readable_profile(result, problems);

@@ -1,10 +1,10 @@
 // import megatron-args, deepspeed, torchtitan: the files that start a run.
 #include <filesystem>
-#include <spdlog/spdlog.h>
 
 #include "import.hpp"
 #include "io/write.hpp"
 #include "launch/lint_json.hpp"
+#include "log.hpp"
 #include "read_run.hpp"
 #include "report/model_yaml.hpp"
 
@@ -12,15 +12,16 @@ namespace meshplan {
 namespace {
 
 void warn(const ImportedRun& run) {
-  for (const std::string& note : run.notes) spdlog::warn("{}", note);
+  for (const std::string& note : run.notes) log_warning(note);
   if (!run.automatic.empty()) {
-    spdlog::warn("\"auto\" is taken as the default: {}", join_words(run.automatic));
+    log_warning("\"auto\" is taken as the default: " + join_words(run.automatic));
   }
   if (run.world_size == 0) {
-    spdlog::warn("how many GPUs the run has is not stated: give --gpus N{}",
-                 run.accumulation > 0 ? "; until then the global batch is one rank's" : "");
+    log_warning(
+        "how many GPUs the run has is not stated: give --gpus N" +
+        std::string(run.accumulation > 0 ? "; until then the global batch is one rank's" : ""));
   }
-  if (!run.not_read.empty()) spdlog::debug("not read: {}", join_words(run.not_read));
+  if (!run.not_read.empty()) log_debug("not read: " + join_words(run.not_read));
 }
 
 void write_files(const ImportedRun& run, const std::string& out, const std::string& strategy,
@@ -37,7 +38,7 @@ void write_files(const ImportedRun& run, const std::string& out, const std::stri
   for (const auto& [name, text] : files) {
     take(write_file_atomically(folder / name, text), "--out", problems);
     if (has_errors(problems)) return;
-    spdlog::info("wrote {}", (folder / name).string());
+    log_info("wrote " + (folder / name).string());
   }
 }
 

@@ -1,8 +1,7 @@
 #include "inputs.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include "base/quantity.hpp"
+#include "log.hpp"
 #include "report/html.hpp"
 
 namespace meshplan {
@@ -44,24 +43,18 @@ void append(Diagnostics& all, const Diagnostics& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-void add_workload_flags(CLI::App& command, WorkloadFlags& flags) {
-  command
-      .add_option("--model", flags.model,
-                  "Model: a shipped name, a model file, or a Hugging Face config.json (required)")
-      ->type_name("NAME|FILE");
-  command
-      .add_option("--cluster", flags.cluster,
-                  "Cluster: a shipped name or a cluster file (required)")
-      ->type_name("NAME|FILE");
-  command.add_option("--global-batch", flags.global_batch, "Sequences per step")->type_name("N");
-  command.add_option("--seq-len", flags.seq_len, "Tokens per sequence")->type_name("N");
-  command.add_option("--gpus", flags.gpus, "GPUs to use instead of the whole cluster")
-      ->type_name("N");
-  command
-      .add_option("--framework", flags.framework,
-                  "Preset of overlaps, data types and kernels (default megatron): " +
-                      choices_text<Framework>())
-      ->type_name("NAME");
+void add_workload_flags(Command& command, WorkloadFlags& flags) {
+  command.add_value(
+      "--model", flags.model, "NAME|FILE",
+      "Model: a shipped name, a model file, or a Hugging Face config.json (required)");
+  command.add_value("--cluster", flags.cluster, "NAME|FILE",
+                    "Cluster: a shipped name or a cluster file (required)");
+  command.add_value("--global-batch", flags.global_batch, "N", "Sequences per step");
+  command.add_value("--seq-len", flags.seq_len, "N", "Tokens per sequence");
+  command.add_value("--gpus", flags.gpus, "N", "GPUs to use instead of the whole cluster");
+  command.add_value("--framework", flags.framework, "NAME",
+                    "Preset of overlaps, data types and kernels (default megatron): " +
+                        choices_text<Framework>());
 }
 
 void check_page(Diagnostics& problems) {
@@ -100,10 +93,11 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
   }
   if (in.cluster && in.gpus > 0) resize(*in.cluster, in.gpus, problems);
   if (in.model)
-    spdlog::debug("model {}: {} parameters", in.model->name,
-                  with_thousands(parameter_count(*in.model).total));
+    log_debug("model " + in.model->name + ": " + with_thousands(parameter_count(*in.model).total) +
+              " parameters");
   if (in.cluster)
-    spdlog::debug("cluster {}: {} GPUs", in.cluster->name, with_thousands(num_gpus(*in.cluster)));
+    log_debug("cluster " + in.cluster->name + ": " + with_thousands(num_gpus(*in.cluster)) +
+              " GPUs");
   return in;
 }
 

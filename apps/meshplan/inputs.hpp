@@ -20,7 +20,7 @@ namespace meshplan {
 struct WorkloadFlags {
   std::string model, cluster, global_batch, seq_len, gpus, framework;
 };
-void add_workload_flags(CLI::App& command, WorkloadFlags& flags);
+void add_workload_flags(Command& command, WorkloadFlags& flags);
 
 struct WorkloadInputs {
   std::optional<ModelSpec> model;

@@ -73,40 +73,28 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   return request;
 }
 
-void add_search_flags(CLI::App& command, SearchFlags& flags) {
-  command.add_option("--objective", flags.objective, "step-time (default), cost or memory")
-      ->type_name("NAME");
-  command
-      .add_option(
-          "--space", flags.space,
-          "What to search: full (default), or what a framework can run: megatron, "
-          "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate (as fsdp)")
-      ->type_name("NAME");
-  command.add_option("--fix", flags.fixed, "Keys that are given: tp=8,schedule=1f1b")
-      ->type_name("KEYS")
-      ->allow_extra_args(false);
-  command.add_option("--limit", flags.limits, "Bounds of keys: tp<=8,pp>=2")
-      ->type_name("BOUNDS")
-      ->allow_extra_args(false);
-  command
-      .add_option("--free", flags.freed,
-                  "Keys of which every value is searched, not only what the space holds of them: "
-                  "zero_group,order,overlap.tp")
-      ->type_name("KEYS")
-      ->allow_extra_args(false);
-  command
-      .add_option("--precision", flags.precision,
-                  "Of the matrix products (default: the framework's): " + choices_text<Precision>())
-      ->type_name("NAME");
-  command.add_option("--threads", flags.threads, "Threads of the search (default: one per core)")
-      ->type_name("N");
-  command
-      .add_option("--time-limit", flags.time_limit,
-                  "Stop searching after this time, for example \"30 s\"; may leave a gap to the "
-                  "proved optimum")
-      ->type_name("TIME");
-  command.add_flag("--without-activations", flags.without_activations,
-                   "Count model states only, as rules of thumb do");
+void add_search_flags(Command& command, SearchFlags& flags) {
+  command.add_value("--objective", flags.objective, "NAME", "step-time (default), cost or memory");
+  command.add_value(
+      "--space", flags.space, "NAME",
+      "What to search: full (default), or what a framework can run: megatron, "
+      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate (as fsdp)");
+  command.add_repeated("--fix", flags.fixed, "KEYS", "Keys that are given: tp=8,schedule=1f1b");
+  command.add_repeated("--limit", flags.limits, "BOUNDS", "Bounds of keys: tp<=8,pp>=2");
+  command.add_repeated(
+      "--free", flags.freed, "KEYS",
+      "Keys of which every value is searched, not only what the space holds of them: "
+      "zero_group,order,overlap.tp");
+  command.add_value(
+      "--precision", flags.precision, "NAME",
+      "Of the matrix products (default: the framework's): " + choices_text<Precision>());
+  command.add_value("--threads", flags.threads, "N",
+                    "Threads of the search (default: one per core)");
+  command.add_value("--time-limit", flags.time_limit, "TIME",
+                    "Stop searching after this time, for example \"30 s\"; may leave a gap to the "
+                    "proved optimum");
+  command.add_switch("--without-activations", flags.without_activations,
+                     "Count model states only, as rules of thumb do");
 }
 
 }  // namespace meshplan

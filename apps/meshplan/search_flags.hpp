@@ -17,7 +17,7 @@ struct SearchFlags {
 };
 
 // All but --top.
-void add_search_flags(CLI::App& command, SearchFlags& flags);
+void add_search_flags(Command& command, SearchFlags& flags);
 
 // The workload must be complete; what is wrong or missing is added to `problems`.
 [[nodiscard]] SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,

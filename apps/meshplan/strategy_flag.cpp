@@ -20,11 +20,9 @@ void check_key(std::int64_t from_flag, std::int64_t value, const std::string& fl
 
 }  // namespace
 
-void add_strategy_flag(CLI::App& command, std::string& text) {
-  command
-      .add_option("--strategy", text,
-                  "The strategy: key=value,... or a YAML or JSON file of these keys (required)")
-      ->type_name("KEYS|FILE");
+void add_strategy_flag(Command& command, std::string& text) {
+  command.add_value("--strategy", text, "KEYS|FILE",
+                    "The strategy: key=value,... or a YAML or JSON file of these keys (required)");
 }
 
 std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFlags& workload,

@@ -131,37 +131,27 @@ Diagnostics run_better(const StudyRequest& wanted, const ModelSpec& m, const Clu
 
 }  // namespace
 
-void add_study_flags(CLI::App& command, StudyFlags& flags) {
-  command.add_flag("--pareto", flags.pareto,
-                   "Also the plans that no other beats in time, memory left, GPUs and price");
-  command.add_flag("--sensitivity", flags.sensitivity,
-                   "Also how 20 % more or less of each bandwidth, latency, memory, FLOP/s and of "
-                   "the batch changes time and choice");
-  command.add_flag("--fallback", flags.fallback,
-                   "Also the best plans with 1, 2, 4, ... nodes fewer, and whether the "
-                   "checkpoint reshards to them");
-  command
-      .add_option("--memory-risk", flags.memory_risk,
-                  "Where the best plan is likelier than this to run out of memory, also the best "
-                  "one that is not (default 0.1; 1 asks for none)")
-      ->type_name("P");
-  command
-      .add_option("--failure-rate", flags.failure_rate,
-                  "Failures per GPU and hour: adds the throughput that they leave and the best "
-                  "checkpoint interval")
-      ->type_name("N");
-  command
-      .add_option("--checkpoint-time", flags.checkpoint_time,
-                  "How long training stands still for a checkpoint, for example \"30 s\"")
-      ->type_name("TIME");
-  command
-      .add_option("--checkpoint-bandwidth", flags.checkpoint_bandwidth,
-                  "Instead: of the whole job to storage, for example \"100 GB/s\"")
-      ->type_name("RATE");
-  command
-      .add_option("--restart-time", flags.restart_time,
-                  "From a failure until training goes on, for example \"10 min\"")
-      ->type_name("TIME");
+void add_study_flags(Command& command, StudyFlags& flags) {
+  command.add_switch("--pareto", flags.pareto,
+                     "Also the plans that no other beats in time, memory left, GPUs and price");
+  command.add_switch("--sensitivity", flags.sensitivity,
+                     "Also how 20 % more or less of each bandwidth, latency, memory, FLOP/s and of "
+                     "the batch changes time and choice");
+  command.add_switch("--fallback", flags.fallback,
+                     "Also the best plans with 1, 2, 4, ... nodes fewer, and whether the "
+                     "checkpoint reshards to them");
+  command.add_value("--memory-risk", flags.memory_risk, "P",
+                    "Where the best plan is likelier than this to run out of memory, also the best "
+                    "one that is not (default 0.1; 1 asks for none)");
+  command.add_value("--failure-rate", flags.failure_rate, "N",
+                    "Failures per GPU and hour: adds the throughput that they leave and the best "
+                    "checkpoint interval");
+  command.add_value("--checkpoint-time", flags.checkpoint_time, "TIME",
+                    "How long training stands still for a checkpoint, for example \"30 s\"");
+  command.add_value("--checkpoint-bandwidth", flags.checkpoint_bandwidth, "RATE",
+                    "Instead: of the whole job to storage, for example \"100 GB/s\"");
+  command.add_value("--restart-time", flags.restart_time, "TIME",
+                    "From a failure until training goes on, for example \"10 min\"");
 }
 
 StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {

@@ -17,7 +17,7 @@ struct StudyFlags {
   std::string failure_rate, checkpoint_time, checkpoint_bandwidth, restart_time;
 };
 
-void add_study_flags(CLI::App& command, StudyFlags& flags);
+void add_study_flags(Command& command, StudyFlags& flags);
 
 struct StudyRequest {
   bool pareto = false, sensitivity = false, fallback = false;
