@@ -7,8 +7,7 @@ endif()
 install(TARGETS meshplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY models hardware-profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan
         FILES_MATCHING PATTERN "*.yaml")
-install(DIRECTORY lib/report/schema/ DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan/schema
-        FILES_MATCHING PATTERN "*.json")
+install(FILES ${meshplan_schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan/schema)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_BINARY_DIR}/page/page_licences.txt DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the program as transcripts say and compares what it does with what they say.
 
-usage: run_transcripts.py --program PROGRAM [--rebase] TRANSCRIPT...
+usage: run_transcripts.py --program PROGRAM [--schemas FOLDER] [--rebase] TRANSCRIPT...
 
 A transcript is text in sections, each opened by a line "=== NAME":
 
@@ -16,7 +16,8 @@ A transcript is text in sections, each opened by a line "=== NAME":
 Lines before the first section say what the transcript is about. In expected output <time> stands
 for a time (1.24 s), <number> for a number, <...> for any text inside a line, and a line "<...>" for
 any number of lines; in a line with a wildcard any number of spaces matches spaces. The command sees $PYTHON, $VALIDATE (checks JSON: $VALIDATE SCHEMA [FILE]),
-$SCHEMAS (the folder of JSON Schemas) and $DATA (the folder that holds models/).
+$SCHEMAS (the JSON Schemas as they are installed, --schemas; without it those of the build that the
+program is in) and $DATA (the folder that holds models/).
 
 --rebase writes what the program does into the transcripts; lines with wildcards that still match
 stay as they are. Read the difference before you commit it.
@@ -120,14 +121,14 @@ def split(text):
     return lines[:-1] if lines[-1] == "" else lines[:-1] + [lines[-1] + "<no newline>"]
 
 
-def environment(program, folder):
+def environment(program, schemas, folder):
     keep = {key: value for key, value in os.environ.items()
             if key.startswith(("ASAN_", "UBSAN_", "LSAN_", "TSAN_", "GCOV_", "LLVM_PROFILE_"))}
     scripts = ROOT / "test" / "scripts"
     return {**keep, "PATH": f"{folder / '.bin'}:/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8",
             "HOME": str(folder), "TERM": "xterm", "MESHPLAN_DATA": str(ROOT), "DATA": str(ROOT),
             "PYTHON": sys.executable, "VALIDATE": f"{sys.executable} {scripts / 'validate_json.py'}",
-            "SCHEMAS": str(ROOT / "lib" / "report" / "schema")}
+            "SCHEMAS": str(schemas)}
 
 
 def read_terminal(master, chunks):
@@ -164,7 +165,7 @@ def shown(data):
     return split(data.decode("utf-8", "backslashreplace").replace("\x1b", "<ESC>"))
 
 
-def run_transcript(transcript, program):
+def run_transcript(transcript, program, schemas):
     with tempfile.TemporaryDirectory(prefix="meshplan-cli-") as name:
         folder = pathlib.Path(name)
         (folder / ".bin").mkdir()
@@ -173,7 +174,7 @@ def run_transcript(transcript, program):
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text, encoding="utf-8")
         code, out, err = execute(transcript.body("command"), transcript.body("stdin") or "", folder,
-                                 environment(program, folder), transcript.body("terminal") is not None)
+                                 environment(program, schemas, folder), transcript.body("terminal") is not None)
     return code, {"stdout": shown(out), "stderr": shown(err)}
 
 
@@ -189,11 +190,11 @@ def differences(transcript, code, outputs):
     return found
 
 
-def check(path, program, rebase):
+def check(path, program, schemas, rebase):
     transcript = Transcript(path.read_text(encoding="utf-8"))
     if transcript.body("command") is None:
         return ["there is no '=== command' section"]
-    code, outputs = run_transcript(transcript, program)
+    code, outputs = run_transcript(transcript, program, schemas)
     found = differences(transcript, code, outputs)
     if found and rebase:
         transcript.replace(code, {name: rebased(split(transcript.body(name) or ""), actual)
@@ -207,15 +208,17 @@ def check(path, program, rebase):
 def main():
     parser = argparse.ArgumentParser(description="Run command-line transcripts.")
     parser.add_argument("--program", required=True, type=pathlib.Path)
+    parser.add_argument("--schemas", type=pathlib.Path)
     parser.add_argument("--rebase", action="store_true")
     parser.add_argument("transcripts", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     program = args.program.resolve()
     if not shutil.which(str(program)):
         sys.exit(f"{program} is not a program")
+    schemas = (args.schemas or program.parents[2] / "schema").resolve()
     failed = 0
     for path in args.transcripts:
-        for difference in check(path, program, args.rebase):
+        for difference in check(path, program, schemas, args.rebase):
             failed += 1
             print(f"{path}:\n{difference}\n")
     sys.exit(1 if failed else 0)

@@ -15,7 +15,7 @@ def run(text, rebase=False):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "case.txt"
         path.write_text(text, encoding="utf-8")
-        found = runner.check(path, SHELL, rebase)
+        found = runner.check(path, SHELL, pathlib.Path(folder), rebase)
         return found, path.read_text(encoding="utf-8")
 
 

@@ -1,29 +1,70 @@
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "cost/uncertainty.hpp"
+#include "io/training_log.hpp"
+#include "launch/launch.hpp"
+#include "layout/group_names.hpp"
+#include "probe/operation_kinds.hpp"
+#include "probe/sample.hpp"
+#include "report/json.hpp"
 #include "report/terms.hpp"
 #include "search/search.hpp"
 #include "spec/kinds.hpp"
+#include "spec/strategy_keys.hpp"
+#include "study/reshard.hpp"
 #include "support/catch.hpp"
+#include "validate/subset.hpp"
 
 using namespace meshplan;
 using Json = nlohmann::json;
 
 namespace {
 
-constexpr std::array kSchemas{"plan",  "estimate",   "explain", "list", "model",
-                              "error", "validation", "report",  "trace"};
+// The sources of the schemas by the name of the document: "plan", "common", ...
+const std::map<std::string, Json>& sources() {
+  static const std::map<std::string, Json> kAll = [] {
+    const std::string ending = ".schema.json";
+    std::map<std::string, Json> all;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(MESHPLAN_SOURCE_DIR) +
+                                                                 "/lib/report/schema")) {
+      const std::string name = entry.path().filename().string();
+      std::ifstream file(entry.path());
+      all[name.substr(0, name.size() - ending.size())] = Json::parse(file);
+    }
+    return all;
+  }();
+  return kAll;
+}
 
-Json schema(const std::string& name) {
-  std::ifstream file(std::string(MESHPLAN_SOURCE_DIR) + "/lib/report/schema/" + name +
-                     ".schema.json");
-  return Json::parse(file);
+const Json& definition(const std::string& name) {
+  return sources().at("common").at("definitions").at(name);
 }
 
 template <class E>
 Json names() {
   Json all = Json::array();
   for (const std::string_view name : names_of<E>()) all.push_back(std::string(name));
+  return all;
+}
+
+// Of an enum without a table of its names.
+template <class E>
+Json names_up_to(E last) {
+  Json all = Json::array();
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    all.push_back(std::string(name_of(static_cast<E>(i))));
+  }
+  return all;
+}
+
+Json group_names() {
+  Json all = Json::array();
+  for (const GroupName& row : kGroupNames) all.push_back(row.name);
   return all;
 }
 
@@ -36,64 +77,147 @@ void for_each_object(const Json& json, const Visit& visit) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("what two schemas define under one name is the same") {
-  Json known = Json::object();
-  for (const char* name : kSchemas) {
-    const Json definitions = schema(name).at("definitions");
-    for (const auto& [key, definition] : definitions.items()) {
-      CAPTURE(name, key);
-      if (known.contains(key)) CHECK(known[key] == definition);
-      known[key] = definition;
-    }
-  }
-  CHECK(known.size() > 10);
+std::set<std::string> keys_of(const Json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
 }
 
+template <class Rows>
+std::set<std::string> keys_of_terms(const Rows& rows) {
+  std::set<std::string> keys;
+  for (const auto& row : rows) keys.emplace(row.key);
+  return keys;
+}
+
+// How the schema states a strategy key's type.
+template <class T>
+Json type_of(const T&) {
+  if constexpr (std::is_same_v<T, bool>) return "boolean";
+  if constexpr (std::is_same_v<T, double>) return "number";
+  if constexpr (std::is_same_v<T, RankOrder>) return "string";
+  if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "array";
+  if constexpr (std::is_enum_v<T>) return nullptr;  // a reference to the names
+  return "integer";
+}
+
+}  // namespace
+
 TEST_CASE("no schema lets unknown keys pass") {
-  for (const char* name : kSchemas) {
-    for_each_object(schema(name), [&](const Json& object) {
-      CAPTURE(name, object.dump());
-      CHECK((object.at("additionalProperties") == false ||
-             object.at("additionalProperties").is_object()));
+  for (const auto& [name, schema] : sources()) {
+    for_each_object(schema, [&, file = name](const Json& object) {
+      CAPTURE(file, object.dump());
+      const Json& others = object.at("additionalProperties");
+      CHECK((others == false || others.is_object()));
+      const Json properties = object.value("properties", Json::object());
+      for (const Json& key : object.value("required", Json::array())) {
+        CHECK((others.is_object() || properties.contains(key.get<std::string>())));
+      }
     });
   }
 }
 
-TEST_CASE("the choices of the schemas are those of the program") {
-  const Json d = schema("plan").at("definitions");
-  const Json& strategy = d.at("strategy").at("properties");
-  CHECK(strategy.at("framework").at("enum") == names<Framework>());
-  CHECK(strategy.at("schedule").at("enum") == names<Schedule>());
-  CHECK(strategy.at("cp_kind").at("enum") == names<CpKind>());
-  CHECK(strategy.at("recompute").at("enum") == names<Recompute>());
-  CHECK(strategy.at("precision").at("enum") == names<Precision>());
-  CHECK(strategy.at("grad_dtype").at("enum") == names<Dtype>());
-  CHECK(d.at("communication").at("properties").at("operation").at("enum") == names<Collective>());
-  const Json& model = d.at("model_spec").at("properties");
-  CHECK(model.at("activation").at("enum") == names<Activation>());
-  CHECK(model.at("norm").at("enum") == names<Norm>());
-  CHECK(model.at("position_embedding").at("enum") == names<PositionEmbedding>());
-  CHECK(schema("list")
-            .at("definitions")
-            .at("device")
-            .at("properties")
-            .at("architecture")
-            .at("enum") == names<Architecture>());
+TEST_CASE("the names in the common schema are those of the program") {
+  const std::map<std::string, Json> tables{
+      {"framework", names<Framework>()},
+      {"schedule", names<Schedule>()},
+      {"cp_kind", names<CpKind>()},
+      {"recompute", names<Recompute>()},
+      {"precision", names<Precision>()},
+      {"dtype", names<Dtype>()},
+      {"attention_kernel", names<AttentionKernel>()},
+      {"activation", names<Activation>()},
+      {"norm", names<Norm>()},
+      {"position_embedding", names<PositionEmbedding>()},
+      {"attention_kind", names<AttentionKind>()},
+      {"architecture", names<Architecture>()},
+      {"link_kind", names<LinkKind>()},
+      {"collective_name", names<Collective>()},
+      {"axis", names<Axis>()},
+      {"group_kind", group_names()},
+      {"export_format", names<LaunchFormat>()},
+      {"comm_dimension", names_up_to(CommDimension::kLoss)},
+      {"infeasible_reason", names_up_to(InfeasibleReason::kHostMemory)},
+      {"regime", names_up_to(static_cast<Regime>(kNumRegimes - 1))},
+      {"objective", names_up_to(Objective::kMemory)},
+      {"space", names_up_to(Space::kTorchtitan)},
+      {"verdict", {"feasible", "infeasible", "illegal"}},
+      {"proof", {"exact", "bounded"}},
+      {"run_target",
+       {name_of(Target::kMegatron), name_of(Target::kDeepspeed), name_of(Target::kTorchtitan)}},
+  };
+  for (const auto& [name, expected] : tables) {
+    CAPTURE(name);
+    CHECK(definition(name).at("enum") == expected);
+  }
+  for (const auto& [name, schema] : sources().at("common").at("definitions").items()) {
+    CAPTURE(name);
+    CHECK(schema.contains("enum") == (tables.count(name) == 1));
+  }
 }
 
-TEST_CASE("the schema knows every reason and every term") {
-  const Json d = schema("plan").at("definitions");
-  const Json& reasons = d.at("infeasible").at("properties").at("reason").at("enum");
-  for (const auto reason : {InfeasibleReason::kIllegal, InfeasibleReason::kModelStates,
-                            InfeasibleReason::kActivations, InfeasibleReason::kHostMemory}) {
-    CHECK(std::find(reasons.begin(), reasons.end(), std::string(name_of(reason))) != reasons.end());
+TEST_CASE("the names in the schema of one document are those of the program") {
+  const auto at = [](const char* document, const char* path) {
+    return sources().at(document).at(Json::json_pointer(std::string("/definitions") + path));
+  };
+  CHECK(at("bench", "/gemm/properties/layout/enum") == names<GemmLayout>());
+  CHECK(at("bench", "/operation/oneOf/3/properties/kernel/enum") == names<MemoryKernel>());
+  CHECK(at("bench", "/operation/oneOf/4/properties/direction/enum") == names<CopyDirection>());
+  CHECK(at("bench", "/sample/properties/correctness/enum") == names<Correctness>());
+  CHECK(at("validation", "/operation_check/properties/fidelity/enum") == names<Fidelity>());
+  CHECK(at("lint", "/finding/properties/severity/enum") == names_up_to(Severity::kNote));
+  CHECK(at("calibrate", "/run/properties/framework/enum") == names_up_to(LogKind::kNemo));
+  CHECK(at("plan", "/fallback/properties/entries/items/properties/reshard/properties/kind/enum") ==
+        names_up_to(ReshardKind::kNo));
+}
+
+TEST_CASE("the schema of a strategy has the program's keys, with their types") {
+  const Json& strategy = definition("strategy");
+  std::map<std::string, std::set<std::string>> found;
+  const Strategy any;
+  for_each_key(any, [&](std::string_view key, const auto& value) {
+    CAPTURE(key);
+    const std::size_t dot = key.find('.');
+    const bool nested = dot != std::string_view::npos;
+    const std::string outer(key.substr(0, dot)), inner(nested ? key.substr(dot + 1) : key);
+    const Json& object = !nested              ? strategy
+                         : outer == "kernels" ? definition("kernels")
+                                              : strategy.at("properties").at(outer);
+    found[nested ? outer : ""].insert(inner);
+    if (nested) found[""].insert(outer);
+    REQUIRE(object.at("properties").contains(inner));
+    CHECK(object.at("properties").at(inner).value("type", Json()) == type_of(value));
+  });
+  for (const auto& [outer, keys] : found) {
+    const Json& object = outer.empty()        ? strategy
+                         : outer == "kernels" ? definition("kernels")
+                                              : strategy.at("properties").at(outer);
+    CAPTURE(outer);
+    CHECK(keys_of(object.at("properties")) == keys);
+    CHECK(object.at("required").get<std::set<std::string>>() == keys);
   }
-  for (const TimeTermRow& row : kTimeTerms) {
-    CHECK(d.at("time").at("properties").contains(std::string(row.key)));
+}
+
+TEST_CASE("the schemas have the program's terms and groups") {
+  const Json &time = definition("time_terms"), &memory = definition("memory_terms");
+  CHECK(keys_of(time.at("properties")) == keys_of_terms(kTimeTerms));
+  CHECK(time.at("required").get<std::set<std::string>>() == keys_of_terms(kTimeTerms));
+  CHECK(keys_of(memory.at("properties")) == keys_of_terms(kMemoryTerms));
+  CHECK(memory.at("required").get<std::set<std::string>>() == keys_of_terms(kMemoryTerms));
+  for (const Json& term : definition("out_of_memory_term")["properties"]["term"]["enum"]) {
+    CHECK(memory.at("properties").contains(term.get<std::string>()));
   }
-  for (const MemoryTermRow& row : kMemoryTerms) {
-    CHECK(d.at("memory").at("properties").contains(std::string(row.key)));
-  }
+  const Json& groups = definition("placement").at("properties").at("groups");
+  CHECK(groups.at("minItems") == kGroupNames.size());
+  CHECK(groups.at("maxItems") == kGroupNames.size());
+  const Json& launch = sources().at("launch");
+  std::set<std::string> keys = keys_of(launch["properties"]["groups"]["properties"]);
+  const auto kinds = group_names().get<std::set<std::string>>();
+  CHECK(std::includes(kinds.begin(), kinds.end(), keys.begin(), keys.end()));
+  keys.insert({"rank", "node", "local_rank"});
+  CHECK(keys_of(launch["definitions"]["rank"]["properties"]) == keys);
+}
+
+TEST_CASE("the schemas are of the version that documents state") {
+  CHECK(definition("schema_version").at("const") == kSchemaVersion);
 }

@@ -1,0 +1,81 @@
+# Writes one JSON Schema that needs no other file: the definitions of common.schema.json that it
+# refers to, and those that they refer to, stand behind its own.
+#
+# usage: cmake -DSCHEMA=plan.schema.json -DCOMMON=common.schema.json -DOUT=out.json -P bundle_schema.cmake
+#
+# Works on text, so that order and line breaks stay as they were written; it relies on the layout of
+# the sources (keys of the file at two spaces, definitions at four), and
+# test/report/schema_files_test.py compares what it makes with the sources, read as JSON.
+cmake_minimum_required(VERSION 3.22)
+file(READ "${SCHEMA}" schema)
+file(READ "${COMMON}" common)
+
+# Cuts a file into what is before its definitions, and these without their brackets.
+function(cut_definitions text head definitions)
+  set(open ",\n  \"definitions\": {\n")
+  set(close "\n  }\n}\n")
+  string(FIND "${text}" "${open}" start)
+  if(start EQUAL -1)
+    string(REGEX REPLACE "\n}\n$" "" before "${text}")
+    set(inner "")
+  else()
+    string(LENGTH "${open}" skipped)
+    string(SUBSTRING "${text}" 0 ${start} before)
+    math(EXPR start "${start} + ${skipped}")
+    string(FIND "${text}" "${close}" end REVERSE)
+    math(EXPR length "${end} - ${start}")
+    if(length LESS_EQUAL 0)
+      message(FATAL_ERROR "\"definitions\" must be the last key of a schema, with two spaces before it")
+    endif()
+    string(SUBSTRING "${text}" ${start} ${length} inner)
+  endif()
+  set(${head} "${before}" PARENT_SCOPE)
+  set(${definitions} "${inner}" PARENT_SCOPE)
+endfunction()
+
+# One definition of common.schema.json, as it stands there.
+function(definition_of name definition)
+  string(FIND "\n${common_definitions}" "\n    \"${name}\": " start)
+  if(start EQUAL -1)
+    message(FATAL_ERROR "${SCHEMA}: ${COMMON} has no definition \"${name}\"")
+  endif()
+  string(SUBSTRING "${common_definitions}" ${start} -1 rest)
+  string(FIND "${rest}" ",\n    \"" end)
+  string(SUBSTRING "${rest}" 0 ${end} rest)
+  set(${definition} "${rest}" PARENT_SCOPE)
+endfunction()
+
+function(names_after prefix text names)
+  string(REGEX MATCHALL "\"${prefix}#/definitions/[A-Za-z0-9_]+\"" found "${text}")
+  list(TRANSFORM found REPLACE "^\"${prefix}#/definitions/|\"$" "")
+  set(${names} "${found}" PARENT_SCOPE)
+endfunction()
+
+cut_definitions("${common}" unused common_definitions)
+cut_definitions("${schema}" head definitions)
+names_after("common\\.schema\\.json" "${schema}" names)
+list(REMOVE_DUPLICATES names)
+set(taken "")
+while(names)
+  list(POP_FRONT names name)
+  list(APPEND taken ${name})
+  definition_of(${name} definition)
+  if(definitions)
+    string(APPEND definitions ",\n")
+  endif()
+  string(APPEND definitions "${definition}")
+  names_after("" "${definition}" more)
+  list(APPEND names ${more})
+  list(REMOVE_DUPLICATES names)
+  if(names)
+    list(REMOVE_ITEM names ${taken})
+  endif()
+endwhile()
+
+set(bundle "${head}")
+if(definitions)
+  string(APPEND bundle ",\n  \"definitions\": {\n${definitions}\n  }")
+endif()
+string(APPEND bundle "\n}\n")
+string(REPLACE "common.schema.json#" "#" bundle "${bundle}")
+file(WRITE "${OUT}" "${bundle}")
