@@ -46,14 +46,6 @@ bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
   return g.level > node;
 }
 
-BlockKind block_kind(const ModelSpec& m, std::int64_t layer) {
-  const bool windowed = layer_is_windowed(m, layer);
-  if (layer_kind(m, layer) == LayerKind::kMoe) {
-    return windowed ? BlockKind::kMoeWindowed : BlockKind::kMoe;
-  }
-  return windowed ? BlockKind::kDenseWindowed : BlockKind::kDense;
-}
-
 namespace {
 
 Seconds& exposed_field(PassTime& t, CommDimension d) {
@@ -270,15 +262,19 @@ void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
   }
 }
 
-BlockOps layer_ops(const BlockContext& x, LayerKind kind, bool windowed) {
-  BlockOps ops;
-  append_attention(x, windowed, ops);
-  if (kind == LayerKind::kMoe) {
+void append_layer(const BlockContext& x, const LayerBlock& layer, BlockOps& ops) {
+  append_attention(x, layer.windowed, ops);
+  if (layer.kind == LayerKind::kMoe) {
     append_moe_mlp(x, ops);
     limit_hidden_dispatch(x, ops);
   } else {
     append_dense_mlp(x, x.shape.ffn, ops);
   }
+}
+
+BlockOps layer_ops(const BlockContext& x, const LayerBlock& layer) {
+  BlockOps ops;
+  append_layer(x, layer, ops);
   return ops;
 }
 
@@ -295,16 +291,9 @@ BlockOps head_ops(const BlockContext& x) {
 }
 
 BlockOps mtp_ops(const BlockContext& x) {
-  const std::int64_t last = x.model.num_layers - 1;
   BlockOps ops;
   append_mtp_projection(x, ops);
-  append_attention(x, layer_is_windowed(x.model, last), ops);
-  if (layer_kind(x.model, last) == LayerKind::kMoe) {
-    append_moe_mlp(x, ops);
-    limit_hidden_dispatch(x, ops);
-  } else {
-    append_dense_mlp(x, x.shape.ffn, ops);
-  }
+  append_layer(x, mtp_layer(x.model), ops);
   append_head(x, ops);
   return ops;
 }
@@ -318,14 +307,14 @@ Bytes saved_ahead(const BlockContext& x, const SavedActivations& saved) {
   return s.overlap.ep && s.ep > 1 ? saved.of(s.recompute) : Bytes{};
 }
 
-BlockCost layer_cost(const BlockContext& x, LayerKind kind, bool windowed) {
-  const BlockOps ops = layer_ops(x, kind, windowed);
-  const bool moe = kind == LayerKind::kMoe;
+BlockCost layer_cost(const BlockContext& x, const LayerBlock& layer) {
+  const BlockOps ops = layer_ops(x, layer);
+  const bool moe = layer.kind == LayerKind::kMoe;
   BlockCost cost;
   cost.saved = layer_activations(x, moe);
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
   cost.working_set = layer_working_set(x, moe) + saved_ahead(x, cost.saved);
-  cost.parameters = layer_share(x, kind);
+  cost.parameters = layer_share(x, layer.kind);
   return finish(x, ops, cost);
 }
 
@@ -354,7 +343,7 @@ BlockCost head_cost(const BlockContext& x) {
 }
 
 BlockCost mtp_cost(const BlockContext& x) {
-  const LayerKind kind = layer_kind(x.model, x.model.num_layers - 1);
+  const LayerKind kind = mtp_layer(x.model).kind;
   const BlockOps ops = mtp_ops(x);
   BlockCost cost;
   cost.saved = layer_activations(x, kind == LayerKind::kMoe);
@@ -374,32 +363,25 @@ BlockCost mtp_cost(const BlockContext& x) {
 
 BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   const BlockContext x{m, c, s, local_shape(m, s)};
-  BlockCosts costs;
-  costs[static_cast<std::size_t>(BlockKind::kEmbedding)] = embedding_cost(x);
-  costs[static_cast<std::size_t>(BlockKind::kHead)] = head_cost(x);
-  std::array<bool, kNumBlockKinds> made{};
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    const auto kind = static_cast<std::size_t>(block_kind(m, i));
-    if (made[kind]) continue;
-    made[kind] = true;
-    costs[kind] = layer_cost(x, layer_kind(m, i), layer_is_windowed(m, i));
+  const BlockTable table = block_table(m);
+  BlockCosts costs(table.size());
+  costs.embedding() = embedding_cost(x);
+  for (std::size_t i = 0; i < table.layers.size(); ++i) {
+    costs[kFirstLayerBlock + i] = layer_cost(x, table.layers[i]);
   }
-  if (m.mtp_layers > 0) costs[static_cast<std::size_t>(BlockKind::kMtp)] = mtp_cost(x);
+  if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x);
+  costs.head() = head_cost(x);
   return with_sharded_traffic(std::move(costs), m, c, s);
 }
 
-std::array<BlockOps, kNumBlockKinds> block_ops(const ModelSpec& m, const ClusterSpec& c,
-                                               const Strategy& s) {
+std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   const BlockContext x{m, c, s, local_shape(m, s)};
-  std::array<BlockOps, kNumBlockKinds> all;
-  const auto of = [&](BlockKind kind) -> BlockOps& { return all[static_cast<std::size_t>(kind)]; };
-  of(BlockKind::kEmbedding) = embedding_ops(x);
-  of(BlockKind::kHead) = head_ops(x);
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    BlockOps& ops = of(block_kind(m, i));
-    if (ops.kernels.empty()) ops = layer_ops(x, layer_kind(m, i), layer_is_windowed(m, i));
-  }
-  if (m.mtp_layers > 0) of(BlockKind::kMtp) = mtp_ops(x);
+  const BlockTable table = block_table(m);
+  std::vector<BlockOps> all;
+  all.push_back(embedding_ops(x));
+  for (const LayerBlock& layer : table.layers) all.push_back(layer_ops(x, layer));
+  all.push_back(m.mtp_layers > 0 ? mtp_ops(x) : BlockOps{});
+  all.push_back(head_ops(x));
   return all;
 }
 

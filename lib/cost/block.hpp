@@ -2,19 +2,17 @@
 // The model is a chain of blocks: embedding, decoder layers of a few kinds, head. A block's cost
 // for one microbatch depends on the model, the cluster and few keys of the strategy; the plan's
 // cost is assembled from them.
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cost/plan_cost.hpp"
+#include "model/block_table.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
-
-enum class BlockKind { kEmbedding, kDense, kDenseWindowed, kMoe, kMoeWindowed, kMtp, kHead };
-inline constexpr std::size_t kNumBlockKinds = 7;
 
 // Wall time of one pass over a block, by what the device (or nothing) does meanwhile.
 struct PassTime {
@@ -59,15 +57,47 @@ struct BlockCost {
   bool operator==(const BlockCost&) const = default;
 };
 
-using BlockCosts = std::array<BlockCost, kNumBlockKinds>;
+// The cost of each block (model/per_block.hpp) on each type of device. A cluster has one type
+// today, which is what is meant where none is named.
+class BlockCosts {
+ public:
+  BlockCosts() = default;
+  explicit BlockCosts(std::size_t blocks, std::size_t devices = 1)
+      : blocks_(blocks), costs_(blocks * devices) {}
 
-// Kind of decoder layer `index`; the multi-token-prediction layers are kMtp.
-[[nodiscard]] BlockKind block_kind(const ModelSpec& m, std::int64_t layer);
+  [[nodiscard]] std::size_t size() const { return blocks_; }  // blocks of one device
+  [[nodiscard]] BlockCost& of(std::size_t block, std::size_t device) {
+    return costs_[device * blocks_ + block];
+  }
+  [[nodiscard]] const BlockCost& of(std::size_t block, std::size_t device) const {
+    return costs_[device * blocks_ + block];
+  }
+  [[nodiscard]] BlockCost& operator[](std::size_t block) { return costs_[block]; }
+  [[nodiscard]] const BlockCost& operator[](std::size_t block) const { return costs_[block]; }
+  [[nodiscard]] BlockCost& embedding() { return costs_[kEmbeddingBlock]; }
+  [[nodiscard]] const BlockCost& embedding() const { return costs_[kEmbeddingBlock]; }
+  [[nodiscard]] BlockCost& mtp() { return costs_[mtp_block(blocks_)]; }
+  [[nodiscard]] const BlockCost& mtp() const { return costs_[mtp_block(blocks_)]; }
+  [[nodiscard]] BlockCost& head() { return costs_[head_block(blocks_)]; }
+  [[nodiscard]] const BlockCost& head() const { return costs_[head_block(blocks_)]; }
+
+  // All blocks of all devices.
+  [[nodiscard]] auto begin() { return costs_.begin(); }
+  [[nodiscard]] auto end() { return costs_.end(); }
+  [[nodiscard]] auto begin() const { return costs_.begin(); }
+  [[nodiscard]] auto end() const { return costs_.end(); }
+
+  bool operator==(const BlockCosts&) const = default;
+
+ private:
+  std::size_t blocks_ = 0;
+  std::vector<BlockCost> costs_;
+};
 
 // Whether the strategy's contended_launches apply: the one way in which block costs depend on pp.
 [[nodiscard]] bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c);
 
-// Costs of every block kind that the model has. Keys that matter: tp, cp, cp_kind, ep, etp,
+// Costs of every block that the model has. Keys that matter: tp, cp, cp_kind, ep, etp,
 // sequence_parallel, micro_batch, seq_len, precision, grad_dtype, flash_attention, overlap.tp,
 // kernels, order, and dp, zero, zero_group where zero == 3. Independent of pp, vp, schedule,
 // recompute and stage_layers, but rank placement makes pp matter where order puts pp inside.

@@ -91,11 +91,10 @@ struct BlockContext {
 // Type of activations as collectives move them.
 [[nodiscard]] Dtype activation_dtype(Precision p);
 
-// All kernels and collectives of the block kinds that the model has, ZeRO-2 and ZeRO-3 traffic
-// aside (that is in BlockCost::communication alone).
-[[nodiscard]] std::array<BlockOps, kNumBlockKinds> block_ops(const ModelSpec& m,
-                                                             const ClusterSpec& c,
-                                                             const Strategy& s);
+// All kernels and collectives of each block of the model, ZeRO-2 and ZeRO-3 traffic aside (that is
+// in BlockCost::communication alone).
+[[nodiscard]] std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c,
+                                              const Strategy& s);
 
 // Whether scale, mask and softmax of materialised scores run as one kernel: Megatron-LM's takes
 // 16-bit scores and multiples of four matrices (fused_softmax.py, is_kernel_available).

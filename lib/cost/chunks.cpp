@@ -27,11 +27,11 @@ std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,
 
 namespace {
 
-void fill_blocks(const ModelSpec& m, Chunk& chunk, std::int64_t recomputed) {
+void fill_blocks(const BlockTable& table, Chunk& chunk, std::int64_t recomputed) {
   for (std::int64_t i = 0; i < chunk.layers; ++i) {
-    const auto kind = static_cast<std::size_t>(block_kind(m, chunk.first_layer + i));
-    ++chunk.blocks[kind];
-    if (i < recomputed) ++chunk.recomputed[kind];
+    const std::size_t block = table.of_layer[static_cast<std::size_t>(chunk.first_layer + i)];
+    ++chunk.blocks[block];
+    if (i < recomputed) ++chunk.recomputed[block];
   }
 }
 
@@ -53,7 +53,8 @@ std::vector<std::size_t> chunks_of_rank(const Strategy& s, std::int64_t rank) {
 std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
   const PipelineShape shape = pipeline_shape(s);
   const auto count = static_cast<std::size_t>(num_chunks(shape));
-  std::vector<Chunk> chunks(count);
+  const BlockTable table = block_table(m);
+  std::vector<Chunk> chunks(count, Chunk(table.size()));
   std::vector<std::vector<std::size_t>> owned(static_cast<std::size_t>(s.pp));
   for (std::size_t c = 0; c < count; ++c) {
     chunks[c].rank = rank_of_chunk(shape, static_cast<std::int64_t>(c), 0);
@@ -75,17 +76,17 @@ std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
     std::int64_t left = s.recompute_layers[r];
     for (const std::size_t c : owned[r]) {
       const std::int64_t here = std::min(left, chunks[c].layers);
-      fill_blocks(m, chunks[c], here);
+      fill_blocks(table, chunks[c], here);
       left -= here;
     }
   }
-  ++chunks.front().blocks[static_cast<std::size_t>(BlockKind::kEmbedding)];
-  ++chunks.back().blocks[static_cast<std::size_t>(BlockKind::kHead)];
+  ++chunks.front().blocks.embedding();
   auto& last = chunks.back();
-  last.blocks[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+  ++last.blocks.head();
+  last.blocks.mtp() = m.mtp_layers;
   if (s.recompute == Recompute::kFull && last.layers > 0 &&
       s.recompute_layers[static_cast<std::size_t>(last.rank)] > 0) {
-    last.recomputed[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+    last.recomputed.mtp() = m.mtp_layers;
   }
   return chunks;
 }
@@ -93,11 +94,11 @@ std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
 ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   ChunkCost cost;
   PassTime weight;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
     if (chunk.blocks[k] == 0) continue;
     const auto n = static_cast<double>(chunk.blocks[k]);
     const auto full = static_cast<double>(chunk.recomputed[k]);
-    const BlockCost& b = blocks[k];
+    const BlockCost& b = blocks.of(k, chunk.device);
     cost.forward += b.forward * n;
     cost.backward += b.backward_input * n;
     weight += b.backward_weight * n;

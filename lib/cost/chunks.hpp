@@ -1,6 +1,5 @@
 #pragma once
 // Which blocks each pipeline chunk and each pipeline rank holds.
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -11,14 +10,16 @@
 
 namespace meshplan {
 
-using BlockCounts = std::array<std::int64_t, kNumBlockKinds>;
-
 struct Chunk {
+  Chunk() = default;
+  explicit Chunk(std::size_t num_blocks) : blocks(num_blocks), recomputed(num_blocks) {}
+
   std::int64_t rank = 0;  // pipeline rank; DualPipe: the one that runs it for even microbatches
   std::int64_t first_layer = 0;
   std::int64_t layers = 0;
-  BlockCounts blocks{};      // embedding and head included
-  BlockCounts recomputed{};  // of which fully recomputed
+  std::size_t device = 0;  // type of the rank's device: whose costs count
+  BlockCounts blocks;      // embedding and head included
+  BlockCounts recomputed;  // of which fully recomputed
 };
 
 [[nodiscard]] PipelineShape pipeline_shape(const Strategy& s);

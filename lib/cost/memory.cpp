@@ -22,9 +22,13 @@ Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const Bloc
          each * ceil_div(p.experts, rates.expert_shards);
 }
 
-bool holds(std::span<const Chunk> mine, BlockKind kind) {
+bool hold_embedding(std::span<const Chunk> mine) {
   return std::any_of(mine.begin(), mine.end(),
-                     [&](const Chunk& c) { return c.blocks[static_cast<std::size_t>(kind)] > 0; });
+                     [](const Chunk& c) { return c.blocks.embedding() > 0; });
+}
+
+bool hold_head(std::span<const Chunk> mine) {
+  return std::any_of(mine.begin(), mine.end(), [](const Chunk& c) { return c.blocks.head() > 0; });
 }
 
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
@@ -62,17 +66,19 @@ Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<co
 Bytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   Bytes bytes;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    bytes += blocks[k].saved.full * chunk.recomputed[k];
-    bytes += blocks[k].saved.of(rest) * (chunk.blocks[k] - chunk.recomputed[k]);
+  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+    const SavedActivations& saved = blocks.of(k, chunk.device).saved;
+    bytes += saved.full * chunk.recomputed[k];
+    bytes += saved.of(rest) * (chunk.blocks[k] - chunk.recomputed[k]);
   }
   return bytes;
 }
 
 Bytes kept_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   Bytes bytes;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    bytes += blocks[k].kept_for_weight * (chunk.blocks[k] - chunk.recomputed[k]);
+  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+    const Bytes kept = blocks.of(k, chunk.device).kept_for_weight;
+    bytes += kept * (chunk.blocks[k] - chunk.recomputed[k]);
   }
   return std::min(bytes, saved_bytes(chunk, blocks, mode));
 }
@@ -83,9 +89,10 @@ Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
   const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
   Bytes most;
   for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      if (chunk.recomputed[k] > 0) most = std::max(most, blocks[k].saved.full);
-      if (chunk.blocks[k] > chunk.recomputed[k]) most = std::max(most, blocks[k].saved.of(rest));
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+      const SavedActivations& saved = blocks.of(k, chunk.device).saved;
+      if (chunk.recomputed[k] > 0) most = std::max(most, saved.full);
+      if (chunk.blocks[k] > chunk.recomputed[k]) most = std::max(most, saved.of(rest));
     }
   }
   return most * 2;
@@ -117,16 +124,15 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   Bytes widest, gathered, last;
   for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
       if (chunk.blocks[k] == 0) continue;
-      Bytes set = blocks[k].working_set;
-      if (chunk.recomputed[k] > 0) set += blocks[k].saved.none - blocks[k].saved.full;
+      const BlockCost& block = blocks.of(k, chunk.device);
+      Bytes set = block.working_set;
+      if (chunk.recomputed[k] > 0) set += block.saved.none - block.saved.full;
       widest = std::max(widest, set);
-      const BlockParameters& p = blocks[k].parameters;
-      const auto kind = static_cast<BlockKind>(k);
-      if (kind != BlockKind::kEmbedding && kind != BlockKind::kHead) {
-        const Bytes saved =
-            chunk.recomputed[k] > 0 ? blocks[k].saved.full : blocks[k].saved.of(rest);
+      const BlockParameters& p = block.parameters;
+      if (k != kEmbeddingBlock && k != head_block(chunk.blocks.size())) {
+        const Bytes saved = chunk.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
         last = std::max(last, set + saved - state(rates, rates.gradients, p));
       }
       const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
@@ -135,10 +141,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
     }
   }
   const Bytes others = gathered * rates.gathered_each + rates.messages;
-  if (holds(mine, BlockKind::kEmbedding)) {
-    const std::size_t k = static_cast<std::size_t>(BlockKind::kEmbedding);
-    last -= state(rates, rates.gradients, blocks[k].parameters);
-  }
+  if (hold_embedding(mine)) last -= state(rates, rates.gradients, blocks.embedding().parameters);
   return {widest + others, last + others};
 }
 
@@ -146,12 +149,13 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
                                 std::span<const Chunk> mine) {
   BlockParameters sum;
   for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      sum.dense += blocks[k].parameters.dense * chunk.blocks[k];
-      sum.experts += blocks[k].parameters.experts * chunk.blocks[k];
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+      const BlockParameters& p = blocks.of(k, chunk.device).parameters;
+      sum.dense += p.dense * chunk.blocks[k];
+      sum.experts += p.experts * chunk.blocks[k];
     }
   }
-  const bool copies = holds(mine, BlockKind::kHead) && !holds(mine, BlockKind::kEmbedding);
+  const bool copies = hold_head(mine) && !hold_embedding(mine);
   if (copies) sum.dense += rates.copied_table;
   return sum;
 }

@@ -57,13 +57,13 @@ void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
 
 std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                      std::int64_t rank) {
-  const std::array<BlockOps, kNumBlockKinds> blocks = block_ops(m, c, s);
+  const std::vector<BlockOps> blocks = block_ops(m, c, s);
   const std::vector<Chunk> chunks = chunk_plan(m, s);
   const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
   const double passes = static_cast<double>(num_microbatches(s)) * share;
   std::vector<KernelCall> all;
   for (const std::size_t i : chunks_of_rank(s, rank)) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
       if (chunks[i].blocks[k] == 0) continue;
       for (const KernelOp& op : blocks[k].kernels) {
         add(all, op, runs(op, s, chunks[i], k) * passes);

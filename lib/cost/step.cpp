@@ -59,11 +59,12 @@ void add_communication(std::vector<CommEntry>& table, CommEntry entry) {
 void block_communication(const Assembly& a, const BlockCosts& blocks, const Strategy& s,
                          std::int64_t rank, std::vector<CommEntry>& table) {
   for (const std::size_t i : chunks_of_rank(s, rank)) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      const auto once = static_cast<double>(a.chunks[i].blocks[k]) * a.microbatches * a.share;
-      const auto again = static_cast<double>(a.chunks[i].recomputed[k]) * a.microbatches * a.share;
+    const Chunk& chunk = a.chunks[i];
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+      const auto once = static_cast<double>(chunk.blocks[k]) * a.microbatches * a.share;
+      const auto again = static_cast<double>(chunk.recomputed[k]) * a.microbatches * a.share;
       if (once == 0) continue;
-      for (CommEntry entry : blocks[k].communication) {
+      for (CommEntry entry : blocks.of(k, chunk.device).communication) {
         const double times = entry.forward ? once + again : once;
         entry.count_per_step *= times;
         entry.exposed *= times;
@@ -99,8 +100,8 @@ StageCost stage_cost(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   stage.layers = s.stage_layers[r];
   stage.recomputed_layers = s.recompute_layers[r];
   for (const std::size_t i : chunks_of_rank(s, rank)) {
-    stage.embedding |= a.chunks[i].blocks[static_cast<std::size_t>(BlockKind::kEmbedding)] > 0;
-    stage.head |= a.chunks[i].blocks[static_cast<std::size_t>(BlockKind::kHead)] > 0;
+    stage.embedding |= a.chunks[i].blocks.embedding() > 0;
+    stage.head |= a.chunks[i].blocks.head() > 0;
   }
   stage.forward = a.ranks[r].forward.total();
   stage.backward = a.ranks[r].backward.total() + a.ranks[r].recompute.total();
@@ -161,11 +162,12 @@ void fill_utilisation(const ModelSpec& m, const ClusterSpec& c, const Strategy& 
   Flops again;
   const bool selective = s.recompute == Recompute::kSelective;
   for (const Chunk& chunk : a.chunks) {
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
       const auto full = static_cast<double>(chunk.recomputed[k]);
       const auto rest = static_cast<double>(chunk.blocks[k] - chunk.recomputed[k]);
-      again += blocks[k].forward_flops * full;
-      if (selective) again += blocks[k].recompute_selective_flops * rest;
+      const BlockCost& block = blocks.of(k, chunk.device);
+      again += block.forward_flops * full;
+      if (selective) again += block.recompute_selective_flops * rest;
     }
   }
   const auto replicas = static_cast<double>(s.tp * s.cp * s.dp);
@@ -203,23 +205,15 @@ MemoryBreakdown stage_memory(const ModelSpec& m, const ClusterSpec& c, const Str
   return rank_memory(m, c, s, blocks, chunk_plan(m, s), stage);
 }
 
-Seconds step_lower_bound(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                         const BlockCosts& blocks) {
+Seconds step_lower_bound(const BlockCounts& all, const Strategy& s, const BlockCosts& blocks) {
   // Every microbatch passes every block without recomputation; the fullest rank does at least its
   // even share of that. Ends of the step only add.
   Seconds work;
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    const BlockCost& b = blocks[static_cast<std::size_t>(block_kind(m, i))];
-    work += b.forward.total() + b.backward_input.total() + b.backward_weight.total();
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const BlockCost& b = blocks[k];
+    work += (b.forward.total() + b.backward_input.total() + b.backward_weight.total()) *
+            static_cast<double>(all[k]);
   }
-  for (const BlockKind kind : {BlockKind::kEmbedding, BlockKind::kHead}) {
-    const BlockCost& b = blocks[static_cast<std::size_t>(kind)];
-    work += b.forward.total() + b.backward_input.total() + b.backward_weight.total();
-  }
-  const BlockCost& mtp = blocks[static_cast<std::size_t>(BlockKind::kMtp)];
-  work += (mtp.forward.total() + mtp.backward_input.total() + mtp.backward_weight.total()) *
-          static_cast<double>(m.mtp_layers);
-  static_cast<void>(c);
   return work * (static_cast<double>(num_microbatches(s)) / static_cast<double>(s.pp));
 }
 

@@ -35,8 +35,9 @@ struct EvaluateOptions {
                                            const Strategy& s, const BlockCosts& blocks,
                                            std::int64_t stage);
 
-// A time that no stage partition or recomputation choice of `s` can beat (memory ignored).
-[[nodiscard]] Seconds step_lower_bound(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+// A time that no stage partition or recomputation choice of `s` can beat (memory ignored). `all`:
+// the model's blocks.
+[[nodiscard]] Seconds step_lower_bound(const BlockCounts& all, const Strategy& s,
                                        const BlockCosts& blocks);
 
 }  // namespace meshplan

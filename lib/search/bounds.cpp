@@ -20,7 +20,7 @@ constexpr double kRounding = 1 - 1e-10;
 BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& blocks) {
   const BlockCounts all = x.prefix.with_ends(x.model);
   BlockParameters sum;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
     sum.dense += blocks[k].parameters.dense * all[k];
     sum.experts += blocks[k].parameters.experts * all[k];
   }
@@ -42,11 +42,8 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   const ModelSpec& m = x.model;
   const LayerPrefix& prefix = x.prefix;
   double matrices = real(m.vocab_size) * real(m.hidden_size);
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (prefix.all()[k] == 0) continue;
-    const auto kind = static_cast<BlockKind>(k);
-    const bool moe = kind == BlockKind::kMoe || kind == BlockKind::kMoeWindowed;
-    const LayerParameters p = layer_parameters(m, moe ? LayerKind::kMoe : LayerKind::kDense);
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
+    const LayerParameters p = layer_parameters(m, prefix.table.layer(k).kind);
     // Tokens per expert are rounded down to a whole number, at worst to a half.
     matrices += real(prefix.all()[k]) *
                 (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));
@@ -70,7 +67,7 @@ double parts_bound(const Strategy& s, const PartTime& layers) {
 }
 
 double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return step_lower_bound(x.model, x.cluster, s, blocks).si() * kRounding;
+  return step_lower_bound(x.prefix.with_ends(x.model), s, blocks).si() * kRounding;
 }
 
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
@@ -80,13 +77,13 @@ double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCost
 
 double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   Seconds again;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
     const Seconds full = blocks[k].recompute_full.total();
     const Seconds selective = blocks[k].recompute_selective.total();
     again += (s.recompute == Recompute::kFull ? full : std::min(full, selective)) *
              real(x.prefix.all()[k]);
   }
-  const double work = step_lower_bound(x.model, x.cluster, s, blocks).si();
+  const double work = step_lower_bound(x.prefix.with_ends(x.model), s, blocks).si();
   return (work + again.si() * real(num_microbatches(s)) / real(s.pp)) * kRounding;
 }
 

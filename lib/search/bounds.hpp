@@ -1,6 +1,5 @@
 #pragma once
 // Times and bytes that no candidate below a node of the search can undercut.
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -84,7 +83,7 @@ class FitBound {
     double plain = 0, recomputed = 0;  // saved per microbatch in flight
   };
   struct Loads {
-    std::array<Load, kNumBlockKinds> each;
+    PerBlock<Load> each;
     std::size_t count = 0;
     Load mean;
     void add(const Load& l) { each[count++] = l; }

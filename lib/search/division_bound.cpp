@@ -20,10 +20,10 @@ Times times_of(const BlockCost& b, Recompute again) {
           b.backward_weight.total().si()};
 }
 
-Times fastest(const std::array<Times, kNumBlockKinds>& kinds, const BlockCounts& present) {
+// Of decoder layers.
+Times fastest(const PerBlock<Times>& kinds) {
   Times least{1e300, 1e300, 1e300};
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (present[k] == 0) continue;
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(kinds.size()); ++k) {
     least.forward = std::min(least.forward, kinds[k].forward);
     least.input = std::min(least.input, kinds[k].input);
     least.weight = std::min(least.weight, kinds[k].weight);
@@ -36,7 +36,6 @@ Times at_least_zero(const Times& t) {
 }
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-std::size_t index_of(BlockKind kind) { return static_cast<std::size_t>(kind); }
 
 }  // namespace
 
@@ -47,34 +46,29 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
       vp_(s.vp),
       microbatches_(static_cast<double>(num_microbatches(s))),
       units_(m.num_layers / s.vp) {
-  std::array<Times, kNumBlockKinds> kinds;
   const BlockCounts& all = prefix.all();
+  PerBlock<Times> kinds(all.size());
   Times layers;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    kinds[k] = times_of(blocks[k], all[k] > 0 ? again : Recompute::kNone);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    kinds[k] = times_of(blocks[k], prefix.table.is_layer(k) ? again : Recompute::kNone);
     layers += kinds[k] * static_cast<double>(all[k]);
   }
-  embedding_ = kinds[index_of(BlockKind::kEmbedding)];
-  head_ = kinds[index_of(BlockKind::kHead)];
-  for (std::int64_t i = 0; i < m.mtp_layers; ++i) head_ += kinds[index_of(BlockKind::kMtp)];
+  embedding_ = kinds.embedding();
+  head_ = kinds.head();
+  for (std::int64_t i = 0; i < m.mtp_layers; ++i) head_ += kinds.mtp();
   whole_ = layers + embedding_ + head_;
   add_units(m, prefix, kinds);
   add_messages(s, send);
 }
 
 void DivisionBound::add_units(const ModelSpec& m, const LayerPrefix& prefix,
-                              const std::array<Times, kNumBlockKinds>& kinds) {
-  const BlockCounts& all = prefix.all();
+                              const PerBlock<Times>& kinds) {
   spread_ = vp_ > 1 && schedule_ != Schedule::kDualPipe && prefix.has_free_chunks();
-  const auto layer = [&](std::int64_t i) {
-    std::size_t k = 0;
-    while (prefix.until(i + 1)[k] == prefix.until(i)[k]) ++k;
-    return kinds[k];
-  };
-  alike_ = std::count_if(all.begin(), all.end(), [](std::int64_t n) { return n > 0; }) == 1;
+  const auto layer = [&](std::int64_t i) { return kinds[prefix.table.of_layer[index(i)]]; };
+  alike_ = prefix.table.layers.size() == 1;
   // Spread layers are counted as if each were the fastest kind.
   if (spread_) units_ = m.num_layers;
-  const Times least = spread_ ? fastest(kinds, all) : Times{};
+  const Times least = spread_ ? fastest(kinds) : Times{};
   first_.resize(1), rank_.resize(1);
   for (std::int64_t u = 0; u < units_; ++u) {
     first_.push_back(first_.back() + (spread_ ? least * (1.0 / vp()) : layer(u)));

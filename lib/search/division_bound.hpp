@@ -1,7 +1,6 @@
 #pragma once
 // How fast a pipeline can be at best, over all divisions of the layers at once, or over all that
 // begin alike.
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -72,8 +71,7 @@ class DivisionBound {
   };
 
  private:
-  void add_units(const ModelSpec& m, const LayerPrefix& prefix,
-                 const std::array<Times, kNumBlockKinds>& kinds);
+  void add_units(const ModelSpec& m, const LayerPrefix& prefix, const PerBlock<Times>& kinds);
   void add_messages(const Strategy& s, const SendTime& send);
   [[nodiscard]] Times ends(std::int64_t r) const;
   [[nodiscard]] double interleaved(std::int64_t r, std::int64_t begin, std::int64_t end,

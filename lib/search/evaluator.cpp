@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::size_t index(BlockKind kind) { return static_cast<std::size_t>(kind); }
-
 // The i-th chunk by depth that a rank holds, and how many those are. DualPipe: of even
 // microbatches.
 std::size_t chunk_at(const Strategy& s, std::int64_t rank, std::int64_t i) {
@@ -83,7 +81,7 @@ void StrategyEvaluator::place_rank(const Strategy& s, std::int64_t rank) {
 
 void StrategyEvaluator::lay_out(const Strategy& s) {
   const PipelineShape shape = pipeline_shape(s);
-  chunks_.assign(static_cast<std::size_t>(num_chunks(shape)), Chunk{});
+  chunks_.assign(static_cast<std::size_t>(num_chunks(shape)), Chunk(prefix_.table.size()));
   for (std::int64_t r = 0; r < s.pp; ++r) place_rank(s, r);
   std::int64_t next = 0;
   for (Chunk& chunk : chunks_) {
@@ -99,20 +97,20 @@ void StrategyEvaluator::lay_out(const Strategy& s) {
       const BlockCounts &begin = prefix_.until(chunk.first_layer),
                         &middle = prefix_.until(chunk.first_layer + again),
                         &end = prefix_.until(chunk.first_layer + chunk.layers);
-      for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+      for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
         chunk.blocks[k] = end[k] - begin[k];
         chunk.recomputed[k] = middle[k] - begin[k];
       }
       left -= again;
     }
   }
-  ++chunks_.front().blocks[index(BlockKind::kEmbedding)];
+  ++chunks_.front().blocks.embedding();
   Chunk& last = chunks_.back();
-  ++last.blocks[index(BlockKind::kHead)];
-  last.blocks[index(BlockKind::kMtp)] = model_.mtp_layers;
+  ++last.blocks.head();
+  last.blocks.mtp() = model_.mtp_layers;
   if (s.recompute == Recompute::kFull && last.layers > 0 &&
       s.recompute_layers[static_cast<std::size_t>(last.rank)] > 0) {
-    last.recomputed[index(BlockKind::kMtp)] = model_.mtp_layers;
+    last.recomputed.mtp() = model_.mtp_layers;
   }
   kinds_.clear(), chunk_kinds_.clear(), times_.clear();
   for (const Chunk& chunk : chunks_) {
@@ -169,7 +167,7 @@ void StrategyEvaluator::run(const Strategy& s) {
 
 void StrategyEvaluator::add_rank(const Strategy& s, std::int64_t rank, const InFlight& in_flight) {
   const OwnChunks own = chunks_by_depth(s, rank);
-  Chunk mine;
+  Chunk mine(prefix_.table.size());
   RankCost passes;
   saved_.clear(), kept_.clear();
   for (std::size_t i = 0; i < own.count; ++i) {
@@ -178,7 +176,7 @@ void StrategyEvaluator::add_rank(const Strategy& s, std::int64_t rank, const InF
     passes.forward += kind.cost.forward * share_;
     passes.backward += kind.cost.backward * share_;
     passes.recompute += kind.cost.recompute * share_;
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+    for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
       mine.blocks[k] += chunk.blocks[k];
       mine.recomputed[k] += chunk.recomputed[k];
     }

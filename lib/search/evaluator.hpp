@@ -50,7 +50,7 @@ class StrategyEvaluator {
  private:
   // What a chunk of these blocks costs; most chunks of a pipeline are one of a few.
   struct Kind {
-    BlockCounts blocks{}, recomputed{};
+    BlockCounts blocks, recomputed;
     ChunkCost cost;
     Bytes saved, kept;
   };

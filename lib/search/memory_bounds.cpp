@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "cost/memory.hpp"
@@ -45,16 +44,16 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   MemoryRates rates = memory_rates(x.model, s);
   const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
   const BlockCounts counts = x.prefix.with_ends(x.model);
-  std::array<BlockBytes, kNumBlockKinds> kinds;
+  PerBlock<BlockBytes> kinds(counts.size());
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
   double states = 0, saved = 0;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     kinds[k] = bytes_of(rates, blocks[k], counts[k] * copies);
-    if (saved_as && x.prefix.all()[k] > 0) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
+    if (saved_as && x.prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
-    if (x.prefix.all()[k] > 0) layer = std::min(layer, blocks[k].working_set);
+    if (x.prefix.table.is_layer(k)) layer = std::min(layer, blocks[k].working_set);
   }
   double weights = 0, least = 1e300, most = 0;
   for (const InFlight& rank : in_flight) {
@@ -78,11 +77,8 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   if (x.request.ignore_activations) return {};
   const MemoryRates rates = memory_rates(x.model, s);
   double states = 0;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (x.prefix.all()[k] == 0) continue;
-    const auto kind = static_cast<BlockKind>(k);
-    const bool moe = kind == BlockKind::kMoe || kind == BlockKind::kMoeWindowed;
-    const LayerParameters p = layer_parameters(x.model, moe ? LayerKind::kMoe : LayerKind::kDense);
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
+    const LayerParameters p = layer_parameters(x.model, x.prefix.table.layer(k).kind);
     BlockCost block;
     block.parameters.dense =
         (p.attention_linear + p.mlp_linear) / s.tp + p.attention_other + p.router + p.norms;
@@ -144,8 +140,8 @@ bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, do
                   double bytes) {
   const Load& mean = loads.mean;
   if (mean.time <= 0 || mean.states <= 0) return true;
-  std::array<double, kNumBlockKinds> least{};  // worth of one block to the rank it is worth least
-  least.fill(std::numeric_limits<double>::infinity());
+  // Worth of one block to the rank it is worth least.
+  PerBlock<double> least(loads.count, std::numeric_limits<double>::infinity());
   double offered = 0;
   for (const InFlight& rank : in_flight) {
     const double held = rank.least_held;
@@ -172,15 +168,16 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   const MemoryRates rates = memory_rates(x.model, s);
   const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
   const BlockCounts counts = x.prefix.with_ends(x.model);
+  plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     const BlockCost& b = blocks[k];
     const BlockBytes bytes = bytes_of(rates, b, counts[k] * copies);
     const double time =
         (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
     Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};
-    const bool is_layer = x.prefix.all()[k] > 0;
+    const bool is_layer = x.prefix.table.is_layer(k);
     if (is_layer) layer = std::min(layer, b.working_set);
     if (offloads) load.plain = load.recomputed = 0;
     if (!is_layer || offloads) {

@@ -20,9 +20,17 @@ PartTime times(const PartTime& t, std::int64_t n) {
   return {t.chain * static_cast<double>(n), t.all * static_cast<double>(n)};
 }
 
-std::int64_t count(const LayerPrefix& prefix, BlockKind kind) {
-  return prefix.all()[static_cast<std::size_t>(kind)];
+// Layers whose block has a property.
+template <class Has>
+std::int64_t count(const LayerPrefix& prefix, const Has& has) {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < prefix.table.layers.size(); ++i) {
+    if (has(prefix.table.layers[i])) n += prefix.all()[kFirstLayerBlock + i];
+  }
+  return n;
 }
+
+bool has_experts(const LayerBlock& layer) { return layer.kind == LayerKind::kMoe; }
 
 }  // namespace
 
@@ -39,7 +47,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
     const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
     const double slowest = slowest_of(cluster_.device, num_gpus(s));
     const std::int64_t windowed =
-        count(prefix_, BlockKind::kDenseWindowed) + count(prefix_, BlockKind::kMoeWindowed);
+        count(prefix_, [](const LayerBlock& layer) { return layer.windowed; });
     PartTime sum;
     for (const bool window : {false, true}) {
       const std::int64_t layers = window ? windowed : model_.num_layers - windowed;
@@ -49,7 +57,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
       sum = sum + times(time_of(ops, slowest), layers);
     }
     const std::int64_t dense =
-        count(prefix_, BlockKind::kDense) + count(prefix_, BlockKind::kDenseWindowed);
+        count(prefix_, [](const LayerBlock& layer) { return !has_experts(layer); });
     if (dense > 0) {
       BlockOps ops;
       append_dense_mlp(x, x.shape.ffn, ops);
@@ -63,8 +71,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
 }
 
 PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
-  const std::int64_t layers =
-      count(prefix_, BlockKind::kMoe) + count(prefix_, BlockKind::kMoeWindowed);
+  const std::int64_t layers = count(prefix_, has_experts);
   if (layers == 0) return {};
   const LocalShape shape = local_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.

@@ -13,23 +13,23 @@ constexpr int kDifferences = 4 * StageLayout::kMostLead + 1;  // between the two
 
 LayerPrefix layer_prefix(const ModelSpec& m) {
   LayerPrefix prefix;
-  prefix.first.resize(1);
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    prefix.kinds.push_back(block_kind(m, i));
+  prefix.table = block_table(m);
+  const std::vector<std::size_t>& blocks = prefix.table.of_layer;
+  prefix.first.emplace_back(prefix.table.size());
+  for (const std::size_t block : blocks) {
     prefix.first.push_back(prefix.first.back());
-    ++prefix.first.back()[static_cast<std::size_t>(prefix.kinds.back())];
+    ++prefix.first.back()[block];
   }
-  const BlockKind last = block_kind(m, m.num_layers - 1);
-  prefix.leading = static_cast<int>(m.num_layers);
-  while (prefix.leading > 0 && block_kind(m, prefix.leading - 1) == last) --prefix.leading;
+  std::size_t leading = blocks.size();
+  while (leading > 0 && blocks[leading - 1] == blocks.back()) --leading;
+  prefix.leading = static_cast<int>(leading);
   return prefix;
 }
 
 BlockCounts LayerPrefix::with_ends(const ModelSpec& m) const {
   BlockCounts counts = all();
-  counts[static_cast<std::size_t>(BlockKind::kEmbedding)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kHead)] = 1;
-  counts[static_cast<std::size_t>(BlockKind::kMtp)] = m.mtp_layers;
+  counts.embedding() = counts.head() = 1;
+  counts.mtp() = m.mtp_layers;
   return counts;
 }
 

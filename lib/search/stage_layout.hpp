@@ -13,9 +13,9 @@ namespace meshplan {
 
 // The decoder layers by kind.
 struct LayerPrefix {
-  std::vector<BlockCounts> first;  // blocks of each kind in the first n layers, n = 0 .. num_layers
-  std::vector<BlockKind> kinds;    // by layer
-  // Layers before the last run of layers of one kind: 0 where all are alike, 3 in DeepSeek-V3.
+  BlockTable table;
+  std::vector<BlockCounts> first;  // of each block in the first n layers, n = 0 .. num_layers
+  // Layers before the last run of layers that are alike: 0 where all are alike, 3 in DeepSeek-V3.
   int leading = 0;
 
   [[nodiscard]] const BlockCounts& all() const { return first.back(); }

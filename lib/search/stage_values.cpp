@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::size_t index(BlockKind kind) { return static_cast<std::size_t>(kind); }
-
 // The smallest of low..high that fits; all above one that fits do, high among them.
 template <class Fits>
 std::int64_t smallest_that(const Fits& fits, std::int64_t low, std::int64_t high) {
@@ -30,8 +28,8 @@ void Stages::add_up_activations() {
   const Recompute mode =
       x_.strategy.recompute == Recompute::kSelective ? Recompute::kSelective : Recompute::kNone;
   saved_until_.resize(1), recomputed_until_.resize(1), kept_until_.resize(1);
-  for (const BlockKind kind : x_.prefix.kinds) {
-    const BlockCost& block = x_.blocks[index(kind)];
+  for (const std::size_t kind : x_.prefix.table.of_layer) {
+    const BlockCost& block = x_.blocks[kind];
     saved_until_.push_back(saved_until_.back() + block.saved.of(mode));
     recomputed_until_.push_back(recomputed_until_.back() + block.saved.full);
     kept_until_.push_back(kept_until_.back() + block.kept_for_weight);
@@ -42,7 +40,7 @@ void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
   const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
   const BlockCounts &begin = x_.prefix.until(range.begin), &again = x_.prefix.until(middle),
                     &end = x_.prefix.until(range.end);
-  for (const std::size_t k : layer_kinds_) {
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(mine_.blocks.size()); ++k) {
     mine_.blocks[k] += end[k] - begin[k];
     mine_.recomputed[k] += again[k] - begin[k];
   }
@@ -54,31 +52,28 @@ void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
 
 // Embedding and head sit on the first and the last chunk, wherever those are.
 void Stages::add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const {
-  Chunk ends;
+  const Recompute rest =
+      x_.strategy.recompute == Recompute::kFull ? Recompute::kNone : x_.strategy.recompute;
   if (stage == 0) {
-    ends.blocks[index(BlockKind::kEmbedding)] = 1;
-    saved_.front() += saved_bytes(ends, x_.blocks, x_.strategy.recompute);
-    ++mine_.blocks[index(BlockKind::kEmbedding)];
+    saved_.front() += x_.blocks.embedding().saved.of(rest);
+    ++mine_.blocks.embedding();
   }
   if (stage != (layout_.is_folded() ? 0 : num_stages() - 1)) return;
-  ends = {};
-  ends.blocks[index(BlockKind::kHead)] = 1;
-  ends.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
-  if (x_.strategy.recompute == Recompute::kFull && has_last_layers && recomputed > 0) {
-    ends.recomputed[index(BlockKind::kMtp)] = x_.model.mtp_layers;
-  }
-  saved_.back() += saved_bytes(ends, x_.blocks, x_.strategy.recompute);
-  for (const BlockKind kind : {BlockKind::kHead, BlockKind::kMtp}) {
-    const std::size_t k = index(kind);
-    mine_.blocks[k] = ends.blocks[k], mine_.recomputed[k] = ends.recomputed[k];
-    kept_.back() += x_.blocks[k].kept_for_weight * (ends.blocks[k] - ends.recomputed[k]);
-  }
+  const BlockCost &head = x_.blocks.head(), &mtp = x_.blocks.mtp();
+  const bool again = x_.strategy.recompute == Recompute::kFull && has_last_layers && recomputed > 0;
+  mine_.blocks.head() = 1;
+  mine_.blocks.mtp() = x_.model.mtp_layers;
+  mine_.recomputed.mtp() = again ? x_.model.mtp_layers : 0;
+  saved_.back() += head.saved.of(rest);
+  saved_.back() += (again ? mtp.saved.full : mtp.saved.of(rest)) * x_.model.mtp_layers;
+  kept_.back() += head.kept_for_weight;
+  if (!again) kept_.back() += mtp.kept_for_weight * x_.model.mtp_layers;
 }
 
 Chunk Stages::chunk_of(const LayerRange& range, std::int64_t recomputed) const {
   const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
-  Chunk chunk;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  Chunk chunk(x_.prefix.table.size());
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(chunk.blocks.size()); ++k) {
     chunk.blocks[k] = x_.prefix.until(range.end)[k] - x_.prefix.until(range.begin)[k];
     chunk.recomputed[k] = x_.prefix.until(middle)[k] - x_.prefix.until(range.begin)[k];
   }
@@ -96,11 +91,11 @@ void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& 
     if (i == 1 && layout_.is_mirrored()) left = v.recomputed_second;
     Chunk chunk = chunk_of(ranges_[i], left);
     left = std::max<std::int64_t>(0, left - (ranges_[i].end - ranges_[i].begin));
-    if (stage == 0 && i == 0) chunk.blocks[index(BlockKind::kEmbedding)] = 1;
+    if (stage == 0 && i == 0) chunk.blocks.embedding() = 1;
     const bool holds_head = stage == (layout_.is_folded() ? 0 : num_stages() - 1);
     if (holds_head && i + 1 == ranges_.size()) {
-      chunk.blocks[index(BlockKind::kHead)] = 1;
-      chunk.blocks[index(BlockKind::kMtp)] = x_.model.mtp_layers;
+      chunk.blocks.head() = 1;
+      chunk.blocks.mtp() = x_.model.mtp_layers;
     }
     times.push_back(chunk_cost(chunk, x_.blocks, mode).time);
   }
@@ -109,7 +104,8 @@ void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& 
 const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
                           std::int64_t second) const {
   layout_.ranges(stage, share, ranges_);
-  mine_ = {};
+  mine_.blocks.assign(x_.prefix.table.size(), 0);
+  mine_.recomputed.assign(x_.prefix.table.size(), 0);
   saved_.clear(), kept_.clear();
   if (layout_.is_mirrored()) {
     add_chunk(ranges_[0], first);
@@ -123,7 +119,7 @@ const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
   }
   const LayerRange& last = ranges_.back();
   add_ends(stage, last.end > last.begin, layout_.is_mirrored() ? second : first);
-  if (stage == 0) kept_.front() += x_.blocks[index(BlockKind::kEmbedding)].kept_for_weight;
+  if (stage == 0) kept_.front() += x_.blocks.embedding().kept_for_weight;
   for (std::size_t c = 0; c < kept_.size(); ++c) kept_[c] = std::min(kept_[c], saved_[c]);
   return mine_;
 }
@@ -131,7 +127,7 @@ const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
 std::int64_t Stages::time_of(const Chunk& mine) const {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   std::int64_t time = 0;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     time += quanta_.pass[k] * mine.blocks[k] + quanta_.full[k] * mine.recomputed[k];
     if (selective) time += quanta_.selective[k] * (mine.blocks[k] - mine.recomputed[k]);
   }
@@ -211,22 +207,22 @@ std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t se
   if (layout_.leading() == 0) return fewest_of_one_kind(most, fits);
   if (fits(0)) return 0;
   layout_.ranges(stage, share, ranges_);
-  std::array<std::int64_t, kNumBlockKinds + 1> firsts{};  // layers with which another kind joins
+  seen_.assign(x_.prefix.table.size(), 0);
+  firsts_.assign(x_.prefix.table.size(), 0);
   std::size_t kinds = 0;
-  std::array<bool, kNumBlockKinds> seen{};
   std::int64_t n = 0;
   for (const LayerRange& range : ranges_) {
     for (std::int64_t layer = range.begin; layer < range.end && n < most; ++layer) {
       ++n;
-      bool& known = seen[index(x_.prefix.kinds[static_cast<std::size_t>(layer)])];
-      if (!known) firsts[kinds++] = n;
-      known = true;
+      if (seen_[x_.prefix.table.of_layer[static_cast<std::size_t>(layer)]]++ == 0) {
+        firsts_[kinds++] = n;
+      }
     }
   }
-  firsts[kinds] = most + 1;
+  firsts_[kinds] = most + 1;
   for (std::size_t i = 0; i < kinds; ++i) {
-    const std::int64_t most_of_kind = firsts[i + 1] - 1;
-    if (fits(most_of_kind)) return smallest_that(fits, firsts[i], most_of_kind);
+    const std::int64_t most_of_kind = firsts_[i + 1] - 1;
+    if (fits(most_of_kind)) return smallest_that(fits, firsts_[i], most_of_kind);
   }
   return -1;
 }

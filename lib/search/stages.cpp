@@ -12,8 +12,6 @@ namespace {
 constexpr double kQuanta = 1099511627776.0;      // 2^40
 constexpr std::int64_t kMostWeight = 1LL << 20;  // keeps weight * time below 2^63
 
-std::size_t index(BlockKind kind) { return static_cast<std::size_t>(kind); }
-
 std::array<Seconds, 3> seconds_of(const BlockCost& b) {
   return {b.forward.total() + b.backward_input.total() + b.backward_weight.total(),
           b.recompute_full.total(), b.recompute_selective.total()};
@@ -24,13 +22,13 @@ std::array<Seconds, 3> seconds_of(const BlockCost& b) {
 BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, const ModelSpec& m) {
   const BlockCounts all = prefix.with_ends(m);
   double model = 0;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
     if (all[k] > 0) model += seconds_of(blocks[k])[0].si() * static_cast<double>(all[k]);
   }
   const double quantum = model > 0 ? model / kQuanta : 1;
-  BlockQuanta quanta;
-  quanta.seconds = quantum;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  const PerBlock<std::int64_t> none(all.size());
+  BlockQuanta quanta{none, none, none, quantum};
+  for (std::size_t k = 0; k < all.size(); ++k) {
     if (all[k] == 0) continue;
     const auto [pass, full, selective] = seconds_of(blocks[k]);
     quanta.pass[k] = std::llround(pass.si() / quantum);
@@ -44,12 +42,11 @@ Stages::Stages(const StageContext& context)
     : x_(context),
       layout_(x_.model, x_.strategy, x_.prefix),
       quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
-      rates_(memory_rates(x_.model, x_.strategy)) {
+      rates_(memory_rates(x_.model, x_.strategy)),
+      least_(x_.prefix.table.size()) {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   least_full_ = kUnbounded;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-    if (x_.prefix.all()[k] == 0) continue;
-    layer_kinds_.push_back(k);
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x_.prefix.table.size()); ++k) {
     const std::int64_t again =
         quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
     least_full_ = std::min(least_full_, again);
@@ -205,9 +202,9 @@ bool Stages::may_fit_limit() const {
 
 void Stages::set_least_times() {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < least_.size(); ++k) {
     least_[k] = quanta_.pass[k];
-    if (x_.prefix.all()[k] == 0) continue;  // of an end: only layers are surely recomputed
+    if (!x_.prefix.table.is_layer(k)) continue;  // of an end: only layers are surely recomputed
     if (x_.counts == CountRule::kAll) {
       least_[k] += quanta_.full[k];
     } else if (selective) {
@@ -225,7 +222,7 @@ void Stages::set_least_bytes() {
   }
   if (x_.states_only || s.offload.activations) held = 0;
   const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
-  for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
+  for (std::size_t k = 0; k < least_.size(); ++k) {
     const BlockCost& block = x_.blocks[k];
     const StateBytes states = state_bytes(rates_, block.parameters);
     // Shards are rounded up once per rank, not once per block.
@@ -247,11 +244,7 @@ void Stages::set_least_bytes() {
 
 void Stages::add_up_least() {
   const auto of_layer = [&](std::int64_t layer) {
-    std::int64_t time = 0;
-    for (std::size_t k = 0; k < kNumBlockKinds; ++k) {
-      time += least_[k] * (x_.prefix.until(layer + 1)[k] - x_.prefix.until(layer)[k]);
-    }
-    return time;
+    return least_[x_.prefix.table.of_layer[static_cast<std::size_t>(layer)]];
   };
   const std::int64_t all = x_.model.num_layers;
   least_tail_ = least_layer_ = of_layer(all - 1);
@@ -268,9 +261,9 @@ void Stages::add_up_least() {
     least_until_.push_back(least_until_.back() + time);
   }
   ends_.assign(static_cast<std::size_t>(num_stages()), least_rank_);
-  ends_.front() += least_[index(BlockKind::kEmbedding)];
+  ends_.front() += least_.embedding();
   (layout_.is_folded() ? ends_.front() : ends_.back()) +=
-      least_[index(BlockKind::kHead)] + least_[index(BlockKind::kMtp)] * x_.model.mtp_layers;
+      least_.head() + least_.mtp() * x_.model.mtp_layers;
   ends_after_.assign(ends_.size(), 0);
   for (std::size_t r = ends_.size() - 1; r-- > 0;) {
     ends_after_[r] = ends_after_[r + 1] + ends_[r + 1];

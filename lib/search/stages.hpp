@@ -1,7 +1,6 @@
 #pragma once
 // Time and memory of pipeline ranks as functions of the layers they hold: the table that the
 // division of layers is chosen from.
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -15,14 +14,14 @@
 
 namespace meshplan {
 
-// [F-SEARCH-2] Wall times of one microbatch over one block of each kind, forward and backward, in
+// [F-SEARCH-2] Wall times of one microbatch over one of each block, forward and backward, in
 // quanta of the whole model's time / 2^40: sums of them are exact, so that equal divisions are
 // recognised as equal.
 struct BlockQuanta {
-  std::array<std::int64_t, kNumBlockKinds> pass{};       // forward and backward
-  std::array<std::int64_t, kNumBlockKinds> full{};       // full recomputation on top
-  std::array<std::int64_t, kNumBlockKinds> selective{};  // selective recomputation on top
-  double seconds = 1;                                    // of one quantum
+  PerBlock<std::int64_t> pass;       // forward and backward
+  PerBlock<std::int64_t> full;       // full recomputation on top
+  PerBlock<std::int64_t> selective;  // selective recomputation on top
+  double seconds = 1;                // of one quantum
 };
 [[nodiscard]] BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix,
                                        const ModelSpec& m);
@@ -165,21 +164,23 @@ class Stages {
   MemoryRates rates_;
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
-  std::int64_t least_full_ = 0;  // recomputing one more layer adds at least that
-  std::array<std::int64_t, kNumBlockKinds> least_{};  // least quanta, or bytes, of one block
-  std::int64_t least_rank_ = 0;                       // bytes of a rank without layers
-  std::int64_t least_tail_ = 0;                       // of one of the last, uniform layers
-  std::int64_t least_layer_ = 0;                      // of the fastest layer
-  std::vector<std::int64_t> least_until_;             // of the units before
-  std::vector<std::int64_t> ends_, ends_after_;       // embedding and head, by stage
+  std::int64_t least_full_ = 0;                  // recomputing one more layer adds at least that
+  PerBlock<std::int64_t> least_;                 // least quanta, or bytes, of one block
+  std::int64_t least_rank_ = 0;                  // bytes of a rank without layers
+  std::int64_t least_tail_ = 0;                  // of one of the last, uniform layers
+  std::int64_t least_layer_ = 0;                 // of the fastest layer
+  std::vector<std::int64_t> least_until_;        // of the units before
+  std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
   // Of the first n layers: bytes saved if they are not recomputed, if they are, and kept.
   std::vector<Bytes> saved_until_, recomputed_until_, kept_until_;
-  std::vector<std::size_t> layer_kinds_;  // that decoder layers are of
-  mutable std::int64_t guess_ = 0;        // layers recomputed by the last stage worked out
+  mutable std::int64_t guess_ = 0;  // layers recomputed by the last stage worked out
   mutable std::vector<Value> values_;
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_;
   mutable std::vector<Bytes> saved_, kept_;
+  // Scratch of fewest_first(): layers seen of each block, and those with which another one joins.
+  mutable BlockCounts seen_;
+  mutable PerBlock<std::int64_t> firsts_;
 };
 
 template <class Visit>

@@ -22,8 +22,7 @@ Strategy context(std::int64_t cp, CpKind kind) {
 
 std::vector<KernelOp> attentions(const ModelSpec& m, const Strategy& s, Pass pass) {
   const ClusterSpec c = plain_cluster(8);
-  const BlockOps ops =
-      block_ops(m, c, complete(s, m, c))[static_cast<std::size_t>(BlockKind::kDense)];
+  const BlockOps ops = block_ops(m, c, complete(s, m, c))[kFirstLayerBlock];
   std::vector<KernelOp> found;
   for (const KernelOp& op : ops.kernels) {
     if (op.attention && op.pass == pass) found.push_back(op);

@@ -125,15 +125,14 @@ TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
   m.moe = MoeSpec{64, 2, 256, 0, 0, 1, 1.0, false};
   const ClusterSpec c = plain_cluster(1);
   Strategy s = plain_strategy(1, 1, 1);
-  const auto kind = static_cast<std::size_t>(BlockKind::kMoe);
   s.kernels.host_factor = 0;
-  CHECK(block_costs(m, c, s)[kind].forward.launch == Seconds{});
+  CHECK(block_costs(m, c, s)[kFirstLayerBlock].forward.launch == Seconds{});
   s.kernels.host_factor = 2;
-  const BlockCost layer = block_costs(m, c, s)[kind];
+  const BlockCost layer = block_costs(m, c, s)[kFirstLayerBlock];
   Seconds device;
   double launches = 0, all = 0;
   const auto ops = block_ops(m, c, s);
-  for (const KernelOp& op : ops[kind].kernels) {
+  for (const KernelOp& op : ops[kFirstLayerBlock].kernels) {
     if (op.pass != Pass::kForward) continue;
     all += op.launches;
     if (op.awaited) device += op.time, launches += op.launches;
@@ -252,9 +251,7 @@ TEST_CASE("[F-LOSS-1] gathered logits cost a gather, and memory on every tensor 
   m.vocab_size = 128000;
   Strategy s = plain_strategy(8, 1, 1);
   const ClusterSpec c = plain_cluster(8);
-  const auto head = [&] {
-    return block_costs(m, c, s)[static_cast<std::size_t>(BlockKind::kHead)];
-  };
+  const auto head = [&] { return block_costs(m, c, s).head(); };
   const BlockCost split = head();
   s.kernels.gathered_logits = true;
   const BlockCost whole = head();
@@ -273,14 +270,12 @@ TEST_CASE("[F-LIN-1] the output layer computes in bf16 where the rest is fp8") {
   c.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] =
       c.device.gemm.sustained[static_cast<std::size_t>(Precision::kBf16)];
   Strategy s = plain_strategy(1, 1, 1);
-  const auto head = static_cast<std::size_t>(BlockKind::kHead);
   s.precision = Precision::kBf16;
   const BlockCosts bf16 = block_costs(m, c, s);
   s.precision = Precision::kFp8;
   const BlockCosts fp8 = block_costs(m, c, s);
-  CHECK(fp8[head].forward.compute == bf16[head].forward.compute);
-  const auto layer = static_cast<std::size_t>(BlockKind::kDense);
-  CHECK(fp8[layer].forward.compute < bf16[layer].forward.compute);
+  CHECK(fp8.head().forward.compute == bf16.head().forward.compute);
+  CHECK(fp8[kFirstLayerBlock].forward.compute < bf16[kFirstLayerBlock].forward.compute);
 }
 
 TEST_CASE("[F-DP-3] whole tensors per rank are reduced and broadcast one by one along the ring") {

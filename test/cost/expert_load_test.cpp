@@ -30,9 +30,8 @@ Strategy spread(std::int64_t ep) {
   return s;
 }
 
-const BlockCost& moe_block(const BlockCosts& all) {
-  return all[static_cast<std::size_t>(BlockKind::kMoe)];
-}
+// Of models whose layers all have experts.
+const BlockCost& moe_block(const BlockCosts& all) { return all[kFirstLayerBlock]; }
 
 }  // namespace
 

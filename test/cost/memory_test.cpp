@@ -151,7 +151,7 @@ TEST_CASE("[F-EP-4] overlapped dispatch holds one layer more, not one microbatch
   const MemoryBreakdown ahead = memory();
   CHECK(ahead.activations == plain.activations);
   const BlockCosts blocks = block_costs(m, c, complete(s, m, c));
-  const Bytes layer = blocks[static_cast<std::size_t>(block_kind(m, m.num_layers - 1))].saved.none;
+  const Bytes layer = blocks[block_table(m).of_layer.back()].saved.none;
   CHECK(ahead.buffers - plain.buffers == layer);
 }
 

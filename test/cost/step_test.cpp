@@ -124,7 +124,8 @@ TEST_CASE("the lower bound on a step never exceeds the step") {
   const ClusterSpec c = plain_cluster(2 * pp);
   s = complete(s, m, c);
   const BlockCosts blocks = block_costs(m, c, s);
-  CHECK(step_lower_bound(m, c, s, blocks) <= cost_of(m, c, s, blocks).step_time);
+  CHECK(step_lower_bound(all_blocks(m, block_table(m)), s, blocks) <=
+        cost_of(m, c, s, blocks).step_time);
 }
 
 TEST_CASE("a plan that does not fit says by how much and what would make it fit") {

@@ -20,9 +20,7 @@ std::map<Collective, double> tp_calls(const BlockCost& block) {
 }
 
 // By value: callers pass temporaries.
-BlockCost dense(const BlockCosts& blocks) {
-  return blocks[static_cast<std::size_t>(BlockKind::kDense)];
-}
+BlockCost dense(const BlockCosts& blocks) { return blocks[kFirstLayerBlock]; }
 
 }  // namespace
 
@@ -75,7 +73,7 @@ TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward a
   s.kernels.flex_dispatcher = false;
   const BlockCosts blocks = block_costs(m, c, s);
   double calls = 0;
-  for (const CommEntry& e : blocks[static_cast<std::size_t>(BlockKind::kMoe)].communication) {
+  for (const CommEntry& e : blocks[kFirstLayerBlock].communication) {
     if (e.dimension != CommDimension::kEp) continue;
     calls += e.count_per_step;
     CHECK(e.operation == Collective::kAllToAll);
@@ -90,7 +88,7 @@ CommEntry first_dispatch(const ModelSpec& m, std::int64_t ep) {
   Strategy s = plain_strategy(1, 1, ep);
   s.ep = ep;
   const BlockCosts blocks = block_costs(m, plain_cluster(ep), s);
-  for (const CommEntry& e : blocks[static_cast<std::size_t>(BlockKind::kMoe)].communication) {
+  for (const CommEntry& e : blocks[kFirstLayerBlock].communication) {
     if (e.dimension == CommDimension::kEp) return e;
   }
   FAIL("no dispatch");
@@ -118,7 +116,7 @@ TEST_CASE("[F-EP-3] overlapped dispatch hides behind the layer's kernels as far 
   ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 1, 8);
   s.ep = 8;
-  const auto moe = [&] { return block_costs(m, c, s)[static_cast<std::size_t>(BlockKind::kMoe)]; };
+  const auto moe = [&] { return block_costs(m, c, s)[kFirstLayerBlock]; };
   const auto exposed = [](const BlockCost& b) { return b.forward.ep + b.backward_input.ep; };
   const BlockCost apart = moe();
   s.overlap.ep = true;

@@ -41,9 +41,10 @@ inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t un
 
 // Layers before the last run of layers of one kind.
 inline std::int64_t leading(const ModelSpec& m) {
-  std::int64_t n = m.num_layers - 1;
-  while (n > 0 && block_kind(m, n - 1) == block_kind(m, n)) --n;
-  return n;
+  const std::vector<std::size_t> blocks = block_table(m).of_layer;
+  std::size_t n = blocks.size() - 1;
+  while (n > 0 && blocks[n - 1] == blocks[n]) --n;
+  return static_cast<std::int64_t>(n);
 }
 
 // Chunks of any size take a model of at most four leading layers before all others, which are

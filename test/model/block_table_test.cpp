@@ -1,0 +1,60 @@
+#include "model/block_table.hpp"
+
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+namespace {
+
+ModelSpec layers(std::int64_t n) {
+  ModelSpec m;
+  m.num_layers = n;
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("layers that are alike are one block between the ends") {
+  ModelSpec m = layers(6);
+  m.mtp_layers = 2;
+  const BlockTable table = block_table(m);
+  REQUIRE(table.size() == 4);
+  CHECK(table.of_layer == std::vector<std::size_t>(6, kFirstLayerBlock));
+  CHECK_FALSE(table.is_layer(kEmbeddingBlock));
+  CHECK(table.is_layer(1));
+  CHECK_FALSE(table.is_layer(mtp_block(4)));
+  CHECK_FALSE(table.is_layer(head_block(4)));
+  const BlockCounts all = all_blocks(m, table);
+  CHECK(std::vector<std::int64_t>(all.begin(), all.end()) == std::vector<std::int64_t>{1, 6, 2, 1});
+}
+
+TEST_CASE("layers that differ in window or experts are blocks of their own") {
+  ModelSpec m = layers(7);
+  m.window = 128, m.window_every = 2;  // layers 0, 2, 4, 6
+  m.moe = MoeSpec{8, 2, 16, 0, 3, 1};
+  const BlockTable table = block_table(m);
+  const std::size_t dense = 1, dense_windowed = 2, experts = 3, experts_windowed = 4;
+  CHECK(table.of_layer == std::vector<std::size_t>{dense_windowed, dense, dense_windowed, experts,
+                                                   experts_windowed, experts, experts_windowed});
+  CHECK(table.layer(experts) == LayerBlock{LayerKind::kMoe, false});
+  CHECK(mtp_layer(m) == LayerBlock{LayerKind::kMoe, true});
+}
+
+TEST_CASE("values per block keep their order beyond what needs no memory") {
+  for (const std::size_t blocks : {std::size_t{3}, PerBlock<int>::kInline, std::size_t{40}}) {
+    PerBlock<int> a(blocks, 7);
+    CHECK(a.size() == blocks);
+    CHECK(std::count(a.begin(), a.end(), 7) == static_cast<std::ptrdiff_t>(blocks));
+    a.embedding() = 1, a.mtp() = 2, a.head() = 3;
+    PerBlock<int> b = a;
+    CHECK(b == a);
+    CHECK(b[0] == 1);
+    CHECK(b[blocks - 2] == 2);
+    CHECK(b[blocks - 1] == 3);
+    b[0] = 5;
+    CHECK_FALSE(b == a);
+    a.assign(2, 9);
+    CHECK(a.size() == 2);
+    CHECK(a[1] == 9);
+  }
+}
