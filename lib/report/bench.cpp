@@ -319,14 +319,13 @@ std::string agenda_text(const Machine& m, const std::vector<Operation>& all,
 
 std::string bench_document(const ToolInfo& tool, const BenchOutcome& o,
                            const std::string& samples_file, const BenchProfileReport* profile) {
-  Json json = {{"schema_version", kSchemaVersion},
-               {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
-               {"machine", Json::parse(machine_line(o.file.machine))},
+  Json json = document(tool);
+  json.update({{"machine", Json::parse(machine_line(o.file.machine))},
                {"end", std::string(end_name(o.end))},
                {"resumed", o.resumed},
                {"not_reached", o.not_reached},
                {"wrong_results", wrong_results(o)},
-               {"short_samples", o.short_samples}};
+               {"short_samples", o.short_samples}});
   if (!samples_file.empty()) json["samples_file"] = samples_file;
   json["skipped"] = Json::array();
   for (const Skipped& s : o.skipped) {

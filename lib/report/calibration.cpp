@@ -105,14 +105,13 @@ std::string calibration_text(const Calibration& c, const TextOptions& options) {
 
 std::string calibration_document(const ToolInfo& tool, const Calibration& c, const ModelSpec& m,
                                  const ClusterSpec& fitted) {
-  Json json{{"schema_version", kSchemaVersion},
-            {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
-            {"model", model_json(m)},
-            {"cluster", cluster_json(fitted)},
-            {"runs", Json::array()},
-            {"parameters", Json::array()},
-            {"median_error_before", number(c.error_before)},
-            {"median_error_after", number(c.error_after)}};
+  Json json = document(tool);
+  json.update({{"model", model_json(m)},
+               {"cluster", cluster_json(fitted)},
+               {"runs", Json::array()},
+               {"parameters", Json::array()},
+               {"median_error_before", number(c.error_before)},
+               {"median_error_after", number(c.error_after)}});
   if (c.leave_one_out) json["median_leave_one_out_error"] = number(*c.leave_one_out);
   for (const CalibrationRun& run : c.runs) json["runs"].push_back(run_json(run));
   for (const CalibrationParameter& p : c.parameters) {

@@ -14,11 +14,15 @@ Json document(const ToolInfo& tool) {
           {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}}};
 }
 
-Json workload_json(const Strategy& s, const ClusterSpec& c) {
-  return {{"global_batch", s.global_batch},
-          {"seq_len", s.seq_len},
-          {"tokens_per_step", s.global_batch * s.seq_len},
-          {"gpus", num_gpus(c)}};
+Json document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  Json json = document(tool);
+  json["model"] = model_json(m);
+  json["cluster"] = cluster_json(c);
+  json["workload"] = {{"global_batch", s.global_batch},
+                      {"seq_len", s.seq_len},
+                      {"tokens_per_step", s.global_batch * s.seq_len},
+                      {"gpus", num_gpus(c)}};
+  return json;
 }
 
 Json search_json(const SearchRequest& request, const SearchResult& result) {
@@ -37,7 +41,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"pruned", s.pruned},
           {"feasible", s.feasible},
           {"infeasible", std::move(reasons)},
-          {"proof", proves_all(result.proof) ? "exact" : "bounded"},
+          {"proof", proof_name(proves_all(result.proof))},
           {"gap", number(std::max(result.proof.gap, result.proof.undecided_gap))},
           {"divisions_undecided", result.proof.undecided},
           {"divisions_gap", number(result.proof.undecided_gap)},
@@ -77,10 +81,7 @@ std::string list_document(const ToolInfo& tool, const char* key, std::span<const
 std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                           const SearchRequest& request, const SearchResult& result,
                           const PlanDetail* detail, const Studies* studies) {
-  Json json = document(tool);
-  json["model"] = model_json(m);
-  json["cluster"] = cluster_json(c);
-  json["workload"] = workload_json(request.base, c);
+  Json json = document(tool, m, c, request.base);
   json["search"] = search_json(request, result);
   json["plans"] = Json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -101,10 +102,7 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
 
 std::string estimate_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                               const Strategy& s, const Verdict& verdict) {
-  Json json = document(tool);
-  json["model"] = model_json(m);
-  json["cluster"] = cluster_json(c);
-  json["workload"] = workload_json(s, c);
+  Json json = document(tool, m, c, s);
   json["verdict"] = verdict_name(verdict);
   if (verdict.feasible()) {
     json["plan"] = plan_json(verdict.cost(), c, 1);

@@ -1,7 +1,7 @@
 #pragma once
 // Results as JSON documents, one per run of the program. lib/report/schema holds their JSON
-// Schemas. Keys name their unit, numbers are finite, and every document starts with
-// schema_version and tool.
+// Schemas, what several share in common.schema.json. Keys name their unit, numbers are finite, and
+// every document starts with schema_version and tool.
 #include <span>
 #include <string>
 #include <string_view>

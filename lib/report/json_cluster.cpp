@@ -4,21 +4,13 @@
 namespace meshplan {
 namespace {
 
-// What is zero is not stated.
-Json shares_json(const PerPrecision<double>& values) {
+// By the names of the precisions; what is zero is not stated.
+template <class T, class ToJson>
+Json by_precision(const PerPrecision<T>& values, const ToJson& to_json) {
   Json json = Json::object();
   for (const auto& row : NameTable<Precision>::rows) {
-    const double value = values[static_cast<std::size_t>(row.value)];
-    if (value != 0) json[std::string(row.name)] = number(value);
-  }
-  return json;
-}
-
-Json peaks_json(const PerPrecision<FlopsPerSecond>& values) {
-  Json json = Json::object();
-  for (const auto& row : NameTable<Precision>::rows) {
-    const FlopsPerSecond rate = values[static_cast<std::size_t>(row.value)];
-    if (rate.si() != 0) json[std::string(row.name)] = exact_text(rate);
+    const T value = values[static_cast<std::size_t>(row.value)];
+    if (value != T{}) json[row.name] = to_json(value);
   }
   return json;
 }
@@ -56,9 +48,9 @@ Json device_keys(const DeviceSpec& d) {
             {"memory_bandwidth", exact_text(d.memory_bandwidth)},
             {"l2_cache", exact_text(d.l2_cache)},
             {"multiprocessors", d.multiprocessors},
-            {"peak", peaks_json(d.peak)},
+            {"peak", by_precision(d.peak, [](FlopsPerSecond rate) { return exact_text(rate); })},
             {"gemm",
-             {{"sustained", shares_json(d.gemm.sustained)},
+             {{"sustained", by_precision(d.gemm.sustained, number)},
               {"k_half", number(d.gemm.k_half)},
               {"output_exposed", number(d.gemm.output_exposed)}}},
             {"attention",
@@ -109,16 +101,12 @@ Json cluster_json(const ClusterSpec& c) {
 }
 
 Json device_json(const DeviceSpec& d) {
-  Json peak = Json::object();
-  for (const auto& row : NameTable<Precision>::rows) {
-    const FlopsPerSecond rate = d.peak[static_cast<std::size_t>(row.value)];
-    if (rate.si() > 0) peak[std::string(row.name)] = number(rate.si());
-  }
   return {{"name", d.name},
           {"architecture", std::string(name_of(d.architecture))},
           {"memory_bytes", d.memory.count()},
           {"memory_bandwidth_bytes_per_s", number(d.memory_bandwidth.si())},
-          {"peak_flops_per_s", std::move(peak)},
+          {"peak_flops_per_s",
+           by_precision(d.peak, [](FlopsPerSecond rate) { return number(rate.si()); })},
           {"multiprocessors", d.multiprocessors},
           {"tdp_watts", number(d.tdp_watts)}};
 }

@@ -7,16 +7,12 @@ namespace meshplan {
 namespace {
 
 Json terms_json(const Difference& d) {
-  Json time = Json::object();
-  for (const TimeTermRow& row : kTimeTerms)
-    time[std::string(row.key)] = number((d.terms.*row.term).si());
   Json memory = Json::object();
   for (const MemoryTermRow& row : kMemoryTerms) {
-    memory[std::string(row.key)] =
-        (d.cost->memory().*row.term).count() - (d.best.memory().*row.term).count();
+    memory[row.key] = (d.cost->memory().*row.term).count() - (d.best.memory().*row.term).count();
   }
   return {{"step_time_s", number(d.step_time.si())},
-          {"time", std::move(time)},
+          {"time", time_json(d.terms)},
           {"memory", std::move(memory)}};
 }
 
@@ -38,10 +34,7 @@ Json change_json(const KeyChange& change) {
 std::string explain_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                              const SearchRequest& request, const SearchResult& result,
                              const Difference& d) {
-  Json json = document(tool);
-  json["model"] = model_json(m);
-  json["cluster"] = cluster_json(c);
-  json["workload"] = workload_json(request.base, c);
+  Json json = document(tool, m, c, request.base);
   json["search"] = search_json(request, result);
   json["best"] = plan_json(d.best, c, 1);
   json["verdict"] = verdict_name(d.verdict);

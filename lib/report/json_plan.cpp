@@ -14,22 +14,6 @@
 namespace meshplan {
 namespace {
 
-// More ranks than anyone reads; the size and the stride tell the rest.
-constexpr std::size_t kShownRanks = 64;
-
-Json time_json(const PlanCost& p) {
-  Json json = Json::object();
-  for (const TimeTermRow& row : kTimeTerms)
-    json[std::string(row.key)] = number((p.time.*row.term).si());
-  return json;
-}
-
-Json memory_values(const MemoryBreakdown& m) {
-  Json json = Json::object();
-  for (const MemoryTermRow& row : kMemoryTerms) json[std::string(row.key)] = (m.*row.term).count();
-  return json;
-}
-
 Json communication_json(const PlanCost& p, const ClusterSpec& c) {
   Json json = Json::array();
   for (const CommEntry& e : p.communication) {
@@ -69,31 +53,40 @@ Json extrapolated_json(const Extrapolation& beyond) {
 }
 
 Json tipping_json(const TippingTerm& tipping) {
-  std::string_view key;
-  for (const MemoryTermRow& row : kMemoryTerms) {
-    if (row.term == tipping.term) key = row.key;
-  }
-  return {{"term", std::string(key)}, {"growth_that_exceeds", number(tipping.growth)}};
+  return {{"term", row_of(kMemoryTerms, tipping.term).key},
+          {"growth_that_exceeds", number(tipping.growth)}};
 }
 
 }  // namespace
 
+Json time_json(const TimeTerms& t) {
+  Json json = Json::object();
+  for (const TimeTermRow& row : kTimeTerms) json[row.key] = number((t.*row.term).si());
+  return json;
+}
+
+Json first_ranks(std::vector<std::int64_t> ranks) {
+  constexpr std::size_t kShownRanks = 64;
+  ranks.resize(std::min(ranks.size(), kShownRanks));
+  return ranks;
+}
+
 Json against_best_json(const PlanCost& best, const PlanCost& p) {
   const auto term = separating_term(best, p);
-  std::string_view key;
-  for (const TimeTermRow& row : kTimeTerms) {
-    if (row.term == term) key = row.key;
-  }
   return {{"best_is_faster_probability", number(probability_faster(best, p))},
           {"practically_tied", practically_tied(best, p)},
-          {"separating_term", std::string(key)},
+          {"separating_term", row_of(kTimeTerms, term).key},
           {"difference_s", number((p.time.*term - best.time.*term).si())},
           {"measure", std::string(how_to_measure(term))}};
 }
 
 Json memory_json(const std::vector<StageCost>& stages) {
   Json json = Json::array();
-  for (const StageCost& s : stages) json.push_back(memory_values(s.memory));
+  for (const StageCost& s : stages) {
+    Json terms = Json::object();
+    for (const MemoryTermRow& row : kMemoryTerms) terms[row.key] = (s.memory.*row.term).count();
+    json.push_back(std::move(terms));
+  }
   return json;
 }
 
@@ -101,8 +94,6 @@ Json placement_json(const Strategy& s, const ClusterSpec& c) {
   Json groups = Json::array();
   for (const GroupName& row : kGroupNames) {
     const GroupShape shape = group_shape(s, c, row.group);
-    std::vector<std::int64_t> ranks = group_members(s, row.group, 0);
-    ranks.resize(std::min(ranks.size(), kShownRanks));
     PLAN_CHECK(shape.level < c.levels.size());
     // A group of one rank crosses no link.
     const Json level = shape.size > 1 ? Json(c.levels[shape.level].name) : Json(nullptr);
@@ -110,7 +101,7 @@ Json placement_json(const Strategy& s, const ClusterSpec& c) {
                       {"size", shape.size},
                       {"stride", shape.stride},
                       {"level", level},
-                      {"first_ranks", std::move(ranks)}});
+                      {"first_ranks", first_ranks(group_members(s, row.group, 0))}});
   }
   return {{"order", strategy_json(s).at("order")}, {"groups", std::move(groups)}};
 }
@@ -137,7 +128,7 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
             {"memory_interval_bytes", {memory.low.count(), memory.high.count()}},
             {"out_of_memory_probability", number(out_of_memory_probability(p.memory()))},
             {"out_of_memory_term", tipping_json(tipping_term(p.memory()))},
-            {"time", time_json(p)},
+            {"time", time_json(p.time)},
             {"bubble_fraction", number(p.bubble_fraction)},
             {"communication", communication_json(p, c)},
             {"stages", stages_json(p)},

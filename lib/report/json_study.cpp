@@ -24,8 +24,6 @@ Json brief(const PlanCost& p, const ClusterSpec& c) {
   return json;
 }
 
-std::string proof_name(bool exact) { return exact ? "exact" : "bounded"; }
-
 Json safer_json(const SaferPlan& safer, const ClusterSpec& c) {
   Json json{{"risk", number(safer.risk)}, {"proof", proof_name(safer.exact)}};
   if (safer.plan) {

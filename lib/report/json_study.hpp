@@ -10,6 +10,8 @@ namespace meshplan {
   return proof.exact && proof.undecided == 0;
 }
 
+[[nodiscard]] inline const char* proof_name(bool exact) { return exact ? "exact" : "bounded"; }
+
 // Adds an object for each study that was asked for.
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c);
 

@@ -8,9 +8,6 @@
 namespace meshplan {
 namespace {
 
-// More ranks than anyone reads; the size and the stride tell the rest.
-constexpr std::size_t kShownRanks = 64;
-
 // Runs of members, where they are not evenly spaced.
 Json pattern_json(const RankGroup& g) {
   Json json{{"size", g.size}, {"stride", g.stride}};
@@ -20,12 +17,10 @@ Json pattern_json(const RankGroup& g) {
 }
 
 Json group_json(const PlannedOperation& p, const ClusterSpec& c) {
-  std::vector<std::int64_t> ranks = p.ranks;
-  ranks.resize(std::min(ranks.size(), kShownRanks));
   return {{"size", p.group->size},
           {"stride", p.group->stride},
           {"level", c.levels[p.group->level].name},
-          {"first_ranks", std::move(ranks)},
+          {"first_ranks", first_ranks(p.ranks)},
           {"groups_at_once", p.groups_at_once}};
 }
 
@@ -89,17 +84,16 @@ Json check_json(const PlanCheck& plan, const ClusterSpec& c, double tolerance) {
 
 std::string validation_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                                 const Machine& machine, const Validation& v) {
-  Json json{{"schema_version", kSchemaVersion},
-            {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
-            {"model", m.name},
-            {"cluster", c.name},
-            {"machine", Json::parse(machine_line(machine))},
-            {"tolerance", number(v.tolerance)},
-            {"within_tolerance", v.within_tolerance()},
-            {"samples", v.samples},
-            {"not_reached", v.not_reached},
-            {"failures", Json::array()},
-            {"plans", Json::array()}};
+  Json json = document(tool);
+  json.update({{"model", m.name},
+               {"cluster", c.name},
+               {"machine", Json::parse(machine_line(machine))},
+               {"tolerance", number(v.tolerance)},
+               {"within_tolerance", v.within_tolerance()},
+               {"samples", v.samples},
+               {"not_reached", v.not_reached},
+               {"failures", Json::array()},
+               {"plans", Json::array()}});
   for (const Diagnostic& d : v.failures) json["failures"].push_back(d.message);
   for (const PlanCheck& plan : v.plans) {
     json["plans"].push_back(check_json(plan, c, v.tolerance));

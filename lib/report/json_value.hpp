@@ -31,6 +31,10 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 // The keys of a strategy, dotted ones nested.
 [[nodiscard]] Json strategy_json(const Strategy& s);
 
+// The terms of a time by their keys.
+[[nodiscard]] Json time_json(const TimeTerms& t);
+// More ranks than anyone reads are left out; a group's size and stride tell the rest.
+[[nodiscard]] Json first_ranks(std::vector<std::int64_t> ranks);
 [[nodiscard]] Json placement_json(const Strategy& s, const ClusterSpec& c);
 [[nodiscard]] Json memory_json(const std::vector<StageCost>& stages);
 [[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
@@ -40,7 +44,9 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 
 // The start of every document, and parts that several have.
 [[nodiscard]] Json document(const ToolInfo& tool);
-[[nodiscard]] Json workload_json(const Strategy& s, const ClusterSpec& c);
+// Of one model, cluster and workload.
+[[nodiscard]] Json document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
+                            const Strategy& s);
 [[nodiscard]] Json search_json(const SearchRequest& request, const SearchResult& result);
 [[nodiscard]] std::string verdict_name(const Verdict& v);
 

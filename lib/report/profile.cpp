@@ -88,10 +88,9 @@ std::string fits_text(std::span<const CollectiveFit> fits, const TextOptions& op
 }
 
 std::string profile_document(const ToolInfo& tool, const ClusterSpec& c) {
-  Json json{{"schema_version", kSchemaVersion},
-            {"tool", {{"name", "meshplan"}, {"version", std::string(tool.version)}}},
-            {"cluster", cluster_json(c)},
-            {"fits", Json::array()}};
+  Json json = document(tool);
+  json["cluster"] = cluster_json(c);
+  json["fits"] = Json::array();
   for (const CollectiveFit& fit : c.collectives) json["fits"].push_back(fit_json(fit));
   if (c.measured) json["measured"] = provenance_json(*c.measured);
   return document_text(json);

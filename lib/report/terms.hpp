@@ -1,8 +1,10 @@
 #pragma once
 // The named terms of a plan's time and memory, once, for tables and for JSON.
+#include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "base/check.hpp"
 #include "cost/plan_cost.hpp"
 
 namespace meshplan {
@@ -44,5 +46,14 @@ inline constexpr std::array kMemoryTerms{
     MemoryTermRow{&MemoryBreakdown::reserved, "reserved_bytes", "resv"},
     MemoryTermRow{&MemoryBreakdown::peak, "peak_bytes", "peak"},
     MemoryTermRow{&MemoryBreakdown::capacity, "capacity_bytes", "limit"}};
+
+// The row of a term.
+template <class Rows, class Term>
+[[nodiscard]] const auto& row_of(const Rows& rows, Term term) {
+  const auto at =
+      std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.term == term; });
+  PLAN_CHECK(at != rows.end());
+  return *at;
+}
 
 }  // namespace meshplan

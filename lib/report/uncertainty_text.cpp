@@ -42,10 +42,7 @@ std::string extrapolation_text(const Extrapolation& beyond) {
 }
 
 std::string term_label(Seconds TimeTerms::*term) {
-  for (const TimeTermRow& row : kTimeTerms) {
-    if (row.term == term) return std::string(row.label);
-  }
-  return {};
+  return std::string(row_of(kTimeTerms, term).label);
 }
 
 // Memory tables' headers are cut short; sentences are not.
