@@ -1,6 +1,8 @@
 #pragma once
-// The XML that NCCL writes and reads: elements with attributes, comments and an optional prolog; no
-// text between elements, no document type, no entities but the five predefined ones.
+// The XML that NCCL writes and reads, parsed by pugixml: elements with attributes, comments and an
+// optional prolog; no text between elements, no document type, no entities but the five predefined
+// ones and characters by number.
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -20,8 +22,11 @@ struct XmlElement {
   [[nodiscard]] std::string attribute(const std::string& key) const;
 };
 
+// A node's topology has a few hundred.
+inline constexpr std::size_t kMostXmlElements = 100'000;
+
 // The root element. Fails with the line on everything else, on nesting deeper than kMaxDepth
-// (yaml_tree.hpp), and on tags that do not match.
+// (yaml_tree.hpp), on more elements than kMostXmlElements, and on tags that do not match.
 [[nodiscard]] Result<XmlElement> parse_xml(std::string_view text, const std::string& file);
 
 }  // namespace meshplan

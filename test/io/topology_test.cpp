@@ -199,6 +199,9 @@ TEST_CASE("XML that is broken, too deep or something else is refused with its li
   CHECK(message("<system>\n<cpu>\n</system>")
             .find("x.xml:3:9: error: </system> closes <cpu> of "
                   "line 2") != std::string::npos);
+  CHECK(message("<system>\n<cpu a='>'>\n<pci/><!-- </x> --><gpu></gpu>\n</cpu></pci>\n")
+            .find("x.xml:4:12: error: </pci> closes <system> of line 1") != std::string::npos);
+  CHECK(message("<system/>\n</system>").find("closes nothing that is open") != std::string::npos);
   CHECK(message("<system>\n").find("<system> of line 1 is not closed") != std::string::npos);
   CHECK(message("<system a=1/>").find("an attribute that cannot be read") != std::string::npos);
   CHECK(message("<system a=\"1\" a=\"2\"/>").find("'a' twice") != std::string::npos);
@@ -208,6 +211,32 @@ TEST_CASE("XML that is broken, too deep or something else is refused with its li
   for (int i = 0; i < 100; ++i) deep += "<a>";
   CHECK(message(deep).find("nested too deeply") != std::string::npos);
   CHECK(message("plain").find("this is no XML") != std::string::npos);
+  CHECK(message("").find("this is no XML") != std::string::npos);
+  CHECK(message("<system/>\n<system/>").find("x.xml:2:1: error: text behind") != std::string::npos);
+  CHECK(message("<system>\n  x</system>").find("x.xml:2:3: error: text between") !=
+        std::string::npos);
+  CHECK(message("<system a=\"1").find("an attribute that cannot be read") != std::string::npos);
+  CHECK(message("<system\n?>").find("a tag does not end") != std::string::npos);
+  CHECK(message("<system><1/></system>").find("followed by no name") != std::string::npos);
+}
+
+TEST_CASE("XML that would cost its reader much is refused") {
+  const auto message = [](const std::string& text) {
+    const Result<XmlElement> root = parse_xml(text, "x.xml");
+    REQUIRE_FALSE(root.ok());
+    return to_text(root.errors());
+  };
+  CHECK(message("<!DOCTYPE a [<!ENTITY x \"xxx\">]><a k='&x;'/>").find("this is no XML") !=
+        std::string::npos);
+  CHECK(message("<a><![CDATA[x]]></a>").find("text between elements") != std::string::npos);
+  CHECK(message(std::string("<a/>\0<b/>", 9)).find("no such character") != std::string::npos);
+  CHECK(message("<a k='&#xD800;'/>").find("the value of 'k' is no text") != std::string::npos);
+  std::string many = "<a>", deep, closed;
+  for (int i = 0; i < 150'000; ++i) many += "<b/>";
+  CHECK(message(many + "</a>").find("too many elements") != std::string::npos);
+  for (int i = 0; i < 65; ++i) deep += "<a>\n", closed += "</a>";
+  CHECK(message(deep + closed).find("x.xml:65:1: error: elements are nested too deeply") !=
+        std::string::npos);
 }
 
 TEST_CASE("XML attributes keep what entities stand for, comments and prologs are skipped") {
@@ -217,6 +246,10 @@ TEST_CASE("XML attributes keep what entities stand for, comments and prologs are
   CHECK(root->attribute("k") == "<&\"x");
   CHECK(root->line == 3);
   CHECK(root->attribute("none").empty());
+  const Result<XmlElement> other = parse_xml("<r a='&x;' b='&#65;'/>", "x");
+  REQUIRE(other.ok());
+  CHECK(other->attribute("a") == "&x;");
+  CHECK(other->attribute("b") == "A");
 }
 
 }  // namespace
