@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "base/check.hpp"
-#include "calibrate/robust_fit.hpp"
+#include "calibrate/levenberg_marquardt.hpp"
 
 namespace meshplan::accuracy {
 namespace {
 
-using Vector = RobustProblem::Vector;
+using Vector = LeastSquares::Vector;
 using Places = std::vector<std::size_t>;
 
 // Of a constant's range, for derivatives: wide enough to look past single kernels' kinks.
@@ -30,16 +30,18 @@ class Problem {
         if (shipped_value(*constant, tasks_[i])) touched_.back().push_back(i);
       }
     }
-    robust_.weights = source_weights();
-    robust_.anchor = robust_.ridge = Vector(size());
+    squares_.weights = source_weights();
+    squares_.anchor = squares_.ridge = Vector(size());
     for (std::size_t k = 0; k < size(); ++k) {
-      robust_.anchor[k] = share(k, constant(k).uninformed);
+      squares_.anchor[k] = share(k, constant(k).uninformed);
       for (const std::size_t i : touched_[k])
-        robust_.ridge[k] += options.ridge * robust_.weights[i];
+        squares_.ridge[k] += options.ridge * squares_.weights[i];
     }
-    robust_.scale = options.loss_scale;
-    robust_.errors = [this](const Vector& x) { return errors(x); };
-    robust_.derivatives = [this](const Vector& x, const Vector& e) { return derivatives(x, e); };
+    squares_.lowest = Vector(size());
+    squares_.highest = Vector(size(), 1);
+    squares_.scale = options.loss_scale;
+    squares_.errors = [this](const Vector& x) { return errors(x); };
+    squares_.derivatives = [this](const Vector& x, const Vector& e) { return derivatives(x, e); };
   }
 
   Problem(const Problem&) = delete;  // its functions hold its address
@@ -49,7 +51,7 @@ class Problem {
   [[nodiscard]] const FittedConstant& constant(std::size_t k) const { return *constants_[k]; }
   [[nodiscard]] bool is_told(std::size_t k) const { return !touched_[k].empty(); }
   [[nodiscard]] bool has_runs() const { return !tasks_.empty(); }
-  [[nodiscard]] const RobustProblem& robust() const { return robust_; }
+  [[nodiscard]] const LeastSquares& squares() const { return squares_; }
 
   [[nodiscard]] double share(std::size_t k, double value) const {
     const FittedConstant& c = constant(k);
@@ -116,7 +118,7 @@ class Problem {
   FitOptions options_;
   Places everything_;
   std::vector<Places> touched_;
-  RobustProblem robust_;
+  LeastSquares squares_;
 };
 
 Vector compass(Problem& p, Vector x, StepSizes steps) {
@@ -126,14 +128,14 @@ Vector compass(Problem& p, Vector x, StepSizes steps) {
   std::size_t moved = 0;
   double tried = 0;
   Objective objective;
-  objective.value = p.robust().value(x, e);
+  objective.value = p.squares().value(x, e);
   objective.with = [&](std::size_t place, double to) {
     moved = place;
     tried = to;
     Vector there = x;
     there[moved] = to;
     trial = p.errors_with(x, e, moved, to);
-    return p.robust().value(there, trial);
+    return p.squares().value(there, trial);
   };
   objective.accept = [&] {
     x[moved] = tried;
@@ -166,17 +168,17 @@ Refit fit_constants(std::vector<Task> tasks, std::vector<const FittedConstant*> 
                     const std::map<std::string, double>& start, std::optional<StepSizes> steps,
                     const FitOptions& options) {
   Problem problem(std::move(tasks), std::move(constants), options);
-  Vector x = problem.robust().anchor;
+  Vector x = problem.squares().anchor;
   for (std::size_t k = 0; k < problem.size(); ++k) {
     const auto given = start.find(problem.constant(k).name);
     if (given != start.end() && problem.is_told(k)) x[k] = problem.share(k, given->second);
   }
   if (problem.has_runs()) {
     if (steps) x = compass(problem, std::move(x), *steps);
-    x = robust_fit(problem.robust(), std::move(x));
+    x = levenberg_marquardt(problem.squares(), std::move(x));
   }
   Refit refit;
-  refit.loss = problem.robust().value(x, problem.errors(x));
+  refit.loss = problem.squares().value(x, problem.errors(x));
   for (std::size_t k = 0; k < problem.size(); ++k) {
     const FittedConstant& constant = problem.constant(k);
     refit.values[constant.name] = problem.is_told(k) ? problem.value(k, x[k]) : constant.uninformed;

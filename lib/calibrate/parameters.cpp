@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
+#include "calibrate/levenberg_marquardt.hpp"
 #include "calibrate/statistics.hpp"
 
 namespace meshplan {
@@ -125,37 +126,35 @@ Indices determined(const Problem& problem, const Values& values,
   return chosen;
 }
 
-// Minimises the squared residuals of `rows` over `columns`, from `values`.
-Values descend(const Problem& problem, Values values, const Indices& columns, const Indices& rows) {
-  constexpr int kRounds = 40;
-  constexpr double kLeastStep = 1e-6;  // in ln of a parameter: far below what any run can tell
-  double damping = 1e-3;
-  Eigen::VectorXd r = problem.residuals(values, rows);
-  Eigen::MatrixXd j = problem.jacobian(values, columns, rows);
-  for (int round = 0; round < kRounds; ++round) {
-    Eigen::MatrixXd normal = j.transpose() * j;
-    normal.diagonal() += damping * (normal.diagonal().array() + 1e-9).matrix();
-    const Eigen::VectorXd step = normal.ldlt().solve(-j.transpose() * r);
-    if (!(step.cwiseAbs().maxCoeff() > kLeastStep)) break;
-    Values next = values;
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const std::size_t p = columns[c];
-      const double change = std::clamp(step(static_cast<Eigen::Index>(c)), -0.7, 0.7);
-      next[p] = problem.inside(p, values[p] * std::exp(change));
-    }
-    const Eigen::VectorXd after = problem.residuals(next, rows);
-    const double cost = r.squaredNorm(), gained = cost - after.squaredNorm();
-    if (!(gained > 0)) {
-      damping *= 5;
-      continue;
-    }
-    values = std::move(next);
-    r = after;
-    if (gained < 1e-10 * (cost + 1e-12)) break;
-    j = problem.jacobian(values, columns, rows);
-    damping = std::max(damping / 5, 1e-9);
+// Minimises the squared residuals of `rows` over `columns`, from `values`: over ln of each
+// parameter's ratio to where it starts.
+Values descend(const Problem& problem, const Values& values, const Indices& columns,
+               const Indices& rows) {
+  const auto at = [&](const Values& x) {
+    Values moved = values;
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      moved[columns[c]] = problem.inside(columns[c], values[columns[c]] * std::exp(x[c]));
+    return moved;
+  };
+  const auto copied = [](const auto& column) { return Values(column.begin(), column.end()); };
+  LeastSquares squares;
+  squares.errors = [&](const Values& x) { return copied(problem.residuals(at(x), rows)); };
+  squares.derivatives = [&](const Values& x, const Values&) {
+    const Eigen::MatrixXd j = problem.jacobian(at(x), columns, rows);
+    std::vector<Values> all;
+    for (Eigen::Index c = 0; c < j.cols(); ++c) all.push_back(copied(j.col(c)));
+    return all;
+  };
+  squares.weights = Values(rows.size(), 1);
+  squares.anchor = squares.ridge = Values(columns.size());
+  for (const std::size_t p : columns) {
+    squares.lowest.push_back(std::log(problem.parameters[p].lowest / values[p]));
+    squares.highest.push_back(std::log(problem.parameters[p].highest / values[p]));
   }
-  return values;
+  // In ln of a parameter: far below what any run can tell, and at most a factor of two at once.
+  constexpr FitSteps kSteps{
+      .most = 40, .worthwhile = 1e-10, .least_change = 1e-6, .most_change = 0.7};
+  return at(levenberg_marquardt(squares, Values(columns.size()), kSteps));
 }
 
 // The same, not held up where the model does not change with a small step: each parameter is tried
@@ -169,7 +168,7 @@ Values solve(const Problem& problem, Values values, const Indices& columns, cons
       for (const double tried : {here / factor, here * factor}) {
         Values other = values;
         other[p] = problem.inside(p, tried);
-        other = descend(problem, std::move(other), columns, rows);
+        other = descend(problem, other, columns, rows);
         const double cost = problem.residuals(other, rows).squaredNorm();
         if (cost < least) {
           least = cost;
@@ -177,7 +176,7 @@ Values solve(const Problem& problem, Values values, const Indices& columns, cons
         }
       }
     }
-    values = descend(problem, std::move(values), columns, rows);
+    values = descend(problem, values, columns, rows);
   }
   return values;
 }
