@@ -1,5 +1,5 @@
-function(meshplan_say what on detail)
-  if(on)
+function(meshplan_say what found detail)
+  if(found)
     message(STATUS "  ${what}: on  ${detail}")
   else()
     message(STATUS "  ${what}: off ${detail}")
