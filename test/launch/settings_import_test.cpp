@@ -1,6 +1,7 @@
 // DeepSpeed's and torchtitan's files back into models and strategies.
 #include <algorithm>
 
+#include "io/toml_tree.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/lint.hpp"
 #include "launch/plans.hpp"
@@ -61,6 +62,7 @@ constexpr std::array kDeepspeedKeys{"framework",  "tp",
 }  // namespace
 
 TEST_CASE("torchtitan: what was exported is read back") {
+  if (!reads_toml()) return;
   const auto row = GENERATE(values<Case>({
       {"llama-3.1-8b", 64, "framework=torchtitan,tp=2,sequence_parallel=true"},
       {"llama-3.1-70b", 64,
@@ -96,6 +98,7 @@ TEST_CASE("torchtitan: what was exported is read back") {
 }
 
 TEST_CASE("torchtitan: the sizes of a shipped model are those of its flavor") {
+  if (!reads_toml()) return;
   const auto name = GENERATE(
       values<const char*>({"llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b",
                            "qwen3-32b", "qwen3-235b-a22b", "deepseek-v3", "gpt-oss-120b"}));
@@ -109,6 +112,7 @@ TEST_CASE("torchtitan: the sizes of a shipped model are those of its flavor") {
 }
 
 TEST_CASE("torchtitan: options of a script go before the job file") {
+  if (!reads_toml()) return;
   const std::vector<NamedText> files{
       {"run.sh",
        "torchrun --nproc_per_node=8 --nnodes 2 -m torchtitan.train --job.config_file job.toml "
@@ -127,6 +131,7 @@ TEST_CASE("torchtitan: options of a script go before the job file") {
 }
 
 TEST_CASE("torchtitan: what is compiled is fused, the loss and the model each") {
+  if (!reads_toml()) return;
   struct Row {
     const char* text;
     bool model, loss;
@@ -152,6 +157,7 @@ TEST_CASE("torchtitan: what is compiled is fused, the loss and the model each") 
 }
 
 TEST_CASE("torchtitan: stages that no list names are divided as it does") {
+  if (!reads_toml()) return;
   const std::vector<NamedText> files{
       {"job.toml",
        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\npipeline_parallel_degree = 4\n"
@@ -165,6 +171,7 @@ TEST_CASE("torchtitan: stages that no list names are divided as it does") {
 }
 
 TEST_CASE("torchtitan: what cannot be read is said with its place") {
+  if (!reads_toml()) return;
   struct Row {
     const char* text;
     const char* message;
@@ -181,7 +188,7 @@ TEST_CASE("torchtitan: what cannot be read is said with its place") {
        "pipeline_parallel_microbatch_size = 2\n",
        "must be a multiple of the microbatch of 2"},
       {"[activation_checkpoint]\nmode = \"some\"\n", "there is no recomputation 'some'"},
-      {"[training\n", "the name of the table should end"},
+      {"[training\n", "job.toml:4:10: error: table header: expected ']'"},
   }));
   INFO(row.text);
   const std::vector<NamedText> files{{"job.toml", head + row.text}};
@@ -194,6 +201,7 @@ TEST_CASE("torchtitan: what cannot be read is said with its place") {
 }
 
 TEST_CASE("torchtitan: numbers that no run can have are refused before they are used") {
+  if (!reads_toml()) return;
   struct Row {
     const char* text;
     const char* message;

@@ -1,4 +1,5 @@
 // What lint says of DeepSpeed's and torchtitan's files.
+#include "io/toml_tree.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/lint.hpp"
 #include "launch/plans.hpp"
@@ -113,10 +114,12 @@ std::string linted_job(const std::string& from, const std::string& to) {
 }  // namespace
 
 TEST_CASE("torchtitan: a sound job has nothing to be said of it") {
+  if (!reads_toml()) return;
   CHECK(linted_job("", "").empty());
 }
 
 TEST_CASE("torchtitan: what is refused, ignored or wasted is named") {
+  if (!reads_toml()) return;
   struct Row {
     const char* from;
     const char* to;
@@ -158,6 +161,7 @@ TEST_CASE("torchtitan: what is refused, ignored or wasted is named") {
 }
 
 TEST_CASE("torchtitan: asynchronous tensor parallelism needs the compiler") {
+  if (!reads_toml()) return;
   std::string text = kJob;
   text.replace(text.find("enable = true"), 13, "enable = false");
   text.replace(text.find("tensor_parallel_degree = 2"), 26,
