@@ -197,11 +197,8 @@ Bytes head_working_set(const BlockContext& x) {
   // On the whole vocabulary, the logits freed, it is the logarithms and both gradients (aten/src/
   // ATen/native/cuda/SoftMax.cu; measured on one H200, scripts/gpu_reference.py).
   const Kernels& k = x.strategy.kernels;
-  const Framework f = x.strategy.framework;
-  const bool plain =
-      f == Framework::kFsdp || f == Framework::kDeepspeed || f == Framework::kTorchtitan;
   double per_logit = l.bytes + (k.fused_cross_entropy ? 4.0 : 8.0);
-  if (plain && !k.fused_cross_entropy) per_logit = 12.0;
+  if (k.torch_cross_entropy && !k.fused_cross_entropy) per_logit = 12.0;
   if (k.fused_cross_entropy && k.inplace_cross_entropy) per_logit = 2.0 * l.bytes;
   if (gathered) per_logit = l.bytes + 12.0;
   return ceil_bytes(per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden));

@@ -99,22 +99,7 @@ namespace {
 // Transformer Engine, apex's FastLayerNorm (Megatron-LM since 3.0) and flash-attention's kernels
 // sum them in the same pass.
 bool reads_twice_backward(const BlockContext& x) {
-  if (x.model.norm != Norm::kLayerNorm) return false;
-  switch (x.strategy.framework) {
-    case Framework::kMegatronV2:
-    case Framework::kMegatronDeepspeed:
-    case Framework::kDeepspeedV0:
-    case Framework::kDeepspeed:
-    case Framework::kFsdp:
-    case Framework::kLlmFoundry:
-      return true;
-    case Framework::kMegatron:
-    case Framework::kTorchtitan:
-    case Framework::kNanotron:
-    case Framework::kInternEvo:
-      return false;
-  }
-  return false;
+  return x.model.norm == Norm::kLayerNorm && x.strategy.kernels.two_pass_layernorm;
 }
 
 bool is_fused_norm(const BlockContext& x) {
@@ -172,8 +157,8 @@ namespace {
 KernelOp gradient_accumulation(const BlockContext& x, double weights) {
   const Strategy& s = x.strategy;
   const double e = x.shape.bytes, sum = size_of(s.grad_dtype);
-  const bool casts = s.framework == Framework::kMegatronDeepspeed &&
-                     s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
+  const bool casts = s.kernels.cast_grad_accumulation && s.precision == Precision::kBf16 &&
+                     s.grad_dtype == Dtype::kFp32;
   const double bytes = casts ? e + 16 : e + 2 * sum;
   return memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * bytes,
                    casts ? 2 : 1);

@@ -100,19 +100,14 @@ Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
 
 namespace {
 
-bool splits_with_deepspeed(const Strategy& s) {
-  const bool deepspeed =
-      s.framework == Framework::kMegatronDeepspeed || s.framework == Framework::kDeepspeed;
-  return deepspeed && (s.zero == 1 || s.zero == 2);
-}
-
 // [F-MEM-2] Buckets that DeepSpeed's ZeRO-1 and 2 hold for good: two to reduce gradients in turn
 // and one to gather weights, 5e8 elements each by default (runtime/zero/config.py
 // reduce_bucket_size, allgather_bucket_size; stage_1_and_2.py, ipg_buffer).
 Bytes bucket_bytes(const Strategy& s) {
-  constexpr std::int64_t kElements = 500'000'000, kBuckets = 3;
-  if (!splits_with_deepspeed(s) || shard_group(s) == 1) return {};
-  return Bytes{kElements * kBuckets * storage_size(s.precision)};
+  constexpr std::int64_t kBuckets = 3;
+  const bool in_buckets = s.zero == 1 || s.zero == 2;
+  if (!in_buckets || shard_group(s) == 1) return {};
+  return Bytes{s.kernels.zero_bucket_size * kBuckets * storage_size(s.precision)};
 }
 
 }  // namespace
@@ -167,40 +162,34 @@ BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const Blo
 
 namespace {
 
-bool makes_gradients_late(const Strategy& s) {
-  const bool autograd = s.framework == Framework::kFsdp || s.framework == Framework::kTorchtitan ||
-                        s.framework == Framework::kLlmFoundry;
-  return autograd && num_microbatches(s) == 1;
-}
-
 MemoryRates state_rates(const Strategy& s) {
+  const Kernels& k = s.kernels;
   MemoryRates rates;
   rates.dense_shards = shard_group(s), rates.expert_shards = expert_dp(s);
   const bool low_precision = storage_size(s.precision) == 2;
   std::int64_t optimizer = 2 * size_of(s.optimizer_dtype);
   if (low_precision && s.master_weights) {
     optimizer += 4;
-    const bool copies = s.framework == Framework::kMegatron && s.grad_dtype != Dtype::kFp32;
-    if (copies) rates.update = {4, s.zero >= 1};
+    if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) rates.update = {4, s.zero >= 1};
   }
   // DeepSpeed's BF16 optimizer keeps the bf16 gradients beside their fp32 sums
   // (runtime/bf16_optimizer.py); nanotron adds them to the sums after the whole backward pass
   // (optim/gradient_accumulator.py).
-  const bool nanotron = s.framework == Framework::kNanotron;
-  const bool both = (s.framework == Framework::kMegatronDeepspeed || nanotron) &&
-                    s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
+  const bool both =
+      k.grads_beside_sums && s.precision == Precision::kBf16 && s.grad_dtype == Dtype::kFp32;
   // nanotron gathers the updated weights through one flat copy (distributed.py,
   // all_gather_coalesced), too large for any block that the allocator holds free.
-  const bool flat_copy = nanotron && s.zero == 1 && rates.dense_shards > 1;
+  const bool flat_copy = k.flat_weight_gather && s.zero == 1 && rates.dense_shards > 1;
   // [F-MEM-3] DeepSpeed's ZeRO-1 and 2 in fp16 flatten the shard's gradients and cast them to fp32
   // for the update (runtime/zero/stage_1_and_2.py, step): 2 + 4 bytes in blocks that nothing else
   // fits, so the caching allocator keeps them.
-  if (splits_with_deepspeed(s) && s.precision == Precision::kFp16) optimizer += 6;
+  const bool splits = s.zero == 1 || s.zero == 2;
+  if (k.flat_grad_copies && splits && s.precision == Precision::kFp16) optimizer += 6;
   rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3};
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
   rates.optimizer_on_host = s.offload.optimizer;
-  rates.late_gradients = makes_gradients_late(s);
+  rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
   return rates;
 }
 
@@ -211,9 +200,9 @@ MemoryRates state_rates(const Strategy& s) {
 // runs with tp >= 4, pp = 1 of its published sweep, 46 with 16 layers of 2,048 and with 32 of
 // 4,096, whatever tp is, and 20 in steps of one microbatch.
 std::int64_t held_by_streams(const Strategy& s) {
-  const bool runs_ahead = s.framework == Framework::kNanotron && s.sequence_parallel && s.pp == 1;
-  if (!runs_ahead || s.tp < 4) return 0;
-  return num_microbatches(s) > 1 ? 46 : 20;
+  if (!s.sequence_parallel || s.pp > 1 || s.tp < 4) return 0;
+  const Kernels& k = s.kernels;
+  return num_microbatches(s) > 1 ? k.held_gathers : k.held_gathers_one_microbatch;
 }
 
 }  // namespace
@@ -230,7 +219,7 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
   // pass (runtime/pipe/engine.py, pipe_buffers["outputs"], as many as
   // TrainSchedule.num_pipe_buffers of pipe/schedule.py: the stages from here on, at most the
   // microbatches); Megatron-Core frees it after sending.
-  if (s.pp > 1 && s.framework == Framework::kMegatronDeepspeed) {
+  if (s.pp > 1 && !s.kernels.deallocate_pipeline_outputs) {
     rates.messages += message * std::min(s.pp, num_microbatches(s));
   }
   const Bytes gathered = Bytes{l.bytes} * l.hidden * l.tokens;

@@ -64,7 +64,7 @@ namespace {
 // waits for every batch of sends and receives (core/pipeline_parallel/p2p_communication.py).
 bool messages_beside_kernels(const Strategy& s) {
   const bool plain = s.schedule == Schedule::k1f1b || s.schedule == Schedule::kGpipe;
-  return s.overlap.pp && !(plain && s.framework == Framework::kMegatron);
+  return s.overlap.pp && !(plain && s.kernels.interleaved_p2p_overlap);
 }
 
 // [F-PP-SEND-2] With one forward and one backward pass in turn, activations go to the next stage
@@ -92,9 +92,6 @@ BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strat
   send.time.transfer =
       collective_time(c, Collective::kSendRecv, send.message, neighbours, send.bidirectional).total;
   if (!messages_beside_kernels(s)) send.time.sender_busy = send.time.transfer;
-  const Seconds host = c.device.launch_gap * (s.kernels.message_launches * s.kernels.host_factor);
-  send.time.sender_busy += host;
-  send.time.receiver_busy += host;
   if (split) {
     const GroupShape tensor = group_shape(s, c, Group::kTp);
     send.time.transfer += collective_time(c, Collective::kAllGather, whole, tensor).total;

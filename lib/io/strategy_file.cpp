@@ -56,6 +56,17 @@ Result<StrategyText> finish(Document& d, const Strategy& defaults) {
   return result;
 }
 
+// Keys that earlier versions wrote into every result: their only value still reads, others do not.
+void refuse_removed(MapReader& r) {
+  constexpr std::string_view kKey = "kernels.message_launches";
+  double value = 0;
+  if (r.read(std::string(kKey), value) && value != 0) {
+    r.report(std::string(kKey),
+             "'" + std::string(kKey) + "' is no longer a key: no framework set it",
+             "leave it out, or state the host's time by kernels.collective_launches");
+  }
+}
+
 bool is_text(const std::string& text_or_path) {
   std::error_code failure;
   return text_or_path.find('=') != std::string::npos &&
@@ -105,6 +116,7 @@ StrategyText read_strategy(Document& document, const Strategy& defaults) {
     const bool is_framework = key == "framework";
     if (is_framework ? r.has(key) : r.read(key, member)) result.given.emplace(key);
   });
+  refuse_removed(r);
   r.refuse_unknown();
   // Only what the text states can be wrong here; the rest may come from other flags.
   Findings stated;

@@ -35,7 +35,24 @@ constexpr Kernels kPlainPytorch{.fused_softmax = false,
                                 .fused_grad_accumulation = false,
                                 .fused_optimizer = true,
                                 .attention = AttentionKernel::kFlash2,
-                                .host_factor = kMegatronHost};
+                                .host_factor = kMegatronHost,
+                                .torch_cross_entropy = true,
+                                .two_pass_layernorm = true};
+// Elements of DeepSpeed's buckets (runtime/zero/config.py).
+constexpr std::int64_t kDeepspeedBucket = 500'000'000;
+
+constexpr Kernels deepspeed_kernels() {
+  Kernels k = kPlainPytorch;
+  k.flat_grad_copies = true;
+  k.zero_bucket_size = kDeepspeedBucket;
+  return k;
+}
+
+constexpr Kernels fsdp_kernels() {
+  Kernels k = kPlainPytorch;
+  k.late_gradients = true;
+  return k;
+}
 
 constexpr std::array kPresets{
     // Megatron-LM megatron/training/arguments.py: distributed optimizer, --overlap-grad-reduce,
@@ -46,7 +63,10 @@ constexpr std::array kPresets{
     // hundred kernels each; CUDA graphs are host_factor 0.
     Preset{.framework = Framework::kMegatron,
            .overlap = kAllOverlap,
-           .kernels = {.flex_dispatcher = true, .host_factor = kMegatronHost}},
+           .kernels = {.flex_dispatcher = true,
+                       .host_factor = kMegatronHost,
+                       .interleaved_p2p_overlap = true,
+                       .fp32_grad_copies = true}},
     // Host costs: fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward
     // passes and the backward pass of a recomputed layer whatever its size.
     // Megatron-DeepSpeed (BLOOM, 2211.05100 sec. 3.2): ZeRO-1 and an fp32 gradient accumulator
@@ -59,21 +79,27 @@ constexpr std::array kPresets{
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kFlash2,
                        .host_factor = 8.6,
-                       .collective_launches = 1.05}},
+                       .collective_launches = 1.05,
+                       .deallocate_pipeline_outputs = false,
+                       .two_pass_layernorm = true,
+                       .cast_grad_accumulation = true,
+                       .grads_beside_sums = true,
+                       .flat_grad_copies = true,
+                       .zero_bucket_size = kDeepspeedBucket}},
     // DeepSpeed runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are
     // kept and reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
     Preset{.framework = Framework::kDeepspeed,
            .zero = 3,
            .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
-           .kernels = kPlainPytorch},
+           .kernels = deepspeed_kernels()},
     // PyTorch torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward
     // pass; MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
     Preset{.framework = Framework::kFsdp,
            .zero = 3,
            .grad_dtype = Dtype::kBf16,
            .overlap = kShardedOverlap,
-           .kernels = kPlainPytorch},
+           .kernels = fsdp_kernels()},
     // torchtitan config/job_config.py (v0.2.2): mixed_precision_reduce float32; with compilation,
     // which its exports switch on, chains of element-wise operations are fused in the model and in
     // the loss (components/loss.py), which reads the logits twice forward and makes no fp32 copy of
@@ -85,7 +111,9 @@ constexpr std::array kPresets{
            .kernels = {.fused_softmax = false,
                        .inplace_cross_entropy = true,
                        .fused_grad_accumulation = false,
-                       .attention = AttentionKernel::kFlash2}},
+                       .attention = AttentionKernel::kFlash2,
+                       .torch_cross_entropy = true,
+                       .late_gradients = true}},
     // Host costs but host_factor: fitted to the single-node and the pipelined rows of its published
     // sweep (benchmarks/accuracy), where a layer with tensor parallelism takes 4.4 ms whatever its
     // size.
@@ -108,7 +136,12 @@ constexpr std::array kPresets{
                        .contended_launches = 5.36,
                        .collective_launches = 5.2,
                        .shard_launches = 0.215,
-                       .retry_stall = 0.27}},
+                       .retry_stall = 0.27,
+                       .stage_split = StageSplit::kElements,
+                       .grads_beside_sums = true,
+                       .flat_weight_gather = true,
+                       .held_gathers = 46,
+                       .held_gathers_one_microbatch = 20}},
     // llm-foundry trains with Composer's FSDP, mixed_precision PURE: bf16 gradients reduced. MPT's
     // loss_fn fused_crossentropy and low-precision LayerNorm are single kernels.
     Preset{.framework = Framework::kLlmFoundry,
@@ -119,7 +152,9 @@ constexpr std::array kPresets{
                        .inplace_cross_entropy = true,
                        .fused_grad_accumulation = false,
                        .attention = AttentionKernel::kTriton,
-                       .host_factor = kMegatronHost}},
+                       .host_factor = kMegatronHost,
+                       .two_pass_layernorm = true,
+                       .late_gradients = true}},
     // InternEvo configs/7B_sft.py: hybrid_zero_optimizer overlap_sync_grad, ZeRO-1, gradients in
     // the training dtype, whole parameters per rank (solver/optimizer/hybrid_zero_optim.py); fused
     // kernels of flash-attention 1.0.5 and apex (doc/en/install.md until 2024), norms of
@@ -141,7 +176,8 @@ constexpr std::array kPresets{
            .overlap = {.tp_backward = false},
            .kernels = {.fused_cross_entropy = false,
                        .fused_grad_accumulation = false,
-                       .host_factor = kMegatronHost}},
+                       .host_factor = kMegatronHost,
+                       .two_pass_layernorm = true}},
     // DeepSpeed up to 0.5 (2021), stage 3 under Megatron-LM of that time: every weight is gathered
     // by itself after a device synchronisation, into a list of views of all ranks' parts that are
     // copied one by one (runtime/zero/partition_parameters.py, _allgather_param; release 0.3.13),
@@ -154,7 +190,8 @@ constexpr std::array kPresets{
            .kernels = {.fused_cross_entropy = false,
                        .fused_grad_accumulation = false,
                        .host_factor = 6.9,
-                       .shard_launches = 1}},
+                       .shard_launches = 1,
+                       .two_pass_layernorm = true}},
 };
 
 constexpr bool presets_in_order() {

@@ -39,6 +39,9 @@ enum class Framework {
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
 enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
+// How layers are split over pipeline ranks unless `stage_layers` says: as even as can be, or so
+// that every rank has its share of the matrix elements, output head included.
+enum class StageSplit { kEven, kElements };
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
 
 // The parallel dimensions a rank order lists.
@@ -127,6 +130,7 @@ MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},
                                  {AttentionKernel::kTriton, "triton"}});
+MESHPLAN_NAMES(StageSplit, {{StageSplit::kEven, "even"}, {StageSplit::kElements, "elements"}});
 MESHPLAN_NAMES(Collective, {{Collective::kAllReduce, "all-reduce"},
                             {Collective::kAllGather, "all-gather"},
                             {Collective::kReduceScatter, "reduce-scatter"},

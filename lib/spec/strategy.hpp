@@ -74,8 +74,6 @@ struct Kernels {
   double bucket_mib = 0;
   // Host time of the optimizer step per parameter tensor of a rank, in kernels.
   double optimizer_launches = 0;
-  // Host time of one pipeline message beyond its transfer, in kernels.
-  double message_launches = 0;
   // Added to collective_launches, per tensor rank, while pipeline messages cross nodes: the hosts'
   // cores are shared with the network's progress threads.
   double contended_launches = 0;
@@ -85,6 +83,47 @@ struct Kernels {
   double shard_launches = 0;
   // Seconds that an allocation costs for which the caching allocator must give memory back first.
   double retry_stall = 0;
+
+  // What the training code does beside its kernels (runtime.<name>).
+
+  // Overlap of pipeline messages is on with an interleaved schedule alone (Megatron-LM
+  // training/arguments.py turns overlap_p2p_comm off without one).
+  bool interleaved_p2p_overlap = false;
+  // A stage's output is freed once it is sent; else it is held until its backward pass
+  // (Megatron-Core deallocate_pipeline_outputs; DeepSpeed runtime/pipe/engine.py holds it).
+  bool deallocate_pipeline_outputs = true;
+  StageSplit stage_split = StageSplit::kEven;
+  // The loss, where it is not fused, is PyTorch's: it keeps the logarithms of the softmax and makes
+  // two gradients of them; else Megatron-LM's, which makes the fp32 softmax the gradient.
+  bool torch_cross_entropy = false;
+  // A LayerNorm's weight gradients are made by a second kernel that reads input and output gradient
+  // again (apex FusedLayerNorm, PyTorch's own); else in the same pass.
+  bool two_pass_layernorm = false;
+  // A bf16 gradient is cast to fp32 before it is added to its fp32 sum, where the product does not
+  // add it (DeepSpeed runtime/bf16_optimizer.py, update_hp_grads).
+  bool cast_grad_accumulation = false;
+  // bf16 gradients are held beside their fp32 sums (DeepSpeed runtime/bf16_optimizer.py; nanotron
+  // optim/gradient_accumulator.py).
+  bool grads_beside_sums = false;
+  // Gradients that are not fp32 are copied to fp32 for the update (Megatron-Core
+  // core/optimizer/optimizer.py, _copy_model_grads_to_main_grads).
+  bool fp32_grad_copies = false;
+  // ZeRO-1 and 2 in fp16 flatten the shard's gradients and cast the flat copy to fp32 for the
+  // update (DeepSpeed runtime/zero/stage_1_and_2.py, step).
+  bool flat_grad_copies = false;
+  // A step of one microbatch allocates gradients as the backward pass makes them (PyTorch's
+  // zero_grad sets them to none); else buffers for them are there all the time.
+  bool late_gradients = false;
+  // ZeRO-1 gathers the updated weights through a flat copy of all of them (nanotron distributed.py,
+  // all_gather_coalesced).
+  bool flat_weight_gather = false;
+  // Elements of each of the three buckets that ZeRO-1 and 2 hold for good (DeepSpeed
+  // runtime/zero/config.py reduce_bucket_size, allgather_bucket_size); 0: none.
+  std::int64_t zero_bucket_size = 0;
+  // Gathered inputs of tensor-parallel layers that streams still hold when the host has run past
+  // them, in steps of several microbatches and of one (with sequence parallelism, tp >= 4, pp = 1).
+  std::int64_t held_gathers = 0;
+  std::int64_t held_gathers_one_microbatch = 0;
 
   bool operator==(const Kernels&) const = default;
 };

@@ -70,10 +70,23 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.host_factor", s.kernels.host_factor);
   visit("kernels.collective_launches", s.kernels.collective_launches);
   visit("kernels.contended_launches", s.kernels.contended_launches);
-  visit("kernels.message_launches", s.kernels.message_launches);
   visit("kernels.optimizer_launches", s.kernels.optimizer_launches);
   visit("kernels.shard_launches", s.kernels.shard_launches);
   visit("kernels.retry_stall", s.kernels.retry_stall);
+  visit("runtime.interleaved_p2p_overlap", s.kernels.interleaved_p2p_overlap);
+  visit("runtime.deallocate_pipeline_outputs", s.kernels.deallocate_pipeline_outputs);
+  visit("runtime.stage_split", s.kernels.stage_split);
+  visit("runtime.torch_cross_entropy", s.kernels.torch_cross_entropy);
+  visit("runtime.two_pass_layernorm", s.kernels.two_pass_layernorm);
+  visit("runtime.cast_grad_accumulation", s.kernels.cast_grad_accumulation);
+  visit("runtime.grads_beside_sums", s.kernels.grads_beside_sums);
+  visit("runtime.fp32_grad_copies", s.kernels.fp32_grad_copies);
+  visit("runtime.flat_grad_copies", s.kernels.flat_grad_copies);
+  visit("runtime.late_gradients", s.kernels.late_gradients);
+  visit("runtime.flat_weight_gather", s.kernels.flat_weight_gather);
+  visit("runtime.zero_bucket_size", s.kernels.zero_bucket_size);
+  visit("runtime.held_gathers", s.kernels.held_gathers);
+  visit("runtime.held_gathers_one_microbatch", s.kernels.held_gathers_one_microbatch);
   visit("order", s.order);
 }
 

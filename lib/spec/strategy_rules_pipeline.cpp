@@ -49,7 +49,8 @@ void check_stated_layers(const Plan& p, Findings& f) {
                                   " layers, but the model has " + n(p.m.num_layers));
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const bool end = i == 0 || i + 1 == layers.size() || p.s.framework == Framework::kNanotron;
+    const bool end =
+        i == 0 || i + 1 == layers.size() || p.s.kernels.stage_split == StageSplit::kElements;
     const std::int64_t fewest = p.s.vp - (end ? 1 : 0);
     if (layers[i] >= fewest) continue;
     f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " + n(fewest) +

@@ -89,7 +89,7 @@ TEST_CASE("[F-NORM-1] apex and PyTorch read a norm's tensors again for its weigh
     return sum(ops, "norm weight gradient", Pass::kBackwardInput).time;
   };
   CHECK(weights() == Seconds{});
-  b.strategy.framework = Framework::kMegatronDeepspeed;
+  b.strategy.kernels.two_pass_layernorm = true;
   CHECK(weights() == b.memory(2 * 2 * kElements, 2));
   b.model.norm = Norm::kRmsNorm;  // flash-attention's kernel
   CHECK(weights() == Seconds{});
@@ -131,7 +131,7 @@ TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
 TEST_CASE("[F-LIN-2] DeepSpeed's bf16 optimizer casts gradients to fp32 before it adds them") {
   Bench b;
   b.strategy.kernels.fused_grad_accumulation = false;
-  b.strategy.framework = Framework::kMegatronDeepspeed;
+  b.strategy.kernels.cast_grad_accumulation = true;
   const auto bytes_each = [&b](Precision p, Dtype sums) {
     b.strategy.precision = p, b.strategy.grad_dtype = sums;
     BlockOps ops;

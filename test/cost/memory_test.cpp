@@ -36,7 +36,7 @@ TEST_CASE("[F-ZERO-2] model states per parameter are those of the ZeRO and Megat
   }));
   CAPTURE(row.name);
   Strategy s = plain_strategy(1, 1, 16);
-  s.framework = row.framework;
+  s.kernels = framework_preset(row.framework).kernels;
   s.grad_dtype = row.grad;
   s.zero = row.zero;
   const std::int64_t n = 16'000'000;
@@ -160,7 +160,7 @@ TEST_CASE("[F-MEM-6] nanotron holds gathered inputs that the host has run past")
   const ClusterSpec c = plain_cluster(16);
   const auto buffers = [&](Framework f, std::int64_t tp, std::int64_t pp, std::int64_t batch) {
     Strategy s = complete(plain_strategy(tp, pp, 8 / (tp * pp)), m, c);
-    s.framework = f;
+    s.kernels = framework_preset(f).kernels;
     s.sequence_parallel = tp > 1;
     s.global_batch = batch * s.micro_batch * s.dp;
     const std::vector<Chunk> chunks = chunk_plan(m, s);
@@ -188,9 +188,9 @@ TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
     const std::vector<Chunk> chunks = chunk_plan(m, s);
     return buffer_bytes(memory_rates(m, s), blocks, chunks, s.recompute).most.count();
   };
-  s.framework = Framework::kMegatron;
+  s.kernels = framework_preset(Framework::kMegatron).kernels;
   const std::int64_t without = buffers();
-  s.framework = Framework::kMegatronDeepspeed;
+  s.kernels = framework_preset(Framework::kMegatronDeepspeed).kernels;
   CHECK(buffers() - without == 3'000'000'000);  // 1.5e9 elements of two bytes
   s.zero = 0;
   CHECK(buffers() == without);

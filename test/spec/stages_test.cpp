@@ -26,7 +26,7 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   s.pp = 8;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{3, 3, 2, 3, 2, 3, 0, 0});
   s.pp = 4;
-  s.framework = Framework::kMegatron;
+  s.kernels.stage_split = StageSplit::kEven;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{4, 4, 4, 4});
 }
 
