@@ -241,4 +241,13 @@ TEST_CASE("Text that is not UTF-8 or far too long is refused") {
   CHECK(errors_of("tp=" + std::string(1 << 17, '1')) == "--strategy: error: longer than 64 KiB\n");
 }
 
+TEST_CASE(
+    "A key that is gone reads with the value that every file has, and is an error otherwise") {
+  const Strategy s = framework_preset(Framework::kMegatron);
+  const auto read = [&](const std::string& text) { return load_strategy(text, s); };
+  CHECK(read("tp=2,kernels.message_launches=0").ok());
+  CHECK(to_text(read("kernels.message_launches=2").errors()).find("no longer a key") !=
+        std::string::npos);
+}
+
 }  // namespace meshplan

@@ -111,7 +111,10 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true, .host_factor = 7.2});
+  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true,
+                                    .host_factor = 7.2,
+                                    .interleaved_p2p_overlap = true,
+                                    .fp32_grad_copies = true});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);
