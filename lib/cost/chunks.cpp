@@ -38,15 +38,9 @@ void fill_blocks(const BlockTable& table, Chunk& chunk, std::int64_t recomputed)
 }  // namespace
 
 std::vector<std::size_t> chunks_of_rank(const Strategy& s, std::int64_t rank) {
-  const PipelineShape shape = pipeline_shape(s);
+  const RankChunks chunks = chunks_on_rank(pipeline_shape(s), rank);
   std::vector<std::size_t> held;
-  const std::int64_t count = num_chunks(shape);
-  for (std::int64_t c = 0; c < count; ++c) {
-    if (rank_of_chunk(shape, c, 0) == rank ||
-        (s.schedule == Schedule::kDualPipe && rank_of_chunk(shape, c, 1) == rank)) {
-      held.push_back(static_cast<std::size_t>(c));
-    }
-  }
+  for (std::int64_t i = 0; i < chunks.count; ++i) held.push_back(chunks[i]);
   return held;
 }
 

@@ -14,7 +14,7 @@ struct Chunk {
   Chunk() = default;
   explicit Chunk(std::size_t num_blocks) : blocks(num_blocks), recomputed(num_blocks) {}
 
-  std::int64_t rank = 0;  // pipeline rank; DualPipe: the one that runs it for even microbatches
+  std::int64_t rank = 0;  // pipeline rank; where chunks are mirrored, of even microbatches
   std::int64_t first_layer = 0;
   std::int64_t layers = 0;
   std::size_t device = 0;  // type of the rank's device: whose costs count

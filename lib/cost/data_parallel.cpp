@@ -8,6 +8,7 @@
 #include "cost/block_ops.hpp"
 #include "cost/kernels.hpp"
 #include "layout/groups.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {
@@ -215,7 +216,7 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
 StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, Seconds forward,
                  Seconds backward, std::vector<CommEntry>* table) {
   StepEnd end;
-  if (s.vp > 1 && s.schedule == Schedule::kInterleaved) {
+  if (s.vp > 1 && traits_of(s.schedule).layout == ChunkLayout::kRounds) {
     const double others = real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp);
     backward *= std::max(1.0, others);
     forward *= std::max(1.0, others);

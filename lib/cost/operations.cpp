@@ -5,6 +5,7 @@
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {
@@ -59,7 +60,7 @@ std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, c
                                      std::int64_t rank) {
   const std::vector<BlockOps> blocks = block_ops(m, c, s);
   const std::vector<Chunk> chunks = chunk_plan(m, s);
-  const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  const double share = traits_of(s.schedule).share();
   const double passes = static_cast<double>(num_microbatches(s)) * share;
   std::vector<KernelCall> all;
   for (const std::size_t i : chunks_of_rank(s, rank)) {

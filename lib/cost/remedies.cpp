@@ -61,8 +61,7 @@ std::vector<Change> single_changes(const ModelSpec& m) {
                        if (s.pp * 2 * s.vp > m.num_layers) return false;
                        s.pp *= 2, forget_derived(s);
                        s.offload.activations = false;
-                       if (s.schedule == Schedule::kGpipe && s.pp == 2)
-                         s.schedule = Schedule::k1f1b;
+                       if (s.pp == 2) s.schedule = kPlainSchedule;
                        return true;
                      }});
   changes.push_back({"twice the cp", [](Strategy& s) {

@@ -6,6 +6,7 @@
 #include "comm/collectives.hpp"
 #include "cost/block_ops.hpp"
 #include "cost/memory.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {
@@ -43,7 +44,7 @@ Assembly assemble(const ModelSpec& m, const Strategy& s, const BlockCosts& block
   Assembly a;
   a.chunks = chunk_plan(m, s);
   a.microbatches = static_cast<double>(num_microbatches(s));
-  a.share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  a.share = traits_of(s.schedule).share();
   const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
   for (const Chunk& chunk : a.chunks) a.costs.push_back(chunk_cost(chunk, blocks, mode));
   a.ranks.resize(static_cast<std::size_t>(s.pp));
@@ -63,14 +64,14 @@ namespace {
 // Megatron-Core turns overlap_p2p_comm off without interleaving (training/arguments.py) and then
 // waits for every batch of sends and receives (core/pipeline_parallel/p2p_communication.py).
 bool messages_beside_kernels(const Strategy& s) {
-  const bool plain = s.schedule == Schedule::k1f1b || s.schedule == Schedule::kGpipe;
-  return s.overlap.pp && !(plain && s.kernels.interleaved_p2p_overlap);
+  return s.overlap.pp && !(traits_of(s.schedule).is_plain() && s.kernels.interleaved_p2p_overlap);
 }
 
 // [F-PP-SEND-2] With one forward and one backward pass in turn, activations go to the next stage
 // while gradients come back from it (Megatron-LM p2p_communication.py, send_forward_recv_backward);
-// GPipe sends all activations first. Warm-up and drain, pp - 1 of the microbatches, go one way.
-bool messages_meet(const Strategy& s) { return s.schedule != Schedule::kGpipe; }
+// with all forwards first (GPipe) all activations go first. Warm-up and drain, pp - 1 of the
+// microbatches, go one way.
+bool messages_meet(const Strategy& s) { return !traits_of(s.schedule).forwards_first; }
 
 }  // namespace
 

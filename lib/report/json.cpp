@@ -6,6 +6,7 @@
 #include "report/json_study.hpp"
 #include "report/json_value.hpp"
 #include "report/lists.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 
@@ -152,11 +153,13 @@ std::string cluster_list_document(const ToolInfo& tool, std::span<const ClusterS
 }
 
 std::string schedule_list_document(const ToolInfo& tool) {
-  return list_document(tool, "schedules", std::span<const ScheduleFact>(kScheduleFacts),
-                       [](const ScheduleFact& row) -> Json {
-                         return {{"name", std::string(name_of(row.schedule))},
-                                 {"fact", std::string(row.fact)},
-                                 {"source", std::string(row.source)}};
+  const auto& rows = NameTable<Schedule>::rows;
+  return list_document(tool, "schedules", std::span<const NameRow<Schedule>>(rows),
+                       [](const NameRow<Schedule>& row) -> Json {
+                         const ScheduleTraits& traits = traits_of(row.value);
+                         return {{"name", std::string(row.name)},
+                                 {"fact", std::string(traits.fact)},
+                                 {"source", std::string(traits.source)}};
                        });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "schedule/traits.hpp"
 #include "spec/strategy.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -80,9 +81,9 @@ std::string schedule_list(const TextOptions& options) {
   Table table({{"schedule", Align::kLeft},
                {"what it does", Align::kLeft, true},
                {"source", Align::kLeft, true}});
-  for (const ScheduleFact& row : kScheduleFacts) {
-    table.add_row(
-        {std::string(name_of(row.schedule)), std::string(row.fact), std::string(row.source)});
+  for (const auto& row : NameTable<Schedule>::rows) {
+    const ScheduleTraits& traits = traits_of(row.value);
+    table.add_row({std::string(row.name), std::string(traits.fact), std::string(traits.source)});
   }
   return table.text(options);
 }

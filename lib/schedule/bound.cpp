@@ -236,8 +236,7 @@ RankPaths paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
 }
 
 std::vector<Times> times_of(const PipelineShape& s, std::span<const ChunkTime> chunks) {
-  const bool split = s.schedule == Schedule::kZbH1 || s.schedule == Schedule::kZbV ||
-                     s.schedule == Schedule::kDualPipe;
+  const bool split = traits_of(s.schedule).splits_backward;
   std::vector<Times> times;
   times.reserve(chunks.size());
   for (const ChunkTime& c : chunks) {

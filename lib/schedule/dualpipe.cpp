@@ -52,7 +52,7 @@ class Phases {
 // weight gradient, F&B a pair's time (here F + B); exact where F = B - W. DeepSeek-V3 technical
 // report (arXiv:2412.19437), sec. 3.2.1, fig. 5 and table 2; the eight steps are those of the
 // published DualPipe code. h counts ranks from the nearer end.
-TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));
   const std::int64_t half = s.pp / 2;
@@ -93,8 +93,8 @@ TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
 }
 
 // Only the first forward and backward of the main step on the two middle ranks are not paired.
-bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
-                          std::size_t i) {
+static bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
+                                 std::size_t i) {
   if (i + 1 >= order.size() || order[i].kind != TaskKind::kForward ||
       order[i + 1].kind != TaskKind::kBackward) {
     return false;
@@ -104,10 +104,7 @@ bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskO
   return !middle || i != static_cast<std::size_t>(s.pp);
 }
 
-std::string dualpipe_illegal_reason(const PipelineShape& s) {
-  if (s.vp != 2) {
-    return "dualpipe holds two chunks per rank, got vp=" + std::to_string(s.vp) + "; set vp=2";
-  }
+static std::string dualpipe_illegal_reason(const PipelineShape& s) {
   if (s.pp % 2 != 0) {
     return "dualpipe needs an even pp, got pp=" + std::to_string(s.pp) +
            "; use pp=" + std::to_string(s.pp + 1) +
@@ -120,5 +117,18 @@ std::string dualpipe_illegal_reason(const PipelineShape& s) {
   }
   return {};
 }
+
+extern const ScheduleTraits kDualPipeTraits;
+const ScheduleTraits kDualPipeTraits{
+    .fact = "both directions at once, every chunk held twice; meant for expert parallelism",
+    .source = "DeepSeek-AI 2024 (2412.19437)",
+    .layout = ChunkLayout::kMirrored,
+    .chunks = ChunksPerRank::kTwo,
+    .splits_backward = true,
+    .order = dualpipe_order,
+    .illegal_reason = dualpipe_illegal_reason,
+    .period = [](const PipelineShape&) { return std::int64_t{2}; },
+    .starts_pair = starts_dualpipe_pair,
+};
 
 }  // namespace meshplan

@@ -6,7 +6,7 @@ namespace meshplan {
 // work. All forwards, then all backwards, oldest microbatch first (Huang et al. 2019, "GPipe", fig.
 // 2; the order among the backwards is PyTorch's, the paper's is the reverse, which takes the same
 // time).
-TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(2 * s.microbatches));
   for (std::int64_t j = 0; j < s.microbatches; ++j)
@@ -15,5 +15,14 @@ TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
     order.push_back(make_task(TaskKind::kBackward, rank, j));
   return order;
 }
+
+extern const ScheduleTraits kGpipeTraits;
+const ScheduleTraits kGpipeTraits{
+    .fact = "all forwards, then all backwards; keeps every microbatch",
+    .source = "Huang et al. 2019 (1811.06965)",
+    .forwards_first = true,
+    .runs_on_one_rank = true,
+    .order = gpipe_order,
+};
 
 }  // namespace meshplan

@@ -32,7 +32,7 @@ std::int64_t interleaved_warmup(const PipelineShape& s, std::int64_t rank) {
 
 // [F-PIPE-3] Idle time with equal chunks (p - 1)(F + B) / v, where F and B are a rank's times for
 // all of its v chunks (Narayanan et al. 2021, sec. 2.2.2). A last group of at least p adds nothing.
-TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   const std::int64_t total = s.microbatches * s.vp;
   order.reserve(static_cast<std::size_t>(2 * total));
@@ -52,7 +52,7 @@ TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
 }
 
 // Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving: the three checks.
-std::string interleaved_illegal_reason(const PipelineShape& s) {
+static std::string interleaved_illegal_reason(const PipelineShape& s) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   if (s.pp < 2) return "interleaved needs pp >= 2; set vp=1 and schedule=1f1b";
   if (s.vp < 2) return "interleaved needs vp >= 2; set vp=2 or schedule=1f1b";
@@ -75,5 +75,16 @@ std::string interleaved_illegal_reason(const PipelineShape& s) {
   }
   return {};
 }
+
+extern const ScheduleTraits kInterleavedTraits;
+const ScheduleTraits kInterleavedTraits{
+    .fact = "1f1b over vp chunks per rank; the bubble divided by vp, sends multiplied by vp",
+    .source = "Narayanan et al. 2021 (2104.04473)",
+    .chunks = ChunksPerRank::kSeveral,
+    .widely_available = true,
+    .order = interleaved_order,
+    .illegal_reason = interleaved_illegal_reason,
+    .period = interleaved_group,
+};
 
 }  // namespace meshplan

@@ -12,7 +12,7 @@ std::int64_t one_f_one_b_warmup(const PipelineShape& s, std::int64_t rank) {
 
 // [F-PIPE-2] Idle time with equal stages (p - 1)(F + B): a share of (p - 1) / m of the work, as
 // GPipe (Narayanan et al. 2021, sec. 2.2.1). p ranks, m microbatches, F and B one stage's times.
-TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(2 * s.microbatches));
   const std::int64_t warmup = one_f_one_b_warmup(s, rank);
@@ -24,5 +24,16 @@ TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   }
   return order;
 }
+
+extern const ScheduleTraits kOneFOneBTraits;
+const ScheduleTraits kOneFOneBTraits{
+    .fact =
+        "alternates one forward, one backward; the bubble of gpipe, at most pp microbatches "
+        "kept",
+    .source = "Narayanan et al. 2019 (PipeDream), 2021 (2104.04473)",
+    .runs_on_one_rank = true,
+    .widely_available = true,
+    .order = one_f_one_b_order,
+};
 
 }  // namespace meshplan

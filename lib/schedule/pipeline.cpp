@@ -97,7 +97,7 @@ void PipelineRunner::State::sum_up(const PipelineShape& s, std::span<const Chunk
                                    std::span<const SendTime> backward_send) {
   result.busy.assign(index(s.pp), Seconds{});
   result.communication.assign(index(s.pp), Seconds{});
-  const int directions = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const int directions = traits_of(s.schedule).copies();
   const double each = static_cast<double>(s.microbatches) / directions;
   for (int d = 0; d < directions; ++d) {
     for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -116,7 +116,7 @@ void PipelineRunner::State::sum_up(const PipelineShape& s, std::span<const Chunk
   // A rank's first task is the forward of its first chunk, whose input is the first message there.
   result.start.assign(index(s.pp), Seconds{});
   for (std::int64_t r = 1; r < s.pp; ++r) {
-    if (s.schedule == Schedule::kDualPipe && r >= s.pp / 2) {  // the other direction's mirror image
+    if (directions == 2 && r >= s.pp / 2) {  // the other direction's mirror image
       result.start[index(r)] = result.start[index(s.pp - 1 - r)];
       continue;
     }

@@ -8,49 +8,15 @@
 #include <vector>
 
 #include "base/units.hpp"
-#include "spec/kinds.hpp"
+#include "schedule/chunk_map.hpp"
+#include "schedule/schedule.hpp"
 
 namespace meshplan {
-
-// The model is cut into num_chunks() chunks in order of depth; a schedule says which rank holds
-// which. DualPipe cuts the model into pp chunks and every rank holds two of them (vp = 2): chunk r
-// for microbatches that flow down (even ones) and chunk pp - 1 - r for those that flow up (odd
-// ones), so that every chunk has two copies. All other schedules cut it into pp * vp chunks.
-struct PipelineShape {
-  Schedule schedule = Schedule::k1f1b;
-  std::int64_t pp = 1;
-  std::int64_t vp = 1;  // chunks per rank; 2 for zb-v and dualpipe
-  std::int64_t microbatches = 1;
-  // Interleaved: microbatches per chunk turn; 0: pp (Megatron's default). Ignored elsewhere.
-  std::int64_t group = 0;
-
-  bool operator==(const PipelineShape&) const = default;
-};
-
-enum class TaskKind : std::uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
-
-// kBackward is input and weight gradient in one; the zero-bubble schedules split it. An overlapped
-// pair of DualPipe is a forward and the kBackward right after it: it starts when the inputs of both
-// are there, takes the time of both, and sends both outputs at its end.
-struct Task {
-  TaskKind kind = TaskKind::kForward;
-  std::int32_t chunk = 0;  // of the model, 0 .. num_chunks - 1
-  std::int32_t microbatch = 0;
-  bool operator==(const Task&) const = default;
-};
-
-// Entries of the `chunks` spans below: pp * vp, and pp for DualPipe.
-[[nodiscard]] std::int64_t num_chunks(const PipelineShape& s);
-
-// Rank that holds a chunk. DualPipe holds every chunk on two ranks, one per direction: `direction`
-// is microbatch parity there (0 down, 1 up) and ignored elsewhere.
-[[nodiscard]] std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk,
-                                         int direction = 0);
 
 // What rank `rank` does, in order. The shape must be legal, here and below. The idle times that
 // follow with equal stages: [F-PIPE-2] GPipe and 1F1B, [F-PIPE-3] interleaved, [F-PIPE-4] ZB-H1,
 // [F-PIPE-5] ZB-V, [F-PIPE-6] DualPipe.
-[[nodiscard]] std::vector<Task> task_order(const PipelineShape& s, std::int64_t rank);
+[[nodiscard]] TaskOrder task_order(const PipelineShape& s, std::int64_t rank);
 
 // Empty if the schedule can run this shape; else why not, and what would be legal.
 [[nodiscard]] std::string illegal_reason(const PipelineShape& s);

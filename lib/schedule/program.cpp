@@ -48,11 +48,12 @@ void append_pair(const PipelineShape& s, Step forward, Step backward, std::vecto
 
 std::vector<Step> rank_steps(const PipelineShape& s, std::int64_t rank) {
   const TaskOrder order = task_order(s, rank);
+  const auto starts_pair = traits_of(s.schedule).starts_pair;
   std::vector<Step> steps;
   steps.reserve(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Step step = make_step(s, rank, order[i]);
-    if (s.schedule == Schedule::kDualPipe && starts_dualpipe_pair(s, rank, order, i)) {
+    if (starts_pair != nullptr && starts_pair(s, rank, order, i)) {
       append_pair(s, step, make_step(s, rank, order[++i]), steps);
     } else {
       steps.push_back(step);
@@ -215,8 +216,9 @@ void end_nowhere(Program& p) {
   }
 }
 
-// GPipe's steady state is two rounds, one forward and one backward through all ranks.
-Program compile_gpipe(const PipelineShape& s) {
+// The steady state of all forwards first is two rounds, one forward and one backward through all
+// ranks.
+Program compile_two_phases(const PipelineShape& s) {
   Program p;
   p.shape = s;
   p.shape.microbatches = 1;
@@ -231,7 +233,7 @@ Program compile_gpipe(const PipelineShape& s) {
 }  // namespace
 
 std::array<Segment, 3> Program::segments(std::int64_t microbatches) const {
-  if (shape.schedule == Schedule::kGpipe) {
+  if (traits_of(shape.schedule).forwards_first) {
     const std::size_t half = steps.size() / 2;
     return {Segment{0, half, microbatches, 0}, Segment{half, steps.size(), microbatches, 0},
             Segment{steps.size(), steps.size(), 1, 0}};
@@ -242,7 +244,7 @@ std::array<Segment, 3> Program::segments(std::int64_t microbatches) const {
 }
 
 Program compile(const PipelineShape& s) {
-  if (s.schedule == Schedule::kGpipe) return compile_gpipe(s);
+  if (traits_of(s.schedule).forwards_first) return compile_two_phases(s);
   Program p;
   p.shape = steady_template(s);
   p.round = period(s);
@@ -265,7 +267,7 @@ bool fits(const Program& p, const PipelineShape& s) {
       period(s) != period(p.shape)) {
     return false;
   }
-  if (s.schedule == Schedule::kGpipe || s.microbatches == p.shape.microbatches) return true;
+  if (traits_of(s.schedule).forwards_first || s.microbatches == p.shape.microbatches) return true;
   return p.body_end != 0 && s.microbatches > p.shape.microbatches &&
          steady_template(s).microbatches == p.shape.microbatches;
 }

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "base/check.hpp"
+#include "schedule/limits.hpp"
 #include "schedule/orders.hpp"
-#include "spec/pipeline_limits.hpp"
 
 namespace meshplan {
 namespace {
@@ -26,85 +26,51 @@ std::string common_illegal_reason(const PipelineShape& s) {
   return {};
 }
 
-std::string one_chunk_illegal_reason(const PipelineShape& s) {
-  if (s.vp == 1) return {};
-  return std::string(name_of(s.schedule)) +
-         " holds one chunk per rank, got vp=" + std::to_string(s.vp) +
-         "; set vp=1 or schedule=interleaved";
+std::string chunks_illegal_reason(const PipelineShape& s) {
+  const std::string name(name_of(s.schedule)), got = ", got vp=" + std::to_string(s.vp);
+  switch (traits_of(s.schedule).chunks) {
+    case ChunksPerRank::kOne:
+      if (s.vp == 1) return {};
+      return name + " holds one chunk per rank" + got + "; set vp=1 or schedule=interleaved";
+    case ChunksPerRank::kTwo:
+      if (s.vp == 2) return {};
+      return name + " holds two chunks per rank" + got + "; set vp=2";
+    case ChunksPerRank::kSeveral:
+      return {};  // says its own file
+  }
+  return {};
 }
 
 }  // namespace
 
-std::int64_t num_chunks(const PipelineShape& s) {
-  return s.schedule == Schedule::kDualPipe ? s.pp : s.pp * s.vp;
-}
-
 std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk, int direction) {
   PLAN_CHECK(chunk >= 0 && chunk < num_chunks(s));
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kZbH1:
-      return chunk;
-    case Schedule::kInterleaved:
+  switch (traits_of(s.schedule).layout) {
+    case ChunkLayout::kRounds:
       return chunk % s.pp;
-    case Schedule::kZbV:
+    case ChunkLayout::kV:
       return chunk < s.pp ? chunk : 2 * s.pp - 1 - chunk;
-    case Schedule::kDualPipe:
+    case ChunkLayout::kMirrored:
       return direction == 0 ? chunk : s.pp - 1 - chunk;
   }
-  fail_check("known schedule", __FILE__, __LINE__);
+  fail_check("known layout", __FILE__, __LINE__);
 }
 
 std::string illegal_reason(const PipelineShape& s) {
   if (std::string reason = common_illegal_reason(s); !reason.empty()) return reason;
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kZbH1:
-      return one_chunk_illegal_reason(s);
-    case Schedule::kInterleaved:
-      return interleaved_illegal_reason(s);
-    case Schedule::kZbV:
-      return zb_v_illegal_reason(s);
-    case Schedule::kDualPipe:
-      return dualpipe_illegal_reason(s);
-  }
-  fail_check("known schedule", __FILE__, __LINE__);
+  if (std::string reason = chunks_illegal_reason(s); !reason.empty()) return reason;
+  const auto own = traits_of(s.schedule).illegal_reason;
+  return own == nullptr ? std::string{} : own(s);
 }
 
-std::vector<Task> task_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder task_order(const PipelineShape& s, std::int64_t rank) {
   PLAN_CHECK(illegal_reason(s).empty() && rank >= 0 && rank < s.pp);
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-      return gpipe_order(s, rank);
-    case Schedule::k1f1b:
-      return one_f_one_b_order(s, rank);
-    case Schedule::kInterleaved:
-      return interleaved_order(s, rank);
-    case Schedule::kZbH1:
-      return zb_h1_order(s, rank);
-    case Schedule::kZbV:
-      return zb_v_order(s, rank);
-    case Schedule::kDualPipe:
-      return dualpipe_order(s, rank);
-  }
-  fail_check("known schedule", __FILE__, __LINE__);
+  return traits_of(s.schedule).order(s, rank);
 }
 
 std::int64_t period(const PipelineShape& s) {
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kZbH1:
-    case Schedule::kZbV:
-      return 1;
-    case Schedule::kInterleaved:
-      return interleaved_group(s);
-    case Schedule::kDualPipe:
-      return 2;
-  }
-  fail_check("known schedule", __FILE__, __LINE__);
+  const auto own = traits_of(s.schedule).period;
+  return own == nullptr ? 1 : own(s);
 }
 
 PipelineShape steady_template(const PipelineShape& s) {

@@ -8,7 +8,7 @@ namespace meshplan {
 // W the weight gradient; in general (p - 1) max(B, F + B - W). Qi et al. 2023 (arXiv:2401.10241),
 // sec. 2.1, fig. 3: the order of 1F1B with the backward split, where rank r runs each weight
 // gradient r microbatches late, so that every rank holds p of them.
-TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));
   const std::int64_t warmup = one_f_one_b_warmup(s, rank);
@@ -23,5 +23,13 @@ TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
     order.push_back(make_task(TaskKind::kBackwardWeight, rank, j));
   return order;
 }
+
+extern const ScheduleTraits kZbH1Traits;
+const ScheduleTraits kZbH1Traits{
+    .fact = "splits off weight gradients to fill the bubble; the memory of 1f1b",
+    .source = "Qi et al. 2023 (2401.10241)",
+    .splits_backward = true,
+    .order = zb_h1_order,
+};
 
 }  // namespace meshplan

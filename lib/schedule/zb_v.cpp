@@ -41,7 +41,7 @@ class Lanes {
 // al. 2023 (arXiv:2401.10241), sec. 6, fig. 8: the hand-crafted ZB-V order. Chunk 0 of rank r is
 // the model's chunk r, chunk 1 is 2p - 1 - r. With fewer than 2p - 1 microbatches it is the order
 // for 2p - 1 without the missing ones (as in the authors' code and in PyTorch).
-TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
+static TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(6 * s.microbatches));
   const std::int64_t microbatches = std::max(2 * s.pp - 1, s.microbatches);
@@ -75,10 +75,14 @@ TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
-std::string zb_v_illegal_reason(const PipelineShape& s) {
-  if (s.vp != 2)
-    return "zb-v holds two chunks per rank, got vp=" + std::to_string(s.vp) + "; set vp=2";
-  return {};
-}
+extern const ScheduleTraits kZbVTraits;
+const ScheduleTraits kZbVTraits{
+    .fact = "two chunks per rank in a V; no bubble for equal passes at the memory of 1f1b",
+    .source = "Qi et al. 2023 (2401.10241)",
+    .layout = ChunkLayout::kV,
+    .chunks = ChunksPerRank::kTwo,
+    .splits_backward = true,
+    .order = zb_v_order,
+};
 
 }  // namespace meshplan

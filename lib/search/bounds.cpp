@@ -6,6 +6,7 @@
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "schedule/traits.hpp"
 #include "search/division_bound.hpp"
 
 namespace meshplan {
@@ -29,7 +30,7 @@ BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& bl
 
 // A rank that holds no more than the average one, shards rounded down.
 BlockParameters average_rank(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const std::int64_t copies = traits_of(s.schedule).copies();
   BlockParameters p = pipeline_parameters(x, blocks);
   p.dense = std::max<std::int64_t>(0, p.dense * copies / s.pp - shard_group(s));
   p.experts = std::max<std::int64_t>(0, p.experts * copies / s.pp - expert_dp(s));
@@ -118,7 +119,7 @@ double complete_bound(const SearchContext& x, const Strategy& s, const BlockCost
   if (!s.offload.optimizer) bound += optimizer;
   if (bound.si() * kRounding > cutoff) return bound.si() * kRounding;
   const StepEndGroups groups = step_end_groups(x.model, x.cluster, s);
-  const double share = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  const double share = traits_of(s.schedule).share();
   Seconds offload;
   for (std::int64_t r = 0; r < s.pp; ++r) {
     Seconds forward, backward;

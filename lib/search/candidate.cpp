@@ -5,6 +5,7 @@
 
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 #include "search/divide.hpp"
 #include "search/space_target.hpp"
@@ -17,7 +18,7 @@ constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};
 // Features that a plan should have a reason for: of two equal plans the plainer one goes first.
 int unusual_features(const Strategy& s) {
   int n = 0;
-  n += s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved ? 0 : 1;
+  n += traits_of(s.schedule).widely_available ? 0 : 1;
   n += s.recompute == Recompute::kNone ? 0 : 1;
   n += s.offload.optimizer ? 1 : 0;
   n += s.offload.activations ? 1 : 0;

@@ -11,7 +11,7 @@ struct Choice {
   std::int64_t micro_batch = 1;
   std::int64_t zero_group = 0;
   CpKind cp_kind = CpKind::kRing;
-  Schedule schedule = Schedule::k1f1b;
+  Schedule schedule = kPlainSchedule;
   int zero = 0;
   bool sequence_parallel = false;
   RankOrder order = kDefaultOrder;

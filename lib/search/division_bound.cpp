@@ -42,6 +42,7 @@ std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                              const LayerPrefix& prefix, Recompute again, const SendTime& send)
     : schedule_(s.schedule),
+      layout_(traits_of(s.schedule).layout),
       ranks_(s.pp),
       vp_(s.vp),
       microbatches_(static_cast<double>(num_microbatches(s))),
@@ -63,7 +64,7 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
 
 void DivisionBound::add_units(const ModelSpec& m, const LayerPrefix& prefix,
                               const PerBlock<Times>& kinds) {
-  spread_ = vp_ > 1 && schedule_ != Schedule::kDualPipe && prefix.has_free_chunks();
+  spread_ = vp_ > 1 && layout_ != ChunkLayout::kMirrored && prefix.has_free_chunks();
   const auto layer = [&](std::int64_t i) { return kinds[prefix.table.of_layer[index(i)]]; };
   alike_ = prefix.table.layers.size() == 1;
   // Spread layers are counted as if each were the fastest kind.
@@ -74,7 +75,7 @@ void DivisionBound::add_units(const ModelSpec& m, const LayerPrefix& prefix,
     first_.push_back(first_.back() + (spread_ ? least * (1.0 / vp()) : layer(u)));
     Times unit = spread_ ? least : layer(u);
     for (std::int64_t c = 1; c < vp_ && !spread_; ++c) {
-      unit += layer(schedule_ == Schedule::kZbV ? m.num_layers - 1 - u : c * units_ + u);
+      unit += layer(layout_ == ChunkLayout::kV ? m.num_layers - 1 - u : c * units_ + u);
     }
     rank_.push_back(rank_.back() + unit);
   }
@@ -86,7 +87,7 @@ void DivisionBound::add_messages(const Strategy& s, const SendTime& send) {
   transfer_ = send.transfer.si();
   end_stall_ = (send.sender_busy + send.receiver_busy).si();
   stall_.assign(index(ranks_), 0.0);
-  if (end_stall_ == 0 || schedule_ == Schedule::kDualPipe) return;
+  if (end_stall_ == 0 || layout_ == ChunkLayout::kMirrored) return;
   const PipelineShape shape = pipeline_shape(s);
   for (std::int64_t c = 0; c + 1 < num_chunks(shape); ++c) {
     const std::int64_t here = rank_of_chunk(shape, c), next = rank_of_chunk(shape, c + 1);
@@ -102,7 +103,7 @@ double DivisionBound::stalls(std::int64_t r, double microbatches) const {
 
 double DivisionBound::least(double limit) const {
   double low = microbatches_ * whole_.all() / static_cast<double>(ranks_);
-  if (schedule_ == Schedule::kDualPipe) return low;
+  if (layout_ == ChunkLayout::kMirrored) return low;
   // Further above the limit than bisection is from the least: most are.
   constexpr double kFar = 1 + 1.0 / 1024;
   if (low > limit * kFar || !possible(limit * kFar)) {
@@ -153,7 +154,7 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
 Times DivisionBound::ends(std::int64_t r) const {
   Times t;
   if (r == 0) t += embedding_;
-  if (r == (schedule_ == Schedule::kZbV ? 0 : ranks_ - 1)) t += head_;
+  if (r == (layout_ == ChunkLayout::kV ? 0 : ranks_ - 1)) t += head_;
   return t;
 }
 

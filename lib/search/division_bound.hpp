@@ -82,6 +82,7 @@ class DivisionBound {
   [[nodiscard]] double vp() const { return static_cast<double>(vp_); }
 
   Schedule schedule_;
+  ChunkLayout layout_;
   std::int64_t ranks_, vp_;
   double microbatches_;
   std::int64_t units_;

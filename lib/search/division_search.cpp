@@ -5,6 +5,7 @@
 
 #include "cost/data_parallel.hpp"
 #include "cost/step_parts.hpp"
+#include "schedule/traits.hpp"
 #include "search/divide.hpp"
 #include "search/division_bound.hpp"
 #include "search/division_cuts.hpp"
@@ -131,7 +132,7 @@ class DivisionSearch {
     const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
     const ChunkCost cost = chunk_cost(mine, x_.blocks, mode);
     const BlockParameters p = held_parameters(memory_rates(x_.model, s), x_.blocks, {&mine, 1});
-    const double passes = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+    const double passes = traits_of(s.schedule).share();
     return step_end(x_.cluster, s, rank_end(x_.model, x_.cluster, s, groups_, p),
                     cost.forward.total() * passes,
                     (cost.backward.total() + cost.recompute.total()) * passes);

@@ -8,39 +8,6 @@
 namespace meshplan {
 namespace {
 
-// The i-th chunk by depth that a rank holds, and how many those are. DualPipe: of even
-// microbatches.
-std::size_t chunk_at(const Strategy& s, std::int64_t rank, std::int64_t i) {
-  if (s.schedule == Schedule::kInterleaved) return static_cast<std::size_t>(i * s.pp + rank);
-  if (s.schedule == Schedule::kZbV && i == 1) return static_cast<std::size_t>(2 * s.pp - 1 - rank);
-  return static_cast<std::size_t>(rank);
-}
-
-// Chunks that a rank works on, by depth: DualPipe's rank also runs the one of its mirror image.
-struct OwnChunks {
-  std::size_t first = 0, second = 0, stride = 0, count = 1;
-  [[nodiscard]] std::size_t operator[](std::size_t i) const {
-    return i == 0 ? first : stride > 0 ? first + i * stride : second;
-  }
-};
-
-OwnChunks chunks_by_depth(const Strategy& s, std::int64_t rank) {
-  const auto r = static_cast<std::size_t>(rank), p = static_cast<std::size_t>(s.pp);
-  switch (s.schedule) {
-    case Schedule::kInterleaved:
-      return {r, 0, p, static_cast<std::size_t>(s.vp)};
-    case Schedule::kZbV:
-      return {r, 2 * p - 1 - r, 0, 2};
-    case Schedule::kDualPipe:
-      return {std::min(r, p - 1 - r), std::max(r, p - 1 - r), 0, 2};
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kZbH1:
-      break;
-  }
-  return {r, r, 0, 1};
-}
-
 bool same(const RankCost& a, const RankCost& b) {
   return a.forward == b.forward && a.backward == b.backward && a.recompute == b.recompute;
 }
@@ -62,18 +29,19 @@ std::size_t StrategyEvaluator::kind_of(const Chunk& chunk, const Strategy& s) {
 // the head first, and a rank's first layers recomputed.
 void StrategyEvaluator::place_rank(const Strategy& s, std::int64_t rank) {
   const std::size_t all = chunks_.size();
-  const std::int64_t mine = s.schedule == Schedule::kDualPipe ? 1 : s.vp;
+  const RankChunks home = home_chunks({s.schedule, s.pp, s.vp}, rank);
+  const std::int64_t mine = home.count;
   const std::int64_t layers = s.stage_layers[static_cast<std::size_t>(rank)];
   const std::int64_t even = layers / mine, left = layers % mine;
-  const bool embedding = chunk_at(s, rank, 0) == 0;
-  const bool head = chunk_at(s, rank, mine - 1) + 1 == all;
+  const bool embedding = home.first == 0;
+  const bool head = home.last() + 1 == all;
   const bool twice = mine == 1 && embedding && head;
   const std::int64_t unburdened = mine - (embedding ? 1 : 0) - (head && !twice ? 1 : 0);
   for (std::int64_t i = 0; i < mine; ++i) {
     std::int64_t turn = i - (embedding ? 1 : 0);
     if (embedding && i == 0) turn = unburdened;
     if (head && i + 1 == mine && !twice) turn = unburdened + (embedding ? 1 : 0);
-    Chunk& chunk = chunks_[chunk_at(s, rank, i)];
+    Chunk& chunk = chunks_[home[i]];
     chunk.rank = rank;
     chunk.layers = even + (turn < left ? 1 : 0);
   }
@@ -88,11 +56,11 @@ void StrategyEvaluator::lay_out(const Strategy& s) {
     chunk.first_layer = next;
     next += chunk.layers;
   }
-  const std::int64_t mine = s.schedule == Schedule::kDualPipe ? 1 : s.vp;
   for (std::int64_t r = 0; r < s.pp; ++r) {
+    const RankChunks home = home_chunks(shape, r);
     std::int64_t left = s.recompute_layers[static_cast<std::size_t>(r)];
-    for (std::int64_t i = 0; i < mine; ++i) {
-      Chunk& chunk = chunks_[chunk_at(s, r, i)];
+    for (std::int64_t i = 0; i < home.count; ++i) {
+      Chunk& chunk = chunks_[home[i]];
       const std::int64_t again = std::min(left, chunk.layers);
       const BlockCounts &begin = prefix_.until(chunk.first_layer),
                         &middle = prefix_.until(chunk.first_layer + again),
@@ -166,11 +134,11 @@ void StrategyEvaluator::run(const Strategy& s) {
 }
 
 void StrategyEvaluator::add_rank(const Strategy& s, std::int64_t rank, const InFlight& in_flight) {
-  const OwnChunks own = chunks_by_depth(s, rank);
+  const RankChunks own = chunks_on_rank({s.schedule, s.pp, s.vp}, rank);
   Chunk mine(prefix_.table.size());
   RankCost passes;
   saved_.clear(), kept_.clear();
-  for (std::size_t i = 0; i < own.count; ++i) {
+  for (std::int64_t i = 0; i < own.count; ++i) {
     const Chunk& chunk = chunks_[own[i]];
     const Kind& kind = kinds_[chunk_kinds_[own[i]]];
     passes.forward += kind.cost.forward * share_;
@@ -198,7 +166,7 @@ void StrategyEvaluator::add_rank(const Strategy& s, std::int64_t rank, const InF
 void StrategyEvaluator::set_pipeline(const Strategy& s, const BlockCosts& blocks) {
   blocks_ = &blocks;
   microbatches_ = static_cast<double>(num_microbatches(s));
-  share_ = s.schedule == Schedule::kDualPipe ? 0.5 : 1.0;
+  share_ = traits_of(s.schedule).share();
   lay_out(s);
   run(s);
   const std::vector<InFlight>& in_flight = in_flight_.of(pipeline_shape(s));

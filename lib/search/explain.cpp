@@ -103,7 +103,7 @@ void explain_pipeline(Explanation& x) {
         std::to_string(s.pp / 2) + " " + compared(x, neighbour(x, [](Strategy& n) {
                                                     n.pp /= 2;
                                                     if (n.pp == 1)
-                                                      n.schedule = Schedule::k1f1b, n.vp = 1;
+                                                      n.schedule = kPlainSchedule, n.vp = 1;
                                                   })));
 }
 
@@ -124,9 +124,9 @@ void explain_data_parallel(Explanation& x) {
 void explain_features(Explanation& x) {
   const Strategy& s = x.best.strategy;
   std::vector<std::pair<std::string, std::function<void(Strategy&)>>> without;
-  if (s.pp > 1 && (s.vp > 1 || s.schedule != Schedule::k1f1b)) {
+  if (s.pp > 1 && (s.vp > 1 || s.schedule != kPlainSchedule)) {
     without.emplace_back("plain 1F1B instead of " + std::string(name_of(s.schedule)),
-                         [](Strategy& n) { n.schedule = Schedule::k1f1b, n.vp = 1; });
+                         [](Strategy& n) { n.schedule = kPlainSchedule, n.vp = 1; });
   }
   if (s.recompute != Recompute::kFull) {
     without.emplace_back("full recomputation", [](Strategy& n) {

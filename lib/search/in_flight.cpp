@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "schedule/orders.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {
@@ -230,7 +231,7 @@ InFlight in_flight(const PipelineShape& s, std::int64_t rank) {
 }
 
 const std::vector<InFlight>& InFlightCache::of(const PipelineShape& s) {
-  const bool all = s.schedule == Schedule::kGpipe;  // holds every microbatch
+  const bool all = traits_of(s.schedule).forwards_first;  // holds every microbatch
   const std::int64_t microbatches = all ? s.microbatches : steady_template(s).microbatches;
   return known_.get({static_cast<std::int64_t>(s.schedule), s.pp, s.vp, microbatches}, [&] {
     std::vector<InFlight> ranks;

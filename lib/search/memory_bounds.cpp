@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "cost/memory.hpp"
+#include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 
 // What ranks must hold at least, and what they can therefore not do in time.
@@ -42,7 +43,7 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
                    std::optional<Recompute> saved_as) {
   if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
   MemoryRates rates = memory_rates(x.model, s);
-  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   PerBlock<BlockBytes> kinds(counts.size());
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
@@ -166,7 +167,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
                    const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads)
     : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
   const MemoryRates rates = memory_rates(x.model, s);
-  const std::int64_t copies = s.schedule == Schedule::kDualPipe ? 2 : 1;
+  const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
   Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 #include "spec/axes.hpp"
 
@@ -80,8 +81,7 @@ bool Opener::is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& spli
          (cp_kind == 0 && split.etp == 1 && split.sequence_parallel == (mesh.tp > 1));
 }
 bool Opener::is_usual(const ScheduleChoice& s) const {
-  return breadth_ == Breadth::kAll || s.schedule == Schedule::k1f1b ||
-         s.schedule == Schedule::kInterleaved;
+  return breadth_ == Breadth::kAll || traits_of(s.schedule).widely_available;
 }
 bool Opener::is_usual(const Sharding& s) const {
   return breadth_ == Breadth::kAll ||

@@ -50,7 +50,7 @@ struct Sharding {
 inline constexpr RankOrder kPipelineInside{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
 
 struct ScheduleChoice {
-  Schedule schedule = Schedule::k1f1b;
+  Schedule schedule = kPlainSchedule;
   std::int64_t vp = 1;
   bool operator==(const ScheduleChoice&) const = default;
 };

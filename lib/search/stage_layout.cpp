@@ -36,13 +36,13 @@ BlockCounts LayerPrefix::with_ends(const ModelSpec& m) const {
 bool LayerPrefix::has_free_chunks() const { return leading <= kMostLeading; }
 
 StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix)
-    : schedule_(s.schedule),
+    : chunk_layout_(traits_of(s.schedule).layout),
       vp_(static_cast<int>(s.vp)),
       leading_(prefix.leading),
       layers_(m.num_layers) {
   const auto pp = static_cast<int>(s.pp);
   stages_ = pp;
-  if (s.schedule == Schedule::kDualPipe) {
+  if (chunk_layout_ == ChunkLayout::kMirrored) {
     kind_ = Kind::kMirrored;
     stages_ = pp / 2;
   } else if (vp_ > 1) {
@@ -50,7 +50,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
   }
   unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
   units_ = static_cast<int>(m.num_layers / unit_layers_);
-  folded_ = is_mirrored() || s.schedule == Schedule::kZbV;
+  folded_ = traits_of(s.schedule).joins_ends();
   few_leading_ = leading_ <= kMostLeading && units_ > 2 * leading_ + kMostLead;
 }
 
@@ -124,7 +124,7 @@ void StageLayout::ranges(int stage, const Share& share, std::vector<LayerRange>&
       result.push_back({p.front, p.front + n});
       return;
     case Kind::kRows:
-      if (schedule_ == Schedule::kZbV) {
+      if (chunk_layout_ == ChunkLayout::kV) {
         result.push_back({p.front, p.front + n});
         result.push_back({layers_ - p.front - n, layers_ - p.front});
         return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/chunks.hpp"
+#include "schedule/traits.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
@@ -124,7 +125,7 @@ class StageLayout {
   };
 
   Kind kind_ = Kind::kContiguous;
-  Schedule schedule_;
+  ChunkLayout chunk_layout_;
   int stages_ = 1, units_ = 1, vp_ = 1, leading_ = 0;
   std::int64_t layers_ = 1, unit_layers_ = 1;
   bool folded_ = false;

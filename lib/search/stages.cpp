@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {
@@ -255,7 +256,7 @@ void Stages::add_up_least() {
   for (std::int64_t u = 0; u < layout_.units(); ++u) {
     std::int64_t time = of_layer(u);
     for (std::int64_t c = 1; c < layout_.unit_layers(); ++c) {
-      const bool back = x_.strategy.schedule == Schedule::kZbV;
+      const bool back = traits_of(x_.strategy.schedule).layout == ChunkLayout::kV;
       time += of_layer(back ? all - 1 - u : c * layout_.units() + u);
     }
     least_until_.push_back(least_until_.back() + time);

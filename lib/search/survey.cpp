@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "schedule/traits.hpp"
 #include "search/space.hpp"
 #include "search/worker_pool.hpp"
 
@@ -28,9 +29,9 @@ class Turns {
 // What most people would try: no unusual order of ranks, sequence parallelism with tensor
 // parallelism, schedules that every framework has.
 bool is_usual(const Strategy& s) {
-  const bool schedule = s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved;
-  return schedule && s.etp == 1 && s.order == kDefaultOrder && s.zero_group == 0 &&
-         s.sequence_parallel == (s.tp > 1) && !s.offload.optimizer && !s.offload.activations;
+  return traits_of(s.schedule).widely_available && s.etp == 1 && s.order == kDefaultOrder &&
+         s.zero_group == 0 && s.sequence_parallel == (s.tp > 1) && !s.offload.optimizer &&
+         !s.offload.activations;
 }
 
 std::optional<Strategy> draw(const SearchSpace& space, const Mesh& mesh, std::size_t number) {

@@ -1,12 +1,8 @@
 #pragma once
 // The closed sets of choices and their names: one table each, from which parsing, printing, help
-// texts and lists of choices all follow.
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string_view>
+// texts and lists of choices all follow. Pipeline schedules have theirs in schedule/schedule.hpp.
+#include "base/names.hpp"
+#include "schedule/schedule.hpp"
 
 namespace meshplan {
 
@@ -21,7 +17,6 @@ enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
 enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEthernet };
 enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
 
-enum class Schedule { kGpipe, k1f1b, kInterleaved, kZbH1, kZbV, kDualPipe };
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
 enum class Framework {
@@ -46,30 +41,6 @@ enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroa
 
 // The parallel dimensions a rank order lists.
 enum class Axis { kTp, kCp, kEp, kDp, kPp };
-
-template <class E>
-struct NameTable;  // specialised below: `rows` lists {value, name} in the order of the enumerators
-
-template <class E>
-struct NameRow {
-  E value;
-  std::string_view name;
-};
-
-#define MESHPLAN_NAMES(Enum, ...)                                           \
-  template <>                                                               \
-  struct NameTable<Enum> {                                                  \
-    static constexpr auto rows = std::to_array<NameRow<Enum>>(__VA_ARGS__); \
-  };                                                                        \
-  static_assert(rows_in_order<Enum>())
-
-template <class E>
-constexpr bool rows_in_order() {
-  for (std::size_t i = 0; i < NameTable<E>::rows.size(); ++i) {
-    if (static_cast<std::size_t>(NameTable<E>::rows[i].value) != i) return false;
-  }
-  return true;
-}
 
 MESHPLAN_NAMES(AttentionKind, {{AttentionKind::kMha, "mha"},
                                {AttentionKind::kGqa, "gqa"},
@@ -104,12 +75,6 @@ MESHPLAN_NAMES(Architecture, {{Architecture::kVolta, "volta"},
                               {Architecture::kHopper, "hopper"},
                               {Architecture::kBlackwell, "blackwell"},
                               {Architecture::kCdna3, "cdna3"}});
-MESHPLAN_NAMES(Schedule, {{Schedule::kGpipe, "gpipe"},
-                          {Schedule::k1f1b, "1f1b"},
-                          {Schedule::kInterleaved, "interleaved"},
-                          {Schedule::kZbH1, "zb-h1"},
-                          {Schedule::kZbV, "zb-v"},
-                          {Schedule::kDualPipe, "dualpipe"}});
 MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
                         {CpKind::kAllGather, "allgather"},
                         {CpKind::kUlysses, "ulysses"}});
@@ -142,28 +107,6 @@ MESHPLAN_NAMES(Axis, {{Axis::kTp, "tp"},
                       {Axis::kEp, "ep"},
                       {Axis::kDp, "dp"},
                       {Axis::kPp, "pp"}});
-
-template <class E>
-[[nodiscard]] constexpr std::string_view name_of(E value) {
-  return NameTable<E>::rows[static_cast<std::size_t>(value)].name;
-}
-
-template <class E>
-[[nodiscard]] constexpr std::optional<E> from_name(std::string_view name) {
-  for (const auto& row : NameTable<E>::rows) {
-    if (row.name == name) return row.value;
-  }
-  return std::nullopt;
-}
-
-// All names of an enum, in order.
-template <class E>
-[[nodiscard]] constexpr auto names_of() {
-  std::array<std::string_view, NameTable<E>::rows.size()> names{};
-  std::transform(NameTable<E>::rows.begin(), NameTable<E>::rows.end(), names.begin(),
-                 [](const auto& row) { return row.name; });
-  return names;
-}
 
 [[nodiscard]] constexpr int size_of(Dtype d) {
   switch (d) {

@@ -142,7 +142,7 @@ struct Strategy {
   std::int64_t micro_batch = 1;   // sequences
   std::int64_t global_batch = 1;  // sequences
   std::int64_t seq_len = 0;       // tokens
-  Schedule schedule = Schedule::k1f1b;
+  Schedule schedule = kPlainSchedule;
   std::vector<std::int64_t> stage_layers;  // layers per pipeline rank; empty: as even as can be
   Recompute recompute = Recompute::kNone;
   // Layers per pipeline rank that are fully recomputed; empty: every layer follows `recompute`.

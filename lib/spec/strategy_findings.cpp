@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "spec/pipeline_limits.hpp"
+#include "schedule/limits.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 

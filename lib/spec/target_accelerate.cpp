@@ -35,7 +35,7 @@ void mend_dimensions(Strategy& s, const ModelSpec&) {
   if (s.pp > 1) {
     s.dp *= s.pp;
     s.pp = s.vp = 1;
-    s.schedule = Schedule::k1f1b;
+    s.schedule = kPlainSchedule;
     s.stage_layers.clear();
     s.recompute_layers.clear();
   }

@@ -146,10 +146,3 @@ TEST_CASE("text without colour holds no escape code, text with colour does") {
   CHECK(has(text(true), "\x1b[1mMemory\x1b[0m"));
   CHECK(has(text(true), "\x1b[31m"));
 }
-
-TEST_CASE("every schedule has its fact, in the order of the names") {
-  REQUIRE(kScheduleFacts.size() == NameTable<Schedule>::rows.size());
-  for (std::size_t i = 0; i < kScheduleFacts.size(); ++i) {
-    CHECK(static_cast<std::size_t>(kScheduleFacts[i].schedule) == i);
-  }
-}
