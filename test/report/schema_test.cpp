@@ -126,6 +126,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},
       {"attention_kernel", names<AttentionKernel>()},
+      {"stage_split", names<StageSplit>()},
       {"activation", names<Activation>()},
       {"norm", names<Norm>()},
       {"position_embedding", names<PositionEmbedding>()},
@@ -180,18 +181,20 @@ TEST_CASE("the schema of a strategy has the program's keys, with their types") {
     const std::size_t dot = key.find('.');
     const bool nested = dot != std::string_view::npos;
     const std::string outer(key.substr(0, dot)), inner(nested ? key.substr(dot + 1) : key);
-    const Json& object = !nested              ? strategy
-                         : outer == "kernels" ? definition("kernels")
-                                              : strategy.at("properties").at(outer);
+    const Json& object = !nested ? strategy
+                         : outer == "kernels" || outer == "runtime"
+                             ? definition(outer)
+                             : strategy.at("properties").at(outer);
     found[nested ? outer : ""].insert(inner);
     if (nested) found[""].insert(outer);
     REQUIRE(object.at("properties").contains(inner));
     CHECK(object.at("properties").at(inner).value("type", Json()) == type_of(value));
   });
   for (const auto& [outer, keys] : found) {
-    const Json& object = outer.empty()        ? strategy
-                         : outer == "kernels" ? definition("kernels")
-                                              : strategy.at("properties").at(outer);
+    const Json& object = outer.empty() ? strategy
+                         : outer == "kernels" || outer == "runtime"
+                             ? definition(outer)
+                             : strategy.at("properties").at(outer);
     CAPTURE(outer);
     CHECK(keys_of(object.at("properties")) == keys);
     CHECK(object.at("required").get<std::set<std::string>>() == keys);
