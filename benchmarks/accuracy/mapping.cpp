@@ -9,6 +9,7 @@
 #include <set>
 
 #include "recipes.hpp"
+#include "schedule/traits.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -320,7 +321,7 @@ void vary_unstated(Mapped& mapped, const Source& source, const Run& run) {
 void settle(Strategy& s) {
   if (s.vp == 1 && s.schedule == Schedule::kInterleaved) s.schedule = Schedule::k1f1b;
   if (s.vp > 1 && s.schedule == Schedule::k1f1b) s.schedule = Schedule::kInterleaved;
-  if (s.schedule == Schedule::kDualPipe) s.vp = 2;
+  if (traits_of(s.schedule).chunks == ChunksPerRank::kTwo) s.vp = 2;
   if (s.vp == 1 && is_megatron_code(s.framework)) s.overlap.pp = false;
   if (!s.sequence_parallel) s.overlap.tp = false;
   if (s.tp == 1) s.overlap.tp = false;

@@ -18,21 +18,9 @@ struct Toml {
 };
 
 std::string schedule_name(const Strategy& s) {
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-      return "GPipe";
-    case Schedule::k1f1b:
-      return "1F1B";
-    case Schedule::kInterleaved:
-      return "Interleaved1F1B";
-    case Schedule::kZbV:
-      return "ZBVZeroBubble";
-    case Schedule::kZbH1:
-    case Schedule::kDualPipe:
-      break;
-  }
-  PLAN_CHECK(false);
-  return {};
+  const std::optional<std::string_view> name = torchtitan_schedule(s.schedule);
+  PLAN_CHECK(name.has_value());
+  return std::string(*name);
 }
 
 // The modules of every stage, in the order of depth.

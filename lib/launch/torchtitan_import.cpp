@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "io/toml_tree.hpp"
 #include "launch/settings.hpp"
+#include "schedule/chunk_map.hpp"
 
 namespace meshplan {
 namespace {
@@ -286,23 +287,25 @@ class Importer {
   void place_stages(const std::vector<std::int64_t>& stages) {
     Strategy& s = run_.strategy;
     const auto count = static_cast<std::int64_t>(stages.size());
-    const bool single = s.schedule == Schedule::k1f1b || s.schedule == Schedule::kGpipe;
+    const ScheduleTraits& traits = traits_of(s.schedule);
+    const bool single = traits.chunks == ChunksPerRank::kOne;
+    const bool pairs = traits.chunks == ChunksPerRank::kTwo;
     const bool fits = count % s.pp == 0 && (single ? count == s.pp : count > s.pp) &&
-                      (s.schedule != Schedule::kZbV || count == 2 * s.pp);
+                      (!pairs || count == 2 * s.pp);
     if (!fits) {
       settings_.report("parallelism.pipeline_parallel_schedule",
                        std::to_string(count) + " stages on " + std::to_string(s.pp) +
                            " ranks: " + std::string(name_of(s.schedule)) + " wants " +
-                           (single                         ? "one on each"
-                            : s.schedule == Schedule::kZbV ? "two on each"
-                                                           : "as many on each, two or more"));
+                           (single  ? "one on each"
+                            : pairs ? "two on each"
+                                    : "as many on each, two or more"));
       return;
     }
     s.vp = count / s.pp;
     s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+    const PipelineShape shape{s.schedule, s.pp, s.vp};
     for (std::int64_t i = 0; i < count; ++i) {
-      const bool back = s.schedule == Schedule::kZbV && i >= s.pp;
-      const std::int64_t rank = back ? count - 1 - i : i % s.pp;
+      const std::int64_t rank = rank_of_chunk(shape, i);
       s.stage_layers[static_cast<std::size_t>(rank)] += stages[static_cast<std::size_t>(i)];
     }
   }

@@ -1,35 +1,16 @@
 #include <algorithm>
-#include <limits>
 
 #include "base/check.hpp"
+#include "schedule/chains.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// A chunk's times in SI seconds. `backward` is what the chunk above it in depth waits for at least:
-// the whole backward, or the input gradient alone where the schedule splits it.
-struct Times {
-  double forward, backward, weight;
-};
-
-// Paths through the chunks outside one rank.
-struct Chain {
-  std::vector<Times> chunks;
-  std::vector<double> down;     // [c]: forwards of the chunks before c
-  std::vector<double> up;       // [c]: backwards of the chunks from c on
-  std::vector<double> weights;  // [c]: weight gradients of the chunks before c
-  std::vector<double> drain;    // [c]: from the last backward of chunk c to the end of the step
-
-  [[nodiscard]] double all_forward() const { return down.back(); }
-};
-
 // `after[c]`: work that the rank of chunk c still has behind that chunk's last backward.
-Chain make_chain(std::vector<Times> chunks, const std::vector<double>& after) {
+Chain make_chain(std::vector<ChainTimes> chunks, const std::vector<double>& after) {
   const std::size_t n = chunks.size();
   const std::vector<double> sums(n + 1);
   Chain chain{std::move(chunks), sums, sums, sums, sums};
@@ -42,18 +23,6 @@ Chain make_chain(std::vector<Times> chunks, const std::vector<double>& after) {
   return chain;
 }
 
-// The longest path that runs through rank r and all of its tasks in between.
-struct RankPaths {
-  double work = 0;   // all tasks of the rank
-  double enter = 0;  // before its first task
-  // Through the pipeline to the rank's first backward, and what the rank has run before it.
-  double enter_backward = kNever, before_backward = 0;
-  // From the rank's last backward, or its last forward, to the end; what it runs after that.
-  double leave_backward = kNever, after_backward = 0;
-  double leave_forward = kNever, after_forward = 0;
-  bool alternates = false;  // its first backward comes before its last forward
-};
-
 double longest(const RankPaths& p) {
   const double entry = std::max(p.enter, p.enter_backward - p.before_backward);
   const double exit = std::max(0.0, p.leave_backward - p.after_backward);
@@ -64,8 +33,8 @@ double longest(const RankPaths& p) {
 
 // Sum over the first `turns` forwards of a rank of the time of the chunk whose turn it is;
 // backwards take the chunks from the other end.
-double sum_of_turns(const PipelineShape& s, std::int64_t turns, auto time_of_local_chunk) {
-  const std::int64_t group = s.schedule == Schedule::kInterleaved ? interleaved_group(s) : 1;
+double sum_of_turns(const PipelineShape& s, std::int64_t group, std::int64_t turns,
+                    auto time_of_local_chunk) {
   const std::int64_t full = turns / (group * s.vp);
   const std::int64_t rest = turns - full * group * s.vp;
   const std::int64_t size = std::min(group, s.microbatches - full * group);
@@ -77,139 +46,102 @@ double sum_of_turns(const PipelineShape& s, std::int64_t turns, auto time_of_loc
   return sum;
 }
 
-// 1F1B, interleaved.
-RankPaths alternating_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+}  // namespace
+
+RankPaths alternating_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain,
+                            std::int64_t group, std::int64_t warmup) {
   const std::int64_t total = s.microbatches * s.vp;
-  const std::int64_t warmup = s.schedule == Schedule::kInterleaved ? interleaved_warmup(s, rank)
-                                                                   : one_f_one_b_warmup(s, rank);
   const std::int64_t ahead = std::min(total, warmup + 1);  // forwards before the first backward
   const auto forward = [&](std::int64_t i) { return chain.chunks[index(i * s.pp + rank)].forward; };
   const auto backward = [&](std::int64_t i) {
     return chain.chunks[index((s.vp - 1 - i) * s.pp + rank)].backward;
   };
   const std::int64_t last_chunk = (s.vp - 1) * s.pp + rank;
-  const double backwards = sum_of_turns(s, total, backward);
+  const double backwards = sum_of_turns(s, group, total, backward);
   RankPaths p;
-  p.work = sum_of_turns(s, total, forward) + backwards;
+  p.work = sum_of_turns(s, group, total, forward) + backwards;
   p.enter = chain.down[index(rank)];
   p.enter_backward = chain.all_forward() + chain.up[index(last_chunk + 1)];
-  p.before_backward = sum_of_turns(s, ahead, forward);
+  p.before_backward = sum_of_turns(s, group, ahead, forward);
   p.leave_backward = chain.drain[index(rank)];
   p.leave_forward = chain.all_forward() - chain.down[index(last_chunk + 1)] + chain.drain.back();
-  p.after_forward = backwards - sum_of_turns(s, total - ahead, backward);
+  p.after_forward = backwards - sum_of_turns(s, group, total - ahead, backward);
   p.alternates = ahead < total;
   return p;
 }
 
-RankPaths zb_h1_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
-  const Times& t = chain.chunks[index(rank)];
-  const auto m = static_cast<double>(s.microbatches);
-  const std::int64_t ahead = std::min(s.microbatches, s.pp - rank);
-  const std::int64_t weights = std::max<std::int64_t>(0, s.microbatches - ahead - rank);
+namespace {
+
+// Counts the tasks of the rank's order one by one.
+RankPaths walked_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  const RankChunks mine = chunks_on_rank(s, rank);
+  const std::size_t top = mine[0], deepest = mine.last();
+  const TaskOrder order = traits_of(s.schedule).order(steady_template(s), rank);
+  const auto time_of = [&](const Task& t) {
+    const ChainTimes& c = chain.chunks[index(t.chunk)];
+    switch (t.kind) {
+      case TaskKind::kForward:
+        return c.forward;
+      case TaskKind::kBackward:
+      case TaskKind::kBackwardInput:
+        return c.backward;
+      case TaskKind::kBackwardWeight:
+        return c.weight;
+    }
+    return 0.0;
+  };
+  const auto is_forward = [](const Task& t) { return t.kind == TaskKind::kForward; };
+  const auto is_backward = [](const Task& t) {
+    return t.kind == TaskKind::kBackward || t.kind == TaskKind::kBackwardInput;
+  };
+  // By place in the order: the first backward and the last forward of the deepest chunk, and the
+  // last backward of the chunk nearest to the front.
+  const std::size_t none = order.size();
+  std::size_t first_backward = none, last_forward = 0, last_backward = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t chunk = index(order[i].chunk);
+    if (chunk == deepest && is_forward(order[i])) last_forward = i;
+    if (chunk == deepest && is_backward(order[i])) first_backward = std::min(first_backward, i);
+    if (chunk == top && is_backward(order[i])) last_backward = i;
+  }
   RankPaths p;
-  p.work = m * (t.forward + t.backward + t.weight);
-  p.enter = chain.down[index(rank)];
-  p.enter_backward = chain.all_forward() + chain.up[index(rank + 1)];
-  p.before_backward = static_cast<double>(ahead) * t.forward;
-  p.leave_backward = chain.drain[index(rank)];
-  p.after_backward = static_cast<double>(std::min(s.microbatches, rank + 1)) * t.weight;
-  p.leave_forward = chain.all_forward() - chain.down[index(rank + 1)] + chain.drain.back();
-  p.after_forward = static_cast<double>(ahead) * t.backward +
-                    static_cast<double>(s.microbatches - weights) * t.weight;
-  p.alternates = ahead < s.microbatches;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double t = time_of(order[i]);
+    if (i < first_backward) p.before_backward += t;
+    if (i > last_forward) p.after_forward += t;
+    if (i > last_backward) p.after_backward += t;
+  }
+  for (std::int64_t i = 0; i < mine.count; ++i) {
+    const ChainTimes& c = chain.chunks[mine[i]];
+    const double weight = traits_of(s.schedule).splits_backward ? c.weight : 0;
+    p.work += static_cast<double>(s.microbatches) * (c.forward + c.backward + weight);
+  }
+  p.enter = chain.down[top];
+  p.enter_backward = chain.all_forward() + chain.up[deepest + 1];
+  p.leave_backward = chain.drain[top];
+  p.leave_forward = chain.all_forward() - chain.down[deepest + 1] + chain.drain.back();
+  p.alternates = first_backward < last_forward;
   return p;
 }
 
-// Weight gradients of the two chunks that rank r of ZB-V runs after chunk r's last backward. The
-// first m - p of chunk r's follow their input gradient at once.
-struct ZbVRest {
-  double first, second;
-};
-
-ZbVRest zb_v_rest(const PipelineShape& s, std::int64_t rank) {
-  const std::int64_t first = std::clamp<std::int64_t>(s.microbatches - s.pp + 1, 1, rank + 1);
-  const std::int64_t second =
-      std::clamp<std::int64_t>(s.microbatches - 2 * s.pp + 1 + rank, 0, rank);
-  return {static_cast<double>(first), static_cast<double>(second)};
-}
-
-// Counts of tasks before and after follow from the loops of zb_v.cpp.
-RankPaths zb_v_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
-  const std::int64_t second = 2 * s.pp - 1 - rank;
-  const Times& t0 = chain.chunks[index(rank)];
-  const Times& t1 = chain.chunks[index(second)];
-  const auto m = static_cast<double>(s.microbatches);
-  const auto p0 = static_cast<double>(s.pp);
-  const auto r = static_cast<double>(rank);
-  RankPaths p;
-  p.work = m * (t0.forward + t0.backward + t0.weight + t1.forward + t1.backward + t1.weight);
-  p.enter = chain.down[index(rank)];
-  p.enter_backward = chain.all_forward() + chain.up[index(second + 1)];
-  p.before_backward = std::min(m, 2 * p0 - r - 1) * t0.forward + std::min(m, r + 1) * t1.forward;
-  const ZbVRest rest = zb_v_rest(s, rank);
-  p.leave_backward = chain.drain[index(rank)];
-  p.after_backward = rest.first * t0.weight + rest.second * t1.weight;
-  p.leave_forward = chain.all_forward() - chain.down[index(second + 1)] + chain.drain.back();
-  p.after_forward =
-      std::min(m, p0) * (t0.backward + t0.weight) + std::min(m, r + 1) * (t1.backward + t1.weight);
-  p.alternates = s.microbatches > rank + 1;
-  return p;
-}
-
-// Counts follow from the steps of dualpipe.cpp; h counts ranks from the nearer end, and both
-// directions have the same times.
-RankPaths dualpipe_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
-  const std::int64_t h = std::min(rank, s.pp - 1 - rank);
-  const std::int64_t far = s.pp - 1 - h;
-  const Times& t0 = chain.chunks[index(h)];
-  const Times& t1 = chain.chunks[index(far)];
-  const auto each = static_cast<double>(s.microbatches / 2);
-  const auto near_forwards = static_cast<double>(far + (h + 1 == s.pp / 2 ? 1 : 0));
-  const auto from_end = static_cast<double>(h);
-  RankPaths p;
-  p.work = each * (t0.forward + t0.backward + t0.weight + t1.forward + t1.backward + t1.weight);
-  p.enter = chain.down[index(h)];
-  p.enter_backward = chain.all_forward() + chain.up[index(far + 1)];
-  p.before_backward = near_forwards * t0.forward + (from_end + 1) * t1.forward;
-  p.leave_backward = chain.drain[index(h)];
-  p.after_backward = t0.weight + from_end * std::max(t0.weight, t1.weight);
-  // The last forward leaves with the backward it is paired with, here and on each rank after it.
-  p.leave_forward = chain.all_forward() - chain.down[index(far + 1)] + chain.up[0] -
-                    chain.up[index(h)] + chain.weights[index(h)] + chain.drain.back();
-  p.after_forward = static_cast<double>(s.pp / 2) * (t0.backward + t0.weight) +
-                    (from_end + 1) * (t1.backward + t1.weight);
-  p.alternates = true;
-  return p;
+RankPaths paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  const auto own = traits_of(s.schedule).paths;
+  return own == nullptr ? walked_paths(s, rank, chain) : own(s, rank, chain);
 }
 
 // Work that certainly follows a chunk's last backward on its rank.
-double work_after(const PipelineShape& s, std::int64_t chunk, const std::vector<Times>& chunks) {
-  const double own = chunks[index(chunk)].weight;
-  const auto c = static_cast<double>(chunk);
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kInterleaved:
-      return 0;
-    case Schedule::kZbH1:
-      return std::min(static_cast<double>(s.microbatches), c + 1) * own;
-    case Schedule::kZbV: {
-      if (chunk >= s.pp) return own;
-      const ZbVRest rest = zb_v_rest(s, chunk);
-      return rest.first * own + rest.second * chunks[index(2 * s.pp - 1 - chunk)].weight;
-    }
-    case Schedule::kDualPipe:
-      if (chunk >= s.pp / 2) return own;
-      return own + c * std::min(own, chunks[index(s.pp - 1 - chunk)].weight);
-  }
-  fail_check("known schedule", __FILE__, __LINE__);
+double work_after(const PipelineShape& s, std::int64_t chunk,
+                  const std::vector<ChainTimes>& chunks) {
+  const ScheduleTraits& traits = traits_of(s.schedule);
+  if (traits.work_after != nullptr) return traits.work_after(s, chunk, chunks);
+  return traits.splits_backward ? chunks[index(chunk)].weight : 0;
 }
 
-// GPipe's two phases are flow shops of identical jobs: sum of the ranks' times for the first
-// microbatch, and the slowest rank's for each other one.
-double gpipe_bound(const PipelineShape& s, const std::vector<Times>& chunks) {
+// With all forwards first (GPipe) the two phases are flow shops of identical jobs: sum of the
+// ranks' times for the first microbatch, and the slowest rank's for each other one.
+double flow_shops_bound(const PipelineShape& s, const std::vector<ChainTimes>& chunks) {
   double forward = 0, backward = 0, slowest_forward = 0, slowest_backward = 0;
-  for (const Times& t : chunks) {
+  for (const ChainTimes& t : chunks) {
     forward += t.forward;
     backward += t.backward;
     slowest_forward = std::max(slowest_forward, t.forward);
@@ -219,25 +151,9 @@ double gpipe_bound(const PipelineShape& s, const std::vector<Times>& chunks) {
          static_cast<double>(s.microbatches - 1) * (slowest_forward + slowest_backward);
 }
 
-RankPaths paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
-  switch (s.schedule) {
-    case Schedule::kGpipe:
-    case Schedule::k1f1b:
-    case Schedule::kInterleaved:
-      return alternating_paths(s, rank, chain);
-    case Schedule::kZbH1:
-      return zb_h1_paths(s, rank, chain);
-    case Schedule::kZbV:
-      return zb_v_paths(s, rank, chain);
-    case Schedule::kDualPipe:
-      return dualpipe_paths(s, rank, chain);
-  }
-  fail_check("known schedule", __FILE__, __LINE__);
-}
-
-std::vector<Times> times_of(const PipelineShape& s, std::span<const ChunkTime> chunks) {
+std::vector<ChainTimes> times_of(const PipelineShape& s, std::span<const ChunkTime> chunks) {
   const bool split = traits_of(s.schedule).splits_backward;
-  std::vector<Times> times;
+  std::vector<ChainTimes> times;
   times.reserve(chunks.size());
   for (const ChunkTime& c : chunks) {
     const double weight = c.backward_weight.si();
@@ -247,7 +163,7 @@ std::vector<Times> times_of(const PipelineShape& s, std::span<const ChunkTime> c
   return times;
 }
 
-Chain chain_of(const PipelineShape& s, std::vector<Times> times) {
+Chain chain_of(const PipelineShape& s, std::vector<ChainTimes> times) {
   std::vector<double> after;
   after.reserve(times.size());
   for (std::int64_t c = 0; c < num_chunks(s); ++c) after.push_back(work_after(s, c, times));
@@ -266,10 +182,10 @@ constexpr double kRounding = 1 - 1e-11;
 // beaten.
 Seconds makespan_lower_bound(const PipelineShape& s, std::span<const ChunkTime> chunks) {
   PLAN_CHECK(illegal_reason(s).empty() && chunks.size() == index(num_chunks(s)));
-  std::vector<Times> times = times_of(s, chunks);
+  std::vector<ChainTimes> times = times_of(s, chunks);
   double bound = 0;
-  if (s.schedule == Schedule::kGpipe) {
-    bound = gpipe_bound(s, times);
+  if (traits_of(s.schedule).forwards_first) {
+    bound = flow_shops_bound(s, times);
   } else {
     const Chain chain = chain_of(s, std::move(times));
     bound = chain.all_forward() + chain.drain.back();

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 
+#include "schedule/chains.hpp"
+#include "schedule/divided.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -105,18 +107,52 @@ static bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, cons
 }
 
 static std::string dualpipe_illegal_reason(const PipelineShape& s) {
-  if (s.pp % 2 != 0) {
-    return "dualpipe needs an even pp, got pp=" + std::to_string(s.pp) +
-           "; use pp=" + std::to_string(s.pp + 1) +
-           (s.pp > 1 ? " or pp=" + std::to_string(s.pp - 1) : "");
-  }
-  if (s.microbatches % 2 != 0 || s.microbatches < 2 * s.pp) {
-    return "dualpipe needs an even number of microbatches, at least 2*pp=" +
-           std::to_string(2 * s.pp) + ", got " + std::to_string(s.microbatches) +
-           "; change the global batch, micro_batch, dp or pp";
-  }
-  return {};
+  if (s.pp % 2 == 0 && s.microbatches % 2 == 0 && s.microbatches >= 2 * s.pp) return {};
+  return "needs an even 'pp' and an even number of microbatches, 2 * pp or more; got pp " +
+         std::to_string(s.pp) + " and " + std::to_string(s.microbatches) + " microbatches";
 }
+
+namespace {
+
+// Counts follow from the steps of the order; h counts ranks from the nearer end, and both
+// directions have the same times.
+RankPaths dualpipe_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  const std::int64_t h = std::min(rank, s.pp - 1 - rank);
+  const std::int64_t far = s.pp - 1 - h;
+  const ChainTimes& t0 = chain.chunks[static_cast<std::size_t>(h)];
+  const ChainTimes& t1 = chain.chunks[static_cast<std::size_t>(far)];
+  const auto each = static_cast<double>(s.microbatches / 2);
+  const auto near_forwards = static_cast<double>(far + (h + 1 == s.pp / 2 ? 1 : 0));
+  const auto from_end = static_cast<double>(h);
+  RankPaths p;
+  p.work = each * (t0.forward + t0.backward + t0.weight + t1.forward + t1.backward + t1.weight);
+  p.enter = chain.down[static_cast<std::size_t>(h)];
+  p.enter_backward = chain.all_forward() + chain.up[static_cast<std::size_t>(far + 1)];
+  p.before_backward = near_forwards * t0.forward + (from_end + 1) * t1.forward;
+  p.leave_backward = chain.drain[static_cast<std::size_t>(h)];
+  p.after_backward = t0.weight + from_end * std::max(t0.weight, t1.weight);
+  // The last forward leaves with the backward it is paired with, here and on each rank after it.
+  p.leave_forward = chain.all_forward() - chain.down[static_cast<std::size_t>(far + 1)] +
+                    chain.up[0] - chain.up[static_cast<std::size_t>(h)] +
+                    chain.weights[static_cast<std::size_t>(h)] + chain.drain.back();
+  p.after_forward = static_cast<double>(s.pp / 2) * (t0.backward + t0.weight) +
+                    (from_end + 1) * (t1.backward + t1.weight);
+  p.alternates = true;
+  return p;
+}
+
+double dualpipe_work_after(const PipelineShape& s, std::int64_t chunk,
+                           const std::vector<ChainTimes>& chunks) {
+  const double own = chunks[static_cast<std::size_t>(chunk)].weight;
+  if (chunk >= s.pp / 2) return own;
+  return own + static_cast<double>(chunk) *
+                   std::min(own, chunks[static_cast<std::size_t>(s.pp - 1 - chunk)].weight);
+}
+
+}  // namespace
+
+// Messages of the two directions pass each other.
+static double dualpipe_chain(const DividedRank& x) { return x.before.forward + x.work; }
 
 extern const ScheduleTraits kDualPipeTraits;
 const ScheduleTraits kDualPipeTraits{
@@ -129,6 +165,9 @@ const ScheduleTraits kDualPipeTraits{
     .illegal_reason = dualpipe_illegal_reason,
     .period = [](const PipelineShape&) { return std::int64_t{2}; },
     .starts_pair = starts_dualpipe_pair,
+    .paths = dualpipe_paths,
+    .work_after = dualpipe_work_after,
+    .chain = dualpipe_chain,
 };
 
 }  // namespace meshplan

@@ -1,3 +1,5 @@
+#include "schedule/divided.hpp"
+#include "schedule/in_flight.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -16,6 +18,16 @@ static TaskOrder gpipe_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
+static InFlight gpipe_in_flight(const PipelineShape& s, std::int64_t rank) {
+  return one_chunk_in_flight(rank, s.microbatches);
+}
+
+static double gpipe_chain(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  return p.whole.all() + x.work - x.own.all() + p.hops(2 * x.last_rank()) +
+         p.stalls(x.r, p.microbatches - 1);
+}
+
 extern const ScheduleTraits kGpipeTraits;
 const ScheduleTraits kGpipeTraits{
     .fact = "all forwards, then all backwards; keeps every microbatch",
@@ -23,6 +35,8 @@ const ScheduleTraits kGpipeTraits{
     .forwards_first = true,
     .runs_on_one_rank = true,
     .order = gpipe_order,
+    .in_flight = gpipe_in_flight,
+    .chain = gpipe_chain,
 };
 
 }  // namespace meshplan

@@ -1,5 +1,9 @@
 #include <algorithm>
+#include <cmath>
 
+#include "schedule/chains.hpp"
+#include "schedule/divided.hpp"
+#include "schedule/in_flight.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -54,27 +58,157 @@ static TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
 // Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving: the three checks.
 static std::string interleaved_illegal_reason(const PipelineShape& s) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
-  if (s.pp < 2) return "interleaved needs pp >= 2; set vp=1 and schedule=1f1b";
-  if (s.vp < 2) return "interleaved needs vp >= 2; set vp=2 or schedule=1f1b";
-  if (s.microbatches < s.pp) {
-    return "interleaved needs at least pp=" + number(s.pp) + " microbatches, got " +
-           number(s.microbatches) + "; raise the global batch or lower dp, micro_batch or pp";
-  }
   const std::int64_t group = interleaved_group(s);
+  if (group == s.pp) {
+    if (s.microbatches % s.pp == 0) return {};
+    return "needs a multiple of 'pp' " + number(s.pp) + " microbatches, got " +
+           number(s.microbatches);
+  }
   if (group < s.pp) {
-    return "interleaved needs a microbatch group of at least pp=" + number(s.pp) + ", got " +
-           number(group);
+    return "needs a microbatch group of at least pp=" + number(s.pp) + ", got " + number(group);
   }
   const std::int64_t rest = s.microbatches % group;
-  if (rest != 0 && rest < s.pp) {
-    return "interleaved leaves a last group of " + number(rest) + " of " + number(s.microbatches) +
-           " microbatches, less than pp=" + number(s.pp) + "; use " +
-           number(s.microbatches - rest) + " or " + number(s.microbatches - rest + s.pp) +
-           " microbatches" +
-           (group == s.pp ? ", or a microbatch group that leaves 0 or at least pp" : "");
-  }
-  return {};
+  if (s.microbatches >= s.pp && (rest == 0 || rest >= s.pp)) return {};
+  return "leaves a last group of " + number(rest) + " of " + number(s.microbatches) +
+         " microbatches, less than pp=" + number(s.pp) + "; use " +
+         (s.microbatches > rest ? number(s.microbatches - rest) + " or " : "") +
+         number(s.microbatches - rest + s.pp) + " microbatches";
 }
+
+std::int32_t least_of(const std::vector<Held>& held) {
+  std::int32_t least = held.front().whole;
+  for (const Held& h : held) least = std::min(least, h.whole);
+  return least;
+}
+
+// The interleaved schedule in closed form. Forwards and backwards take turns of one chunk each, so
+// between two changes of turn one chunk gains and one loses a microbatch per moment: bytes held are
+// linear in between, and most where a turn changes.
+class InterleavedMoments {
+ public:
+  InterleavedMoments(const PipelineShape& s, std::int64_t rank)
+      : vp_(s.vp),
+        microbatches_(s.microbatches),
+        group_(interleaved_group(s)),
+        round_(group_ * s.vp),
+        ahead_(std::min(s.microbatches * s.vp, interleaved_warmup(s, rank) + 1)) {
+    for (std::int64_t first = 0; first <= microbatches_; first += group_) {
+      const std::int64_t size = std::min(group_, microbatches_ - first);
+      for (std::int64_t i = 0; i < vp_ && size > 0; ++i) {
+        add_turn(first * vp_ + i * size);
+        add_turn(first * vp_ + i * size - ahead_);
+      }
+    }
+    add_turn(0), add_turn(last());
+    std::sort(turns_.begin(), turns_.end());
+    turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+  }
+
+  void fill(InFlight& result) {
+    for (std::size_t i = 0; i < turns_.size(); ++i) {
+      const std::int64_t end = i + 1 < turns_.size() ? turns_[i + 1] : turns_[i];
+      // The same as one round of full groups before.
+      const std::int64_t full = microbatches_ / group_ * round_;
+      if (turns_[i] >= round_ && end + ahead_ <= full) continue;
+      const std::vector<Held> now = at(turns_[i]);
+      result.least_held = std::max(result.least_held, least_between(now, turns_[i], end));
+      result.add_moment(now);
+    }
+    result.until.shrink_to_fit();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t last() const { return microbatches_ * vp_ - ahead_; }
+  void add_turn(std::int64_t backwards) {
+    if (backwards >= 0 && backwards <= last()) turns_.push_back(backwards);
+  }
+  // Microbatches that the i-th chunk in turn has passed after n tasks of one direction.
+  [[nodiscard]] std::int64_t passed(std::int64_t n, std::int64_t i) const {
+    const std::int64_t first = n / round_ * group_;
+    const std::int64_t size = std::min(group_, microbatches_ - first);
+    return first + std::clamp<std::int64_t>(n - first * vp_ - i * size, 0, size);
+  }
+  // Before the next of so many backwards.
+  [[nodiscard]] std::vector<Held> at(std::int64_t backwards) const {
+    std::vector<Held> held(static_cast<std::size_t>(vp_));
+    for (std::int64_t c = 0; c < vp_; ++c) {
+      const std::int64_t whole = passed(backwards + ahead_, c) - passed(backwards, vp_ - 1 - c);
+      held[static_cast<std::size_t>(c)].whole = static_cast<std::int32_t>(whole);
+    }
+    return held;
+  }
+  // What every chunk holds at some moment of a turn.
+  [[nodiscard]] std::int32_t least_between(const std::vector<Held>& begin, std::int64_t from,
+                                           std::int64_t to) const {
+    std::int32_t most = least_of(begin);
+    if (to - from < 2) return most;
+    const std::vector<Held> next = at(from + 1);
+    std::size_t gains = 0, loses = 0;
+    for (std::size_t c = 0; c < next.size(); ++c) {
+      if (next[c].whole > begin[c].whole) gains = c;
+      if (next[c].whole < begin[c].whole) loses = c;
+    }
+    const std::int64_t middle = (begin[loses].whole - begin[gains].whole) / 2;
+    for (const std::int64_t step : {middle, middle + 1}) {
+      most = std::max(most, least_of(at(from + std::clamp<std::int64_t>(step, 0, to - from))));
+    }
+    return most;
+  }
+
+  std::int64_t vp_, microbatches_, group_;
+  std::int64_t round_;               // tasks of one direction that a group takes
+  std::int64_t ahead_;               // forwards more than backwards before a backward
+  std::vector<std::int64_t> turns_;  // backwards done when a turn begins
+};
+
+InFlight interleaved_in_flight(const PipelineShape& s, std::int64_t rank) {
+  InFlight result;
+  const RankChunks chunks = chunks_on_rank(s, rank);
+  for (std::int64_t i = 0; i < chunks.count; ++i) result.chunks.push_back(chunks[i]);
+  InterleavedMoments(s, rank).fill(result);
+  return result;
+}
+
+RankPaths interleaved_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  return alternating_paths(s, rank, chain, interleaved_group(s), interleaved_warmup(s, rank));
+}
+
+namespace {
+
+// Through the last chunks of the ranks behind, and the first chunks of those before. Chunks of
+// spread layers hold an even share, up to less than a layer.
+double through_last_chunks(const DividedRank& x) {
+  const DividedPipeline& d = x.pipeline;
+  if (!d.alike) return 0;  // the chunks of a rank differ
+  const auto p = static_cast<double>(d.ranks), v = static_cast<double>(d.vp);
+  const double behind_ranks = p - static_cast<double>(x.r) - 1;
+  const double ahead = std::min(d.microbatches * v, 2 * behind_ranks + (v - 1) * p + 1);
+  const TaskTimes share = d.first[x.end] - d.first[x.begin];
+  const TaskTimes behind =
+      at_least_zero(d.first.back() - d.first[x.end] - d.rounding * behind_ranks);
+  TaskTimes before = d.first[x.begin];
+  if (x.r > 0) before = at_least_zero(before - d.rounding) + d.embedding;
+  double backward = behind.input + behind.weight + before.input + before.weight;
+  if (x.r < x.last_rank()) backward += d.head.input + d.head.weight;
+  // p forwards of each chunk, less those of the last chunks or plus those of the first.
+  double forward = p * v * share.forward;
+  if (ahead < p * v) {
+    forward -= (p * v - ahead) * std::max(0.0, share.forward - d.rounding.forward);
+  } else {
+    forward += (ahead - p * v) * (share.forward + d.rounding.forward);
+  }
+  if (x.r == 0) forward += std::min(d.microbatches, ahead) * d.embedding.forward;
+  if (x.r == x.last_rank()) forward += std::max(0.0, ahead - (v - 1) * p) * d.head.forward;
+  const double later = d.stalls(x.r, d.microbatches - std::ceil(ahead / v) - 1);
+  return d.whole.forward + backward + x.work - forward + later +
+         d.hops(d.ranks * d.vp + d.ranks - 2);
+}
+
+double interleaved_chain(const DividedRank& x) {
+  return std::max(x.entered_and_left(), through_last_chunks(x));
+}
+
+}  // namespace
 
 extern const ScheduleTraits kInterleavedTraits;
 const ScheduleTraits kInterleavedTraits{
@@ -85,6 +219,9 @@ const ScheduleTraits kInterleavedTraits{
     .order = interleaved_order,
     .illegal_reason = interleaved_illegal_reason,
     .period = interleaved_group,
+    .in_flight = interleaved_in_flight,
+    .paths = interleaved_paths,
+    .chain = interleaved_chain,
 };
 
 }  // namespace meshplan

@@ -1,5 +1,8 @@
 #include <algorithm>
 
+#include "schedule/chains.hpp"
+#include "schedule/divided.hpp"
+#include "schedule/in_flight.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -25,6 +28,22 @@ static TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
+static RankPaths one_f_one_b_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  return alternating_paths(s, rank, chain, 1, one_f_one_b_warmup(s, rank));
+}
+
+static InFlight one_f_one_b_in_flight(const PipelineShape& s, std::int64_t rank) {
+  return one_chunk_in_flight(rank, std::min(s.microbatches, s.pp - rank));
+}
+
+static double one_f_one_b_chain(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const double later = p.stalls(x.r, p.microbatches - x.ahead() - 1);
+  return std::max(x.entered_and_left(), p.whole.all() + x.work - x.own.input - x.own.weight -
+                                            x.ahead() * x.own.forward + later +
+                                            p.hops(2 * x.last_rank()));
+}
+
 extern const ScheduleTraits kOneFOneBTraits;
 const ScheduleTraits kOneFOneBTraits{
     .fact =
@@ -34,6 +53,9 @@ const ScheduleTraits kOneFOneBTraits{
     .runs_on_one_rank = true,
     .widely_available = true,
     .order = one_f_one_b_order,
+    .in_flight = one_f_one_b_in_flight,
+    .paths = one_f_one_b_paths,
+    .chain = one_f_one_b_chain,
 };
 
 }  // namespace meshplan

@@ -7,13 +7,15 @@
 
 namespace meshplan {
 
-enum class Schedule { kGpipe, k1f1b, kInterleaved, kZbH1, kZbV, kDualPipe };
+enum class Schedule { kGpipe, k1f1b, kInterleaved, kZbH1, kZbV, kDualPipe, kVHalf, kVMin };
 MESHPLAN_NAMES(Schedule, {{Schedule::kGpipe, "gpipe"},
                           {Schedule::k1f1b, "1f1b"},
                           {Schedule::kInterleaved, "interleaved"},
                           {Schedule::kZbH1, "zb-h1"},
                           {Schedule::kZbV, "zb-v"},
-                          {Schedule::kDualPipe, "dualpipe"}});
+                          {Schedule::kDualPipe, "dualpipe"},
+                          {Schedule::kVHalf, "v-half"},
+                          {Schedule::kVMin, "v-min"}});
 
 // What a strategy has that says nothing else, and what others are compared with.
 inline constexpr Schedule kPlainSchedule = Schedule::k1f1b;

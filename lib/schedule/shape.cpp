@@ -36,7 +36,9 @@ std::string chunks_illegal_reason(const PipelineShape& s) {
       if (s.vp == 2) return {};
       return name + " holds two chunks per rank" + got + "; set vp=2";
     case ChunksPerRank::kSeveral:
-      return {};  // says its own file
+      if (s.pp < 2) return name + " needs pp >= 2; set vp=1 and schedule=1f1b";
+      if (s.vp < 2) return name + " needs vp >= 2; set vp=2 or schedule=1f1b";
+      return {};
   }
   return {};
 }
@@ -60,7 +62,8 @@ std::string illegal_reason(const PipelineShape& s) {
   if (std::string reason = common_illegal_reason(s); !reason.empty()) return reason;
   if (std::string reason = chunks_illegal_reason(s); !reason.empty()) return reason;
   const auto own = traits_of(s.schedule).illegal_reason;
-  return own == nullptr ? std::string{} : own(s);
+  const std::string reason = own == nullptr ? std::string{} : own(s);
+  return reason.empty() ? reason : std::string(name_of(s.schedule)) + " " + reason;
 }
 
 TaskOrder task_order(const PipelineShape& s, std::int64_t rank) {

@@ -3,10 +3,10 @@
 namespace meshplan {
 
 extern const ScheduleTraits kGpipeTraits, kOneFOneBTraits, kInterleavedTraits, kZbH1Traits,
-    kZbVTraits, kDualPipeTraits;
+    kZbVTraits, kDualPipeTraits, kVHalfTraits, kVMinTraits;
 
 const std::array<const ScheduleTraits*, kNumSchedules> kScheduleTraits{
-    &kGpipeTraits, &kOneFOneBTraits, &kInterleavedTraits,
-    &kZbH1Traits,  &kZbVTraits,      &kDualPipeTraits};
+    &kGpipeTraits, &kOneFOneBTraits, &kInterleavedTraits, &kZbH1Traits,
+    &kZbVTraits,   &kDualPipeTraits, &kVHalfTraits,       &kVMinTraits};
 
 }  // namespace meshplan

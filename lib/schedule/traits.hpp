@@ -13,6 +13,11 @@
 namespace meshplan {
 
 using TaskOrder = std::vector<Task>;
+struct InFlight;  // schedule/in_flight.hpp
+struct Chain;     // schedule/chains.hpp
+struct ChainTimes;
+struct RankPaths;
+struct DividedRank;  // schedule/divided.hpp
 
 // Which rank holds which chunk of the model (schedule/chunk_map.hpp).
 enum class ChunkLayout : std::uint8_t {
@@ -39,10 +44,13 @@ struct ScheduleTraits {
   bool runs_on_one_rank = false;
   // Every framework that has pipelines of such chunks runs it.
   bool widely_available = false;
+  // Part of a search whose space leaves the schedule open.
+  bool searched = true;
 
   // What rank `rank` does, in order; the shape is legal.
   TaskOrder (*order)(const PipelineShape& s, std::int64_t rank) = nullptr;
-  // Empty if it can run a shape that is legal otherwise; none: every one with so many chunks.
+  // What is wrong with the ranks or microbatches of a shape that is legal otherwise, without the
+  // schedule's name; none: it runs any.
   std::string (*illegal_reason)(const PipelineShape& s) = nullptr;
   // A rank's order for microbatches + period is its order for microbatches with one more steady
   // round in the middle; none: 1.
@@ -50,6 +58,18 @@ struct ScheduleTraits {
   // Whether the forward order[i] and the backward after it run as one; none: never.
   bool (*starts_pair)(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
                       std::size_t i) = nullptr;
+
+  // What a rank holds at its fullest moments; none: found by a walk through its order.
+  InFlight (*in_flight)(const PipelineShape& s, std::int64_t rank) = nullptr;
+  // [F-PIPE-9] The longest path through a rank; none: counted in its order.
+  RankPaths (*paths)(const PipelineShape& s, std::int64_t rank, const Chain& chain) = nullptr;
+  // Work that certainly follows a chunk's last backward on its rank; none: its weight gradient
+  // where that is a task of its own.
+  double (*work_after)(const PipelineShape& s, std::int64_t chunk,
+                       const std::vector<ChainTimes>& chunks) = nullptr;
+  // [F-SEARCH-4] The longest chain through a rank of any division of the layers; none: the forwards
+  // before its first task, and all its work.
+  double (*chain)(const DividedRank& rank) = nullptr;
 
   // Ranks that hold a copy of each chunk.
   [[nodiscard]] constexpr int copies() const { return layout == ChunkLayout::kMirrored ? 2 : 1; }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "schedule/chains.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -75,6 +76,56 @@ static TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
+namespace {
+
+// Weight gradients of the two chunks that rank r of ZB-V runs after chunk r's last backward. The
+// first m - p of chunk r's follow their input gradient at once.
+struct ZbVRest {
+  double first, second;
+};
+
+ZbVRest zb_v_rest(const PipelineShape& s, std::int64_t rank) {
+  const std::int64_t first = std::clamp<std::int64_t>(s.microbatches - s.pp + 1, 1, rank + 1);
+  const std::int64_t second =
+      std::clamp<std::int64_t>(s.microbatches - 2 * s.pp + 1 + rank, 0, rank);
+  return {static_cast<double>(first), static_cast<double>(second)};
+}
+
+// Counts of tasks before and after follow from the loops of the order.
+RankPaths zb_v_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+  const std::int64_t second = 2 * s.pp - 1 - rank;
+  const ChainTimes& t0 = chain.chunks[static_cast<std::size_t>(rank)];
+  const ChainTimes& t1 = chain.chunks[static_cast<std::size_t>(second)];
+  const auto m = static_cast<double>(s.microbatches);
+  const auto p0 = static_cast<double>(s.pp);
+  const auto r = static_cast<double>(rank);
+  RankPaths p;
+  p.work = m * (t0.forward + t0.backward + t0.weight + t1.forward + t1.backward + t1.weight);
+  p.enter = chain.down[static_cast<std::size_t>(rank)];
+  p.enter_backward = chain.all_forward() + chain.up[static_cast<std::size_t>(second + 1)];
+  p.before_backward = std::min(m, 2 * p0 - r - 1) * t0.forward + std::min(m, r + 1) * t1.forward;
+  const ZbVRest rest = zb_v_rest(s, rank);
+  p.leave_backward = chain.drain[static_cast<std::size_t>(rank)];
+  p.after_backward = rest.first * t0.weight + rest.second * t1.weight;
+  p.leave_forward =
+      chain.all_forward() - chain.down[static_cast<std::size_t>(second + 1)] + chain.drain.back();
+  p.after_forward =
+      std::min(m, p0) * (t0.backward + t0.weight) + std::min(m, r + 1) * (t1.backward + t1.weight);
+  p.alternates = s.microbatches > rank + 1;
+  return p;
+}
+
+double zb_v_work_after(const PipelineShape& s, std::int64_t chunk,
+                       const std::vector<ChainTimes>& chunks) {
+  const double own = chunks[static_cast<std::size_t>(chunk)].weight;
+  if (chunk >= s.pp) return own;
+  const ZbVRest rest = zb_v_rest(s, chunk);
+  return rest.first * own +
+         rest.second * chunks[static_cast<std::size_t>(2 * s.pp - 1 - chunk)].weight;
+}
+
+}  // namespace
+
 extern const ScheduleTraits kZbVTraits;
 const ScheduleTraits kZbVTraits{
     .fact = "two chunks per rank in a V; no bubble for equal passes at the memory of 1f1b",
@@ -83,6 +134,8 @@ const ScheduleTraits kZbVTraits{
     .chunks = ChunksPerRank::kTwo,
     .splits_backward = true,
     .order = zb_v_order,
+    .paths = zb_v_paths,
+    .work_after = zb_v_work_after,
 };
 
 }  // namespace meshplan

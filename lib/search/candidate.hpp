@@ -10,7 +10,7 @@
 #include "search/block_cache.hpp"
 #include "search/choice.hpp"
 #include "search/division_search.hpp"
-#include "search/in_flight.hpp"
+#include "search/in_flight_cache.hpp"
 #include "search/part_times.hpp"
 #include "search/search.hpp"
 #include "search/space.hpp"

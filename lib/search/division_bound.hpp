@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cost/block.hpp"
+#include "schedule/divided.hpp"
 #include "schedule/pipeline.hpp"
 #include "search/stages.hpp"
 
@@ -42,58 +43,23 @@ class DivisionBound {
   [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
   // later ranks at least.
-  [[nodiscard]] double carried() const;
+  [[nodiscard]] double carried() const { return traits_.is_plain() ? 1 : 0; }
   // Whether the chains end at the first rank's last task.
-  [[nodiscard]] bool comes_back() const {
-    return schedule_ == Schedule::kGpipe || schedule_ == Schedule::k1f1b ||
-           schedule_ == Schedule::kInterleaved;
-  }
+  [[nodiscard]] bool comes_back() const { return !traits_.splits_backward; }
 
   // Everything that one microbatch passes.
   [[nodiscard]] ChunkTime whole() const {
-    return {Seconds{whole_.forward}, Seconds{whole_.input}, Seconds{whole_.weight}};
+    return {Seconds{p_.whole.forward}, Seconds{p_.whole.input}, Seconds{p_.whole.weight}};
   }
 
-  struct Times {
-    double forward = 0, input = 0, weight = 0;
-    [[nodiscard]] double all() const { return forward + input + weight; }
-    Times& operator+=(const Times& o) {
-      forward += o.forward, input += o.input, weight += o.weight;
-      return *this;
-    }
-    friend Times operator+(Times a, const Times& b) { return a += b; }
-    friend Times operator*(const Times& t, double n) {
-      return {t.forward * n, t.input * n, t.weight * n};
-    }
-    friend Times operator-(const Times& a, const Times& b) {
-      return {a.forward - b.forward, a.input - b.input, a.weight - b.weight};
-    }
-  };
-
  private:
-  void add_units(const ModelSpec& m, const LayerPrefix& prefix, const PerBlock<Times>& kinds);
+  void add_units(const ModelSpec& m, const LayerPrefix& prefix, const PerBlock<TaskTimes>& kinds);
   void add_messages(const Strategy& s, const SendTime& send);
-  [[nodiscard]] Times ends(std::int64_t r) const;
-  [[nodiscard]] double interleaved(std::int64_t r, std::int64_t begin, std::int64_t end,
-                                   double work) const;
-  [[nodiscard]] double hops(std::int64_t n) const { return transfer_ * static_cast<double>(n); }
-  // What rank r stands still for messages of so many microbatches, but for the first and the last.
-  [[nodiscard]] double stalls(std::int64_t r, double microbatches) const;
-  [[nodiscard]] double vp() const { return static_cast<double>(vp_); }
 
-  Schedule schedule_;
-  ChunkLayout layout_;
-  std::int64_t ranks_, vp_;
-  double microbatches_;
+  const ScheduleTraits& traits_;
+  DividedPipeline p_;
   std::int64_t units_;
-  bool alike_ = false;   // all layers are of one kind
   bool spread_ = false;  // a rank's layers are spread over its chunks as even as they go
-  Times rounding_;       // what a chunk may hold less, or more, than an even share
-  Times embedding_, head_, whole_;
-  std::vector<Times> first_;  // first chunk of a rank, summed over the units before
-  std::vector<Times> rank_;   // all chunks of a rank, likewise
-  double transfer_ = 0, end_stall_ = 0;
-  std::vector<double> stall_;  // by rank, for the messages of one microbatch
 };
 
 [[nodiscard]] double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,

@@ -14,7 +14,7 @@
 #include "schedule/critical_path.hpp"
 #include "schedule/pipeline.hpp"
 #include "search/end_cache.hpp"
-#include "search/in_flight.hpp"
+#include "search/in_flight_cache.hpp"
 #include "search/stage_layout.hpp"
 
 namespace meshplan {

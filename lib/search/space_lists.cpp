@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "schedule/traits.hpp"
 #include "search/fixed_keys.hpp"
 #include "search/stage_layout.hpp"
+#include "spec/target.hpp"
 
 namespace meshplan {
 namespace {
@@ -54,10 +56,6 @@ std::vector<RankOrder> every_order(const Strategy& mesh) {
   return all;
 }
 
-bool is_zero_bubble(Schedule s) {
-  return s == Schedule::kZbH1 || s == Schedule::kZbV || s == Schedule::kDualPipe;
-}
-
 // What the frameworks of a space run (Megatron-LM and DeepSpeed: pipeline engines; 1F1B only in
 // DeepSpeed's runtime/pipe/schedule.py; FSDP has no pipeline).
 bool runs_schedule(Space space, Schedule s) {
@@ -65,12 +63,12 @@ bool runs_schedule(Space space, Schedule s) {
     case Space::kFull:
       return true;
     case Space::kMegatron:
-      return !is_zero_bubble(s) && s != Schedule::kGpipe;
+      return traits_of(s).widely_available;
     case Space::kDeepspeed:
     case Space::kFsdp:
-      return s == Schedule::k1f1b;
+      return s == kPlainSchedule;
     case Space::kTorchtitan:  // torch/distributed/pipelining/schedules.py
-      return s != Schedule::kZbH1 && s != Schedule::kDualPipe;
+      return torchtitan_schedule(s).has_value();
   }
   return true;
 }
@@ -295,18 +293,32 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
 }
 
 std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
-  std::vector<ScheduleChoice> candidates{{Schedule::k1f1b, 1}, {Schedule::kGpipe, 1}};
-  if (pp > 1) {
+  std::vector<ScheduleChoice> candidates;
+  const bool asked_for = freed("schedule") || !stated("schedule").empty();
+  const auto add = [&](Schedule schedule) {
+    const ScheduleTraits& traits = traits_of(schedule);
+    if (!traits.searched && !asked_for) return;
+    if (pp == 1 && !traits.runs_on_one_rank) return;
+    switch (traits.chunks) {
+      case ChunksPerRank::kOne:
+        candidates.push_back({schedule, 1});
+        return;
+      case ChunksPerRank::kTwo:
+        candidates.push_back({schedule, 2});
+        return;
+      case ChunksPerRank::kSeveral:
+        break;
+    }
     // Chunks of any size: the embedding and the head may be alone in theirs.
     const bool any_size = layer_prefix(model_).has_free_chunks();
     const std::int64_t most = (model_.num_layers + (any_size ? 2 : 0)) / pp;
     for (std::int64_t vp = 2; vp <= most; ++vp) {
-      if (!any_size && model_.num_layers % vp != 0) continue;
-      candidates.push_back({Schedule::kInterleaved, vp});
+      if (any_size || model_.num_layers % vp == 0) candidates.push_back({schedule, vp});
     }
-    candidates.push_back({Schedule::kZbH1, 1});
-    candidates.push_back({Schedule::kZbV, 2});
-    candidates.push_back({Schedule::kDualPipe, 2});
+  };
+  add(kPlainSchedule);
+  for (const auto& row : NameTable<Schedule>::rows) {
+    if (row.value != kPlainSchedule) add(row.value);
   }
   std::vector<ScheduleChoice> all;
   for (const ScheduleChoice& choice : candidates) {

@@ -8,7 +8,7 @@
 #include "cost/block.hpp"
 #include "cost/memory.hpp"
 #include "search/choice.hpp"
-#include "search/in_flight.hpp"
+#include "search/in_flight_cache.hpp"
 #include "search/partition.hpp"
 #include "search/stage_layout.hpp"
 

@@ -3,6 +3,7 @@
 
 #include "base/text.hpp"
 #include "schedule/limits.hpp"
+#include "schedule/traits.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -146,7 +147,7 @@ double layer_width(const Plan& p) {
 // (schedule/memory.cpp).
 double most_in_flight(const Strategy& s) {
   const double all = std::max(1.0, real(s.global_batch) / (real(s.micro_batch) * real(s.dp)));
-  if (s.schedule == Schedule::kGpipe) return all;
+  if (traits_of(s.schedule).forwards_first) return all;
   return std::min(all, real(s.pp) * real(2 + s.vp));
 }
 

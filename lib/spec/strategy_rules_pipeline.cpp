@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "base/text.hpp"
+#include "schedule/traits.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -108,38 +109,33 @@ void check_batch(const Plan& p, Findings& f) {
 void check_schedule(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   const std::string name{name_of(s.schedule)};
-  const bool two_chunks = s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe;
-  const bool interleaved = s.schedule == Schedule::kInterleaved;
-  const bool simple = s.schedule == Schedule::kGpipe || s.schedule == Schedule::k1f1b;
-  if (!simple && s.pp == 1) {
+  const ScheduleTraits& traits = traits_of(s.schedule);
+  if (!traits.runs_on_one_rank && s.pp == 1) {
     f.error({"schedule", "pp"}, "schedule " + name + " needs 'pp' over 1", "schedule=1f1b");
     return;
   }
-  if (two_chunks && s.vp != 2) {
-    f.error({"vp", "schedule"},
-            "schedule " + name + " has two chunks per rank, but 'vp' is " + n(s.vp), "vp=2");
+  switch (traits.chunks) {
+    case ChunksPerRank::kOne:
+      if (s.vp == 1) break;
+      f.error({"vp", "schedule"},
+              "schedule " + name + " has one chunk per rank, but 'vp' is " + n(s.vp),
+              "schedule=interleaved, or vp=1");
+      break;
+    case ChunksPerRank::kTwo:
+      if (s.vp == 2) break;
+      f.error({"vp", "schedule"},
+              "schedule " + name + " has two chunks per rank, but 'vp' is " + n(s.vp), "vp=2");
+      break;
+    case ChunksPerRank::kSeveral:
+      if (s.vp > 1) break;
+      f.error({"vp", "schedule"}, "schedule " + name + " needs 'vp' over 1", "schedule=1f1b");
+      break;
   }
-  if (interleaved && s.vp == 1) {
-    f.error({"vp", "schedule"}, "schedule interleaved needs 'vp' over 1", "schedule=1f1b");
-  }
-  if (!two_chunks && !interleaved && s.vp > 1) {
-    f.error({"vp", "schedule"},
-            "schedule " + name + " has one chunk per rank, but 'vp' is " + n(s.vp),
-            "schedule=interleaved, or vp=1");
-  }
-  if (!has_whole_microbatches(s)) return;
-  const std::int64_t microbatches = num_microbatches(s);
-  if (interleaved && microbatches % s.pp != 0) {
-    f.error({"global_batch", "pp", "schedule"}, "schedule interleaved needs a multiple of 'pp' " +
-                                                    n(s.pp) + " microbatches, got " +
-                                                    n(microbatches));
-  }
-  if (s.schedule == Schedule::kDualPipe &&
-      (s.pp % 2 != 0 || microbatches % 2 != 0 || microbatches < 2 * s.pp)) {
-    f.error({"global_batch", "pp", "schedule"},
-            "schedule dualpipe needs an even 'pp' and an even number of microbatches, 2 * pp or "
-            "more; got pp " +
-                n(s.pp) + " and " + n(microbatches) + " microbatches");
+  if (!has_whole_microbatches(s) || traits.illegal_reason == nullptr) return;
+  const std::string reason =
+      traits.illegal_reason({s.schedule, s.pp, s.vp, num_microbatches(s), 0});
+  if (!reason.empty()) {
+    f.error({"global_batch", "pp", "schedule"}, "schedule " + name + " " + reason);
   }
 }
 

@@ -67,6 +67,10 @@ struct TorchtitanFlavor {
 [[nodiscard]] const TorchtitanFlavor* torchtitan_flavor(const ModelSpec& m);
 [[nodiscard]] ModelSpec torchtitan_model(const TorchtitanFlavor& f);
 
+// What PyTorch calls a schedule (torch/distributed/pipelining/schedules.py, get_schedule_class);
+// nothing for those that it does not have.
+[[nodiscard]] std::optional<std::string_view> torchtitan_schedule(Schedule s);
+
 // Whether every linear layer has a bias, the experts' and the router's included, as Megatron-LM's
 // add_bias_linear means it.
 [[nodiscard]] bool all_linear_biased(const ModelSpec& m);

@@ -1,4 +1,5 @@
 // torchtitan v0.2.2, the last release with TOML files (files below torchtitan/).
+#include "schedule/traits.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/target_tables.hpp"
 
@@ -28,14 +29,12 @@ void model(const Plan& p, Findings& f) {
 }
 
 void schedule(const Plan& p, Findings& f) {
-  const Schedule k = p.s.schedule;
-  if (p.s.pp > 1 && (k == Schedule::kZbH1 || k == Schedule::kDualPipe)) {
-    f.error({"schedule"},
-            "PyTorch's pipelines are gpipe, 1f1b, interleaved and zb-v, not " + name(k));
-  }
+  if (p.s.pp == 1 || torchtitan_schedule(p.s.schedule)) return;
+  f.error({"schedule"},
+          "PyTorch's pipelines are gpipe, 1f1b, interleaved and zb-v, not " + name(p.s.schedule));
 }
 void mend_schedule(Strategy& s, const ModelSpec&) {
-  s.schedule = s.schedule == Schedule::kDualPipe ? Schedule::kZbV : Schedule::k1f1b;
+  s.schedule = traits_of(s.schedule).joins_ends() ? Schedule::kZbV : kPlainSchedule;
   s.stage_layers.clear();
   s.recompute_layers.clear();
 }
@@ -153,6 +152,20 @@ constexpr TargetRule kRules[] = {
 };
 
 }  // namespace
+
+std::optional<std::string_view> torchtitan_schedule(Schedule s) {
+  struct Row {
+    Schedule schedule;
+    std::string_view name;
+  };
+  constexpr std::array kRows{Row{Schedule::kGpipe, "GPipe"}, Row{Schedule::k1f1b, "1F1B"},
+                             Row{Schedule::kInterleaved, "Interleaved1F1B"},
+                             Row{Schedule::kZbV, "ZBVZeroBubble"}};
+  for (const Row& row : kRows) {
+    if (row.schedule == s) return row.name;
+  }
+  return std::nullopt;
+}
 
 std::span<const TargetRule> torchtitan_rules() { return kRules; }
 

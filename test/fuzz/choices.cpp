@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "io/load.hpp"
+#include "schedule/traits.hpp"
 #include "spec/expert_load.hpp"
 
 namespace meshplan::fuzz {
@@ -115,7 +116,7 @@ void choose_schedule(Choices& choices, const ModelSpec& m, Strategy& s) {
                                      Schedule::kInterleaved, Schedule::kZbV, Schedule::kDualPipe})
                    : Schedule::k1f1b;
   if (s.schedule == Schedule::kInterleaved) s.vp = choices.divisor(layers);
-  if (s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe) s.vp = 2;
+  if (traits_of(s.schedule).chunks == ChunksPerRank::kTwo) s.vp = 2;
   if ((s.vp == 2 && !halves) || (s.schedule == Schedule::kInterleaved && s.vp < 2)) {
     s.schedule = Schedule::k1f1b, s.vp = 1;
   }

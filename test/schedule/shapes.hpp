@@ -46,10 +46,12 @@ class RandomShapes {
   PipelineShape shape(std::int64_t max_microbatches = 40) {
     for (;;) {
       PipelineShape s;
-      s.schedule = static_cast<Schedule>(integer(0, 5));
+      s.schedule = static_cast<Schedule>(integer(0, static_cast<int>(kNumSchedules) - 1));
       s.pp = integer(1, 8);
-      const bool two = s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe;
-      s.vp = two ? 2 : s.schedule == Schedule::kInterleaved ? integer(2, 4) : 1;
+      const ChunksPerRank chunks = traits_of(s.schedule).chunks;
+      s.vp = chunks == ChunksPerRank::kTwo       ? 2
+             : chunks == ChunksPerRank::kSeveral ? integer(2, 4)
+                                                 : 1;
       s.group = s.schedule == Schedule::kInterleaved ? integer(0, 12) : 0;
       s.microbatches = integer(1, max_microbatches);
       if (illegal_reason(s).empty()) return s;

@@ -207,7 +207,11 @@ class Brute {
       }
       return;
     }
+    const bool asked_for =
+        frees("schedule") || std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
+                                         [](const Limit& l) { return l.key == "schedule"; });
     for (const auto& row : NameTable<Schedule>::rows) {
+      if (!traits_of(row.value).searched && !asked_for) continue;
       for (s.vp = 1; s.vp <= c_.model.num_layers + 2; ++s.vp) {
         s.schedule = row.value;
         try_options(s);

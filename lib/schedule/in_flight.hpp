@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "schedule/pipeline.hpp"
-#include "search/shared_memo.hpp"
+#include "base/units.hpp"
+#include "schedule/schedule.hpp"
 
 namespace meshplan {
 
@@ -22,21 +22,22 @@ struct InFlight {
   std::vector<std::size_t> chunks;  // of the rank, increasing
   std::vector<Held> until;          // moments x (chunks + 1): sums over the chunks before
 
-  // Most bytes held at once; the spans are indexed like `chunks`.
+  // `held`: by chunk.
+  void add_moment(std::span<const Held> held);
+  // Most bytes held at once; the spans are indexed like `chunks`. Kept bytes are a part of the
+  // saved ones.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
   // Whole microbatches that every chunk holds at some one moment.
   std::int32_t least_held = 0;
 };
 
+// [F-PIPE-8] Activations in flight: GPipe m; 1F1B min(m, p - r); interleaved
+// min(m v, 2 (p - r - 1) + (v - 1) g + 1) (Narayanan et al. 2021, sec. 2.2; Megatron-Core
+// schedules.py). The other orders are walked: ZB-H1 min(m, p) (Qi et al. 2023, sec. 2.1), ZB-V 2p
+// for m >= 2p - 1, DualPipe p + 1 (DeepSeek-V3, table 2). The shape is legal.
 [[nodiscard]] InFlight in_flight(const PipelineShape& s, std::int64_t rank);
 
-// The same for every rank, each shape computed once. Shared by threads.
-class InFlightCache {
- public:
-  const std::vector<InFlight>& of(const PipelineShape& s);
-
- private:
-  SharedMemo<4, std::vector<InFlight>> known_;
-};
+// One chunk, of which so many microbatches are held at the fullest moment.
+[[nodiscard]] InFlight one_chunk_in_flight(std::int64_t chunk, std::int64_t microbatches);
 
 }  // namespace meshplan

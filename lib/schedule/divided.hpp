@@ -1,0 +1,98 @@
+#pragma once
+// Chains through one rank of a pipeline whose layers are given to the ranks from the front on:
+// bounds over all divisions of the layers at once.
+#include <algorithm>
+#include <vector>
+
+#include "schedule/traits.hpp"
+
+namespace meshplan {
+
+// Seconds of one microbatch.
+struct TaskTimes {
+  double forward = 0, input = 0, weight = 0;
+  [[nodiscard]] double all() const { return forward + input + weight; }
+  TaskTimes& operator+=(const TaskTimes& o) {
+    forward += o.forward, input += o.input, weight += o.weight;
+    return *this;
+  }
+  friend TaskTimes operator+(TaskTimes a, const TaskTimes& b) { return a += b; }
+  friend TaskTimes operator*(const TaskTimes& t, double n) {
+    return {t.forward * n, t.input * n, t.weight * n};
+  }
+  friend TaskTimes operator-(const TaskTimes& a, const TaskTimes& b) {
+    return {a.forward - b.forward, a.input - b.input, a.weight - b.weight};
+  }
+};
+[[nodiscard]] inline TaskTimes at_least_zero(const TaskTimes& t) {
+  return {std::max(0.0, t.forward), std::max(0.0, t.input), std::max(0.0, t.weight)};
+}
+
+// Layers are counted in units: one layer, or one of each chunk of a rank.
+struct DividedPipeline {
+  std::int64_t ranks = 1, vp = 1;
+  double microbatches = 1;
+  ChunkLayout layout = ChunkLayout::kRounds;
+  bool alike = false;  // all layers are of one kind
+  TaskTimes rounding;  // what a chunk may hold less, or more, than an even share
+  TaskTimes embedding, head, whole;
+  std::vector<TaskTimes> first;  // first chunk of a rank, summed over the units before
+  std::vector<TaskTimes> rank;   // all chunks of a rank, likewise
+  double transfer = 0;           // of one message
+  double end_stall = 0;          // what its two ends stand still for it
+  std::vector<double> stall;     // by rank, for the messages of one microbatch
+
+  [[nodiscard]] double hops(std::int64_t n) const { return transfer * static_cast<double>(n); }
+  // What rank r stands still for messages of so many microbatches, but for the first and the last.
+  [[nodiscard]] double stalls(std::int64_t r, double of_microbatches) const {
+    if (end_stall == 0) return 0;
+    return std::max(0.0, of_microbatches * stall[static_cast<std::size_t>(r)] - end_stall);
+  }
+  // Embedding and head, where rank r holds them.
+  [[nodiscard]] TaskTimes ends(std::int64_t r) const {
+    TaskTimes t;
+    if (r == 0) t += embedding;
+    if (r == (layout == ChunkLayout::kV ? 0 : ranks - 1)) t += head;
+    return t;
+  }
+};
+
+// Rank r with units begin .. end - 1.
+struct DividedRank {
+  const DividedPipeline& pipeline;
+  std::int64_t r = 0;
+  std::size_t begin = 0, end = 0;
+  TaskTimes own;     // all of its chunks, embedding and head included
+  TaskTimes before;  // the first chunks of the ranks before it, at least
+  double work = 0;   // all of its tasks
+
+  DividedRank(const DividedPipeline& p, std::int64_t rank, std::int64_t from, std::int64_t until)
+      : pipeline(p),
+        r(rank),
+        begin(static_cast<std::size_t>(from)),
+        end(static_cast<std::size_t>(until)),
+        own(p.rank[end] - p.rank[begin] + p.ends(rank)),
+        before(p.first[begin] + (rank > 0 ? p.embedding : TaskTimes{})),
+        work(p.microbatches * own.all()) {
+    // First chunks hold an even share of their rank's layers at least, the first rank's less than
+    // one layer less: there the embedding counts as a burden.
+    if (rank > 0) before = at_least_zero(before - p.rounding);
+  }
+
+  [[nodiscard]] std::int64_t last_rank() const { return pipeline.ranks - 1; }
+  // Forwards before a backward of a schedule that alternates.
+  [[nodiscard]] double ahead() const {
+    return std::min(pipeline.microbatches, static_cast<double>(pipeline.ranks - r));
+  }
+  // All its work, with what it stands still for messages.
+  [[nodiscard]] double alone() const { return work + pipeline.stalls(r, pipeline.microbatches); }
+
+  // Every schedule: the forwards before the rank's first task, and all its work.
+  [[nodiscard]] double entered() const { return before.forward + alone() + pipeline.hops(r); }
+  // Where the backward is one task: and back to the first rank.
+  [[nodiscard]] double entered_and_left() const {
+    return before.all() + alone() + pipeline.hops(2 * r);
+  }
+};
+
+}  // namespace meshplan
