@@ -98,7 +98,7 @@ void with_overlaps(benchmark::State& state, const Job& job) {
   Loaded l = load(job, static_cast<int>(state.range(0)));
   for (const char* key :
        {"overlap.tp", "overlap.grad_reduce", "overlap.param_gather", "overlap.pp"}) {
-    l.request.limits.push_back({key, LimitOp::kFree, {}, 0});
+    l.request.limits.push_back({key, LimitOp::kFree, {}});
   }
   run_search(state, l);
 }
@@ -323,9 +323,9 @@ class Exhaustive {
 
 void evaluate_all(benchmark::State& state) {
   Loaded l = load(kGpt3, 1);
-  l.request.limits = {{"cp", LimitOp::kEqual, {"1"}, 0},
-                      {"zero", LimitOp::kAtMost, {}, 1},
-                      {"zero_group", LimitOp::kFree, {}, 0}};
+  l.request.limits = {{"cp", LimitOp::kEqual, {std::int64_t{1}}},
+                      {"zero", LimitOp::kAtMost, {1}},
+                      {"zero_group", LimitOp::kFree, {}}};
   std::int64_t evaluated = 0, pipelines = 0, fitting = 0;
   double best = 0;
   for (auto _ : state) {

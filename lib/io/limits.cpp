@@ -27,8 +27,7 @@ template <class T>
 bool read_limit_value(Document& d, const std::string& key, const YamlNode& node, Limit& limit) {
   T value{};
   if (!read_value(d, key, node, value)) return false;
-  limit.values.push_back(key_text(value));
-  if constexpr (std::is_arithmetic_v<T>) limit.bound = static_cast<double>(value);
+  limit.values.emplace_back(std::move(value));
   return true;
 }
 
@@ -53,7 +52,7 @@ class LimitReader {
   template <class T>
   void read_typed(const KeyItem& item) {
     const std::string& key = item.key.text;
-    Limit limit{key, op_of(item.op), {}, 0};
+    Limit limit{key, op_of(item.op), {}};
     const bool ordered = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
     if (limit.op != LimitOp::kEqual && (!ordered || item.values.size() > 1)) {
       d_.report(item.key, key,
@@ -69,8 +68,6 @@ class LimitReader {
       }
       if (!read_limit_value<T>(d_, key, node, limit)) return;
     }
-    if (limit.op != LimitOp::kEqual) limit.values.clear();
-    if (limit.op == LimitOp::kEqual) limit.bound = 0;
     limits_.push_back(std::move(limit));
   }
 
@@ -111,7 +108,7 @@ Result<std::vector<Limit>> parse_free_keys(std::string_view text, const std::str
     text.remove_prefix(std::min(comma + 1, text.size()));
     const std::span<const std::string_view> keys = strategy_keys();
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
-      freed.push_back({key, LimitOp::kFree, {}, 0});
+      freed.push_back({key, LimitOp::kFree, {}});
       continue;
     }
     const std::optional<std::string> meant = nearest(key, keys);

@@ -12,12 +12,6 @@ namespace meshplan {
 // Whether the search chooses this key itself.
 [[nodiscard]] bool is_searched(std::string_view key);
 
-// Writes `text`, as key_text() does, into the key. False if it is no value of that key.
-[[nodiscard]] bool assign(Strategy& s, std::string_view key, std::string_view text);
-
-// The list that "[7,8,8,7]" stands for; empty for anything else.
-[[nodiscard]] std::vector<std::int64_t> read_list(std::string_view text);
-
 // The strategies that `base` becomes under the limits on keys that no search varies: one per
 // combination of the values that they allow. Fails where a limit excludes what is stated.
 [[nodiscard]] Result<std::vector<Strategy>> fixed_bases(const Strategy& base,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "schedule/traits.hpp"
-#include "search/fixed_keys.hpp"
 #include "search/stage_layout.hpp"
 #include "spec/target.hpp"
 
@@ -143,7 +142,7 @@ bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_vie
   });
 }
 
-std::vector<std::string> SpaceLists::stated(std::string_view key) const {
+std::vector<KeyValue> SpaceLists::stated(std::string_view key) const {
   for (const Limit& limit : request_.limits) {
     if (limit.key == key && limit.op == LimitOp::kEqual) return limit.values;
   }
@@ -223,12 +222,11 @@ std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int
 std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
   const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;  // no order differs there
   std::vector<RankOrder> all{kDefaultOrder, kPipelineInside};
-  if (const std::vector<std::string> texts = stated("order"); !texts.empty()) {
+  if (const std::vector<KeyValue> values = stated("order"); !values.empty()) {
     all.clear();
-    for (const std::string& text : texts) {
-      Strategy s = mesh;
-      if (!assign(s, "order", text)) continue;
-      if (std::find(all.begin(), all.end(), s.order) == all.end()) all.push_back(s.order);
+    for (const KeyValue& value : values) {
+      const auto& order = std::get<RankOrder>(value);
+      if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
     }
     if (one_node && all.size() > 1) all.resize(1);
     return all;
@@ -247,12 +245,9 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
 
 std::vector<std::int64_t> SpaceLists::zero_groups(const Strategy& mesh) const {
   std::vector<std::int64_t> all{0};
-  if (const std::vector<std::string> texts = stated("zero_group"); !texts.empty()) {
+  if (const std::vector<KeyValue> values = stated("zero_group"); !values.empty()) {
     all.clear();
-    for (const std::string& text : texts) {
-      Strategy s = mesh;
-      if (assign(s, "zero_group", text)) all.push_back(s.zero_group);
-    }
+    for (const KeyValue& value : values) all.push_back(std::get<std::int64_t>(value));
     return all;
   }
   const std::int64_t node = replicas_in_node(mesh, cluster_.gpus_per_node);
@@ -350,7 +345,9 @@ PartitionRule SpaceLists::partition_rule() const {
 
 std::vector<std::vector<std::int64_t>> SpaceLists::given_partitions() const {
   std::vector<std::vector<std::int64_t>> all;
-  for (const std::string& text : stated("stage_layers")) all.push_back(read_list(text));
+  for (const KeyValue& value : stated("stage_layers")) {
+    all.push_back(std::get<std::vector<std::int64_t>>(value));
+  }
   return all;
 }
 
@@ -365,15 +362,16 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
     if (!admits(with, {"recompute"})) return;
     all.push_back({recompute, counts, optimizer, activations, std::move(given)});
   };
-  std::vector<std::string> lists = stated("recompute_layers");
-  std::erase(lists, "[]");
-  for (const std::string& text : lists) {
-    std::vector<std::int64_t> given = read_list(text);
+  bool stated_any = false;
+  for (const KeyValue& value : stated("recompute_layers")) {
+    const auto& given = std::get<std::vector<std::int64_t>>(value);
+    if (given.empty()) continue;
+    stated_any = true;
     const bool some = std::any_of(given.begin(), given.end(), [](std::int64_t n) { return n > 0; });
     add(some ? Recompute::kFull : Recompute::kNone, CountRule::kGiven, given);
     add(Recompute::kSelective, CountRule::kGiven, given);
   }
-  if (!lists.empty()) return;
+  if (stated_any) return;
   Strategy plain = s;
   plain.recompute = Recompute::kNone;
   const bool none = admits(plain, {"recompute"});

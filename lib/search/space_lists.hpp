@@ -38,7 +38,7 @@ class SpaceLists {
   // Whether the request frees the key: of it every value is in the space.
   [[nodiscard]] bool freed(std::string_view key) const;
   // The values that the request states for a key; empty if it leaves the key open.
-  [[nodiscard]] std::vector<std::string> stated(std::string_view key) const;
+  [[nodiscard]] std::vector<KeyValue> stated(std::string_view key) const;
   [[nodiscard]] std::vector<RankOrder> orders(const Strategy& mesh) const;
   [[nodiscard]] std::vector<std::int64_t> zero_groups(const Strategy& mesh) const;
   void add_options(std::vector<MemoryOption>& all, bool activations, bool optimizer) const;

@@ -28,7 +28,8 @@ std::string_view op_text(LimitOp op) {
   return "=";
 }
 
-bool compare(double value, LimitOp op, double bound) {
+template <class T>
+bool compare(T value, LimitOp op, T bound) {
   switch (op) {
     case LimitOp::kEqual:
       return value == bound;
@@ -46,6 +47,19 @@ bool compare(double value, LimitOp op, double bound) {
   return false;
 }
 
+template <class T>
+bool admits(const Limit& limit, const T& value) {
+  if (limit.op == LimitOp::kFree) return true;
+  if (limit.op == LimitOp::kEqual) {
+    return std::any_of(limit.values.begin(), limit.values.end(),
+                       [&](const KeyValue& v) { return std::get<T>(v) == value; });
+  }
+  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+    return compare(value, limit.op, std::get<T>(limit.values.front()));
+  }
+  return false;  // has no order
+}
+
 }  // namespace
 
 bool satisfies(const Strategy& s, const Limit& limit) {
@@ -54,19 +68,7 @@ bool satisfies(const Strategy& s, const Limit& limit) {
   for_each_key(s, [&](std::string_view key, const auto& value) {
     if (key != limit.key) return;
     found = true;
-    if (limit.op == LimitOp::kFree) {
-      good = true;
-      return;
-    }
-    if (limit.op == LimitOp::kEqual) {
-      good = std::find(limit.values.begin(), limit.values.end(), key_text(value)) !=
-             limit.values.end();
-      return;
-    }
-    using T = std::remove_cvref_t<decltype(value)>;
-    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
-      good = compare(static_cast<double>(value), limit.op, limit.bound);
-    }
+    good = admits(limit, value);
   });
   PLAN_CHECK(found);
   return good;
@@ -79,10 +81,9 @@ bool satisfies(const Strategy& s, const std::vector<Limit>& limits) {
 
 std::string to_text(const Limit& limit) {
   std::string text = limit.key + std::string(op_text(limit.op));
-  if (limit.op == LimitOp::kFree) return text;
-  if (limit.op != LimitOp::kEqual) return text + key_text(limit.bound);
-  for (std::size_t i = 0; i < limit.values.size(); ++i)
-    text += (i > 0 ? "|" : "") + limit.values[i];
+  for (std::size_t i = 0; i < limit.values.size(); ++i) {
+    text += (i > 0 ? "|" : "") + key_text(limit.values[i]);
+  }
   return text;
 }
 

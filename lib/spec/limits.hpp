@@ -1,10 +1,9 @@
 #pragma once
 // Conditions on the keys of a strategy that a person sets on a search: "tp<=8", "vp=1|2".
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "spec/strategy.hpp"
+#include "spec/key_value.hpp"
 
 namespace meshplan {
 
@@ -13,8 +12,9 @@ enum class LimitOp { kEqual, kAtMost, kAtLeast, kBelow, kAbove, kFree };
 struct Limit {
   std::string key;  // dotted, one of strategy_keys()
   LimitOp op = LimitOp::kEqual;
-  std::vector<std::string> values;  // kEqual: alternatives, as value_text() writes them
-  double bound = 0;                 // the other operators but kFree, which admits every value
+  // Of the key's type. kEqual: the alternatives; kFree, which admits every value: none; the other
+  // operators: the one number that they compare with.
+  std::vector<KeyValue> values;
 
   bool operator==(const Limit&) const = default;
 };

@@ -19,14 +19,16 @@ TEST_CASE("Limits hold a key, a comparison and their values") {
       "overlap.tp=true",
       "--limit");
   if (!read.ok()) FAIL(to_text(read.errors()));
-  const std::vector<Limit> want{{"tp", LimitOp::kAtMost, {}, 8},
-                                {"pp", LimitOp::kAtLeast, {}, 2},
-                                {"vp", LimitOp::kEqual, {"1", "2"}, 0},
-                                {"schedule", LimitOp::kEqual, {"1f1b", "interleaved"}, 0},
-                                {"dp", LimitOp::kAbove, {}, 4},
-                                {"zero", LimitOp::kBelow, {}, 3},
-                                {"stage_layers", LimitOp::kEqual, {"[1,2]", "[2,1]"}, 0},
-                                {"overlap.tp", LimitOp::kEqual, {"true"}, 0}};
+  using List = std::vector<std::int64_t>;
+  const std::vector<Limit> want{
+      {"tp", LimitOp::kAtMost, {std::int64_t{8}}},
+      {"pp", LimitOp::kAtLeast, {std::int64_t{2}}},
+      {"vp", LimitOp::kEqual, {std::int64_t{1}, std::int64_t{2}}},
+      {"schedule", LimitOp::kEqual, {Schedule::k1f1b, Schedule::kInterleaved}},
+      {"dp", LimitOp::kAbove, {std::int64_t{4}}},
+      {"zero", LimitOp::kBelow, {3}},
+      {"stage_layers", LimitOp::kEqual, {List{1, 2}, List{2, 1}}},
+      {"overlap.tp", LimitOp::kEqual, {true}}};
   CHECK(*read == want);
 }
 

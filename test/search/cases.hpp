@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/limits.hpp"
 #include "search/search.hpp"
 
 namespace meshplan::search_test {
@@ -124,18 +125,21 @@ inline ClusterSpec random_cluster(Dice& dice) {
   return c;
 }
 
-inline Limit only(std::string key, std::vector<std::string> values) {
-  return {std::move(key), LimitOp::kEqual, std::move(values), 0};
+// "key=a|b", as a person would write it.
+inline Limit only(const std::string& key, const std::vector<std::string>& values) {
+  std::string text = key + "=";
+  for (const std::string& value : values) text += (text.back() == '=' ? "" : "|") + value;
+  return parse_limits(text, "--fix").value().front();
 }
-inline Limit any(std::string key) { return {std::move(key), LimitOp::kFree, {}, 0}; }
-inline Limit at_most(std::string key, double bound) {
-  return {std::move(key), LimitOp::kAtMost, {}, bound};
+inline Limit any(std::string key) { return {std::move(key), LimitOp::kFree, {}}; }
+inline Limit at_most(std::string key, KeyValue bound) {
+  return {std::move(key), LimitOp::kAtMost, {std::move(bound)}};
 }
 
 // Limits that leave few enough strategies to try them all.
 inline std::vector<Limit> random_limits(Dice& dice) {
   std::vector<Limit> limits;
-  limits.push_back(at_most("micro_batch", 2));
+  limits.push_back(at_most("micro_batch", std::int64_t{2}));
   if (dice.once_in(2)) {
     limits.push_back(only(
         "schedule",
@@ -152,7 +156,7 @@ inline std::vector<Limit> random_limits(Dice& dice) {
   }
   if (dice.once_in(3)) limits.push_back(only("recompute", {"none", "full"}));
   if (dice.once_in(3)) limits.push_back(only("cp", {"1"}));
-  if (dice.once_in(4)) limits.push_back({"pp", LimitOp::kAtLeast, {}, 2});
+  if (dice.once_in(4)) limits.push_back({"pp", LimitOp::kAtLeast, {std::int64_t{2}}});
   return limits;
 }
 

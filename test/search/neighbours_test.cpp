@@ -19,7 +19,7 @@ Case pipeline_case(Dice& dice) {
   c.request.base = framework_preset(dice.one_of({Framework::kMegatron, Framework::kTorchtitan}));
   c.request.base.global_batch = num_gpus(c.cluster) * dice.one_of<std::int64_t>({1, 2, 4, 8});
   c.request.base.seq_len = dice.one_of<std::int64_t>({1024, 4096, 8192});
-  c.request.limits = {{"pp", LimitOp::kAtLeast, {}, dice.one_of({2.0, 4.0})}};
+  c.request.limits = {{"pp", LimitOp::kAtLeast, {dice.one_of<std::int64_t>({2, 4})}}};
   c.request.top = 10;
   c.request.threads = 1;
   return c;

@@ -138,7 +138,7 @@ TEST_CASE("the rule of thumb: eight 40 GB devices hold 20 to 40 billion paramete
     request.base.seq_len = 2048;
     request.space = Space::kFsdp;
     request.ignore_activations = true;
-    request.limits = {{"offload.optimizer", LimitOp::kEqual, {"false"}, 0}};
+    request.limits = {{"offload.optimizer", LimitOp::kEqual, {false}}};
     const auto found = search(*m, with_gpus(*cluster, gpus), request);
     REQUIRE(found.ok());
     return !found->plans.empty();

@@ -191,16 +191,16 @@ TEST_CASE("Limits compare numbers and match names") {
     bool want;
   };
   const auto row = GENERATE(values<Row>({
-      {{"tp", LimitOp::kAtMost, {}, 8}, true},
-      {{"tp", LimitOp::kBelow, {}, 8}, false},
-      {{"tp", LimitOp::kAtLeast, {}, 8}, true},
-      {{"tp", LimitOp::kAbove, {}, 8}, false},
-      {{"tp", LimitOp::kAbove, {}, 7}, true},
-      {{"tp", LimitOp::kEqual, {"4", "8"}, 0}, true},
-      {{"tp", LimitOp::kEqual, {"4"}, 0}, false},
-      {{"schedule", LimitOp::kEqual, {"gpipe", "1f1b"}, 0}, true},
-      {{"schedule", LimitOp::kEqual, {"gpipe"}, 0}, false},
-      {{"kernels.host_factor", LimitOp::kAtMost, {}, 0.5}, false},
+      {{"tp", LimitOp::kAtMost, {std::int64_t{8}}}, true},
+      {{"tp", LimitOp::kBelow, {std::int64_t{8}}}, false},
+      {{"tp", LimitOp::kAtLeast, {std::int64_t{8}}}, true},
+      {{"tp", LimitOp::kAbove, {std::int64_t{8}}}, false},
+      {{"tp", LimitOp::kAbove, {std::int64_t{7}}}, true},
+      {{"tp", LimitOp::kEqual, {std::int64_t{4}, std::int64_t{8}}}, true},
+      {{"tp", LimitOp::kEqual, {std::int64_t{4}}}, false},
+      {{"schedule", LimitOp::kEqual, {Schedule::kGpipe, Schedule::k1f1b}}, true},
+      {{"schedule", LimitOp::kEqual, {Schedule::kGpipe}}, false},
+      {{"kernels.host_factor", LimitOp::kAtMost, {0.5}}, false},
   }));
   INFO(to_text(row.limit));
   CHECK(satisfies(s, row.limit) == row.want);

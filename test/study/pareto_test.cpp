@@ -191,7 +191,7 @@ Case larger_case(unsigned seed) {
   c.cluster = small_cluster(dice.between(2, 4), 4, Bytes{dice.between(12, 48) * kGiB});
   if (dice.once_in(3)) c.cluster.host_memory = Bytes{dice.between(32, 256) * kGiB};
   c.request.base.global_batch = num_gpus(c.cluster) * dice.between(1, 4);
-  c.request.limits = {at_most("micro_batch", 2)};
+  c.request.limits = {at_most("micro_batch", std::int64_t{2})};
   if (dice.once_in(4)) c.request.limits.push_back(any("order"));
   if (dice.once_in(4)) c.request.space = Space::kMegatron;
   return c;
