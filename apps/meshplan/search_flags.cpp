@@ -4,7 +4,7 @@
 
 #include "base/quantity.hpp"
 #include "io/limits.hpp"
-#include "search/space_target.hpp"
+#include "space/target.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {

@@ -8,7 +8,7 @@
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 #include "search/divide.hpp"
-#include "search/space_target.hpp"
+#include "space/target.hpp"
 
 namespace meshplan {
 namespace {

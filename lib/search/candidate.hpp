@@ -8,13 +8,13 @@
 #include <string>
 
 #include "search/block_cache.hpp"
-#include "search/choice.hpp"
 #include "search/division_search.hpp"
 #include "search/in_flight_cache.hpp"
 #include "search/part_times.hpp"
 #include "search/search.hpp"
-#include "search/space.hpp"
 #include "search/stages.hpp"
+#include "space/choice.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 

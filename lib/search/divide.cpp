@@ -91,7 +91,7 @@ std::optional<Division> best_of(const Stages& stages, const StageContext& x,
 Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, double most) {
   std::optional<Division> best;
   Divided result;
-  switch (space.partition_rule()) {
+  switch (space.divisions().partition) {
     case PartitionRule::kAny: {
       const std::int64_t limit = stages.most_largest(most);
       const bool unlimited = limit >= kUnbounded / 4;
@@ -121,7 +121,7 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
       result.fits = best.has_value();
       break;
     case PartitionRule::kGiven:
-      best = best_of(stages, x, space.given_partitions());
+      best = best_of(stages, x, space.divisions().given);
       result.fits = best.has_value();
       break;
   }

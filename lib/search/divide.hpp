@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "search/space.hpp"
 #include "search/stages.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 

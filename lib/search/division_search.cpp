@@ -321,7 +321,7 @@ class DivisionSearch {
 FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) {
   DivisionSearch search(q, x);
   bool every = true;
-  switch (q.space.partition_rule()) {
+  switch (q.space.divisions().partition) {
     case PartitionRule::kAny:
       every = search.try_every();
       break;
@@ -332,7 +332,7 @@ FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) 
       search.try_all({stage_layers(x.strategy, x.model)});
       break;
     case PartitionRule::kGiven: {
-      std::vector<std::vector<std::int64_t>> all = q.space.given_partitions();
+      std::vector<std::vector<std::int64_t>> all = q.space.divisions().given;
       for (std::vector<std::int64_t>& layers : all) {
         if (layers.empty()) layers = stage_layers(x.strategy, x.model);
       }

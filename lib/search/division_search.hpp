@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "search/evaluator.hpp"
-#include "search/space.hpp"
 #include "search/stages.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 

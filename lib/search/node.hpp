@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "search/candidate.hpp"
-#include "search/space.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 

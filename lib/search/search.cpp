@@ -1,6 +1,5 @@
 #include "search/search.hpp"
 
-#include <array>
 #include <chrono>
 
 #include "base/text.hpp"
@@ -116,17 +115,6 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   }
   result.statistics.wall = since(start);
   return result;
-}
-
-std::string_view name_of(Objective o) {
-  constexpr std::array<std::string_view, 3> kNames{"step-time", "cost", "memory"};
-  return kNames[static_cast<std::size_t>(o)];
-}
-
-std::string_view name_of(Space s) {
-  constexpr std::array<std::string_view, 5> kNames{"full", "megatron", "deepspeed", "fsdp",
-                                                   "torchtitan"};
-  return kNames[static_cast<std::size_t>(s)];
 }
 
 }  // namespace meshplan

@@ -5,32 +5,22 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "cost/plan_cost.hpp"
 #include "cost/step.hpp"
+#include "space/request.hpp"
 #include "spec/cluster.hpp"
-#include "spec/limits.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
 
-enum class Objective { kStepTime, kCost, kMemory };
-enum class Space { kFull, kMegatron, kDeepspeed, kFsdp, kTorchtitan };
-
-struct SearchRequest {
-  Strategy base;              // workload (global_batch, seq_len), precision, framework, and every
-                              // key that the space does not vary
-  std::vector<Limit> limits;  // --fix and --limit
-  Space space = Space::kFull;
-  Objective objective = Objective::kStepTime;
+struct SearchRequest : SpaceRequest {
   std::size_t top = 5;
   int threads = 0;                    // 0: one per core; the result does not depend on it
   std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
-  bool ignore_activations = false;    // count model states only, as rules of thumb do
   std::optional<double> cutoff;       // score (s, or bytes of the objective memory): nothing worse
                                       // is wanted, and left out
   bool with_closest_miss = true;      // where nothing fits, look for what misses memory by least
@@ -76,8 +66,5 @@ using Progress = std::function<void(double)>;
 // Why the best plan wins and what binds it, as sentences, one per fact.
 [[nodiscard]] std::vector<std::string> explain(const ModelSpec& m, const ClusterSpec& c,
                                                const SearchResult& result);
-
-[[nodiscard]] std::string_view name_of(Objective o);
-[[nodiscard]] std::string_view name_of(Space s);
 
 }  // namespace meshplan

@@ -5,35 +5,10 @@
 namespace meshplan {
 namespace {
 
-constexpr int kMostLeading = 4;
 constexpr int kLeads = 2 * StageLayout::kMostLead + 1;        // of the front over the back
 constexpr int kDifferences = 4 * StageLayout::kMostLead + 1;  // between the two ranks of a stage
 
 }  // namespace
-
-LayerPrefix layer_prefix(const ModelSpec& m) {
-  LayerPrefix prefix;
-  prefix.table = block_table(m);
-  const std::vector<std::size_t>& blocks = prefix.table.of_layer;
-  prefix.first.emplace_back(prefix.table.size());
-  for (const std::size_t block : blocks) {
-    prefix.first.push_back(prefix.first.back());
-    ++prefix.first.back()[block];
-  }
-  std::size_t leading = blocks.size();
-  while (leading > 0 && blocks[leading - 1] == blocks.back()) --leading;
-  prefix.leading = static_cast<int>(leading);
-  return prefix;
-}
-
-BlockCounts LayerPrefix::with_ends(const ModelSpec& m) const {
-  BlockCounts counts = all();
-  counts.embedding() = counts.head() = 1;
-  counts.mtp() = m.mtp_layers;
-  return counts;
-}
-
-bool LayerPrefix::has_free_chunks() const { return leading <= kMostLeading; }
 
 StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix)
     : chunk_layout_(traits_of(s.schedule).layout),
@@ -51,7 +26,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
   unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
   units_ = static_cast<int>(m.num_layers / unit_layers_);
   folded_ = traits_of(s.schedule).joins_ends();
-  few_leading_ = leading_ <= kMostLeading && units_ > 2 * leading_ + kMostLead;
+  few_leading_ = prefix.has_free_chunks() && units_ > 2 * leading_ + kMostLead;
 }
 
 int StageLayout::num_states() const {

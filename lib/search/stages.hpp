@@ -7,10 +7,10 @@
 
 #include "cost/block.hpp"
 #include "cost/memory.hpp"
-#include "search/choice.hpp"
 #include "search/in_flight_cache.hpp"
 #include "search/partition.hpp"
 #include "search/stage_layout.hpp"
+#include "space/choice.hpp"
 
 namespace meshplan {
 

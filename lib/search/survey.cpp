@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "schedule/traits.hpp"
-#include "search/space.hpp"
 #include "search/worker_pool.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 namespace {

@@ -1,6 +1,6 @@
 #include "study/runnable.hpp"
 
-#include "search/space_target.hpp"
+#include "space/target.hpp"
 #include "spec/target.hpp"
 
 namespace meshplan {

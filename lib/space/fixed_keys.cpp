@@ -1,4 +1,4 @@
-#include "search/fixed_keys.hpp"
+#include "space/fixed_keys.hpp"
 
 #include <algorithm>
 #include <array>

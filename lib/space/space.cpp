@@ -1,13 +1,13 @@
-#include "search/space.hpp"
+#include "space/space.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 #include "base/text.hpp"
-#include "search/fixed_keys.hpp"
-#include "search/space_lists.hpp"
-#include "search/space_target.hpp"
-#include "search/stage_layout.hpp"
+#include "model/layer_prefix.hpp"
+#include "space/fixed_keys.hpp"
+#include "space/lists.hpp"
+#include "space/target.hpp"
 #include "spec/axes.hpp"
 #include "spec/findings.hpp"
 
@@ -31,7 +31,7 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 // Asks lib/spec's rules about one group of keys at a time; what is asked twice is remembered.
 class SpaceBuilder {
  public:
-  SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
+  SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
       : model_(m), cluster_(c), request_(request), lists_(m, c, request) {
     if (!has_errors(validate(m))) prefix_ = layer_prefix(m);
   }
@@ -54,8 +54,7 @@ class SpaceBuilder {
     if (space_.bases_.empty()) return problems;
     space_.space_ = request_.space;
     options_ = lists_.options();
-    space_.partition_rule_ = lists_.partition_rule();
-    space_.given_partitions_ = lists_.given_partitions();
+    space_.divisions_ = lists_.divisions();
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
     for (const LegalList<Sharding>& list : space_.shardings_) {
       space_.bounding_orders_.push_back(bounding_orders(list.legal));
@@ -282,7 +281,7 @@ class SpaceBuilder {
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
-  const SearchRequest& request_;
+  const SpaceRequest& request_;
   SpaceLists lists_;
   LayerPrefix prefix_;
   SearchSpace space_;
@@ -310,13 +309,13 @@ Strategy with_choice(Strategy base, const Choice& choice) {
 }
 
 Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
-                                      const SearchRequest& request) {
+                                      const SpaceRequest& request) {
   return SpaceBuilder(m, c, request).build();
 }
 
 std::string SearchSpace::description() const {
   std::string text = "degrees that divide the GPUs, every micro-batch, ";
-  switch (partition_rule_) {
+  switch (divisions_.partition) {
     case PartitionRule::kAny:
       return text + "layers divided by dynamic programming";
     case PartitionRule::kEnds:

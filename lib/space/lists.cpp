@@ -1,9 +1,9 @@
-#include "search/space_lists.hpp"
+#include "space/lists.hpp"
 
 #include <algorithm>
 
+#include "model/layer_prefix.hpp"
 #include "schedule/traits.hpp"
-#include "search/stage_layout.hpp"
 #include "spec/target.hpp"
 
 namespace meshplan {
@@ -132,7 +132,7 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return low;
 }
 
-SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request)
+SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
     : model_(m), cluster_(c), request_(request) {}
 
 bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_view> keys) const {
@@ -327,28 +327,26 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
   return all;
 }
 
-PartitionRule SpaceLists::partition_rule() const {
-  if (!stated("stage_layers").empty()) return PartitionRule::kGiven;
-  if (freed("stage_layers")) return PartitionRule::kAny;
+DivisionRules SpaceLists::divisions() const {
+  DivisionRules rules;
+  for (const KeyValue& value : stated("stage_layers")) {
+    rules.partition = PartitionRule::kGiven;
+    rules.given.push_back(std::get<std::vector<std::int64_t>>(value));
+  }
+  if (!rules.given.empty() || freed("stage_layers")) return rules;
   switch (request_.space) {
     case Space::kFull:
     case Space::kTorchtitan:  // module_fqns_per_model_part
-      return PartitionRule::kAny;
+      break;
     case Space::kMegatron:
-      return PartitionRule::kEnds;
+      rules.partition = PartitionRule::kEnds;
+      break;
     case Space::kDeepspeed:
     case Space::kFsdp:
-      return PartitionRule::kEven;
+      rules.partition = PartitionRule::kEven;
+      break;
   }
-  return PartitionRule::kAny;
-}
-
-std::vector<std::vector<std::int64_t>> SpaceLists::given_partitions() const {
-  std::vector<std::vector<std::int64_t>> all;
-  for (const KeyValue& value : stated("stage_layers")) {
-    all.push_back(std::get<std::vector<std::int64_t>>(value));
-  }
-  return all;
+  return rules;
 }
 
 void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,

@@ -1,9 +1,9 @@
-#include "search/space_target.hpp"
+#include "space/target.hpp"
 
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "search/fixed_keys.hpp"
+#include "space/fixed_keys.hpp"
 
 namespace meshplan {
 namespace {

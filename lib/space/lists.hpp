@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "search/space.hpp"
+#include "space/space.hpp"
 
 namespace meshplan {
 
@@ -15,7 +15,7 @@ struct MeshSizes {
 
 class SpaceLists {
  public:
-  SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request);
+  SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request);
 
   // tp * pp * cp that divide the devices.
   [[nodiscard]] std::vector<MeshSizes> meshes() const;
@@ -29,8 +29,7 @@ class SpaceLists {
   [[nodiscard]] std::vector<Sharding> shardings(const Strategy& mesh) const;
   [[nodiscard]] std::vector<ScheduleChoice> schedules(std::int64_t pp) const;
   [[nodiscard]] std::vector<MemoryOption> options() const;
-  [[nodiscard]] PartitionRule partition_rule() const;
-  [[nodiscard]] std::vector<std::vector<std::int64_t>> given_partitions() const;
+  [[nodiscard]] DivisionRules divisions() const;
 
  private:
   // Whether `s` keeps every limit on these keys.
@@ -45,7 +44,7 @@ class SpaceLists {
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
-  const SearchRequest& request_;
+  const SpaceRequest& request_;
 };
 
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t n);  // increasing

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "search/search.hpp"
+#include "space/request.hpp"
 #include "spec/target.hpp"
 
 namespace meshplan {

@@ -1,10 +1,10 @@
-#include "search/space.hpp"
+#include "space/space.hpp"
 
 #include <set>
 
+#include "model/layer_prefix.hpp"
 #include "search/cases.hpp"
-#include "search/space_lists.hpp"
-#include "search/stage_layout.hpp"
+#include "space/lists.hpp"
 #include "spec/axes.hpp"
 #include "support/catch.hpp"
 
@@ -270,7 +270,7 @@ TEST_CASE("each framework's space holds only what it runs") {
     }
     for (const Sharding& s : megatron->shardings(mesh)) CHECK((s.zero <= 1 || mesh.pp == 1));
   }
-  CHECK(megatron->partition_rule() == PartitionRule::kEnds);
+  CHECK(megatron->divisions().partition == PartitionRule::kEnds);
   r.space = Space::kDeepspeed;
   const auto deepspeed = SearchSpace::make(m, c, r);
   REQUIRE(deepspeed.ok());

@@ -1,7 +1,9 @@
 #pragma once
 // What one candidate of the search has decided, in a form small enough to keep many of them.
 #include <cstdint>
+#include <vector>
 
+#include "spec/division_rules.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -22,15 +24,6 @@ struct Choice {
 
 // `base` with everything that `choice` decides, and no partition, recomputation or offloading.
 [[nodiscard]] Strategy with_choice(Strategy base, const Choice& choice);
-
-// How many layers each pipeline rank recomputes.
-enum class CountRule {
-  kNone,     // none, whatever `recompute` says of the rest
-  kFewest,   // the fewest that fit, rank by rank, and at least one somewhere
-  kUniform,  // the same number on every rank, the fewest that fit, at least one
-  kAll,      // every layer
-  kGiven,    // a list that the request fixes
-};
 
 // What trades time for memory. Choices that differ in nothing else share a rank in the result.
 struct MemoryOption {

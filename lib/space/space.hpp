@@ -9,18 +9,12 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "search/choice.hpp"
-#include "search/search.hpp"
+#include "space/choice.hpp"
+#include "space/request.hpp"
+#include "spec/cluster.hpp"
+#include "spec/model.hpp"
 
 namespace meshplan {
-
-// Which layers the pipeline ranks may hold.
-enum class PartitionRule {
-  kAny,    // any division
-  kEnds,   // the first and the last rank may differ from the others, which are alike
-  kEven,   // as even as can be
-  kGiven,  // lists that the request fixes
-};
 
 // Keys of the mesh; the lists below hold what is legal beside them.
 struct Mesh {
@@ -71,7 +65,7 @@ class SearchSpace {
  public:
   // Fails if the model, the cluster, or a key that no choice of the space can mend is invalid.
   static Result<SearchSpace> make(const ModelSpec& m, const ClusterSpec& c,
-                                  const SearchRequest& request);
+                                  const SpaceRequest& request);
 
   [[nodiscard]] const std::vector<Strategy>& bases() const { return bases_; }
   [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }  // legal ones
@@ -85,10 +79,7 @@ class SearchSpace {
   [[nodiscard]] const std::vector<ScheduleChoice>& schedules(const Mesh& mesh,
                                                              std::int64_t micro_batch) const;
   [[nodiscard]] const std::vector<MemoryOption>& options(const Mesh& mesh) const;
-  [[nodiscard]] PartitionRule partition_rule() const { return partition_rule_; }
-  [[nodiscard]] const std::vector<std::vector<std::int64_t>>& given_partitions() const {
-    return given_partitions_;
-  }
+  [[nodiscard]] const DivisionRules& divisions() const { return divisions_; }
 
   [[nodiscard]] std::int64_t size() const { return size_; }  // partitions not counted
   [[nodiscard]] const std::map<std::string, std::int64_t>& illegal() const { return illegal_; }
@@ -109,8 +100,7 @@ class SearchSpace {
   // Per base, pp and number of microbatches.
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> schedule_index_;
   std::vector<LegalList<MemoryOption>> options_;
-  PartitionRule partition_rule_ = PartitionRule::kAny;
-  std::vector<std::vector<std::int64_t>> given_partitions_;
+  DivisionRules divisions_;
   std::int64_t size_ = 0;
   std::map<std::string, std::int64_t> illegal_;
   Space space_ = Space::kFull;
