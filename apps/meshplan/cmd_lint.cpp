@@ -8,6 +8,7 @@
 #include "read_run.hpp"
 #include "report/difference_text.hpp"
 #include "study/difference.hpp"
+#include "study/same_work.hpp"
 
 namespace meshplan {
 namespace {
@@ -31,27 +32,6 @@ std::optional<ClusterSpec> read_cluster(const LintFlags& flags, const ImportedRu
     return std::nullopt;
   }
   return with_gpus(*std::move(cluster), run.world_size);
-}
-
-Space space_of(Target target) {
-  if (target == Target::kDeepspeed) return Space::kDeepspeed;
-  return target == Target::kTorchtitan ? Space::kTorchtitan : Space::kMegatron;
-}
-
-// The best plan that the framework can be told for the same work.
-std::optional<SearchResult> plan_for(const ImportedRun& run, const ClusterSpec& cluster,
-                                     const CommonFlags& common) {
-  SearchRequest request;
-  request.base = framework_preset(run.strategy.framework);
-  request.base.precision = run.strategy.precision;
-  request.base.global_batch = run.strategy.global_batch;
-  request.base.seq_len = run.strategy.seq_len;
-  request.space = space_of(run.target);
-  request.top = 1;
-  Result<SearchResult> found = search(run.model, cluster, request, progress_bar(common));
-  clear_progress_bar(common);
-  if (!found || found->plans.empty()) return std::nullopt;
-  return std::move(found).value();
 }
 
 std::optional<LoadedRun> read_files(const LintFlags& flags, Diagnostics& problems) {
@@ -80,7 +60,9 @@ int lint_files(const LintFlags& flags) {
   std::optional<SearchResult> plans;
   const bool complete = run.knows_model && run.strategy.seq_len > 0;
   if (cluster && complete && !has_errors(validate(run.model))) {
-    plans = plan_for(run, *cluster, flags.common);
+    plans = best_for_same_work(run.model, *cluster, run.strategy, run.target,
+                               progress_bar(flags.common));
+    clear_progress_bar(flags.common);
   } else if (cluster && !complete) {
     log_warning("not compared with the planner's choice: " +
                 std::string(run.knows_model ? "the length of sequences (--seq-len)"

@@ -52,56 +52,22 @@ struct Inputs {
   WorkloadInputs workload;
   SearchRequest request;
   StudyRequest studies;
-  std::vector<std::int64_t> sizes;  // of a sweep; empty for one size
 };
 
 Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
   Inputs in;
   WorkloadFlags workload = flags.workload;
-  in.sizes = read_sizes(workload.gpus, problems);
+  const std::vector<std::int64_t> sizes = read_sizes(workload.gpus, problems);
   if (is_sizes(workload.gpus)) workload.gpus.clear();  // each is checked below
   in.workload = read_workload(workload, problems);
   in.request = read_request(flags.search, workload, in.workload, problems);
   in.studies = read_studies(flags.studies, problems);
-  for (const std::int64_t size : in.sizes) {
+  in.studies.sizes = sizes;
+  for (const std::int64_t size : sizes) {
     ClusterSpec resized = in.workload.cluster.value_or(ClusterSpec{});
     if (in.workload.cluster) resize(resized, size, problems);
   }
   return in;
-}
-
-// What was found, on the cluster that it was found for.
-struct Found {
-  ClusterSpec cluster;
-  SearchResult result;
-  Studies studies;
-};
-
-// Of a sweep: the plans of the knee, or of the largest size where nothing fits anywhere.
-Result<Found> find_plans(const Inputs& in, const CommonFlags& common) {
-  Found found;
-  found.cluster = *in.workload.cluster;
-  const ModelSpec& m = *in.workload.model;
-  std::optional<Sweep> swept;
-  if (in.sizes.empty()) {
-    Result<SearchResult> result = search(m, found.cluster, in.request, progress_bar(common));
-    if (!result) return result.errors();
-    found.result = std::move(result).value();
-  } else {
-    Result<Sweep> result =
-        sweep(m, found.cluster, in.request, in.sizes, in.studies.failures, progress_bar(common));
-    if (!result) return result.errors();
-    swept = std::move(result).value();
-    const std::size_t shown = swept->knee.value_or(swept->points.size() - 1);
-    found.cluster = with_gpus(found.cluster, swept->points[shown].gpus);
-    found.result = swept->points[shown].result;
-  }
-  Result<Studies> studies = run_studies(in.studies, m, found.cluster, in.request, found.result,
-                                        in.sizes, progress_bar(common));
-  if (!studies) return studies.errors();
-  found.studies = std::move(studies).value();
-  found.studies.sweep = std::move(swept);
-  return found;
 }
 
 int plan(const PlanFlags& flags) {
@@ -112,7 +78,8 @@ int plan(const PlanFlags& flags) {
   if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
-  const Result<Found> found = find_plans(in, flags.common);
+  const Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, in.request,
+                                      in.studies, progress_bar(flags.common));
   clear_progress_bar(flags.common);
   if (!found) return report_errors(found.errors(), flags.common);
   const ModelSpec& m = *in.workload.model;

@@ -4,14 +4,10 @@
 #include <cmath>
 
 #include "base/quantity.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 namespace {
 
-constexpr double kSensitivityShare = 0.2;
-// Memory budgets of a front: as many as a page holds, shared by its sizes.
-constexpr std::int64_t kParetoSteps = 25, kFewestParetoSteps = 5;
 constexpr std::size_t kMostSizes = 64;
 
 bool is_positive(double value, double most) { return value > 0 && value <= most; }
@@ -101,34 +97,6 @@ void add_sizes(std::string_view item, std::vector<std::int64_t>& sizes, Diagnost
   sizes.push_back(last);
 }
 
-// The plan that the framework can run, and the one that is unlikely to run out of memory.
-Diagnostics run_better(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
-                       const SearchRequest& request, const SearchResult& result,
-                       const Progress& progress, Studies& studies) {
-  Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
-  if (!runnable) return runnable.errors();
-  studies.runnable = std::move(runnable).value();
-  if (wanted.memory_risk >= 1) return {};
-  SearchRequest narrow = request;
-  SearchResult start;
-  start.plans.push_back(result.plans.front());
-  double slowdown = 1;
-  if (studies.runnable && studies.runnable->plan) {
-    start.plans.front() = *studies.runnable->plan;
-    slowdown = studies.runnable->slowdown;
-  }
-  // Safer, but still to be run.
-  const PlanCost& from = start.plans.front();
-  if (request.space == Space::kFull && inexpressible(from.strategy, m, c).empty()) {
-    narrow.space = space_of(from.strategy.framework).value_or(Space::kFull);
-  }
-  Result<std::optional<SaferPlan>> safer = safer_plan(m, c, narrow, start, wanted.memory_risk);
-  if (!safer) return safer.errors();
-  studies.safer = std::move(safer).value();
-  if (studies.safer) studies.safer->slowdown *= slowdown;
-  return {};
-}
-
 }  // namespace
 
 void add_study_flags(Command& command, StudyFlags& flags) {
@@ -155,7 +123,7 @@ void add_study_flags(Command& command, StudyFlags& flags) {
 }
 
 StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {
-  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, 1, {}};
+  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, 1, {}, {}};
   wanted.memory_risk = read_risk(flags.memory_risk, problems);
   if (!flags.failure_rate.empty()) {
     FailureModel f;
@@ -193,45 +161,6 @@ std::vector<std::int64_t> read_sizes(const std::string& gpus, Diagnostics& probl
     problems.push_back(error_at({"--gpus"}, "more than 64 sizes"));
   }
   return sizes;
-}
-
-Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
-                            const SearchRequest& request, const SearchResult& result,
-                            std::vector<std::int64_t> sizes, const Progress& progress) {
-  Studies studies;
-  if (wanted.failures) {
-    studies.goodput = GoodputStudy{*wanted.failures, {}};
-    for (const PlanCost& plan : result.plans) {
-      studies.goodput->plans.push_back(goodput(m, plan, *wanted.failures));
-    }
-  }
-  if (sizes.empty()) sizes.push_back(num_gpus(c));
-  if (wanted.pareto) {
-    const auto each = kParetoSteps / static_cast<std::int64_t>(sizes.size());
-    const Bytes resolution{c.device.memory.count() / std::max(each, kFewestParetoSteps)};
-    Result<ParetoFront> front = pareto_front(m, c, request, sizes, resolution, progress);
-    if (!front) return front.errors();
-    studies.pareto = std::move(front).value();
-  }
-  if (result.plans.empty()) return studies;
-  if (!request.time_limit) {  // a second search would take it again
-    if (Diagnostics errors = run_better(wanted, m, c, request, result, progress, studies);
-        !errors.empty()) {
-      return errors;
-    }
-  }
-  if (wanted.sensitivity) {
-    Result<Sensitivity> s =
-        sensitivity(m, c, request, result.plans.front(), kSensitivityShare, progress);
-    if (!s) return s.errors();
-    studies.sensitivity = std::move(s).value();
-  }
-  if (wanted.fallback) {
-    Result<FallbackBook> book = fallback_book(m, c, request, result.plans.front(), progress);
-    if (!book) return book.errors();
-    studies.fallback = std::move(book).value();
-  }
-  return studies;
 }
 
 }  // namespace meshplan

@@ -1,6 +1,7 @@
 #include "space/target.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.hpp"
 #include "space/fixed_keys.hpp"
@@ -8,40 +9,51 @@
 namespace meshplan {
 namespace {
 
+struct SpaceRow {
+  Space space;
+  Target target;
+  Framework framework;
+};
+constexpr std::array kSpaces{
+    SpaceRow{Space::kMegatron, Target::kMegatron, Framework::kMegatron},
+    SpaceRow{Space::kDeepspeed, Target::kDeepspeed, Framework::kDeepspeed},
+    SpaceRow{Space::kFsdp, Target::kAccelerate, Framework::kFsdp},
+    SpaceRow{Space::kTorchtitan, Target::kTorchtitan, Framework::kTorchtitan},
+};
+
+const SpaceRow* row_of(Space space) {
+  for (const SpaceRow& row : kSpaces) {
+    if (row.space == space) return &row;
+  }
+  return nullptr;  // the full space
+}
+
 bool is_about_preset(const Finding& f) { return f.keys.front() == "framework"; }
 
 }  // namespace
 
 std::optional<Target> target_of(Space space) {
-  switch (space) {
-    case Space::kFull:
-      return std::nullopt;
-    case Space::kMegatron:
-      return Target::kMegatron;
-    case Space::kDeepspeed:
-      return Target::kDeepspeed;
-    case Space::kFsdp:
-      return Target::kAccelerate;
-    case Space::kTorchtitan:
-      return Target::kTorchtitan;
+  const SpaceRow* row = row_of(space);
+  return row != nullptr ? std::optional(row->target) : std::nullopt;
+}
+
+std::optional<Framework> framework_of(Space space) {
+  const SpaceRow* row = row_of(space);
+  return row != nullptr ? std::optional(row->framework) : std::nullopt;
+}
+
+std::optional<Space> space_of(Framework f) {
+  for (const SpaceRow& row : kSpaces) {
+    if (row.framework == f) return row.space;
   }
   return std::nullopt;
 }
 
-std::optional<Framework> framework_of(Space space) {
-  switch (space) {
-    case Space::kFull:
-      return std::nullopt;
-    case Space::kMegatron:
-      return Framework::kMegatron;
-    case Space::kDeepspeed:
-      return Framework::kDeepspeed;
-    case Space::kFsdp:
-      return Framework::kFsdp;
-    case Space::kTorchtitan:
-      return Framework::kTorchtitan;
+Space space_of(Target t) {
+  for (const SpaceRow& row : kSpaces) {
+    if (row.target == t) return row.space;
   }
-  return std::nullopt;
+  return Space::kMegatron;  // Megatron-Bridge runs Megatron-Core
 }
 
 std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
@@ -52,6 +64,19 @@ std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const
     return std::string(name_of(*target)) + " cannot express it (" + join_words(f.keys, ", ") + ")";
   }
   return {};
+}
+
+bool is_refused(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c,
+                std::span<const std::string_view> settled) {
+  const std::optional<Target> target = target_of(space);
+  if (!target) return false;
+  const auto is_settled = [&](const std::string& key) {
+    return !is_searched(key) || std::find(settled.begin(), settled.end(), key) != settled.end();
+  };
+  const Findings found = target_findings(*target, s, m, c);
+  return std::any_of(found.all().begin(), found.all().end(), [&](const Finding& f) {
+    return !is_about_preset(f) && std::all_of(f.keys.begin(), f.keys.end(), is_settled);
+  });
 }
 
 Diagnostics hopeless_for(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {

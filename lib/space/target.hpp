@@ -1,7 +1,10 @@
 #pragma once
-// Which framework a search space is about, and what that framework cannot be told.
+// Which framework a search space is about, and what that framework cannot be told. The answers are
+// those of spec/target.hpp, which exporters and lint ask as well.
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "space/request.hpp"
 #include "spec/target.hpp"
@@ -13,13 +16,21 @@ namespace meshplan {
 // The framework whose preset plans of the space start from; none for the full space.
 [[nodiscard]] std::optional<Framework> framework_of(Space space);
 
+// The space of what the framework, or the target, can run, if there is one.
+[[nodiscard]] std::optional<Space> space_of(Framework f);
+[[nodiscard]] Space space_of(Target t);
+
 // "megatron cannot express it (order, ep)" if the space's framework cannot be told the strategy,
 // else empty. Which framework the plan's preset is of does not matter here.
 [[nodiscard]] std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m,
                                      const ClusterSpec& c);
 
+// Whether the framework refuses `s` whatever becomes of the keys that a search has not settled yet:
+// `s` breaks a rule that is about settled keys and those that no search varies.
+[[nodiscard]] bool is_refused(Space space, const Strategy& s, const ModelSpec& m,
+                              const ClusterSpec& c, std::span<const std::string_view> settled);
+
 // What no choice of a search could mend: model features and fixed keys that the framework lacks.
-// `is_searched` tells the keys that a search varies.
 [[nodiscard]] Diagnostics hopeless_for(Space space, const Strategy& s, const ModelSpec& m,
                                        const ClusterSpec& c);
 

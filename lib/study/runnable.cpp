@@ -5,14 +5,6 @@
 
 namespace meshplan {
 
-std::optional<Space> space_of(Framework f) {
-  for (const Space space :
-       {Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan}) {
-    if (framework_of(space) == f) return space;
-  }
-  return std::nullopt;
-}
-
 Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const ClusterSpec& c,
                                                   const SearchRequest& request,
                                                   const SearchResult& result,

@@ -8,9 +8,6 @@
 
 namespace meshplan {
 
-// The search space of what the framework can run, if there is one.
-[[nodiscard]] std::optional<Space> space_of(Framework f);
-
 struct RunnablePlan {
   Space space = Space::kMegatron;  // of the framework
   std::optional<PlanCost> plan;    // nothing: no plan of that space fits

@@ -1,5 +1,6 @@
 #pragma once
 // What a search was asked for beyond its best plans; each where it was asked for.
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,13 @@
 #include "study/sweep.hpp"
 
 namespace meshplan {
+
+struct StudyRequest {
+  bool pareto = false, sensitivity = false, fallback = false;
+  double memory_risk = 1;  // accepted of running out; 1 needs no safer plan
+  std::optional<FailureModel> failures;
+  std::vector<std::int64_t> sizes;  // devices of a sweep, increasing; empty: the cluster as it is
+};
 
 struct GoodputStudy {
   FailureModel failures;
@@ -27,5 +35,19 @@ struct Studies {
   std::optional<FallbackBook> fallback;
   std::optional<GoodputStudy> goodput;
 };
+
+// What was found, on the cluster that it was found for.
+struct Answer {
+  ClusterSpec cluster;
+  SearchResult result;
+  Studies studies;
+};
+
+// The search, or the sweep, and every study that is asked for. Of a sweep: the plans of the knee,
+// or of the largest size where nothing fits anywhere. Fails if a size is no cluster, or the request
+// is invalid.
+[[nodiscard]] Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c,
+                                    const SearchRequest& request, const StudyRequest& wanted,
+                                    const Progress& progress = {});
 
 }  // namespace meshplan
