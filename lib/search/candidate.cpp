@@ -147,7 +147,7 @@ class Examiner {
     s.recompute = option.recompute;
     s.offload = {option.offload_optimizer, option.offload_activations};
     double end = 0, least = 0;
-    if (refuses(s)) return true;  // what differs in recomputation alone may do
+    if (!may_tell(s)) return true;  // what differs in recomputation alone may do
     if (by_time_) {
       const bool everywhere =
           option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
@@ -208,13 +208,23 @@ class Examiner {
     result_.infeasible[std::string(name_of(reason_of(x_, context)))] += options;
   }
 
-  // Whether the space's framework cannot be told the strategy.
-  bool refuses(const Strategy& s) {
-    const std::string reason = refusal_of(x_.request.space, s, x_.model, x_.cluster);
-    if (reason.empty()) return false;
+  // Whether the space's framework can be told the strategy. Where nothing is held twice no sharding
+  // differs from another, but some frameworks only offload an optimizer that is called sharded.
+  bool may_tell(Strategy& s) {
+    const auto refusal = [&] { return refusal_of(x_.request.space, s, x_.model, x_.cluster); };
+    std::string reason = refusal();
+    if (!reason.empty() && s.zero == 0 && has_one_replica(s, x_.model)) {
+      s.zero = 1;
+      const std::vector<Limit>& limits = x_.request.limits;
+      const bool kept = std::all_of(limits.begin(), limits.end(), [&](const Limit& limit) {
+        return limit.key != "zero" || satisfies(s, limit);
+      });
+      if (kept) reason = refusal();
+    }
+    if (reason.empty()) return true;
     ++result_.evaluated;
     ++result_.infeasible[reason];
-    return true;
+    return false;
   }
 
   void cost(Strategy s, const Stages::Lists& lists, const MemoryOption& option, bool none_too) {
@@ -223,7 +233,7 @@ class Examiner {
       if (!none_too) return;
       s.recompute = Recompute::kNone;
     }
-    if (option.counts == CountRule::kGiven && refuses(s)) return;
+    if (option.counts == CountRule::kGiven && !may_tell(s)) return;
     if (by_time_ && !effort_.every && complete_bound(x_, s, blocks_, cutoff_) > cutoff_) return;
     ++result_.evaluated;
     ++result_.feasible;

@@ -13,10 +13,6 @@ namespace meshplan {
 // The better of two divisions as partition.hpp ranks them: [F-SEARCH-1].
 [[nodiscard]] bool ranks_before(const Division& a, const Division& b, std::int64_t weight);
 
-// Layers per rank of all divisions whose inner ranks hold the same number, nearly even ones first.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> with_equal_middle(const StageLayout& layout,
-                                                                       std::int64_t pp);
-
 // The division of layers that the space's rule picks by stage times: [F-SEARCH-1]. Nothing if none
 // fits, or none of those that do lets a step take `most` seconds or less.
 struct Divided {

@@ -325,9 +325,6 @@ FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) 
     case PartitionRule::kAny:
       every = search.try_every();
       break;
-    case PartitionRule::kEnds:
-      search.try_all(with_equal_middle(StageLayout(x.model, x.strategy, x.prefix), x.strategy.pp));
-      break;
     case PartitionRule::kEven:
       search.try_all({stage_layers(x.strategy, x.model)});
       break;

@@ -33,6 +33,8 @@ struct MemoryOption {
   bool offload_activations = false;
   std::vector<std::int64_t> given;  // kGiven
 
+  bool operator==(const MemoryOption&) const = default;
+
   [[nodiscard]] bool is_plain() const {
     return recompute == Recompute::kNone && counts == CountRule::kNone && !offload_optimizer &&
            !offload_activations;

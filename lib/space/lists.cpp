@@ -4,7 +4,7 @@
 
 #include "model/layer_prefix.hpp"
 #include "schedule/traits.hpp"
-#include "spec/target.hpp"
+#include "space/target.hpp"
 
 namespace meshplan {
 namespace {
@@ -55,70 +55,6 @@ std::vector<RankOrder> every_order(const Strategy& mesh) {
   return all;
 }
 
-// What the frameworks of a space run (Megatron-LM and DeepSpeed: pipeline engines; 1F1B only in
-// DeepSpeed's runtime/pipe/schedule.py; FSDP has no pipeline).
-bool runs_schedule(Space space, Schedule s) {
-  switch (space) {
-    case Space::kFull:
-      return true;
-    case Space::kMegatron:
-      return traits_of(s).widely_available;
-    case Space::kDeepspeed:
-    case Space::kFsdp:
-      return s == kPlainSchedule;
-    case Space::kTorchtitan:  // torch/distributed/pipelining/schedules.py
-      return torchtitan_schedule(s).has_value();
-  }
-  return true;
-}
-
-bool runs_zero(Space space, int zero, std::int64_t pp) {
-  switch (space) {
-    case Space::kFull:
-      return true;
-    case Space::kMegatron:
-    case Space::kDeepspeed:
-      return zero <= 1 || pp == 1;
-    case Space::kFsdp:
-      return zero == 3;
-    case Space::kTorchtitan:
-      return zero >= 2;
-  }
-  return true;
-}
-
-// Ulysses is DeepSpeed's own sequence parallelism; ring and all-gather are Megatron-LM's and
-// torchtitan's.
-bool runs_cp_kind(Space space, CpKind kind) {
-  switch (space) {
-    case Space::kFull:
-    case Space::kMegatron:
-      return true;
-    case Space::kDeepspeed:
-      return kind == CpKind::kUlysses;
-    case Space::kFsdp:
-    case Space::kTorchtitan:
-      return kind != CpKind::kUlysses;
-  }
-  return true;
-}
-
-// torchtitan always shards the sequence with its tensor parallelism; DeepSpeed and Transformers,
-// which splits the tensors of accelerate's models, never do.
-bool runs_sequence_parallel(Space space, bool sequence_parallel, std::int64_t tp) {
-  switch (space) {
-    case Space::kFull:
-    case Space::kMegatron:
-      return true;
-    case Space::kDeepspeed:
-    case Space::kFsdp:
-      return !sequence_parallel;
-    case Space::kTorchtitan:
-      return sequence_parallel == (tp > 1);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<std::int64_t> divisors(std::int64_t n) {
@@ -133,13 +69,27 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 }
 
 SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
-    : model_(m), cluster_(c), request_(request) {}
+    : model_(m), cluster_(c), request_(request) {
+  if (const std::optional<Target> target = target_of(request.space)) {
+    layers_ = target_layers(*target, m);
+  }
+}
 
-bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_view> keys) const {
+bool SpaceLists::keeps(const Strategy& s, std::initializer_list<std::string_view> keys) const {
   return std::all_of(request_.limits.begin(), request_.limits.end(), [&](const Limit& limit) {
     const bool concerned = std::find(keys.begin(), keys.end(), limit.key) != keys.end();
     return !concerned || satisfies(s, limit);
   });
+}
+
+bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_view> keys) const {
+  if (!keeps(s, keys)) return false;
+  if (request_.space == Space::kFull) return true;
+  std::vector<std::string_view> settled{"tp", "pp", "cp", "dp"};
+  settled.insert(settled.end(), keys.begin(), keys.end());
+  if (!model_.moe) settled.insert(settled.end(), {"ep", "etp"});
+  if (layers_.stages == PartitionRule::kEven) settled.emplace_back("stage_layers");
+  return !is_refused(request_.space, s, model_, cluster_, settled);
 }
 
 std::vector<KeyValue> SpaceLists::stated(std::string_view key) const {
@@ -155,14 +105,13 @@ bool SpaceLists::freed(std::string_view key) const {
   });
 }
 
-std::vector<MeshSizes> SpaceLists::meshes() const {
+std::vector<MeshSizes> SpaceLists::meshes(const Strategy& base) const {
   std::vector<MeshSizes> all;
   const std::int64_t gpus = num_gpus(cluster_);
   for (const std::int64_t tp : divisors(gpus)) {
     for (const std::int64_t pp : divisors(gpus / tp)) {
-      if (request_.space == Space::kFsdp && pp > 1 && !freed("pp")) break;
       for (const std::int64_t cp : divisors(gpus / (tp * pp))) {
-        Strategy s = request_.base;
+        Strategy s = base;
         s.tp = tp, s.pp = pp, s.cp = cp, s.dp = gpus / (tp * pp * cp);
         if (admits(s, {"tp", "pp", "cp", "dp"})) all.push_back({tp, pp, cp});
       }
@@ -178,39 +127,34 @@ std::vector<std::int64_t> SpaceLists::micro_batches(const Strategy& base, std::i
   std::erase_if(all, [&](std::int64_t n) {
     Strategy s = base;
     s.micro_batch = n;
-    return !admits(s, {"micro_batch"});
+    return !keeps(s, {"micro_batch"});
   });
   return all;
 }
 
-std::vector<CpKind> SpaceLists::cp_kinds(std::int64_t cp) const {
+std::vector<CpKind> SpaceLists::cp_kinds(const Strategy& mesh) const {
   std::vector<CpKind> all;
   for (const auto& row : NameTable<CpKind>::rows) {
-    Strategy s = request_.base;
+    Strategy s = mesh;
     s.cp_kind = row.value;
-    if (cp > 1 && !freed("cp_kind") && !runs_cp_kind(request_.space, row.value)) continue;
     if (!admits(s, {"cp_kind"})) continue;
     all.push_back(row.value);
-    if (cp == 1) break;  // no kind differs from another
+    if (mesh.cp == 1) break;  // no kind differs from another
   }
   return all;
 }
 
-std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int64_t dp) const {
+std::vector<Split> SpaceLists::splits(const Strategy& mesh) const {
   std::vector<Split> all;
   const bool moe = model_.moe.has_value();
   for (const bool sequence_parallel : {false, true}) {
-    if (sequence_parallel && tp == 1) continue;
-    const bool any = freed("sequence_parallel");
-    if (!any && !runs_sequence_parallel(request_.space, sequence_parallel, tp)) continue;
-    for (const std::int64_t etp : moe ? divisors(tp) : divisors(1)) {
-      for (const std::int64_t ep : moe ? divisors(tp * cp * dp / etp) : divisors(1)) {
-        Strategy s = request_.base;
+    if (sequence_parallel && mesh.tp == 1) continue;
+    for (const std::int64_t etp : moe ? divisors(mesh.tp) : divisors(1)) {
+      for (const std::int64_t ep :
+           moe ? divisors(mesh.tp * mesh.cp * mesh.dp / etp) : divisors(1)) {
+        Strategy s = mesh;
         s.sequence_parallel = sequence_parallel;
         s.ep = ep, s.etp = etp;
-        const bool freed_etp = freed("etp");
-        if (request_.space == Space::kDeepspeed && etp != 1 && !freed_etp) continue;
-        if (request_.space == Space::kFsdp && etp * ep > 1 && !freed_etp) continue;
         if (!admits(s, {"sequence_parallel", "ep", "etp"})) continue;
         all.push_back({sequence_parallel, ep, etp});
       }
@@ -222,24 +166,25 @@ std::vector<Split> SpaceLists::splits(std::int64_t tp, std::int64_t cp, std::int
 std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
   const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;  // no order differs there
   std::vector<RankOrder> all{kDefaultOrder, kPipelineInside};
+  const auto refused = [&](const RankOrder& order) {
+    Strategy s = mesh;
+    s.order = order;
+    return !admits(s, {"order"});
+  };
   if (const std::vector<KeyValue> values = stated("order"); !values.empty()) {
     all.clear();
     for (const KeyValue& value : values) {
       const auto& order = std::get<RankOrder>(value);
       if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
     }
+    std::erase_if(all, refused);
     if (one_node && all.size() > 1) all.resize(1);
     return all;
   }
-  if (freed("order")) {
-    all = every_order(mesh);
-  } else if (request_.space != Space::kFull && request_.space != Space::kMegatron) {
-    // runtime/pipe/topology.py of DeepSpeed and torchtitan's mesh: tensor, data, pipeline from the
-    // inside.
-    all = {kDefaultOrder};
-  }
+  if (freed("order")) all = every_order(mesh);
+  std::erase_if(all, refused);
   const bool same = one_node || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
-  if (same) all.resize(1);
+  if (same && all.size() > 1) all.resize(1);
   return all;
 }
 
@@ -264,19 +209,15 @@ std::vector<std::int64_t> SpaceLists::zero_groups(const Strategy& mesh) const {
 
 std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
   std::vector<Sharding> all;
-  // Expert ranks may be replicated over tensor ranks as well.
-  const bool one_replica = mesh.dp * mesh.cp == 1 && (!model_.moe || mesh.tp == 1);
+  const bool one_replica = has_one_replica(mesh, model_);
   for (const RankOrder& order : orders(mesh)) {
     bool first = true;  // of this order
     for (int zero = 0; zero <= 3; ++zero) {
-      if (!freed("zero") && !runs_zero(request_.space, zero, mesh.pp)) continue;
       Strategy s = mesh;
       s.order = order, s.zero = zero;
       for (const std::int64_t group : zero_groups(s)) {
         s.zero_group = group;
         if (zero == 0 && group > 0) continue;
-        const bool none = request_.space == Space::kDeepspeed && !freed("zero_group");
-        if (none && zero < 3 && group > 0) continue;
         if (!admits(s, {"zero", "zero_group", "order"})) continue;
         if (one_replica && !first) continue;
         first = false;
@@ -287,13 +228,13 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
   return all;
 }
 
-std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
+std::vector<ScheduleChoice> SpaceLists::schedules(const Strategy& mesh) const {
   std::vector<ScheduleChoice> candidates;
   const bool asked_for = freed("schedule") || !stated("schedule").empty();
   const auto add = [&](Schedule schedule) {
     const ScheduleTraits& traits = traits_of(schedule);
     if (!traits.searched && !asked_for) return;
-    if (pp == 1 && !traits.runs_on_one_rank) return;
+    if (mesh.pp == 1 && !traits.runs_on_one_rank) return;
     switch (traits.chunks) {
       case ChunksPerRank::kOne:
         candidates.push_back({schedule, 1});
@@ -306,7 +247,7 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
     }
     // Chunks of any size: the embedding and the head may be alone in theirs.
     const bool any_size = layer_prefix(model_).has_free_chunks();
-    const std::int64_t most = (model_.num_layers + (any_size ? 2 : 0)) / pp;
+    const std::int64_t most = (model_.num_layers + (any_size ? 2 : 0)) / mesh.pp;
     for (std::int64_t vp = 2; vp <= most; ++vp) {
       if (any_size || model_.num_layers % vp == 0) candidates.push_back({schedule, vp});
     }
@@ -317,11 +258,10 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
   }
   std::vector<ScheduleChoice> all;
   for (const ScheduleChoice& choice : candidates) {
-    Strategy s = request_.base;
+    Strategy s = mesh;
     s.schedule = choice.schedule, s.vp = choice.vp;
-    if (!freed("schedule") && !runs_schedule(request_.space, choice.schedule)) continue;
     if (!admits(s, {"schedule", "vp"})) continue;
-    if (pp == 1 && !all.empty()) continue;  // without a pipeline no schedule differs
+    if (mesh.pp == 1 && !all.empty()) continue;  // without a pipeline no schedule differs
     all.push_back(choice);
   }
   return all;
@@ -329,35 +269,26 @@ std::vector<ScheduleChoice> SpaceLists::schedules(std::int64_t pp) const {
 
 DivisionRules SpaceLists::divisions() const {
   DivisionRules rules;
+  rules.partition = layers_.stages;
   for (const KeyValue& value : stated("stage_layers")) {
     rules.partition = PartitionRule::kGiven;
-    rules.given.push_back(std::get<std::vector<std::int64_t>>(value));
-  }
-  if (!rules.given.empty() || freed("stage_layers")) return rules;
-  switch (request_.space) {
-    case Space::kFull:
-    case Space::kTorchtitan:  // module_fqns_per_model_part
-      break;
-    case Space::kMegatron:
-      rules.partition = PartitionRule::kEnds;
-      break;
-    case Space::kDeepspeed:
-    case Space::kFsdp:
-      rules.partition = PartitionRule::kEven;
-      break;
+    const auto& layers = std::get<std::vector<std::int64_t>>(value);
+    const bool alike =
+        std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end();
+    if (alike || layers_.stages == PartitionRule::kAny) rules.given.push_back(layers);
   }
   return rules;
 }
 
-void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
+void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mesh, bool activations,
                              bool optimizer) const {
-  Strategy s = request_.base;
+  Strategy s = mesh;
   s.offload.activations = activations, s.offload.optimizer = optimizer;
   if (!admits(s, {"offload.activations", "offload.optimizer"})) return;
   const auto add = [&](Recompute recompute, CountRule counts, std::vector<std::int64_t> given) {
     Strategy with = s;
     with.recompute = recompute;
-    if (!admits(with, {"recompute"})) return;
+    if (!admits(with, {"recompute", "offload.activations", "offload.optimizer"})) return;
     all.push_back({recompute, counts, optimizer, activations, std::move(given)});
   };
   bool stated_any = false;
@@ -377,21 +308,16 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, bool activations,
   if (request_.ignore_activations && none) return;
   add(Recompute::kSelective, CountRule::kNone, {});
   const bool fewest = request_.objective != Objective::kMemory;
-  // Megatron-LM recomputes as many layers in every chunk; with multi-token prediction all of them
-  // (core/transformer/multi_token_prediction.py:1622), as the others always do.
-  const bool any_count = freed("recompute_layers") || request_.space == Space::kFull;
-  const bool megatron = request_.space == Space::kMegatron && !any_count;
-  const bool all_only = megatron ? model_.mtp_layers > 0 : !any_count;
-  const CountRule some = megatron ? CountRule::kUniform : CountRule::kFewest;
-  if (fewest && !all_only) add(Recompute::kFull, some, {});
+  const bool all_only = layers_.recomputed == CountRule::kAll;
+  if (fewest && !all_only) add(Recompute::kFull, layers_.recomputed, {});
   if (!fewest || !none || all_only) add(Recompute::kFull, CountRule::kAll, {});
 }
 
-std::vector<MemoryOption> SpaceLists::options() const {
+std::vector<MemoryOption> SpaceLists::options(const Strategy& mesh) const {
   std::vector<MemoryOption> all;
   for (const bool optimizer : {false, true}) {
-    add_options(all, false, optimizer);
-    if (!request_.ignore_activations || all.empty()) add_options(all, true, optimizer);
+    add_options(all, mesh, false, optimizer);
+    if (!request_.ignore_activations || all.empty()) add_options(all, mesh, true, optimizer);
   }
   return all;
 }

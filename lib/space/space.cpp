@@ -53,8 +53,11 @@ class SpaceBuilder {
     }
     if (space_.bases_.empty()) return problems;
     space_.space_ = request_.space;
-    options_ = lists_.options();
     space_.divisions_ = lists_.divisions();
+    if (space_.divisions_.partition == PartitionRule::kGiven && space_.divisions_.given.empty()) {
+      return error(std::string(name_of(request_.space)) +
+                   " gives every stage as many layers, unlike any 'stage_layers' that is fixed");
+    }
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
     for (const LegalList<Sharding>& list : space_.shardings_) {
       space_.bounding_orders_.push_back(bounding_orders(list.legal));
@@ -71,6 +74,9 @@ class SpaceBuilder {
     s.global_batch = s.dp;
     return s;
   }
+
+  // Which schedules there are depends on no other key of the mesh.
+  Strategy pipeline(std::size_t base, std::int64_t pp) const { return neutral(base, 1, pp, 1); }
 
   // Layers per rank of which the rules only ask whether such a list can be legal at all.
   std::vector<std::int64_t> some_layout(Strategy s) const {
@@ -132,23 +138,33 @@ class SpaceBuilder {
   }
 
   void add_meshes(std::size_t base) {
-    for (const MeshSizes& sizes : lists_.meshes()) {
+    for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
       const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
+      const Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s),
+                           lists_.options(s)};
       Counts n;
       n.micro_batches = count(lists_.micro_batches(space_.bases_[base], s.dp));
-      n.cp_kinds = count(lists_.cp_kinds(s.cp));
-      n.splits = count(lists_.splits(s.tp, s.cp, s.dp));
-      n.shardings = count(lists_.shardings(s));
-      n.schedules = count(lists_.schedules(s.pp));
-      n.options = count(options_);
+      n.cp_kinds = count(all.cp_kinds);
+      n.splits = count(all.splits);
+      n.shardings = count(all.shardings);
+      n.schedules = count(lists_.schedules(pipeline(base, s.pp)));
+      n.options = count(all.options);
       space_.size_ += n.product();
       if (std::string reason = broken_rule(s); !reason.empty()) {
         space_.illegal_[reason] += n.product();
         continue;
       }
-      if (n.product() > 0) add_legal_mesh(base, s, n);
+      if (n.product() > 0) add_legal_mesh(base, s, all, n);
     }
   }
+
+  // Values of the keys beside a mesh, legal or not.
+  struct Candidates {
+    std::vector<CpKind> cp_kinds;
+    std::vector<Split> splits;
+    std::vector<Sharding> shardings;
+    std::vector<MemoryOption> options;
+  };
 
   struct Counts {
     std::int64_t micro_batches = 0, cp_kinds = 0, splits = 0, shardings = 0, schedules = 0;
@@ -169,13 +185,13 @@ class SpaceBuilder {
     for (const auto& [reason, n] : reasons) space_.illegal_[reason] += n * each;
   }
 
-  void add_legal_mesh(std::size_t base, const Strategy& s, Counts n) {
+  void add_legal_mesh(std::size_t base, const Strategy& s, const Candidates& all, Counts n) {
     Mesh mesh{base, s.tp, s.pp, s.cp, s.dp, 0, 0, 0, 0, 0};
     mesh.micro_batches = micro_batches(base, s);
-    mesh.cp_kinds = cp_kinds(base, s);
-    mesh.splits = splits(base, s);
-    mesh.shardings = shardings(base, s);
-    mesh.options = options(base, s);
+    mesh.cp_kinds = cp_kinds(base, s, all.cp_kinds);
+    mesh.splits = splits(base, s, all.splits);
+    mesh.shardings = shardings(base, s, all.shardings);
+    mesh.options = options(base, s, all.options);
     // Each illegal combination is counted once, under the first group of keys that breaks a rule.
     const auto rule_out = [&](const auto& list, std::int64_t& remaining) {
       const std::int64_t others = remaining == 0 ? 0 : n.product() / remaining;
@@ -224,9 +240,9 @@ class SpaceBuilder {
     });
   }
 
-  std::size_t cp_kinds(std::size_t base, const Strategy& mesh) {
-    return remember(known_cp_kinds_, space_.cp_kinds_, {base, mesh.tp, mesh.cp}, [&] {
-      return judge(lists_.cp_kinds(mesh.cp), [&](CpKind kind) {
+  std::size_t cp_kinds(std::size_t base, const Strategy& mesh, const std::vector<CpKind>& all) {
+    return remember(known_cp_kinds_, space_.cp_kinds_, {base, mesh.tp, mesh.cp, all}, [&] {
+      return judge(all, [&](CpKind kind) {
         Strategy s = mesh;
         s.cp_kind = kind;
         return s;
@@ -234,9 +250,9 @@ class SpaceBuilder {
     });
   }
 
-  std::size_t splits(std::size_t base, const Strategy& mesh) {
+  std::size_t splits(std::size_t base, const Strategy& mesh, const std::vector<Split>& all) {
     return remember(known_splits_, space_.splits_, {base, mesh.tp, mesh.cp, mesh.dp}, [&] {
-      return judge(lists_.splits(mesh.tp, mesh.cp, mesh.dp), [&](const Split& split) {
+      return judge(all, [&](const Split& split) {
         Strategy s = mesh;
         s.sequence_parallel = split.sequence_parallel;
         s.ep = split.ep, s.etp = split.etp;
@@ -245,9 +261,9 @@ class SpaceBuilder {
     });
   }
 
-  std::size_t shardings(std::size_t base, const Strategy& mesh) {
+  std::size_t shardings(std::size_t base, const Strategy& mesh, const std::vector<Sharding>& all) {
     return remember(known_shardings_, space_.shardings_, {base, mesh.tp, mesh.pp, mesh.cp}, [&] {
-      return judge(lists_.shardings(mesh), [&](const Sharding& sharding) {
+      return judge(all, [&](const Sharding& sharding) {
         Strategy s = mesh;
         s.zero = sharding.zero, s.zero_group = sharding.zero_group;
         return s;  // orders are judged together with splits
@@ -255,9 +271,14 @@ class SpaceBuilder {
     });
   }
 
-  std::size_t options(std::size_t base, const Strategy& mesh) {
-    return remember(known_options_, space_.options_, {base, mesh.pp}, [&] {
-      return judge(options_, [&](const MemoryOption& option) {
+  std::size_t options(std::size_t base, const Strategy& mesh,
+                      const std::vector<MemoryOption>& all) {
+    // Mostly the same for every mesh.
+    const auto at = std::find(option_lists_.begin(), option_lists_.end(), all);
+    const auto list = static_cast<std::int64_t>(at - option_lists_.begin());
+    if (at == option_lists_.end()) option_lists_.push_back(all);
+    return remember(known_options_, space_.options_, {base, mesh.pp, list}, [&] {
+      return judge(all, [&](const MemoryOption& option) {
         Strategy s = mesh;
         s.recompute = option.recompute;
         s.offload = {option.offload_optimizer, option.offload_activations};
@@ -269,7 +290,7 @@ class SpaceBuilder {
   std::size_t schedules(std::size_t base, const Strategy& mesh, std::int64_t micro_batch) {
     const std::int64_t microbatches = space_.bases_[base].global_batch / (micro_batch * mesh.dp);
     return remember(space_.schedule_index_, space_.schedules_, {base, mesh.pp, microbatches}, [&] {
-      return judge(lists_.schedules(mesh.pp), [&](const ScheduleChoice& choice) {
+      return judge(lists_.schedules(pipeline(base, mesh.pp)), [&](const ScheduleChoice& choice) {
         Strategy s = mesh;
         s.global_batch = s.dp * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
@@ -285,9 +306,11 @@ class SpaceBuilder {
   SpaceLists lists_;
   LayerPrefix prefix_;
   SearchSpace space_;
-  std::vector<MemoryOption> options_;
-  std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_, known_options_;
-  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_cp_kinds_;
+  std::vector<std::vector<MemoryOption>> option_lists_;
+  std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_options_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t, std::vector<CpKind>>, std::size_t>
+      known_cp_kinds_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t>
       known_splits_, known_shardings_;
 };
@@ -308,6 +331,10 @@ Strategy with_choice(Strategy base, const Choice& choice) {
   return base;
 }
 
+bool has_one_replica(const Strategy& mesh, const ModelSpec& m) {
+  return mesh.dp * mesh.cp == 1 && (!m.moe || mesh.tp == 1);
+}
+
 Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
                                       const SpaceRequest& request) {
   return SpaceBuilder(m, c, request).build();
@@ -318,8 +345,6 @@ std::string SearchSpace::description() const {
   switch (divisions_.partition) {
     case PartitionRule::kAny:
       return text + "layers divided by dynamic programming";
-    case PartitionRule::kEnds:
-      return text + "first and last stage of their own size";
     case PartitionRule::kEven:
       return text + "even stages";
     case PartitionRule::kGiven:

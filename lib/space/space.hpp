@@ -27,6 +27,10 @@ struct Mesh {
   std::size_t options = 0;
 };
 
+// Whether nothing is held twice on the mesh, so that there is nothing to shard. Copies of experts
+// may be on tensor ranks as well.
+[[nodiscard]] bool has_one_replica(const Strategy& mesh, const ModelSpec& m);
+
 struct Split {
   bool sequence_parallel = false;
   std::int64_t ep = 1, etp = 1;

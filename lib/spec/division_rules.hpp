@@ -9,7 +9,6 @@ namespace meshplan {
 // Which layers the pipeline ranks may hold.
 enum class PartitionRule {
   kAny,    // any division
-  kEnds,   // the first and the last rank may differ from the others, which are alike
   kEven,   // as even as can be
   kGiven,  // lists that a request fixes
 };

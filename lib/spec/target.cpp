@@ -62,6 +62,15 @@ std::span<const TargetRule> target_rules(Target t) {
   return {};
 }
 
+TargetLayers target_layers(Target t, const ModelSpec& m) {
+  TargetLayers layers;
+  for (const TargetRule& rule : target_rules(t)) {
+    if (rule.stages != PartitionRule::kAny) layers.stages = rule.stages;
+    if (rule.recomputed != nullptr) layers.recomputed = rule.recomputed(m);
+  }
+  return layers;
+}
+
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);

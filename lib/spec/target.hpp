@@ -1,13 +1,15 @@
 #pragma once
 // What a training framework can be told: the rules that a plan must keep beyond being legal, so
 // that the framework's own configuration says the same as the plan. Each rule cites the file of the
-// framework that it comes from. Search spaces and exporters ask the same tables.
+// framework that it comes from. Search spaces, exporters and lint ask these tables and nothing
+// else.
 #include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "spec/division_rules.hpp"
 #include "spec/findings.hpp"
 #include "spec/strategy.hpp"
 
@@ -30,9 +32,19 @@ struct TargetRule {
   void (*check)(const Plan&, Findings&);
   // Changes the strategy into the nearest that keeps the rule; null where only another model would.
   void (*mend)(Strategy&, const ModelSpec&) = nullptr;
+  // What `check` leaves of the layers, for a search that makes up both; null: anything.
+  PartitionRule stages = PartitionRule::kAny;
+  CountRule (*recomputed)(const ModelSpec&) = nullptr;
 };
 
 [[nodiscard]] std::span<const TargetRule> target_rules(Target t);
+
+// What the rules leave of stages and of the layers that a rank recomputes.
+struct TargetLayers {
+  PartitionRule stages = PartitionRule::kAny;
+  CountRule recomputed = CountRule::kFewest;  // or as many more as one likes
+};
+[[nodiscard]] TargetLayers target_layers(Target t, const ModelSpec& m);
 
 // Every rule of the target that `s` breaks. `s` must be legal (validate()); its lists may be empty.
 [[nodiscard]] Findings target_findings(Target t, const Strategy& s, const ModelSpec& m,

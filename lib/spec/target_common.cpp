@@ -20,6 +20,8 @@ void mend_whole_recomputation(Strategy& s, const ModelSpec& m) {
   s.recompute_layers = stage_layers(s, m);
 }
 
+CountRule every_layer(const ModelSpec&) { return CountRule::kAll; }
+
 void check_fp32_states(const Plan& p, Findings& f) {
   if (!p.s.master_weights) f.error({"master_weights"}, "the optimizer keeps fp32 weights");
   if (p.s.optimizer_dtype != Dtype::kFp32) {

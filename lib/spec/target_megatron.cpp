@@ -175,6 +175,9 @@ void activations_host(const Plan& p, Findings& f) {
   f.error({"offload.activations"}, "'offload.activations' needs two layers or more");
 }
 
+CountRule counts_of_recomputation(const ModelSpec& m) {
+  return m.mtp_layers > 0 ? CountRule::kAll : CountRule::kUniform;
+}
 void recomputation(const Plan& p, Findings& f) {
   if (!recomputed_per_chunk(p.s, p.m)) {
     f.error(
@@ -189,7 +192,8 @@ void recomputation(const Plan& p, Findings& f) {
     f.error({"recompute", "recompute_layers"},
             "recomputation is selective or of whole layers, not both");
   }
-  if (some && *recomputed_per_chunk(p.s, p.m) > 0 && p.m.mtp_layers > 0) {
+  const bool every = counts_of_recomputation(p.m) == CountRule::kAll;
+  if (every && *recomputed_per_chunk(p.s, p.m) > 0) {
     f.error({"recompute_layers"},
             "a model with multi-token prediction recomputes every layer or none");
   }
@@ -284,7 +288,7 @@ constexpr TargetRule kRules[] = {
     {"T:1884 cpu_offloading_num_layers < num_layers", activations_host, nullptr},
     {"T:1914 recompute_granularity, core/transformer/transformer_block.py _checkpointed_forward, "
      "core/transformer/multi_token_prediction.py:1622",
-     recomputation, mend_recomputation},
+     recomputation, mend_recomputation, PartitionRule::kAny, counts_of_recomputation},
     {"A:1190 params_dtype", precision, mend_precision},
     {"core/optimizer/optimizer_config.py:433", dtypes, mend_dtypes},
     {"core/extensions/transformer_engine.py", kernels, mend_kernels},

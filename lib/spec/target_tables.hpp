@@ -17,6 +17,7 @@ void mend_default_order(Strategy& s, const ModelSpec& m);
 // Every layer is recomputed, or none.
 void check_whole_recomputation(const Plan& p, Findings& f);
 void mend_whole_recomputation(Strategy& s, const ModelSpec& m);
+[[nodiscard]] CountRule every_layer(const ModelSpec& m);
 
 // An optimizer of 16-bit weights keeps them and both moments in fp32.
 void check_fp32_states(const Plan& p, Findings& f);

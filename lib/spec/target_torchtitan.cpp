@@ -144,7 +144,7 @@ constexpr TargetRule kRules[] = {
     {"config/job_config.py mixed_precision_param, mixed_precision_reduce", precision,
      mend_precision},
     {"distributed/activation_checkpoint.py apply_ac", check_whole_recomputation,
-     mend_whole_recomputation},
+     mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"config/job_config.py training.dtype", check_fp32_states, mend_fp32_states},
     {"config/job_config.py enable_cpu_offload", offload, mend_offload},
     {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},

