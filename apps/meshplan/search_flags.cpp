@@ -83,7 +83,8 @@ void add_search_flags(Command& command, SearchFlags& flags) {
   command.add_repeated("--limit", flags.limits, "BOUNDS", "Bounds of keys: tp<=8,pp>=2");
   command.add_repeated(
       "--free", flags.freed, "KEYS",
-      "Keys of which every value is searched, not only what the space holds of them: "
+      "Keys of which every value is searched (in the space of a framework: that it runs), "
+      "not only what the space holds of them: "
       "zero_group,order,overlap.tp");
   command.add_value(
       "--precision", flags.precision, "NAME",

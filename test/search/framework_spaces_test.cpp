@@ -71,7 +71,7 @@ std::optional<Seconds> least_time(const Case& c) {
 TEST_CASE("the best plan of a framework's space is the best that its exporter accepts") {
   const Space space = GENERATE(Space::kMegatron, Space::kDeepspeed, Space::kFsdp);
   int with_plans = 0, uneven = 0, sharded = 0;
-  for (unsigned seed = 900; seed < 930; ++seed) {
+  for (unsigned seed = 900; seed < 960; ++seed) {
     CAPTURE(name_of(space), seed);
     Case c = framework_case(seed, space);
     c.request.limits.push_back(only("offload.activations", {"false"}));
@@ -92,6 +92,8 @@ TEST_CASE("the best plan of a framework's space is the best that its exporter ac
     uneven += best.strategy.stage_layers.front() != best.strategy.stage_layers.back() ? 1 : 0;
     sharded += best.strategy.pp > 1 && best.strategy.zero >= 2 ? 1 : 0;
   }
-  CHECK(with_plans >= 10);
-  CAPTURE(uneven, sharded);
+  CHECK(with_plans >= 20);
+  // What no framework's space held before both asked one table.
+  if (space == Space::kMegatron) CHECK(uneven > 0);
+  if (space == Space::kMegatron) CHECK(sharded > 0);
 }
