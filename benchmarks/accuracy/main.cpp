@@ -11,11 +11,11 @@
 
 #include "cross_print.hpp"
 #include "cross_validate.hpp"
-#include "html.hpp"
 #include "io/load.hpp"
 #include "predict.hpp"
 #include "print.hpp"
 #include "published.hpp"
+#include "report/html.hpp"
 #include "summary.hpp"
 
 namespace {
@@ -160,6 +160,11 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
 }
 
 int run(const Options& o) {
+  if (!o.html.empty() && !has_page()) {
+    std::cerr << to_text(error_at({"--html"}, "this program was built without the HTML report",
+                                  "install nodejs (18 or later) and npm, and build it again"));
+    return kBadInput;
+  }
   Result<std::vector<Source>> all = read_published(o.inputs);
   if (!all) {
     std::cerr << to_text(all.errors());
@@ -195,7 +200,7 @@ int run(const Options& o) {
   if (o.json != "-") std::cout << to_text(report, o.verbose);
   const bool written = write_file(o.rows, rows) &&
                        (o.json.empty() || write_file(o.json, to_json(report))) &&
-                       (o.html.empty() || write_file(o.html, to_html(report)));
+                       (o.html.empty() || write_file(o.html, html_report(to_json(report))));
   return written ? kSuccess : kBadInput;
 }
 

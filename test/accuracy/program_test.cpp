@@ -64,6 +64,22 @@ runs:
 - {id: without-time, gpus: 8, tp: 8, pp: 1}
 )";
 
+TEST_CASE("the page holds the report, or the program says what it was built without") {
+  const Program program;
+  program.write("made-up.yaml", kRows);
+  const Outcome outcome = program.run("--html " + program.path("page.html").string());
+  const std::string html = content(program.path("page.html"));
+  if (html.empty()) {
+    CHECK(outcome.code == 2);
+    CHECK(outcome.errors.find("--html: error: this program was built without the HTML report") !=
+          std::string::npos);
+    return;
+  }
+  CHECK(outcome.code == 0);
+  CHECK(html.starts_with("<!doctype html>"));
+  CHECK(html.find("\"id\":\"good\"") != std::string::npos);
+}
+
 TEST_CASE("one source alone cannot be left out") {
   const Program program;
   program.write("made-up.yaml", kRows);

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "html.hpp"
 #include "print.hpp"
 #include "support/catch.hpp"
 
@@ -193,18 +192,6 @@ TEST_CASE("the text report names the worst runs and counts what was skipped") {
   CHECK(text.find("200.0 %  s.1") < text.find("20.0 %  s.0"));
   CHECK(text.find("skipped 1 runs") != std::string::npos);
   CHECK(text.find("s: no step time") != std::string::npos);
-}
-
-TEST_CASE("the page is self-contained and escapes what sources wrote") {
-  const std::vector<Case> one{{12, 10}};
-  std::vector<Source> sources{source_of("s", Use::kScore, one)};
-  sources[0].runs[0].id = "<script>alert('x')</script>";
-  const std::vector<Prediction> predictions = predictions_of(sources[0], one);
-  const std::string html = to_html(summarise(sources, predictions, {}));
-  CHECK(html.find("<script") == std::string::npos);
-  CHECK(html.find("http") == std::string::npos);
-  CHECK(html.find("<svg") != std::string::npos);
-  CHECK(escape_html("a<b & \"c\"") == "a&lt;b &amp; &quot;c&quot;");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import {after, before, describe, it} from "node:test";
 import {readFileSync, statSync} from "node:fs";
-import {cleanUp, embedded, estimated, launch, open, pipelined, planned, report} from "./support.mjs";
+import {cleanUp, embedded, estimated, launch, open, pipelined, planned, report, withResult} from "./support.mjs";
 
 let browser, result, html;
 before(async () => {
@@ -446,6 +446,52 @@ describe("other results", () => {
     const page = await open(browser, report(old));
     assert.equal(await page.locator("#plans").count(), 0);
     assert.equal(await page.locator("#schedule canvas").count(), 1);  // the program adds it
+    clean(page);
+    await page.close();
+  });
+});
+
+describe("the report of meshplan-accuracy", () => {
+  const stats = {median_abs: 0.05, mean_abs: 0.06, p90_abs: 0.1, bias: -0.02, median_bias: -0.01};
+  const source = (n) => ({n, step_time: stats, memory: null, feasibility: null, choice: null, searched: {}});
+  const run = (id, from, predicted_s, measured_s) =>
+    ({id, source: from, predicted_s, measured_s, error: predicted_s / measured_s - 1, memory_error: null, fits: true});
+  const nasty = "<script>alert('x')</script>";
+  const compared = {
+    schema_version: 1,
+    macro: {sources: 2, step_time: stats, memory: null, choice: {sources: 0, regret_mean: null, kendall_tau: null, spearman: null}},
+    sources: {a: source(2), b: source(1)},
+    runs: [run("a.0", "a", 1.1, 1), run(nasty, "a", 20, 25), run("b.0", "b", 0.4, 0.4)],
+    skipped: [{id: "b.1", source: "b", reason: "no step time"}],
+  };
+
+  for (const width of [1400, 400]) {
+    it(`draws every run and writes every number, ${width} pixels wide`, async () => {
+      const page = await open(browser, withResult(html, compared), {viewport: {width, height: 900}});
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width);
+      const points = await page.$$eval("#runs circle", (all) => all.map((n) => [Number(n.dataset.predicted), Number(n.dataset.measured)]));
+      assert.deepEqual(points, compared.runs.map((r) => [r.predicted_s, r.measured_s]));
+      await page.locator("#runs summary").click();
+      assert.ok((await page.innerText("#runs")).includes(nasty));
+      await page.locator("#skipped summary").click();
+      assert.ok((await page.innerText("#skipped")).includes("no step time"));
+      const sources = await page.innerText("#sources");
+      for (const part of ["5.0 %", "−2.0 %", "mean of 2 sources"]) assert.ok(sources.includes(part), part);
+      clean(page);
+      await page.close();
+    });
+  }
+
+  it("shows one source alone while its row is pointed at or has the focus", async () => {
+    const page = await open(browser, withResult(html, compared));
+    const faded = () => page.$$eval("#runs circle", (all) => all.map((n) => n.classList.contains("faded")));
+    await page.locator("#sources tbody tr").nth(1).hover();
+    assert.deepEqual(await faded(), [true, true, false]);
+    await page.locator("#sources tbody tr").nth(0).focus();
+    assert.deepEqual(await faded(), [false, false, true]);
+    await page.mouse.move(0, 0);
+    await page.evaluate(() => document.activeElement.blur());
+    assert.deepEqual(await faded(), [false, false, false]);
     clean(page);
     await page.close();
   });

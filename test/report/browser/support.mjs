@@ -41,6 +41,13 @@ export function report(result, validation) {
 export const embedded = (html) =>
   JSON.parse(readFileSync(html, "utf8").match(/<script type="application\/json" id="result">([^<]*)<\/script>/)[1]);
 
+// The page of a report with another result in it.
+export function withResult(html, result) {
+  const file = join(folder, `${++number}.html`), text = JSON.stringify(result).replace(/</g, "\\u003c");
+  writeFileSync(file, readFileSync(html, "utf8").replace(/(id="result">)[^<]*/, (_, open) => open + text));
+  return file;
+}
+
 export const launch = () => chromium.launch({executablePath: process.env.CHROMIUM, args: ["--no-sandbox"]});
 
 // Opens a file; whatever goes wrong in it lands in page.problems.

@@ -1,5 +1,6 @@
 // Reads the result that the program embedded and lays the report out. Nothing is computed here that
 // the program did not: numbers are shown as they are, or as lengths and shares of each other.
+import {accuracy} from "./accuracy.js";
 import {communication} from "./communication.js";
 import {compare} from "./compare.js";
 import {el} from "./dom.js";
@@ -46,8 +47,8 @@ function guarded(part) {
   }
 }
 
-function main() {
-  const result = JSON.parse(document.getElementById("result").textContent);
+// What `meshplan plan` or `estimate` found.
+function planned(result) {
   const plan = (result.plans ?? (result.plan ? [result.plan] : []))[0];
   document.title = `${result.model.name} on ${result.cluster.name} · meshplan`;
   const [head, answer, why] = summary(result, plan);
@@ -56,9 +57,21 @@ function main() {
     () => compare(result), () => validated(result, resized), () => sensitivity(result), () => sweep(result, resized), () => goodput(result),
     () => fallback(result)];
   const sections = [why, ...(plan ? parts.map(guarded) : []), guarded(() => searched(result))].filter(Boolean);
-  document.getElementById("report").replaceChildren(head, answer, contents(sections), ...sections);
   document.getElementById("origin").textContent = `Written by ${result.tool.name} ${result.tool.version}. ` +
     "The numbers of this page are the JSON inside it.";
+  return [head, answer, contents(sections), ...sections];
+}
+
+// What meshplan-accuracy compared.
+function compared(result) {
+  document.title = "Predicted against measured · meshplan";
+  document.getElementById("origin").textContent = "Written by meshplan-accuracy. The numbers of this page are the JSON inside it.";
+  return accuracy(result, resized);
+}
+
+function main() {
+  const result = JSON.parse(document.getElementById("result").textContent);
+  document.getElementById("report").replaceChildren(...(result.macro ? compared(result) : planned(result)));
   tip.install();
   const folded = () => document.querySelectorAll("main details");
   addEventListener("beforeprint", () => folded().forEach((d) => { d.open = true; }));

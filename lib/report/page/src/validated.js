@@ -1,13 +1,10 @@
 // Predicted against measured, where `meshplan validate` ran: the step times of the plans, and every
 // operation that was measured.
-import {extent} from "d3-array";
-import {scaleLog} from "d3-scale";
-import {el, asTable, figure, legend, section, svg, table} from "./dom.js";
+import {agreement} from "./agreement.js";
+import {el, asTable, figure, legend, section, table} from "./dom.js";
 import * as format from "./format.js";
 import {dimensions} from "./terms.js";
-import * as tip from "./tip.js";
 
-const kLeft = 66, kRight = 18, kTop = 26, kBottom = 42;
 const number = (text) => ({text, number: true});
 const part = (key) => dimensions[key] ?? key;
 
@@ -26,46 +23,15 @@ function measured(plans) {
   return [...seen.values()];
 }
 
-// Powers of ten inside of a log axis; at least its ends.
-function decades([low, high]) {
-  const all = [];
-  for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high; ++e) all.push(10 ** e);
-  return all.length > 1 ? all : [low, high];
-}
-
 function describe(op) {
   return [op.text, `predicted ${format.time(op.predicted_s)}, measured ${format.time(op.measured_s)}`,
     `${format.change(op.ratio - 1)}, spread ${format.percent(op.spread)}`, ...op.names];
 }
 
 function chart(ops, tolerance, width) {
-  const height = Math.round(Math.min(440, Math.max(280, width * 0.5)));
-  const [least, most] = extent(ops.flatMap((op) => [op.predicted_s, op.measured_s]));
-  const domain = [least / 1.5, most * 1.5];
-  const x = scaleLog(domain, [kLeft, width - kRight]), y = scaleLog(domain, [height - kBottom, kTop]);
-  const node = svg("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-    "aria-label": `Measured against predicted time of ${ops.length} operations`});
-  for (const tick of decades(domain)) {
-    node.append(svg("line", {class: "grid", x1: kLeft, x2: width - kRight, y1: y(tick), y2: y(tick)}),
-      svg("line", {class: "grid", x1: x(tick), x2: x(tick), y1: kTop, y2: height - kBottom}),
-      svg("text", {class: "tick", x: kLeft - 8, y: y(tick), dy: ".35em", "text-anchor": "end"}, format.time(tick)),
-      svg("text", {class: "tick", x: x(tick), y: height - kBottom + 16, "text-anchor": "middle"}, format.time(tick)));
-  }
-  const [low, high] = domain;
-  const at = (a, b) => `${x(Math.min(Math.max(a, low), high))},${y(Math.min(Math.max(b, low), high))}`;
-  const share = 1 + tolerance;
-  node.append(
-    svg("path", {class: "band", d: `M${at(low, low * share)}L${at(high / share, high)}L${at(high, high)}L${at(high, high / share)}L${at(low * share, low)}L${at(low, low)}Z`}),
-    svg("path", {class: "even", d: `M${at(low, low)}L${at(high, high)}`}),
-    svg("text", {class: "label", x: 0, y: 12}, "↑ measured"),
-    svg("text", {class: "label", x: width - kRight, y: height - 4, "text-anchor": "end"}, "predicted →"));
-  for (const op of ops) {
-    const point = svg("circle", {class: `point ${op.part === "compute" || op.part === "optimizer" ? "ranked" : "pareto"}`,
-      cx: x(op.predicted_s), cy: y(op.measured_s), r: 4.5, "data-predicted": op.predicted_s, "data-measured": op.measured_s});
-    tip.attach(point, () => describe(op));
-    node.append(point);
-  }
-  return node;
+  const style = (op) => op.part === "compute" || op.part === "optimizer" ? "ranked" : "pareto";
+  const points = ops.map((op) => ({...op, attributes: {class: `point ${style(op)}`, r: 4.5}, describe: () => describe(op)}));
+  return agreement(points, {what: `${ops.length} operations`, tolerance}, width);
 }
 
 function machine(m) {
