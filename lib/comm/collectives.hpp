@@ -3,7 +3,6 @@
 // prediction, fitting and validation all call collective_time().
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "base/units.hpp"
 #include "layout/groups.hpp"
@@ -36,12 +35,5 @@ struct CollectiveTime {
 // How c.exact_collectives names an operation.
 [[nodiscard]] CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g,
                                       bool bidirectional = false);
-
-// Bytes that one rank sends through the links of `level` (for tables and for contention).
-[[nodiscard]] Bytes bytes_on_level(Collective op, Bytes bytes, const GroupShape& g,
-                                   std::size_t level);
-
-[[nodiscard]] std::string_view name_of(Algorithm a);
-[[nodiscard]] std::string_view name_of(Protocol p);
 
 }  // namespace meshplan

@@ -181,14 +181,6 @@ GroupPlace place_of(const RankGroup& g, std::int64_t rank, std::int64_t ranks) {
   return place;
 }
 
-std::vector<std::int64_t> members_of(const RankGroup& g, std::int64_t group, std::int64_t ranks) {
-  std::vector<std::int64_t> members;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    if (group >= 0 && place_of(g, rank, ranks).group == group) members.push_back(rank);
-  }
-  return members;
-}
-
 const RankGroup* group_of(const Operation& op) {
   if (const auto* c = std::get_if<CollectiveOperation>(&op)) return &c->group;
   if (const auto* o = std::get_if<OverlapOperation>(&op)) return &o->communication.group;

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "base/units.hpp"
 #include "probe/operation_kinds.hpp"
@@ -126,10 +125,6 @@ struct GroupPlace {
   bool operator==(const GroupPlace&) const = default;
 };
 [[nodiscard]] GroupPlace place_of(const RankGroup& g, std::int64_t rank, std::int64_t ranks);
-
-// The job's ranks of one group, increasing; empty if there is no such group.
-[[nodiscard]] std::vector<std::int64_t> members_of(const RankGroup& g, std::int64_t group,
-                                                   std::int64_t ranks);
 
 // The group of an operation that communicates, else null.
 [[nodiscard]] const RankGroup* group_of(const Operation& op);

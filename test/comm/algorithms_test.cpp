@@ -193,24 +193,5 @@ TEST_CASE("[F-COMM-2] a tree's correction is NCCL's at powers of two and never f
   }
 }
 
-TEST_CASE("[F-COMM-22] bytes that a rank sends through each level") {
-  const ClusterSpec c = cluster(kH100);
-  const GroupShape g = group(c, 16);
-  const Bytes s{16 * kMiB};
-  // All-reduce: 2 * 15/16 of the buffer over NVLink; the node's eight cards share as much.
-  CHECK(bytes_on_level(Collective::kAllReduce, s, g, 0) == Bytes{30 * kMiB});
-  CHECK(bytes_on_level(Collective::kAllReduce, s, g, 1) == Bytes{30 * kMiB / 8});
-  CHECK(bytes_on_level(Collective::kAllToAll, s, g, 0) == Bytes{7 * kMiB});
-  CHECK(bytes_on_level(Collective::kAllToAll, s, g, 1) == Bytes{8 * kMiB});
-  CHECK(bytes_on_level(Collective::kSendRecv, s, group(c, 2, 8), 0) == Bytes{0});
-  CHECK(bytes_on_level(Collective::kSendRecv, s, group(c, 2, 8), 1) == s);
-  CHECK(bytes_on_level(Collective::kAllGather, s, group(c, 8), 1) == Bytes{0});
-}
-
-TEST_CASE("algorithms and protocols have the names that NCCL gives them") {
-  CHECK(name_of(Algorithm::kNvlsTree) == "nvls-tree");
-  CHECK(name_of(Protocol::kLl128) == "ll128");
-}
-
 }  // namespace
 }  // namespace meshplan

@@ -168,7 +168,7 @@ struct AlgorithmPrediction {
 };
 
 void check_prediction(const AlgorithmPrediction& row, const std::optional<AlgorithmTime>& t) {
-  INFO(row.system << ", " << name_of(row.op) << ", " << name_of(row.protocol));
+  INFO(row.system << ", " << name_of(row.op) << ", protocol " << static_cast<int>(row.protocol));
   REQUIRE(t.has_value());
   // Printed to 0.1 us and 0.1 GB/s.
   CHECK(t->latency.si() * 1e6 == Approx(row.latency_us).margin(0.051));
