@@ -22,6 +22,7 @@ namespace {
 
 using namespace meshplan;
 using namespace meshplan::accuracy;
+using meshplan::accuracy::Task;  // not a schedule's
 namespace fs = std::filesystem;
 
 constexpr int kSuccess = 0, kNotAsChosen = 1, kBadInput = 2, kBug = 70;

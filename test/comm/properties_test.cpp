@@ -58,7 +58,6 @@ TEST_CASE("nothing to send or nobody to send to takes no time") {
   for (const auto& op : NameTable<Collective>::rows) {
     CHECK(collective_time(c, op.value, Bytes{0}, group(c, 64)).total == Seconds{0});
     CHECK(collective_time(c, op.value, Bytes{kGiB}, group(c, 1)).total == Seconds{0});
-    CHECK(bytes_on_level(op.value, Bytes{kGiB}, group(c, 1), 0) == Bytes{0});
   }
 }
 
