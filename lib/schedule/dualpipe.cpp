@@ -48,13 +48,11 @@ class Phases {
   std::size_t next_pending_ = 0;
 };
 
-}  // namespace
-
 // [F-PIPE-6] Idle time with equal chunks (p/2 - 1)(F&B + B - 3W), B the whole backward, W its
 // weight gradient, F&B a pair's time (here F + B); exact where F = B - W. DeepSeek-V3 technical
 // report (arXiv:2412.19437), sec. 3.2.1, fig. 5 and table 2; the eight steps are those of the
 // published DualPipe code. h counts ranks from the nearer end.
-static TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));
   const std::int64_t half = s.pp / 2;
@@ -95,8 +93,8 @@ static TaskOrder dualpipe_order(const PipelineShape& s, std::int64_t rank) {
 }
 
 // Only the first forward and backward of the main step on the two middle ranks are not paired.
-static bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
-                                 std::size_t i) {
+bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, const TaskOrder& order,
+                          std::size_t i) {
   if (i + 1 >= order.size() || order[i].kind != TaskKind::kForward ||
       order[i + 1].kind != TaskKind::kBackward) {
     return false;
@@ -106,13 +104,11 @@ static bool starts_dualpipe_pair(const PipelineShape& s, std::int64_t rank, cons
   return !middle || i != static_cast<std::size_t>(s.pp);
 }
 
-static std::string dualpipe_illegal_reason(const PipelineShape& s) {
+std::string dualpipe_illegal_reason(const PipelineShape& s) {
   if (s.pp % 2 == 0 && s.microbatches % 2 == 0 && s.microbatches >= 2 * s.pp) return {};
   return "needs an even 'pp' and an even number of microbatches, 2 * pp or more; got pp " +
          std::to_string(s.pp) + " and " + std::to_string(s.microbatches) + " microbatches";
 }
-
-namespace {
 
 // Counts follow from the steps of the order; h counts ranks from the nearer end, and both
 // directions have the same times.
@@ -149,10 +145,10 @@ double dualpipe_work_after(const PipelineShape& s, std::int64_t chunk,
                    std::min(own, chunks[static_cast<std::size_t>(s.pp - 1 - chunk)].weight);
 }
 
-}  // namespace
-
 // Messages of the two directions pass each other.
-static double dualpipe_chain(const DividedRank& x) { return x.before.forward + x.work; }
+double dualpipe_chain(const DividedRank& x) { return x.before.forward + x.work; }
+
+}  // namespace
 
 extern const ScheduleTraits kDualPipeTraits;
 const ScheduleTraits kDualPipeTraits{

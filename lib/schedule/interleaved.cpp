@@ -9,6 +9,9 @@
 namespace meshplan {
 namespace {
 
+// Microbatches per chunk turn: the given group, or pp.
+std::int64_t interleaved_group(const PipelineShape& s) { return s.group == 0 ? s.pp : s.group; }
+
 struct Turn {
   std::int64_t local_chunk;
   std::int64_t microbatch;
@@ -24,10 +27,6 @@ Turn turn(const PipelineShape& s, std::int64_t k) {
   return {in_group / size, first + in_group % size};
 }
 
-}  // namespace
-
-std::int64_t interleaved_group(const PipelineShape& s) { return s.group == 0 ? s.pp : s.group; }
-
 // Narayanan et al. 2021, sec. 2.2.2; Megatron-Core schedules.py, get_pp_rank_microbatches:
 // 2 (p - r - 1) + (v - 1) group forwards, at most all, before the rank alternates.
 std::int64_t interleaved_warmup(const PipelineShape& s, std::int64_t rank) {
@@ -36,7 +35,7 @@ std::int64_t interleaved_warmup(const PipelineShape& s, std::int64_t rank) {
 
 // [F-PIPE-3] Idle time with equal chunks (p - 1)(F + B) / v, where F and B are a rank's times for
 // all of its v chunks (Narayanan et al. 2021, sec. 2.2.2). A last group of at least p adds nothing.
-static TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   const std::int64_t total = s.microbatches * s.vp;
   order.reserve(static_cast<std::size_t>(2 * total));
@@ -56,7 +55,7 @@ static TaskOrder interleaved_order(const PipelineShape& s, std::int64_t rank) {
 }
 
 // Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving: the three checks.
-static std::string interleaved_illegal_reason(const PipelineShape& s) {
+std::string interleaved_illegal_reason(const PipelineShape& s) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   const std::int64_t group = interleaved_group(s);
   if (group == s.pp) {
@@ -172,8 +171,6 @@ InFlight interleaved_in_flight(const PipelineShape& s, std::int64_t rank) {
 RankPaths interleaved_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
   return alternating_paths(s, rank, chain, interleaved_group(s), interleaved_warmup(s, rank));
 }
-
-namespace {
 
 // Through the last chunks of the ranks behind, and the first chunks of those before. Chunks of
 // spread layers hold an even share, up to less than a layer.

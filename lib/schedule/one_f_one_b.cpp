@@ -13,9 +13,11 @@ std::int64_t one_f_one_b_warmup(const PipelineShape& s, std::int64_t rank) {
   return std::min(s.pp - rank - 1, s.microbatches);
 }
 
+namespace {
+
 // [F-PIPE-2] Idle time with equal stages (p - 1)(F + B): a share of (p - 1) / m of the work, as
 // GPipe (Narayanan et al. 2021, sec. 2.2.1). p ranks, m microbatches, F and B one stage's times.
-static TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(2 * s.microbatches));
   const std::int64_t warmup = one_f_one_b_warmup(s, rank);
@@ -28,21 +30,23 @@ static TaskOrder one_f_one_b_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
-static RankPaths one_f_one_b_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+RankPaths one_f_one_b_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
   return alternating_paths(s, rank, chain, 1, one_f_one_b_warmup(s, rank));
 }
 
-static InFlight one_f_one_b_in_flight(const PipelineShape& s, std::int64_t rank) {
+InFlight one_f_one_b_in_flight(const PipelineShape& s, std::int64_t rank) {
   return one_chunk_in_flight(rank, std::min(s.microbatches, s.pp - rank));
 }
 
-static double one_f_one_b_chain(const DividedRank& x) {
+double one_f_one_b_chain(const DividedRank& x) {
   const DividedPipeline& p = x.pipeline;
   const double later = p.stalls(x.r, p.microbatches - x.ahead() - 1);
   return std::max(x.entered_and_left(), p.whole.all() + x.work - x.own.input - x.own.weight -
                                             x.ahead() * x.own.forward + later +
                                             p.hops(2 * x.last_rank()));
 }
+
+}  // namespace
 
 extern const ScheduleTraits kOneFOneBTraits;
 const ScheduleTraits kOneFOneBTraits{

@@ -9,12 +9,8 @@ inline Task make_task(TaskKind kind, std::int64_t chunk, std::int64_t microbatch
   return Task{kind, static_cast<std::int32_t>(chunk), static_cast<std::int32_t>(microbatch)};
 }
 
-// Forwards that a rank runs before its first backward may follow one (1F1B, interleaved, ZB-H1).
+// Forwards that a rank runs before its first backward may follow one (1F1B, ZB-H1).
 [[nodiscard]] std::int64_t one_f_one_b_warmup(const PipelineShape& s, std::int64_t rank);
-[[nodiscard]] std::int64_t interleaved_warmup(const PipelineShape& s, std::int64_t rank);
-
-// Microbatches per chunk turn of the interleaved schedule: the given group, or pp.
-[[nodiscard]] std::int64_t interleaved_group(const PipelineShape& s);
 
 // A rank's order for microbatches + period() is its order for microbatches with one more steady
 // round in the middle.

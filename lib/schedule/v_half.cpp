@@ -13,6 +13,8 @@ BuildingBlock v_half_block(std::int64_t pp, std::int64_t rank) {
 
 // [F-PIPE-12] Qi et al. 2024 (arXiv:2405.15362), V-Half: floor((p + 2) / 2) microbatches' worth of
 // activations, half of 1F1B's p, with about half of its idle time for F = B = W.
+// sail-sg's fork of Megatron-LM (--zero-bubble-v-schedule-mem-setup half) and AMD's Primus run it;
+// Megatron-LM itself, PyTorch and DeepSpeed do not.
 TaskOrder v_half_order(const PipelineShape& s, std::int64_t rank) {
   return building_block_order(s, rank, v_half_block);
 }

@@ -13,6 +13,8 @@ BuildingBlock v_min_block(std::int64_t pp, std::int64_t rank) {
 // [F-PIPE-13] Qi et al. 2024 (arXiv:2405.15362), V-Min: floor((p + 4) / 3) microbatches' worth of
 // activations, a third of 1F1B's p, with about two thirds of its idle time for F = B = W. Where
 // they differ, ranks wait for each other in every microbatch.
+// sail-sg's fork of Megatron-LM (--zero-bubble-v-schedule-mem-setup min) and AMD's Primus run it;
+// Megatron-LM itself, PyTorch and DeepSpeed do not.
 TaskOrder v_min_order(const PipelineShape& s, std::int64_t rank) {
   return building_block_order(s, rank, v_min_block);
 }

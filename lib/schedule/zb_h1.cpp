@@ -5,12 +5,13 @@
 #include "schedule/orders.hpp"
 
 namespace meshplan {
+namespace {
 
 // [F-PIPE-4] Idle time with equal stages (p - 1)(F + B - W) for m >= p and F >= W, B the input and
 // W the weight gradient; in general (p - 1) max(B, F + B - W). Qi et al. 2023 (arXiv:2401.10241),
 // sec. 2.1, fig. 3: the order of 1F1B with the backward split, where rank r runs each weight
 // gradient r microbatches late, so that every rank holds p of them.
-static TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(3 * s.microbatches));
   const std::int64_t warmup = one_f_one_b_warmup(s, rank);
@@ -26,7 +27,7 @@ static TaskOrder zb_h1_order(const PipelineShape& s, std::int64_t rank) {
   return order;
 }
 
-static RankPaths zb_h1_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
+RankPaths zb_h1_paths(const PipelineShape& s, std::int64_t rank, const Chain& chain) {
   const ChainTimes& t = chain.chunks[static_cast<std::size_t>(rank)];
   const auto m = static_cast<double>(s.microbatches);
   const std::int64_t ahead = std::min(s.microbatches, s.pp - rank);
@@ -46,13 +47,13 @@ static RankPaths zb_h1_paths(const PipelineShape& s, std::int64_t rank, const Ch
   return p;
 }
 
-static double zb_h1_work_after(const PipelineShape& s, std::int64_t chunk,
-                               const std::vector<ChainTimes>& chunks) {
+double zb_h1_work_after(const PipelineShape& s, std::int64_t chunk,
+                        const std::vector<ChainTimes>& chunks) {
   return std::min(static_cast<double>(s.microbatches), static_cast<double>(chunk) + 1) *
          chunks[static_cast<std::size_t>(chunk)].weight;
 }
 
-static double zb_h1_chain(const DividedRank& x) {
+double zb_h1_chain(const DividedRank& x) {
   const DividedPipeline& p = x.pipeline;
   const TaskTimes until = p.rank[x.end] + p.embedding;
   const double behind = x.r == x.last_rank() ? 0 : p.whole.input - until.input;  // input gradients
@@ -60,6 +61,8 @@ static double zb_h1_chain(const DividedRank& x) {
   return std::max(x.entered(), p.whole.forward + behind + x.work - x.ahead() * x.own.forward +
                                    later + p.hops(2 * x.last_rank() - x.r));
 }
+
+}  // namespace
 
 extern const ScheduleTraits kZbH1Traits;
 const ScheduleTraits kZbH1Traits{

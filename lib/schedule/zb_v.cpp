@@ -34,15 +34,13 @@ class Lanes {
   std::array<std::array<std::int64_t, 2>, 4> counts_{};
 };
 
-}  // namespace
-
 // [F-PIPE-5] With F = B = W and m >= 2p - 1 no rank waits between its first and its last task.
 // Ranks start one after the other, so the step from the first start to the last end is (p - 1) F
 // longer; only an optimizer step without a barrier (the paper's post-validation) hides that. Qi et
 // al. 2023 (arXiv:2401.10241), sec. 6, fig. 8: the hand-crafted ZB-V order. Chunk 0 of rank r is
 // the model's chunk r, chunk 1 is 2p - 1 - r. With fewer than 2p - 1 microbatches it is the order
 // for 2p - 1 without the missing ones (as in the authors' code and in PyTorch).
-static TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
+TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
   TaskOrder order;
   order.reserve(static_cast<std::size_t>(6 * s.microbatches));
   const std::int64_t microbatches = std::max(2 * s.pp - 1, s.microbatches);
@@ -75,8 +73,6 @@ static TaskOrder zb_v_order(const PipelineShape& s, std::int64_t rank) {
   while (lanes.done(kW, 0) < lanes.done(kB, 0)) lanes.put(kW, 0);
   return order;
 }
-
-namespace {
 
 // Weight gradients of the two chunks that rank r of ZB-V runs after chunk r's last backward. The
 // first m - p of chunk r's follow their input gradient at once.

@@ -155,6 +155,27 @@ TEST_CASE("a pipeline's schedules are legal where their microbatches allow") {
   CHECK(sum_of(space->illegal()) == 4);
 }
 
+TEST_CASE("schedules that are not searched by default are found where they are asked for") {
+  const ModelSpec m = small_model(4, 1024);
+  const ClusterSpec c = small_cluster(1, 2, Bytes{80 * kGiB});
+  const auto found = [&](std::vector<Limit> limits) {
+    SearchRequest r = request_for(2);
+    r.limits = std::move(limits);
+    const auto space = SearchSpace::make(m, c, r);
+    REQUIRE(space.ok());
+    std::set<std::string_view> names;
+    for (const Mesh& mesh : space->meshes()) {
+      for (const ScheduleChoice& s : space->schedules(mesh, 1)) names.insert(name_of(s.schedule));
+    }
+    return names;
+  };
+  const Limit pipeline = only("pp", {"2"});
+  CHECK(found({pipeline}).count("v-half") == 0);
+  CHECK(found({pipeline, any("schedule")}).count("v-min") == 1);
+  CHECK(found({pipeline, only("schedule", {"v-half", "1f1b"})}) ==
+        std::set<std::string_view>{"1f1b", "v-half"});
+}
+
 TEST_CASE("legal and illegal strategies add up to the space") {
   for (unsigned seed = 0; seed < 60; ++seed) {
     const Case c = random_case(seed);
