@@ -10,7 +10,6 @@ message(STATUS "meshplan ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_CO
 meshplan_say("tests            " "${MESHPLAN_TESTS}" "")
 meshplan_say("benchmarks       " "${MESHPLAN_BENCHMARKS}" "")
 meshplan_say("Google Benchmark " "${benchmark_FOUND}" "(libbenchmark-dev)")
-meshplan_say("oneTBB           " "${TBB_FOUND}" "(libtbb-dev)")
 meshplan_say("TOML             " "${MESHPLAN_TOML}" "(toml++ 3 or later, libtomlplusplus-dev) ${tomlplusplus_version}")
 meshplan_say("HTML report      " "${MESHPLAN_PAGE_FOUND}" "(nodejs 18 or later, npm)")
 meshplan_say("CUDA Toolkit     " "${CUDAToolkit_FOUND}" "${CUDAToolkit_VERSION}")

@@ -4,11 +4,16 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 
 
 def load(name):
@@ -19,6 +24,7 @@ def load(name):
 
 
 layers, formulas, text = load("check_layers"), load("check_formulas"), load("check_text")
+changes, tidy = load("changes.py"), load("check_tidy")
 readme, floors = load("check_readme"), load("../accuracy/check_floor.py")
 
 HEADER = "| tag | formula | symbols and units | function | source | test |\n|---|---|---|---|---|---|\n"
@@ -38,6 +44,7 @@ class Tree(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
+        return path
 
 
 class CheckLayers(Tree):
@@ -185,6 +192,88 @@ class CheckFloor(Tree):
                          (True, {"a": 0.03, "b": 0.04, "macro": 0.035}))
         self.assertEqual(self.run_on({"a": 0.03, "b": 0.07, "macro": 0.05}, "--rechosen"),
                          (False, self.FLOOR))
+
+
+class Changes(Tree):
+    """What the checks of single files look at."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.root.resolve()
+        for name in ("MESHPLAN_LINT", "MESHPLAN_LINT_BASE"):
+            patched = unittest.mock.patch.dict(os.environ)
+            patched.start()
+            self.addCleanup(patched.stop)
+            os.environ.pop(name, None)
+        self.write("lib/base/a.hpp", "#pragma once\n")
+        self.write("lib/base/a.cpp", '#include "base/a.hpp"\n')
+        self.write("lib/spec/b.hpp", '#pragma once\n#include "base/a.hpp"\n')
+        self.write("lib/spec/b.cpp", '#include "spec/b.hpp"\n')
+        self.write("lib/cost/c.cpp", '#include "base/a.hpp"\n')
+        self.sources = sorted((self.root / "lib").rglob("*.cpp"))
+
+    def git(self, *args):
+        subprocess.run(["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@b",
+                        "-c", "commit.gpgsign=false", *args], check=True, capture_output=True)
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "x")
+
+    def start(self):
+        self.git("init", "-q", "-b", "main")
+        for _ in range(changes.LAST_COMMITS + 1):
+            self.commit()
+
+    def chosen(self):
+        chosen = tidy.chosen_sources(self.root, self.sources, changes.changed_files(self.root), {})
+        return [path.name for path in chosen]
+
+    def test_without_git_everything_is_looked_at(self):
+        os.environ["GIT_CEILING_DIRECTORIES"] = str(self.root.parent)
+        self.assertIsNone(changes.changed_files(self.root))
+        self.assertEqual(self.chosen(), ["a.cpp", "c.cpp", "b.cpp"])
+
+    def test_a_young_history_is_looked_at_whole(self):
+        self.git("init", "-q", "-b", "main")
+        self.commit()
+        self.assertIsNone(changes.changed_files(self.root))
+
+    def test_nothing_changed(self):
+        self.start()
+        self.assertEqual(self.chosen(), [])
+
+    def test_sources_that_changed_committed_or_not(self):
+        self.start()
+        self.write("lib/cost/c.cpp", "// other\n")
+        self.commit()
+        self.assertEqual(self.chosen(), ["c.cpp"])
+        self.write("lib/spec/b.cpp", "// other\n")
+        self.assertEqual(self.chosen(), ["c.cpp", "b.cpp"])
+
+    def test_a_changed_header_is_seen_through_its_own_source(self):
+        self.start()
+        self.write("lib/spec/b.hpp", "#pragma once\n")
+        self.assertEqual(self.chosen(), ["b.cpp"])
+        self.write("lib/base/a.hpp", "#pragma once\nint a();\n")
+        self.assertEqual(self.chosen(), ["a.cpp", "b.cpp"])
+
+    def test_changed_rules_are_for_every_source(self):
+        self.start()
+        self.write(".clang-tidy", "Checks: '*'\n")
+        self.assertEqual(len(self.chosen()), 3)
+
+    def test_a_base_may_be_named_and_all_asked_for(self):
+        self.start()
+        self.write("lib/cost/c.cpp", "// other\n")
+        self.commit()
+        os.environ["MESHPLAN_LINT_BASE"] = "HEAD"
+        self.assertEqual(self.chosen(), [])
+        os.environ["MESHPLAN_LINT"] = "all"
+        self.assertEqual(len(self.chosen()), 3)
+        os.environ["MESHPLAN_LINT"] = "some"
+        with self.assertRaises(SystemExit):
+            changes.changed_files(self.root)
 
 
 if __name__ == "__main__":
