@@ -10,11 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "cost/data_parallel.hpp"
 #include "cost/step.hpp"
 #include "io/load.hpp"
 #include "search/candidate.hpp"
-#include "search/evaluator.hpp"
 #include "search/search.hpp"
 #include "study/pareto.hpp"
 #include "study/sensitivity.hpp"
@@ -193,23 +191,23 @@ void full_cost(benchmark::State& state, const char* strategy) {
 // (passes, recomputation, the schedule run task by task, messages, gradient reduction, gathers,
 // optimizer, offloading) and all memory of every pipeline rank; strategies that differ in sharding,
 // overlap of the step's end or offloading alone share the run of the schedule.
-// test/search/evaluator_test.cpp compares the results with cost_of().
+// test/search/step_model_test.cpp compares the results with steps put together rank by rank.
 class Exhaustive {
  public:
   explicit Exhaustive(const Loaded& l)
       : space_(value_of(SearchSpace::make(l.model, l.cluster, l.request))),
         context_(l.model, l.cluster, l.request, space_),
         loaded_(l),
-        evaluator_(l.model, l.cluster, context_.prefix, context_.in_flight) {}
+        model_(l.model, l.cluster, runner_) {}
 
   // By pipeline first: one task order serves many numbers of microbatches.
   void run() {
     std::vector<Pipeline> all;
     for (const Mesh& mesh : space_.meshes()) {
-      groups_.push_back(groups_of(mesh));
+      placements_.push_back(placements_of(mesh));
       for (const std::int64_t b : space_.micro_batches(mesh)) {
         for (const ScheduleChoice& s : space_.schedules(mesh, b)) {
-          all.push_back({s, groups_.size() - 1, b});
+          all.push_back({s, placements_.size() - 1, b});
         }
       }
     }
@@ -229,11 +227,6 @@ class Exhaustive {
     bool reduce, gather;
   };
   static constexpr Overlap kOverlaps[] = {{false, false}, {true, false}, {true, true}};
-  struct Groups {
-    StepEndGroups end;
-    Bytes communicators;
-  };
-
   struct Pipeline {
     ScheduleChoice schedule;
     std::size_t mesh;
@@ -246,14 +239,12 @@ class Exhaustive {
     return k;
   }
 
-  std::vector<Groups> groups_of(const Mesh& mesh) {
-    std::vector<Groups> all;
+  std::vector<const Placement*> placements_of(const Mesh& mesh) {
+    std::vector<const Placement*> all;
     for (const Sharding& sharding : space_.shardings(mesh)) {
       Choice k = choice(mesh);
       k.zero_group = sharding.zero_group, k.order = sharding.order, k.zero = sharding.zero;
-      const Strategy s = with_choice(space_.bases().front(), k);
-      all.push_back(
-          {step_end_groups(loaded_.model, loaded_.cluster, s), context_.communicators(s, 0)});
+      all.push_back(&context_.placement(with_choice(space_.bases().front(), k), 0));
     }
     return all;
   }
@@ -286,11 +277,11 @@ class Exhaustive {
     for (std::size_t i = 0; i < all.size(); ++i) {
       s.zero = all[i].zero, s.zero_group = all[i].zero_group, s.order = all[i].order;
       if (i == 0 || all[i].order != all[i - 1].order) {
-        evaluator_.set_pipeline(s, context_.blocks.costs(s, 0));
+        model_.set_pipeline(s, context_.blocks.costs(s, 0), *placements_[mesh][i],
+                            context_.in_flight.of(pipeline_shape(s)));
         ++pipelines;
       }
-      const Groups& groups = groups_[mesh][i];
-      evaluator_.set_sharding(s, groups.end, groups.communicators);
+      model_.set_sharding(s, *placements_[mesh][i]);
       for (const Overlap& overlap : kOverlaps) {
         if (s.zero == 0 && overlap.gather) continue;  // nothing is gathered
         s.overlap.grad_reduce = overlap.reduce, s.overlap.param_gather = overlap.gather;
@@ -305,7 +296,7 @@ class Exhaustive {
       if (activations && (s.pp > 1 || s.recompute != Recompute::kNone)) continue;
       for (const bool optimizer : {false, true}) {
         s.offload = {optimizer, activations};
-        const Evaluated e = evaluator_.evaluate(s);
+        const StepValue e = model_.evaluate(s);
         ++evaluated;
         fitting += e.fits ? 1 : 0;
         if (e.fits) best = std::min(best, e.step_time);
@@ -317,8 +308,9 @@ class Exhaustive {
   SearchSpace space_;
   SearchContext context_;
   const Loaded& loaded_;
-  StrategyEvaluator evaluator_;
-  std::vector<std::vector<Groups>> groups_;  // by mesh and sharding
+  PipelineRunner runner_;
+  StepModel model_;
+  std::vector<std::vector<const Placement*>> placements_;  // by mesh and sharding
 };
 
 void evaluate_all(benchmark::State& state) {

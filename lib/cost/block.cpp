@@ -157,22 +157,23 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   cost.recompute_full.launch = std::max(clamp_positive(both - cost.backward_input.launch), awaited);
 }
 
-// Parameters of one decoder layer that one device holds.
-BlockParameters layer_share(const BlockContext& x, LayerKind kind) {
-  const LayerParameters p = layer_parameters(x.model, kind);
-  const Strategy& s = x.strategy;
+}  // namespace
+
+BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s, LayerKind kind) {
+  const LayerParameters p = layer_parameters(m, kind);
   BlockParameters share;
   share.dense =
       ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router + p.norms;
-  if (!x.model.mla && s.tp > x.model.num_query_groups) {
+  if (!m.mla && s.tp > m.num_query_groups) {
     // Key and value heads are copied to every tensor rank beyond their number.
-    const std::int64_t split =
-        2 * x.model.hidden_size * x.model.head_dim * x.model.num_query_groups;
-    share.dense += 2 * x.model.hidden_size * x.model.head_dim - split / s.tp;
+    const std::int64_t split = 2 * m.hidden_size * m.head_dim * m.num_query_groups;
+    share.dense += 2 * m.hidden_size * m.head_dim - split / s.tp;
   }
   share.experts = ceil_div(p.experts, s.ep * s.etp);
   return share;
 }
+
+namespace {
 
 // A kind of group, its shape, and what it moves.
 struct ShardGroup {
@@ -314,7 +315,7 @@ BlockCost layer_cost(const BlockContext& x, const LayerBlock& layer) {
   cost.saved = layer_activations(x, moe);
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
   cost.working_set = layer_working_set(x, moe) + saved_ahead(x, cost.saved);
-  cost.parameters = layer_share(x, layer.kind);
+  cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer.kind);
   return finish(x, ops, cost);
 }
 
@@ -353,7 +354,7 @@ BlockCost mtp_cost(const BlockContext& x) {
   cost.saved.full += joined;
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
   cost.working_set = std::max(layer_working_set(x, kind == LayerKind::kMoe), head_working_set(x));
-  cost.parameters = layer_share(x, kind);
+  cost.parameters = layer_parameters_of_device(x.model, x.strategy, kind);
   cost.parameters.dense +=
       ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;
   return finish(x, ops, cost);

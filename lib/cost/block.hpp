@@ -94,6 +94,10 @@ class BlockCosts {
   std::vector<BlockCost> costs_;
 };
 
+// Of one decoder layer.
+[[nodiscard]] BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,
+                                                         LayerKind kind);
+
 // Whether the strategy's contended_launches apply: the one way in which block costs depend on pp.
 [[nodiscard]] bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c);
 

@@ -1,8 +1,10 @@
 #include "cost/chunks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
+#include "schedule/chunk_map.hpp"
 
 namespace meshplan {
 
@@ -10,55 +12,47 @@ PipelineShape pipeline_shape(const Strategy& s) {
   return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
 }
 
-std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,
-                                       bool embedding_first, bool head_last) {
-  std::vector<std::int64_t> counts(chunks, layers / static_cast<std::int64_t>(chunks));
-  std::int64_t left = layers % static_cast<std::int64_t>(chunks);
-  std::vector<std::size_t> order;  // who takes one more, first to last
-  for (std::size_t i = 0; i < chunks; ++i) {
-    const bool burdened = (i == 0 && embedding_first) || (i + 1 == chunks && head_last);
-    if (!burdened) order.push_back(i);
+void add_layers(const LayerPrefix& prefix, std::int64_t begin, std::int64_t end,
+                std::int64_t recomputed, Chunk& chunk) {
+  const std::int64_t middle = begin + std::min(recomputed, end - begin);
+  const BlockCounts &before = prefix.until(begin), &again = prefix.until(middle),
+                    &after = prefix.until(end);
+  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+    chunk.blocks[k] += after[k] - before[k];
+    chunk.recomputed[k] += again[k] - before[k];
   }
-  if (embedding_first) order.push_back(0);
-  if (head_last && (chunks > 1 || !embedding_first)) order.push_back(chunks - 1);
-  for (std::size_t i = 0; left > 0; ++i, --left) ++counts[order[i]];
-  return counts;
+  chunk.layers += end - begin;
 }
 
-namespace {
-
-void fill_blocks(const BlockTable& table, Chunk& chunk, std::int64_t recomputed) {
-  for (std::int64_t i = 0; i < chunk.layers; ++i) {
-    const std::size_t block = table.of_layer[static_cast<std::size_t>(chunk.first_layer + i)];
-    ++chunk.blocks[block];
-    if (i < recomputed) ++chunk.recomputed[block];
+void add_head(const ModelSpec& m, const Strategy& s, std::int64_t recomputed_by_rank,
+              Chunk& chunk) {
+  ++chunk.blocks.head();
+  chunk.blocks.mtp() = m.mtp_layers;
+  if (s.recompute == Recompute::kFull && chunk.layers > 0 && recomputed_by_rank > 0) {
+    chunk.recomputed.mtp() = m.mtp_layers;
   }
 }
 
-}  // namespace
-
-std::vector<std::size_t> chunks_of_rank(const Strategy& s, std::int64_t rank) {
-  const RankChunks chunks = chunks_on_rank(pipeline_shape(s), rank);
-  std::vector<std::size_t> held;
-  for (std::int64_t i = 0; i < chunks.count; ++i) held.push_back(chunks[i]);
-  return held;
+void add_blocks(const Chunk& from, Chunk& to) {
+  for (std::size_t k = 0; k < to.blocks.size(); ++k) {
+    to.blocks[k] += from.blocks[k];
+    to.recomputed[k] += from.recomputed[k];
+  }
 }
 
-std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
+void place_chunks(const ModelSpec& m, const LayerPrefix& prefix, const Strategy& s,
+                  std::vector<Chunk>& chunks) {
   const PipelineShape shape = pipeline_shape(s);
   const auto count = static_cast<std::size_t>(num_chunks(shape));
-  const BlockTable table = block_table(m);
-  std::vector<Chunk> chunks(count, Chunk(table.size()));
-  std::vector<std::vector<std::size_t>> owned(static_cast<std::size_t>(s.pp));
-  for (std::size_t c = 0; c < count; ++c) {
-    chunks[c].rank = rank_of_chunk(shape, static_cast<std::int64_t>(c), 0);
-    owned[static_cast<std::size_t>(chunks[c].rank)].push_back(c);
-  }
-  for (std::size_t r = 0; r < owned.size(); ++r) {
-    const auto& mine = owned[r];
-    const std::vector<std::int64_t> layers =
-        chunk_layers(s.stage_layers[r], mine.size(), mine.front() == 0, mine.back() + 1 == count);
-    for (std::size_t i = 0; i < mine.size(); ++i) chunks[mine[i]].layers = layers[i];
+  chunks.assign(count, Chunk(prefix.table.size()));
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    const RankChunks mine = home_chunks(shape, r);
+    const bool embedding_first = mine[0] == 0, head_last = mine.last() + 1 == count;
+    const std::int64_t layers = s.stage_layers[static_cast<std::size_t>(r)];
+    for (std::int64_t i = 0; i < mine.count; ++i) {
+      chunks[mine[i]].rank = r;
+      chunks[mine[i]].layers = chunk_layers(layers, mine.count, i, embedding_first, head_last);
+    }
   }
   std::int64_t next = 0;
   for (Chunk& chunk : chunks) {
@@ -66,22 +60,24 @@ std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
     next += chunk.layers;
   }
   PLAN_CHECK(next == m.num_layers);
-  for (std::size_t r = 0; r < owned.size(); ++r) {
-    std::int64_t left = s.recompute_layers[r];
-    for (const std::size_t c : owned[r]) {
-      const std::int64_t here = std::min(left, chunks[c].layers);
-      fill_blocks(table, chunks[c], here);
-      left -= here;
+  for (std::int64_t r = 0; r < s.pp; ++r) {
+    const RankChunks mine = home_chunks(shape, r);
+    std::int64_t left = s.recompute_layers[static_cast<std::size_t>(r)];
+    for (std::int64_t i = 0; i < mine.count; ++i) {
+      Chunk& chunk = chunks[mine[i]];
+      const std::int64_t layers = std::exchange(chunk.layers, 0);
+      add_layers(prefix, chunk.first_layer, chunk.first_layer + layers, left, chunk);
+      left = std::max<std::int64_t>(0, left - layers);
     }
   }
   ++chunks.front().blocks.embedding();
-  auto& last = chunks.back();
-  ++last.blocks.head();
-  last.blocks.mtp() = m.mtp_layers;
-  if (s.recompute == Recompute::kFull && last.layers > 0 &&
-      s.recompute_layers[static_cast<std::size_t>(last.rank)] > 0) {
-    last.recomputed.mtp() = m.mtp_layers;
-  }
+  Chunk& last = chunks.back();
+  add_head(m, s, s.recompute_layers[static_cast<std::size_t>(last.rank)], last);
+}
+
+std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
+  std::vector<Chunk> chunks;
+  place_chunks(m, layer_prefix(m), s, chunks);
   return chunks;
 }
 

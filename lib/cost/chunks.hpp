@@ -1,9 +1,11 @@
 #pragma once
 // Which blocks each pipeline chunk and each pipeline rank holds.
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cost/block.hpp"
+#include "model/layer_prefix.hpp"
 #include "schedule/pipeline.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -24,17 +26,38 @@ struct Chunk {
 
 [[nodiscard]] PipelineShape pipeline_shape(const Strategy& s);
 
-// Layers of one rank over its chunks, in the order of their depth: as even as they go, what is left
-// over first to chunks without the embedding or the head.
-[[nodiscard]] std::vector<std::int64_t> chunk_layers(std::int64_t layers, std::size_t chunks,
-                                                     bool embedding_first, bool head_last);
+// Layers of a rank's i-th chunk by depth: as even as they go, what is left over first to chunks
+// without the embedding or the head.
+[[nodiscard]] constexpr std::int64_t chunk_layers(std::int64_t layers, std::int64_t chunks,
+                                                  std::int64_t i, bool embedding_first,
+                                                  bool head_last) {
+  const std::int64_t first = embedding_first ? 1 : 0;
+  const bool has_embedding = embedding_first && i == 0;
+  const bool has_head = head_last && i + 1 == chunks;
+  std::int64_t turn = i - first;  // in which chunks take one more
+  if (has_embedding || has_head) {
+    turn = chunks - first - (head_last ? 1 : 0) + (has_head && !has_embedding ? first : 0);
+  }
+  return layers / chunks + (chunks > 1 && turn < layers % chunks ? 1 : 0);
+}
+
+// Adds layers begin .. end - 1, of which the first `recomputed` are fully recomputed.
+void add_layers(const LayerPrefix& prefix, std::int64_t begin, std::int64_t end,
+                std::int64_t recomputed, Chunk& chunk);
+
+// Adds the head to the last chunk, whose layers are there already, and multi-token prediction: it
+// is recomputed where the chunk has layers and its rank recomputes any.
+void add_head(const ModelSpec& m, const Strategy& s, std::int64_t recomputed_by_rank, Chunk& chunk);
+
+// Adds the blocks of another chunk of the same rank.
+void add_blocks(const Chunk& from, Chunk& to);
 
 // Chunks by depth. `s` must be complete (cost/step.hpp). A rank's layers are spread over its chunks
-// as evenly as they go; what is left over goes to chunks without embedding or head first.
+// by chunk_layers(); its first layers are the recomputed ones.
 [[nodiscard]] std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s);
-
-// Chunks (indices into chunk_plan) that a pipeline rank holds parameters of.
-[[nodiscard]] std::vector<std::size_t> chunks_of_rank(const Strategy& s, std::int64_t rank);
+// The same into `chunks`, which keeps its memory.
+void place_chunks(const ModelSpec& m, const LayerPrefix& prefix, const Strategy& s,
+                  std::vector<Chunk>& chunks);
 
 // Wall time of one microbatch over a chunk, split as the executor needs it, and the same by term.
 struct ChunkCost {
@@ -43,6 +66,7 @@ struct ChunkCost {
   PassTime recompute;
   ChunkTime time;  // recomputation is part of backward_input
 };
+// `mode`: the strategy's; with kFull, what is not marked as recomputed is kept.
 [[nodiscard]] ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
 
 }  // namespace meshplan

@@ -4,7 +4,6 @@
 
 #include "cost/block_ops.hpp"
 #include "layout/groups.hpp"
-#include "schedule/pipeline.hpp"
 
 namespace meshplan {
 namespace {
@@ -22,15 +21,6 @@ Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const Bloc
          each * ceil_div(p.experts, rates.expert_shards);
 }
 
-bool hold_embedding(std::span<const Chunk> mine) {
-  return std::any_of(mine.begin(), mine.end(),
-                     [](const Chunk& c) { return c.blocks.embedding() > 0; });
-}
-
-bool hold_head(std::span<const Chunk> mine) {
-  return std::any_of(mine.begin(), mine.end(), [](const Chunk& c) { return c.blocks.head() > 0; });
-}
-
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
 // head or of multi-token prediction, when that is not the embedding's own rank.
 std::int64_t copied_table(const ModelSpec& m, const Strategy& s) {
@@ -38,62 +28,38 @@ std::int64_t copied_table(const ModelSpec& m, const Strategy& s) {
   return padded_vocab(m, s) / s.tp * m.hidden_size;
 }
 
-std::vector<Chunk> held_chunks(const Strategy& s, std::span<const Chunk> chunks,
-                               std::int64_t rank) {
-  std::vector<Chunk> mine;
-  for (const std::size_t c : chunks_of_rank(s, rank)) mine.push_back(chunks[c]);
-  return mine;
-}
-
-Bytes peak_saved(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
-                 std::int64_t rank) {
-  std::vector<Bytes> saved, kept;
-  for (const Chunk& chunk : chunks) {
-    saved.push_back(saved_bytes(chunk, blocks, s.recompute));
-    kept.push_back(kept_bytes(chunk, blocks, s.recompute));
-  }
-  return peak_activation(pipeline_shape(s), rank, saved, kept);
-}
-
-Bytes activation_bytes(const Strategy& s, const BlockCosts& blocks, std::span<const Chunk> chunks,
-                       std::int64_t rank) {
-  if (!s.offload.activations) return peak_saved(s, blocks, chunks, rank);
-  return resident_activations(s, blocks, held_chunks(s, chunks, rank));
-}
-
 }  // namespace
 
-Bytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
+                       const BlockParameters& p) {
+  const auto part = [&](std::int64_t parameters, std::int64_t shards) {
+    return static_cast<double>(parameters) / static_cast<double>(kind.sharded ? shards : 1);
+  };
+  return (part(p.dense, rates.dense_shards) + part(p.experts, rates.expert_shards)) *
+         static_cast<double>(kind.bytes_each);
+}
+
+SavedBytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  Bytes bytes;
+  SavedBytes bytes;
   for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-    const SavedActivations& saved = blocks.of(k, chunk.device).saved;
-    bytes += saved.full * chunk.recomputed[k];
-    bytes += saved.of(rest) * (chunk.blocks[k] - chunk.recomputed[k]);
+    const BlockCost& block = blocks.of(k, chunk.device);
+    const std::int64_t again = chunk.recomputed[k], others = chunk.blocks[k] - again;
+    bytes.whole += block.saved.full * again + block.saved.of(rest) * others;
+    bytes.for_weight += block.kept_for_weight * others;
   }
+  bytes.for_weight = std::min(bytes.for_weight, bytes.whole);
   return bytes;
 }
 
-Bytes kept_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
-  Bytes bytes;
-  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-    const Bytes kept = blocks.of(k, chunk.device).kept_for_weight;
-    bytes += kept * (chunk.blocks[k] - chunk.recomputed[k]);
-  }
-  return std::min(bytes, saved_bytes(chunk, blocks, mode));
-}
-
-Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
-                           std::span<const Chunk> mine) {
+Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine, Recompute mode) {
   // Two layers' worth stay on the device: one in use, one on its way.
-  const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   Bytes most;
-  for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-      const SavedActivations& saved = blocks.of(k, chunk.device).saved;
-      if (chunk.recomputed[k] > 0) most = std::max(most, saved.full);
-      if (chunk.blocks[k] > chunk.recomputed[k]) most = std::max(most, saved.of(rest));
-    }
+  for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
+    const SavedActivations& saved = blocks.of(k, mine.device).saved;
+    if (mine.recomputed[k] > 0) most = std::max(most, saved.full);
+    if (mine.blocks[k] > mine.recomputed[k]) most = std::max(most, saved.of(rest));
   }
   return most * 2;
 }
@@ -114,50 +80,50 @@ Bytes bucket_bytes(const Strategy& s) {
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
 // layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
-BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
-                         std::span<const Chunk> mine, Recompute mode) {
+BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
+                         Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   Bytes widest, gathered, last;
-  for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-      if (chunk.blocks[k] == 0) continue;
-      const BlockCost& block = blocks.of(k, chunk.device);
-      Bytes set = block.working_set;
-      if (chunk.recomputed[k] > 0) set += block.saved.none - block.saved.full;
-      widest = std::max(widest, set);
-      const BlockParameters& p = block.parameters;
-      if (k != kEmbeddingBlock && k != head_block(chunk.blocks.size())) {
-        const Bytes saved = chunk.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
-        last = std::max(last, set + saved - state(rates, rates.gradients, p));
-      }
-      const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
-      const std::int64_t experts = rates.expert_shards > 1 ? p.experts : 0;
-      gathered = std::max(gathered, Bytes{dense + experts});
+  for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
+    if (mine.blocks[k] == 0) continue;
+    const BlockCost& block = blocks.of(k, mine.device);
+    Bytes set = block.working_set;
+    if (mine.recomputed[k] > 0) set += block.saved.none - block.saved.full;
+    widest = std::max(widest, set);
+    const BlockParameters& p = block.parameters;
+    if (k != kEmbeddingBlock && k != head_block(mine.blocks.size())) {
+      const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
+      last = std::max(last, set + saved - state(rates, rates.gradients, p));
     }
+    const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
+    const std::int64_t experts = rates.expert_shards > 1 ? p.experts : 0;
+    gathered = std::max(gathered, Bytes{dense + experts});
   }
   const Bytes others = gathered * rates.gathered_each + rates.messages;
-  if (hold_embedding(mine)) last -= state(rates, rates.gradients, blocks.embedding().parameters);
+  if (mine.blocks.embedding() > 0) {
+    last -= state(rates, rates.gradients, blocks.embedding().parameters);
+  }
   return {widest + others, last + others};
 }
 
 BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
-                                std::span<const Chunk> mine) {
+                                const Chunk& mine) {
   BlockParameters sum;
-  for (const Chunk& chunk : mine) {
-    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-      const BlockParameters& p = blocks.of(k, chunk.device).parameters;
-      sum.dense += p.dense * chunk.blocks[k];
-      sum.experts += p.experts * chunk.blocks[k];
-    }
+  for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
+    const BlockParameters& p = blocks.of(k, mine.device).parameters;
+    sum.dense += p.dense * mine.blocks[k];
+    sum.experts += p.experts * mine.blocks[k];
   }
-  const bool copies = hold_head(mine) && !hold_embedding(mine);
+  const bool copies = mine.blocks.head() > 0 && mine.blocks.embedding() == 0;
   if (copies) sum.dense += rates.copied_table;
   return sum;
 }
 
-BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                                std::span<const Chunk> chunks, std::int64_t rank) {
-  return held_parameters(memory_rates(m, s), blocks, held_chunks(s, chunks, rank));
+void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
+                Recompute mode, RankMemory& rank) {
+  rank.parameters = held_parameters(rates, blocks, mine);
+  rank.states = state_bytes(rates, rank.parameters);
+  rank.buffers = buffer_bytes(rates, blocks, mine, mode);
 }
 
 namespace {
@@ -188,7 +154,6 @@ MemoryRates state_rates(const Strategy& s) {
   rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3};
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
-  rates.optimizer_on_host = s.offload.optimizer;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
   return rates;
 }
@@ -234,35 +199,25 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   bytes.weights = state(rates, rates.weights, p);
   bytes.gradients = state(rates, rates.gradients, p);
   if (rates.late_gradients) bytes.late = bytes.gradients;
-  if (rates.optimizer_on_host) return bytes;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
   return bytes;
 }
 
+StateBytes on_device(StateBytes states, const Offload& offload) {
+  if (offload.optimizer) states.optimizer = states.update = Bytes{};
+  return states;
+}
+
 StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
-  return state_bytes(state_rates(s), p);
+  return on_device(state_bytes(state_rates(s), p), s.offload);
 }
 
-Bytes offloaded_bytes(const MemoryRates& rates, const BlockParameters& p) {
-  return rates.optimizer_on_host ? state(rates, rates.optimizer, p) : Bytes{};
-}
-
-Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p) {
-  return offloaded_bytes(state_rates(s), p);
-}
-
-Bytes host_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                 const BlockCosts& blocks) {
-  if (!s.offload.optimizer && !s.offload.activations) return {};
-  const std::vector<Chunk> chunks = chunk_plan(m, s);
-  Bytes most;
-  for (std::int64_t r = 0; r < s.pp; ++r) {
-    Bytes bytes = offloaded_bytes(s, rank_parameters(m, s, blocks, chunks, r));
-    if (s.offload.activations) bytes += peak_saved(s, blocks, chunks, r);
-    most = std::max(most, bytes);
-  }
-  return most * c.gpus_per_node;
+Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
+  Bytes bytes;
+  if (offload.optimizer) bytes += rank.states.optimizer;
+  if (offload.activations) bytes += rank.activations;
+  return bytes;
 }
 
 // Per channel and peer NCCL holds 8 x 512 x 8 x 16 bytes (LL), 120 x 640 x 8 x 8 (LL128) and 4 MiB
@@ -303,8 +258,15 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
   return bytes;
 }
 
-MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states, Bytes activations,
-                                 const BufferBytes& buffers, Bytes communicators) {
+// The fullest of the step's moments. What all of them hold: weights, gradients, optimizer states,
+// and what is reserved. Beside that, at the beginning of a backward pass activations and buffers,
+// and during the update its copies. Late gradients are not there yet when a backward pass begins,
+// and not all of them in its last layer.
+MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
+                                 const Offload& offload, Bytes communicators) {
+  const StateBytes states = on_device(rank.states, offload);
+  const Bytes activations = offload.activations ? rank.resident : rank.activations;
+  const BufferBytes& buffers = rank.buffers;
   MemoryBreakdown memory;
   memory.weights = states.weights;
   memory.gradients = states.gradients;
@@ -325,17 +287,6 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
                 memory.buffers + memory.reserved;
   memory.capacity = c.device.memory;
   return memory;
-}
-
-MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                            const BlockCosts& blocks, std::span<const Chunk> chunks,
-                            std::int64_t rank) {
-  const std::vector<Chunk> mine = held_chunks(s, chunks, rank);
-  const MemoryRates rates = memory_rates(m, s);
-  return memory_breakdown(c, state_bytes(rates, held_parameters(rates, blocks, mine)),
-                          activation_bytes(s, blocks, chunks, rank),
-                          buffer_bytes(rates, blocks, mine, s.recompute),
-                          communicator_bytes(m, c, s));
 }
 
 }  // namespace meshplan

@@ -1,7 +1,6 @@
 #pragma once
 // Memory of one pipeline rank's device, to the byte of what is stored.
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "cost/block.hpp"
@@ -9,11 +8,6 @@
 #include "cost/plan_cost.hpp"
 
 namespace meshplan {
-
-// Parameters of a pipeline rank's device, before any ZeRO sharding.
-[[nodiscard]] BlockParameters rank_parameters(const ModelSpec& m, const Strategy& s,
-                                              const BlockCosts& blocks,
-                                              std::span<const Chunk> chunks, std::int64_t rank);
 
 // [F-ZERO-2] Bytes of weights, gradients and optimizer states per parameter p over n shards:
 // weights w p (w p / n under ZeRO-3), gradients g p (g p / n from ZeRO-2), master weights and two
@@ -33,16 +27,17 @@ struct StateBytes {
   Bytes update{};  // during the update alone
   Bytes late{};    // gradients that take the place of activations
 };
+// On the device: of an offloaded optimizer nothing.
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
 
-// What a rank's memory depends on besides its layers: worked out once, used for many divisions.
+// What a rank's memory depends on besides its layers: worked out once, used for many ranks and
+// divisions.
 struct MemoryRates {
   struct State {
     std::int64_t bytes_each = 0;  // per parameter
     bool sharded = false;
   };
   State weights, gradients, optimizer, update;
-  bool optimizer_on_host = false;
   bool late_gradients = false;  // [F-MEM-5]
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
@@ -50,42 +45,58 @@ struct MemoryRates {
   Bytes messages;                  // buffers that every rank has
 };
 [[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const Strategy& s);
+// Wherever the optimizer is; and what of that is on the device.
 [[nodiscard]] StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p);
+[[nodiscard]] StateBytes on_device(StateBytes states, const Offload& offload);
+
+// Of one kind of state, as if shards could be cut anywhere: for bounds.
+[[nodiscard]] double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
+                                     const BlockParameters& p);
 
 // [F-NCCL-MEM-1] Device buffers of all communicators of a rank; see memory.cpp.
 [[nodiscard]] Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
-[[nodiscard]] MemoryBreakdown rank_memory(const ModelSpec& m, const ClusterSpec& c,
-                                          const Strategy& s, const BlockCosts& blocks,
-                                          std::span<const Chunk> chunks, std::int64_t rank);
+// Of one microbatch of a chunk.
+struct SavedBytes {
+  Bytes whole;       // saved for its backward pass
+  Bytes for_weight;  // of that, what a split weight-gradient pass still needs
+};
+[[nodiscard]] SavedBytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
 
-// The pieces of rank_memory, for a search that varies one rank's layers and recomputation. `mine`:
-// the chunks that the rank holds.
-[[nodiscard]] Bytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
-[[nodiscard]] Bytes kept_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
-// Activations that stay on the device when the rest is offloaded.
-[[nodiscard]] Bytes resident_activations(const Strategy& s, const BlockCosts& blocks,
-                                         std::span<const Chunk> mine);
 struct BufferBytes {
   Bytes most;
   Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to
                        // come
 };
-[[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
-                                       std::span<const Chunk> mine, Recompute mode);
+
+// What one pipeline rank stores, by name and by when in the step it is there. From here on the
+// chunks of a rank count as one, `mine`, with all of its blocks.
+struct RankMemory {
+  BlockParameters parameters;  // before any sharding
+  StateBytes states;           // from step to step, but for `update` and `late`
+  Bytes activations;           // from forward to backward: all microbatches in flight, at the most
+  Bytes resident;              // of which stay on the device where activations are offloaded
+  BufferBytes buffers;         // within a backward pass
+};
+
+// Parameters, states and buffers of a rank.
+void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
+                Recompute mode, RankMemory& rank);
+// Activations that stay on the device when the rest is offloaded.
+[[nodiscard]] Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine,
+                                         Recompute mode);
 [[nodiscard]] BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
-                                              std::span<const Chunk> mine);
-[[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const StateBytes& states,
-                                               Bytes activations, const BufferBytes& buffers,
-                                               Bytes communicators);
+                                              const Chunk& mine);
+[[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
+                                       const Chunk& mine, Recompute mode);
 
-// Optimizer states that each device keeps in host memory.
-[[nodiscard]] Bytes offloaded_bytes(const Strategy& s, const BlockParameters& p);
-[[nodiscard]] Bytes offloaded_bytes(const MemoryRates& rates, const BlockParameters& p);
+// At the fullest moment of the step.
+[[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
+                                               const Offload& offload, Bytes communicators);
 
-// [F-OFF-3] Host memory of a node: the fullest rank's offloaded optimizer states and activations
-// (of all microbatches in flight), times the devices of a node.
-[[nodiscard]] Bytes host_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                               const BlockCosts& blocks);
+// [F-OFF-3] What a device keeps in host memory: its offloaded optimizer states and activations, of
+// all microbatches in flight. A node's host holds that of all its devices, each as of the fullest
+// rank.
+[[nodiscard]] Bytes host_bytes(const RankMemory& rank, const Offload& offload);
 
 }  // namespace meshplan

@@ -5,7 +5,8 @@
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
-#include "schedule/traits.hpp"
+#include "cost/placement.hpp"
+#include "schedule/chunk_map.hpp"
 
 namespace meshplan {
 namespace {
@@ -37,12 +38,11 @@ double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size
   return count;
 }
 
-void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                   const std::vector<Chunk>& chunks, std::int64_t rank,
+void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, const Chunk& mine,
                    std::vector<KernelCall>& all) {
   if (s.offload.optimizer) return;
-  const BlockParameters p = rank_parameters(m, s, block_costs(m, c, s), chunks, rank);
-  const Seconds step = rank_end(m, c, s, step_end_groups(m, c, s), p).optimizer;
+  const BlockParameters p = held_parameters(memory_rates(m, s), block_costs(m, c, s), mine);
+  const Seconds step = Placement(m, c, s).end_of(m, c, p).optimizer;
   const Seconds fused = optimizer_time(c.device, s, p);
   KernelOp op;
   op.name = "optimizer step";
@@ -60,20 +60,23 @@ std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, c
                                      std::int64_t rank) {
   const std::vector<BlockOps> blocks = block_ops(m, c, s);
   const std::vector<Chunk> chunks = chunk_plan(m, s);
-  const double share = traits_of(s.schedule).share();
-  const double passes = static_cast<double>(num_microbatches(s)) * share;
+  const double passes = static_cast<double>(num_microbatches(s)) * traits_of(s.schedule).share();
   std::vector<KernelCall> all;
-  for (const std::size_t i : chunks_of_rank(s, rank)) {
+  Chunk mine(blocks.size());
+  const RankChunks own = chunks_on_rank(pipeline_shape(s), rank);
+  for (std::int64_t i = 0; i < own.count; ++i) {
+    const Chunk& chunk = chunks[own[i]];
+    add_blocks(chunk, mine);
     for (std::size_t k = 0; k < blocks.size(); ++k) {
-      if (chunks[i].blocks[k] == 0) continue;
+      if (chunk.blocks[k] == 0) continue;
       for (const KernelOp& op : blocks[k].kernels) {
-        add(all, op, runs(op, s, chunks[i], k) * passes);
+        add(all, op, runs(op, s, chunk, k) * passes);
       }
     }
   }
   const double slowest = slowest_of(c.device, num_gpus(s));
   for (KernelCall& call : all) call.per_step = call.op.time * (call.count_per_step * slowest);
-  add_optimizer(m, c, s, chunks, rank, all);
+  add_optimizer(m, c, s, mine, all);
   return all;
 }
 

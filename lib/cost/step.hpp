@@ -30,14 +30,4 @@ struct EvaluateOptions {
 // Fills dp, etp, zero_group, stage_layers and recompute_layers where they are left to be derived.
 [[nodiscard]] Strategy complete(Strategy s, const ModelSpec& m, const ClusterSpec& c);
 
-// Memory of one pipeline rank without any timing.
-[[nodiscard]] MemoryBreakdown stage_memory(const ModelSpec& m, const ClusterSpec& c,
-                                           const Strategy& s, const BlockCosts& blocks,
-                                           std::int64_t stage);
-
-// A time that no stage partition or recomputation choice of `s` can beat (memory ignored). `all`:
-// the model's blocks.
-[[nodiscard]] Seconds step_lower_bound(const BlockCounts& all, const Strategy& s,
-                                       const BlockCosts& blocks);
-
 }  // namespace meshplan

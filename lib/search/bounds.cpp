@@ -5,7 +5,6 @@
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
-#include "cost/step.hpp"
 #include "schedule/traits.hpp"
 #include "search/division_bound.hpp"
 
@@ -14,27 +13,27 @@ namespace {
 
 double real(std::int64_t n) { return static_cast<double>(n); }
 
-// Sums in another order than the cost model's differ in the last digits.
-constexpr double kRounding = 1 - 1e-10;
-
-// Parameters of the whole model on the ranks of one pipeline.
-BlockParameters pipeline_parameters(const SearchContext& x, const BlockCosts& blocks) {
-  const BlockCounts all = x.prefix.with_ends(x.model);
-  BlockParameters sum;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    sum.dense += blocks[k].parameters.dense * all[k];
-    sum.experts += blocks[k].parameters.experts * all[k];
-  }
-  return sum;
+// The whole model as one rank of a pipeline.
+Chunk whole_model(const SearchContext& x) {
+  Chunk whole(x.prefix.table.size());
+  whole.blocks = x.prefix.with_ends(x.model);
+  return whole;
 }
 
 // A rank that holds no more than the average one, shards rounded down.
 BlockParameters average_rank(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   const std::int64_t copies = traits_of(s.schedule).copies();
-  BlockParameters p = pipeline_parameters(x, blocks);
+  BlockParameters p = held_parameters(MemoryRates{}, blocks, whole_model(x));
   p.dense = std::max<std::int64_t>(0, p.dense * copies / s.pp - shard_group(s));
   p.experts = std::max<std::int64_t>(0, p.experts * copies / s.pp - expert_dp(s));
   return p;
+}
+
+// Every microbatch passes every block; the fullest rank does at least its even share of that. Ends
+// of the step only add.
+double even_share(const Strategy& s, const ChunkTime& all) {
+  const Seconds work = all.forward + all.backward_input + all.backward_weight;
+  return rounded_down(work * (real(num_microbatches(s)) / real(s.pp)));
 }
 
 }  // namespace
@@ -60,32 +59,30 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   const double all = 6 * matrices * biases * tokens / (real(num_gpus(s)) * rate);
   // One microbatch passes forward and input-gradient products of all layers one after the other.
   const double one = all * real(s.pp) / real(num_microbatches(s)) * (2.0 / 3);
-  return std::max(all, one) * kRounding;
+  return rounded_down(Seconds{std::max(all, one)});
 }
 
 double parts_bound(const Strategy& s, const PartTime& layers) {
-  return std::max(layers.all * real(num_microbatches(s)) / real(s.pp), layers.chain) * kRounding;
+  return rounded_down(
+      Seconds{std::max(layers.all * real(num_microbatches(s)) / real(s.pp), layers.chain)});
 }
 
 double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return step_lower_bound(x.prefix.with_ends(x.model), s, blocks).si() * kRounding;
+  return even_share(s, chunk_cost(whole_model(x), blocks, Recompute::kNone).time);
 }
 
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                       double limit) {
-  return division_bound(x.model, s, blocks, x.prefix, limit) * kRounding;
+  return rounded_down(Seconds{division_bound(x.model, s, blocks, x.prefix, limit)});
 }
 
 double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  Seconds again;
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
-    const Seconds full = blocks[k].recompute_full.total();
-    const Seconds selective = blocks[k].recompute_selective.total();
-    again += (s.recompute == Recompute::kFull ? full : std::min(full, selective)) *
-             real(x.prefix.all()[k]);
+  Chunk whole = whole_model(x);
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(whole.blocks.size()); ++k) {
+    const bool least = blocks[k].recompute_full.total() < blocks[k].recompute_selective.total();
+    if (s.recompute == Recompute::kFull || least) whole.recomputed[k] = whole.blocks[k];
   }
-  const double work = step_lower_bound(x.prefix.with_ends(x.model), s, blocks).si();
-  return (work + again.si() * real(num_microbatches(s)) / real(s.pp)) * kRounding;
+  return even_share(s, chunk_cost(whole, blocks, Recompute::kSelective).time);
 }
 
 double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
@@ -93,47 +90,7 @@ double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& bl
   const DeviceSpec& d = x.cluster.device;
   const Seconds end =
       s.offload.optimizer ? optimizer_offload_time(d, s, p) : optimizer_time(d, s, p);
-  return end.si() * kRounding;
-}
-
-double complete_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
-                      double cutoff) {
-  const std::vector<Chunk> chunks = chunk_plan(x.model, s);
-  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
-  std::vector<ChunkCost> costs;
-  std::vector<ChunkTime> times;
-  for (const Chunk& chunk : chunks) {
-    costs.push_back(chunk_cost(chunk, blocks, mode));
-    times.push_back(costs.back().time);
-  }
-  Seconds bound =
-      s.pp > 1
-          ? makespan_lower_bound(pipeline_shape(s), times)
-          : (costs[0].time.forward + costs[0].time.backward_input + costs[0].time.backward_weight) *
-                real(num_microbatches(s));
-  Seconds optimizer, exposed{cutoff};
-  for (std::int64_t r = 0; r < s.pp; ++r) {
-    const BlockParameters p = rank_parameters(x.model, s, blocks, chunks, r);
-    optimizer = std::max(optimizer, optimizer_time(x.cluster.device, s, p));
-  }
-  if (!s.offload.optimizer) bound += optimizer;
-  if (bound.si() * kRounding > cutoff) return bound.si() * kRounding;
-  const StepEndGroups groups = step_end_groups(x.model, x.cluster, s);
-  const double share = traits_of(s.schedule).share();
-  Seconds offload;
-  for (std::int64_t r = 0; r < s.pp; ++r) {
-    Seconds forward, backward;
-    for (const std::size_t c : chunks_of_rank(s, r)) {
-      forward += times[c].forward * share;
-      backward += (times[c].backward_input + times[c].backward_weight) * share;
-    }
-    const BlockParameters p = rank_parameters(x.model, s, blocks, chunks, r);
-    const StepEnd end =
-        step_end(x.cluster, s, rank_end(x.model, x.cluster, s, groups, p), forward, backward);
-    exposed = std::min(exposed, end.exposed);
-    offload = std::max(offload, end.offload);
-  }
-  return (bound + exposed + offload).si() * kRounding;
+  return rounded_down(end);
 }
 
 Bytes states_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,

@@ -61,14 +61,14 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       shapes(c),
       parts(m, c, prefix, shapes),
       blocks(m, c, shapes),
-      evaluators(m, c, prefix, in_flight) {}
+      models(m, c) {}
 
-Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
+const Placement& SearchContext::placement(const Strategy& s, std::size_t base) {
   std::int64_t order = s.zero;
   for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
   const IntegerKey<9> key{
       s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
-  return communicators_.get(key, [&] { return communicator_bytes(model, cluster, s); });
+  return placements_.get(key, [&] { return Placement(model, cluster, s); });
 }
 
 Bytes SearchContext::capacity() const {
@@ -104,7 +104,7 @@ class Examiner {
         plain_(with_choice(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
-        communicators_(x.communicators(plain_, choice.base)),
+        placement_(x.placement(plain_, choice.base)),
         by_time_(x.objective != Objective::kMemory) {}
 
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {
@@ -177,7 +177,8 @@ class Examiner {
   bool needs_more_than_wanted(const Strategy& s, const MemoryOption& option) {
     if (option.counts != CountRule::kNone && option.counts != CountRule::kAll) return false;
     const Recompute saved = option.counts == CountRule::kAll ? Recompute::kFull : option.recompute;
-    return memory_bound(x_, s, blocks_, held_, communicators_, option.offload_activations, saved)
+    return memory_bound(x_, s, blocks_, held_, placement_.communicators(),
+                        option.offload_activations, saved)
                .si() > cutoff_;
   }
 
@@ -187,8 +188,9 @@ class Examiner {
     const bool must_again =
         option.recompute == Recompute::kFull && option.counts == CountRule::kFewest && !none_too;
     const StageContext context = context_of(s, option);
-    const FastestDivision found = fastest_division({context, x_.space, x_.evaluators, cutoff_, end,
-                                                    must_again, effort_.starts, effort_.known});
+    const FastestDivision found =
+        fastest_division({context, x_.space, x_.models, placement_, cutoff_, end, must_again,
+                          effort_.starts, effort_.known});
     if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;
     const bool some = recomputes(*found.lists);
@@ -234,11 +236,17 @@ class Examiner {
       s.recompute = Recompute::kNone;
     }
     if (option.counts == CountRule::kGiven && !may_tell(s)) return;
-    if (by_time_ && !effort_.every && complete_bound(x_, s, blocks_, cutoff_) > cutoff_) return;
+    const StepModelPool::Borrowed step = x_.models.borrow();
+    if (by_time_ && !effort_.every) {
+      const Seconds least = step->lower_bound(s, blocks_, placement_, Seconds{cutoff_});
+      if (rounded_down(least) > cutoff_) return;
+    }
     ++result_.evaluated;
     ++result_.feasible;
-    const PlanCost plan = cost_of(x_.model, x_.cluster, s, blocks_);
-    Found found{std::move(s), plan.step_time, plan.memory().peak};
+    step->set_pipeline(s, blocks_, placement_, held_);
+    step->set_sharding(s, placement_);
+    const StepValue value = step->evaluate(s);
+    Found found{std::move(s), value.step_time, value.peak};
     if (result_.best && !ranks_before(found, *result_.best, x_.objective)) return;
     cutoff_ = std::min(cutoff_, found.score(x_.objective));
     result_.best = std::move(found);
@@ -251,7 +259,7 @@ class Examiner {
             blocks_,
             x_.prefix,
             held_,
-            communicators_,
+            placement_.communicators(),
             x_.capacity(),
             x_.host_capacity(),
             x_.request.ignore_activations,
@@ -268,7 +276,7 @@ class Examiner {
   Strategy plain_;
   const BlockCosts& blocks_;
   const std::vector<InFlight>& held_;
-  Bytes communicators_;
+  const Placement& placement_;
   bool by_time_;
   Examined result_;
 };

@@ -34,19 +34,19 @@ class SearchContext {
   PartTimes parts;
   BlockCache blocks;
   InFlightCache in_flight;
-  EvaluatorPool evaluators;
+  StepModelPool models;
   SharedMemo<3, Bytes> least_communicators;  // of all shardings, by mesh, ep and etp
 
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);
-  // Buffers of a rank's communicators; they depend on where the groups sit alone.
-  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
+  // Where the ranks of `s` sit, which was made from that base of the space. Stays good.
+  [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
   [[nodiscard]] Bytes capacity() const;
   [[nodiscard]] bool plans_only() const { return request.plans_only; }
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:
-  SharedMemo<9, Bytes> communicators_;
+  SharedMemo<9, Placement> placements_;
 };
 
 struct Found {

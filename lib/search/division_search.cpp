@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cost/data_parallel.hpp"
 #include "cost/step_parts.hpp"
-#include "schedule/traits.hpp"
 #include "search/divide.hpp"
 #include "search/division_bound.hpp"
 #include "search/division_cuts.hpp"
@@ -25,8 +23,9 @@ Recompute again_of(const StageContext& x) {
   return selective ? Recompute::kSelective : Recompute::kNone;
 }
 
-SendTime send_of(const StageContext& x) {
-  return x.strategy.pp > 1 ? boundary_send(x.model, x.cluster, x.strategy).time : SendTime{};
+SendTime send_of(const StageContext& x, const Placement& placement) {
+  if (x.strategy.pp == 1) return {};
+  return boundary_send(x.model, x.cluster, x.strategy, placement).time;
 }
 
 class DivisionSearch {
@@ -35,16 +34,12 @@ class DivisionSearch {
       : q_(q),
         x_(context),
         stages_(x_),
-        bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, again_of(x_), send_of(x_)),
-        groups_(step_end_groups(x_.model, x_.cluster, x_.strategy)),
-        evaluator_(q.evaluators.take()),
+        bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, again_of(x_), send_of(x_, q.placement)),
+        step_(q.models.borrow()),
         strategy_(x_.strategy),
         limit_(q.most),
-        tied_(embedding_reduction(x_.model, x_.cluster, x_.strategy, nullptr).si()),
+        tied_(q.placement.tied().si()),
         left_(q.effort) {}
-  ~DivisionSearch() { q_.evaluators.give_back(std::move(evaluator_)); }
-  DivisionSearch(const DivisionSearch&) = delete;
-  DivisionSearch& operator=(const DivisionSearch&) = delete;
 
   // Of the divisions given.
   void try_all(const std::vector<std::vector<std::int64_t>>& all) {
@@ -106,9 +101,9 @@ class DivisionSearch {
     strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
     const bool plain = x_.strategy.recompute == Recompute::kFull && !again;
     strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
-    evaluator_->set_pipeline(strategy_, x_.blocks);
-    evaluator_->set_sharding(strategy_, groups_, x_.communicators);
-    const double time = evaluator_->evaluate(strategy_).step_time.si();
+    step_->set_pipeline(strategy_, x_.blocks, q_.placement, x_.in_flight);
+    step_->set_sharding(strategy_, q_.placement);
+    const double time = step_->evaluate(strategy_).step_time.si();
     last_time_ = time;
     if (unwanted) return false;
     if (time > limit()) return false;
@@ -127,15 +122,8 @@ class DivisionSearch {
 
   // What follows the last task of a rank that holds the share.
   [[nodiscard]] StepEnd end_of(int stage, const Share& share) const {
-    const Chunk& mine = stages_.blocks_of(stage, share);
-    const Strategy& s = x_.strategy;
-    const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
-    const ChunkCost cost = chunk_cost(mine, x_.blocks, mode);
-    const BlockParameters p = held_parameters(memory_rates(x_.model, s), x_.blocks, {&mine, 1});
-    const double passes = traits_of(s.schedule).share();
-    return step_end(x_.cluster, s, rank_end(x_.model, x_.cluster, s, groups_, p),
-                    cost.forward.total() * passes,
-                    (cost.backward.total() + cost.recompute.total()) * passes);
+    return step_->end_of_rank(x_.strategy, x_.blocks, q_.placement,
+                              stages_.blocks_of(stage, share));
   }
 
   // What the first rank adds after its last task: it ends last of all where chains come back to it.
@@ -212,7 +200,7 @@ class DivisionSearch {
   bool add_cut(const Division& d, DivisionCuts& cuts, double end, int steps = 6) {
     consider(d);
     if (!last_time_) return false;
-    const std::optional<CriticalPath> path = evaluator_->longest_chain(strategy_);
+    const std::optional<CriticalPath> path = step_->longest_chain(strategy_);
     if (!path) return false;
     const bool is_new = cuts.empty() || (cuts.least() + end) * (1 + 1e-6) < *last_time_;
     if (is_new) cuts.add(*path, steps, limit() / kRounding - end);
@@ -240,7 +228,7 @@ class DivisionSearch {
       consider(division_of(begun));
       const bool is_new = last_time_ && least * (1 + kSame) < *last_time_;
       if (!is_new || !divisions.takes_more()) return;
-      const std::optional<CriticalPath> path = evaluator_->longest_chain(strategy_);
+      const std::optional<CriticalPath> path = step_->longest_chain(strategy_);
       if (path) divisions.add(*path);
       return;
     }
@@ -304,8 +292,7 @@ class DivisionSearch {
   const StageContext& x_;
   Stages stages_;
   DivisionBound bound_;
-  StepEndGroups groups_;
-  std::unique_ptr<StrategyEvaluator> evaluator_;
+  StepModelPool::Borrowed step_;
   Strategy strategy_;  // with the division costed last
   double limit_;       // least of the time wanted and the best one
   double tied_;        // reduction of tied embeddings
@@ -362,21 +349,6 @@ FastestDivision search_uniform(DivisionQuery q) {
 }
 
 }  // namespace
-
-std::unique_ptr<StrategyEvaluator> EvaluatorPool::take() {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty()) {
-    return std::make_unique<StrategyEvaluator>(model_, cluster_, prefix_, in_flight_);
-  }
-  std::unique_ptr<StrategyEvaluator> evaluator = std::move(idle_.back());
-  idle_.pop_back();
-  return evaluator;
-}
-
-void EvaluatorPool::give_back(std::unique_ptr<StrategyEvaluator> evaluator) {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(evaluator));
-}
 
 FastestDivision fastest_division(const DivisionQuery& query) {
   if (query.context.counts == CountRule::kUniform) return search_uniform(query);

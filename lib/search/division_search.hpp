@@ -1,44 +1,24 @@
 #pragma once
 // The fastest division of a candidate's layers by the step time itself: [F-SEARCH-9].
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
-#include "search/evaluator.hpp"
 #include "search/stages.hpp"
+#include "search/step_models.hpp"
 #include "space/space.hpp"
 
 namespace meshplan {
 
-// Evaluators that no thread is using. What they give does not depend on what they did before.
-class EvaluatorPool {
- public:
-  EvaluatorPool(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix,
-                InFlightCache& in_flight)
-      : model_(m), cluster_(c), prefix_(prefix), in_flight_(in_flight) {}
-
-  [[nodiscard]] std::unique_ptr<StrategyEvaluator> take();
-  void give_back(std::unique_ptr<StrategyEvaluator> evaluator);
-
- private:
-  const ModelSpec& model_;
-  const ClusterSpec& cluster_;
-  const LayerPrefix& prefix_;
-  InFlightCache& in_flight_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<StrategyEvaluator>> idle_;
-};
-
 struct DivisionQuery {
   const StageContext& context;
   const SearchSpace& space;
-  EvaluatorPool& evaluators;
-  double most = 0;          // seconds; no division that takes longer is wanted
-  double end = 0;           // that the step takes at least after the pipeline
-  bool must_again = false;  // divisions that recompute nothing are not wanted
-  std::int64_t effort = 0;  // partial divisions looked at before giving up
+  StepModelPool& models;
+  const Placement& placement;  // of the strategy
+  double most = 0;             // seconds; no division that takes longer is wanted
+  double end = 0;              // that the step takes at least after the pipeline
+  bool must_again = false;     // divisions that recompute nothing are not wanted
+  std::int64_t effort = 0;     // partial divisions looked at before giving up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good division
 };
 

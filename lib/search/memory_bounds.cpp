@@ -18,20 +18,15 @@ struct BlockBytes {
   double states = 0, saved = 0;
 };
 
-BlockBytes bytes_of(const MemoryRates& rates, const BlockCost& block, std::int64_t number) {
-  const auto state = [&](const MemoryRates::State& kind) {
-    const double dense = real(block.parameters.dense), experts = real(block.parameters.experts);
-    const double held = kind.sharded
-                            ? dense / real(rates.dense_shards) + experts / real(rates.expert_shards)
-                            : dense + experts;
-    return held * real(kind.bytes_each);
-  };
+BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const BlockCost& block,
+                    std::int64_t number) {
   BlockBytes bytes;
   bytes.number = real(number);
-  bytes.states = state(rates.weights);
   // Late gradients take the place of what is counted as saved.
-  if (!rates.late_gradients) bytes.states += state(rates.gradients);
-  if (!rates.optimizer_on_host) bytes.states += state(rates.optimizer);
+  const BlockParameters& p = block.parameters;
+  bytes.states = unrounded_bytes(rates, rates.weights, p);
+  if (!rates.late_gradients) bytes.states += unrounded_bytes(rates, rates.gradients, p);
+  if (!offload.optimizer) bytes.states += unrounded_bytes(rates, rates.optimizer, p);
   bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
   return bytes;
 }
@@ -50,7 +45,7 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   double states = 0, saved = 0;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
-    kinds[k] = bytes_of(rates, blocks[k], counts[k] * copies);
+    kinds[k] = bytes_of(rates, s.offload, blocks[k], counts[k] * copies);
     if (saved_as && x.prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
@@ -79,12 +74,9 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   const MemoryRates rates = memory_rates(x.model, s);
   double states = 0;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
-    const LayerParameters p = layer_parameters(x.model, x.prefix.table.layer(k).kind);
     BlockCost block;
-    block.parameters.dense =
-        (p.attention_linear + p.mlp_linear) / s.tp + p.attention_other + p.router + p.norms;
-    block.parameters.experts = p.experts / (s.ep * s.etp);
-    states += real(x.prefix.all()[k]) * bytes_of(rates, block, 1).states;
+    block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k).kind);
+    states += real(x.prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
   }
   const double fixed = (x.cluster.device.context + rates.messages).si();
   return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
@@ -174,7 +166,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     const BlockCost& b = blocks[k];
-    const BlockBytes bytes = bytes_of(rates, b, counts[k] * copies);
+    const BlockBytes bytes = bytes_of(rates, s.offload, b, counts[k] * copies);
     const double time =
         (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
     Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};

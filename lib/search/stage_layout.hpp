@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cost/chunks.hpp"
 #include "model/layer_prefix.hpp"
 #include "schedule/traits.hpp"
 #include "spec/model.hpp"
@@ -87,12 +88,10 @@ class StageLayout {
     return std::abs(share.second - share.first) <= 2 * kMostLead;
   }
 
-  // Units of one chunk, where a rank's layers are spread over its chunks (chunk_layers()).
+  // Units of one chunk, where a rank's layers are spread over its chunks.
   [[nodiscard]] int spread_chunk(int stage, int units, int chunk) const {
-    const int even = units / vp_, left = units % vp_;
-    // What is left over goes to chunks without the embedding first.
-    const int turn = stage == 0 && !folded_ ? chunk - 1 : chunk;
-    return even + (turn >= 0 && turn < left ? 1 : 0);
+    const bool last = stage == (folded_ ? 0 : stages_ - 1);
+    return static_cast<int>(chunk_layers(units, vp_, chunk, stage == 0, last));
   }
 
  private:

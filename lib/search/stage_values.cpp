@@ -24,103 +24,47 @@ std::int64_t smallest_that(const Fits& fits, std::int64_t low, std::int64_t high
 
 }  // namespace
 
-void Stages::add_up_activations() {
-  const Recompute mode =
-      x_.strategy.recompute == Recompute::kSelective ? Recompute::kSelective : Recompute::kNone;
-  saved_until_.resize(1), recomputed_until_.resize(1), kept_until_.resize(1);
-  for (const std::size_t kind : x_.prefix.table.of_layer) {
-    const BlockCost& block = x_.blocks[kind];
-    saved_until_.push_back(saved_until_.back() + block.saved.of(mode));
-    recomputed_until_.push_back(recomputed_until_.back() + block.saved.full);
-    kept_until_.push_back(kept_until_.back() + block.kept_for_weight);
-  }
-}
-
-void Stages::add_chunk(const LayerRange& range, std::int64_t recomputed) const {
-  const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
-  const BlockCounts &begin = x_.prefix.until(range.begin), &again = x_.prefix.until(middle),
-                    &end = x_.prefix.until(range.end);
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(mine_.blocks.size()); ++k) {
-    mine_.blocks[k] += end[k] - begin[k];
-    mine_.recomputed[k] += again[k] - begin[k];
-  }
-  const auto b = static_cast<std::size_t>(range.begin), m = static_cast<std::size_t>(middle),
-             e = static_cast<std::size_t>(range.end);
-  saved_.push_back(recomputed_until_[m] - recomputed_until_[b] + saved_until_[e] - saved_until_[m]);
-  kept_.push_back(kept_until_[e] - kept_until_[m]);
-}
-
 // Embedding and head sit on the first and the last chunk, wherever those are.
-void Stages::add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const {
-  const Recompute rest =
-      x_.strategy.recompute == Recompute::kFull ? Recompute::kNone : x_.strategy.recompute;
-  if (stage == 0) {
-    saved_.front() += x_.blocks.embedding().saved.of(rest);
-    ++mine_.blocks.embedding();
+template <class Visit>
+void Stages::visit_chunks(int stage, const Share& share, std::int64_t first, std::int64_t second,
+                          Visit visit) const {
+  layout_.ranges(stage, share, ranges_);
+  const bool holds_head = stage == (layout_.is_folded() ? 0 : num_stages() - 1);
+  std::int64_t left = first;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const LayerRange& range = ranges_[i];
+    if (i == 1 && layout_.is_mirrored()) left = second;
+    chunk_.blocks.assign(x_.prefix.table.size(), 0);
+    chunk_.recomputed.assign(x_.prefix.table.size(), 0);
+    chunk_.layers = 0;
+    add_layers(x_.prefix, range.begin, range.end, left, chunk_);
+    left = std::max<std::int64_t>(0, left - chunk_.layers);
+    if (stage == 0 && i == 0) chunk_.blocks.embedding() = 1;
+    if (holds_head && i + 1 == ranges_.size()) {
+      add_head(x_.model, x_.strategy, layout_.is_mirrored() ? second : first, chunk_);
+    }
+    visit(chunk_);
   }
-  if (stage != (layout_.is_folded() ? 0 : num_stages() - 1)) return;
-  const BlockCost &head = x_.blocks.head(), &mtp = x_.blocks.mtp();
-  const bool again = x_.strategy.recompute == Recompute::kFull && has_last_layers && recomputed > 0;
-  mine_.blocks.head() = 1;
-  mine_.blocks.mtp() = x_.model.mtp_layers;
-  mine_.recomputed.mtp() = again ? x_.model.mtp_layers : 0;
-  saved_.back() += head.saved.of(rest);
-  saved_.back() += (again ? mtp.saved.full : mtp.saved.of(rest)) * x_.model.mtp_layers;
-  kept_.back() += head.kept_for_weight;
-  if (!again) kept_.back() += mtp.kept_for_weight * x_.model.mtp_layers;
-}
-
-Chunk Stages::chunk_of(const LayerRange& range, std::int64_t recomputed) const {
-  const std::int64_t middle = range.begin + std::min(recomputed, range.end - range.begin);
-  Chunk chunk(x_.prefix.table.size());
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(chunk.blocks.size()); ++k) {
-    chunk.blocks[k] = x_.prefix.until(range.end)[k] - x_.prefix.until(range.begin)[k];
-    chunk.recomputed[k] = x_.prefix.until(middle)[k] - x_.prefix.until(range.begin)[k];
-  }
-  return chunk;
 }
 
 void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& times) const {
   const Value v = value(stage, share);
-  const Strategy& s = x_.strategy;
-  const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
-  layout_.ranges(stage, share, ranges_);
-  std::int64_t left = v.recomputed_first;
   times.clear();
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (i == 1 && layout_.is_mirrored()) left = v.recomputed_second;
-    Chunk chunk = chunk_of(ranges_[i], left);
-    left = std::max<std::int64_t>(0, left - (ranges_[i].end - ranges_[i].begin));
-    if (stage == 0 && i == 0) chunk.blocks.embedding() = 1;
-    const bool holds_head = stage == (layout_.is_folded() ? 0 : num_stages() - 1);
-    if (holds_head && i + 1 == ranges_.size()) {
-      chunk.blocks.head() = 1;
-      chunk.blocks.mtp() = x_.model.mtp_layers;
-    }
-    times.push_back(chunk_cost(chunk, x_.blocks, mode).time);
-  }
+  visit_chunks(stage, share, v.recomputed_first, v.recomputed_second, [&](const Chunk& chunk) {
+    times.push_back(chunk_cost(chunk, x_.blocks, x_.strategy.recompute).time);
+  });
 }
 
 const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
                           std::int64_t second) const {
-  layout_.ranges(stage, share, ranges_);
   mine_.blocks.assign(x_.prefix.table.size(), 0);
   mine_.recomputed.assign(x_.prefix.table.size(), 0);
   saved_.clear(), kept_.clear();
-  if (layout_.is_mirrored()) {
-    add_chunk(ranges_[0], first);
-    add_chunk(ranges_[1], second);
-  } else {
-    std::int64_t left = first;
-    for (const LayerRange& range : ranges_) {
-      add_chunk(range, left);
-      left = std::max<std::int64_t>(0, left - (range.end - range.begin));
-    }
-  }
-  const LayerRange& last = ranges_.back();
-  add_ends(stage, last.end > last.begin, layout_.is_mirrored() ? second : first);
-  if (stage == 0) kept_.front() += x_.blocks.embedding().kept_for_weight;
-  for (std::size_t c = 0; c < kept_.size(); ++c) kept_[c] = std::min(kept_[c], saved_[c]);
+  visit_chunks(stage, share, first, second, [&](const Chunk& chunk) {
+    const SavedBytes bytes = saved_bytes(chunk, x_.blocks, x_.strategy.recompute);
+    saved_.push_back(bytes.whole), kept_.push_back(bytes.for_weight);
+    add_blocks(chunk, mine_);
+  });
   return mine_;
 }
 
@@ -136,20 +80,18 @@ std::int64_t Stages::time_of(const Chunk& mine) const {
 
 Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   const Strategy& s = x_.strategy;
-  const std::span<const Chunk> all(&mine, 1);
-  const BlockParameters parameters = held_parameters(rates_, x_.blocks, all);
-  const StateBytes states = state_bytes(rates_, parameters);
-  Bytes host = offloaded_bytes(rates_, parameters);
+  RankMemory memory;
+  set_stored(rates_, x_.blocks, mine, s.recompute, memory);
+  const StateBytes states = on_device(memory.states, s.offload);
   Bytes needed = states.weights + states.gradients + states.optimizer;
   if (!x_.states_only) {
-    Bytes activations = x_.in_flight[rank].peak(saved_, kept_);
+    memory.activations = x_.in_flight[rank].peak(saved_, kept_);
     if (s.offload.activations) {
-      host += activations;
-      activations = resident_activations(s, x_.blocks, all);
+      memory.resident = resident_activations(x_.blocks, mine, s.recompute);
     }
-    const BufferBytes buffers = buffer_bytes(rates_, x_.blocks, all, s.recompute);
-    needed = memory_breakdown(x_.cluster, states, activations, buffers, x_.communicators).peak;
+    needed = memory_breakdown(x_.cluster, memory, s.offload, x_.communicators).peak;
   }
+  const Bytes host = host_bytes(memory, s.offload);
   if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));
   return needed;
 }

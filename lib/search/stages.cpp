@@ -54,7 +54,6 @@ Stages::Stages(const StageContext& context)
   }
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
-  add_up_activations();
   values_.resize(layout_.num_slots());
   // The values themselves are worked out without asking for memory.
   const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
@@ -225,7 +224,7 @@ void Stages::set_least_bytes() {
   const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
   for (std::size_t k = 0; k < least_.size(); ++k) {
     const BlockCost& block = x_.blocks[k];
-    const StateBytes states = state_bytes(rates_, block.parameters);
+    const StateBytes states = on_device(state_bytes(rates_, block.parameters), x_.strategy.offload);
     // Shards are rounded up once per rank, not once per block.
     const auto shards =
         static_cast<double>(rates_.weights.bytes_each + rates_.gradients.bytes_each +

@@ -133,13 +133,14 @@ class Stages {
   void set_least_times();
   void set_least_bytes();
   void add_up_least();
-  void add_up_activations();
   // The blocks of all chunks of the stage's rank or ranks together, with the first layers of each
   // recomputed; fills saved_ and kept_ by chunk.
   const Chunk& fill(int stage, const Share& share, std::int64_t first, std::int64_t second) const;
-  void add_chunk(const LayerRange& range, std::int64_t recomputed) const;
-  [[nodiscard]] Chunk chunk_of(const LayerRange& range, std::int64_t recomputed) const;
-  void add_ends(int stage, bool has_last_layers, std::int64_t recomputed) const;
+  // Each of the chunks by depth, with the first layers of the rank, or of each of the two,
+  // recomputed.
+  template <class Visit>
+  void visit_chunks(int stage, const Share& share, std::int64_t first, std::int64_t second,
+                    Visit visit) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
   [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
@@ -171,12 +172,10 @@ class Stages {
   std::int64_t least_layer_ = 0;                 // of the fastest layer
   std::vector<std::int64_t> least_until_;        // of the units before
   std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
-  // Of the first n layers: bytes saved if they are not recomputed, if they are, and kept.
-  std::vector<Bytes> saved_until_, recomputed_until_, kept_until_;
-  mutable std::int64_t guess_ = 0;  // layers recomputed by the last stage worked out
+  mutable std::int64_t guess_ = 0;               // layers recomputed by the last stage worked out
   mutable std::vector<Value> values_;
   mutable std::vector<LayerRange> ranges_;
-  mutable Chunk mine_;
+  mutable Chunk mine_, chunk_;
   mutable std::vector<Bytes> saved_, kept_;
   // Scratch of fewest_first(): layers seen of each block, and those with which another one joins.
   mutable BlockCounts seen_;

@@ -82,10 +82,8 @@ TEST_CASE("all ranks together hold every parameter of the model exactly once per
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 4, 2);
   s = complete(s, m, c);
-  const BlockCosts blocks = block_costs(m, c, s);
-  const std::vector<Chunk> chunks = chunk_plan(m, s);
   std::int64_t sum = 0;
-  for (std::int64_t r = 0; r < 4; ++r) sum += rank_parameters(m, s, blocks, chunks, r).dense;
+  for (const StageCost& stage : cost_of(m, c, s).stages) sum += stage.parameters;
   const std::int64_t table = 51200 * 4096;  // the tied head's copy on the last rank
   CHECK(sum == parameter_count(m).total + table);
 }
@@ -163,8 +161,8 @@ TEST_CASE("[F-MEM-6] nanotron holds gathered inputs that the host has run past")
     if (held) s.kernels.held_gathers = 46, s.kernels.held_gathers_one_microbatch = 20;
     s.sequence_parallel = tp > 1;
     s.global_batch = batch * s.micro_batch * s.dp;
-    const std::vector<Chunk> chunks = chunk_plan(m, s);
-    return buffer_bytes(memory_rates(m, s), block_costs(m, c, s), chunks, s.recompute).most;
+    const Chunk all = chunk_plan(m, s).front();
+    return buffer_bytes(memory_rates(m, s), block_costs(m, c, s), all, s.recompute).most;
   };
   const Bytes gathered = Bytes{2} * m.hidden_size * plain_strategy(1, 1, 1).seq_len;
   const auto more = [&](std::int64_t tp, std::int64_t pp, std::int64_t batch) {
@@ -184,8 +182,8 @@ TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
   s.zero = 1;
   const auto buffers = [&] {
     const BlockCosts blocks = block_costs(m, c, s);
-    const std::vector<Chunk> chunks = chunk_plan(m, s);
-    return buffer_bytes(memory_rates(m, s), blocks, chunks, s.recompute).most.count();
+    const Chunk all = chunk_plan(m, s).front();
+    return buffer_bytes(memory_rates(m, s), blocks, all, s.recompute).most.count();
   };
   const std::int64_t without = buffers();
   s.kernels.zero_bucket_size = 500'000'000;

@@ -113,21 +113,6 @@ TEST_CASE("[F-HOST-1] a tiny model is bound by the host's launch rate") {
   CHECK(cost(m, 1, s).time.other == Seconds{});
 }
 
-TEST_CASE("the lower bound on a step never exceeds the step") {
-  const ModelSpec m = plain_gpt(12);
-  const auto pp = GENERATE(1, 2, 4);
-  const auto batch = GENERATE(8, 24, 64);
-  const auto recompute = GENERATE(Recompute::kNone, Recompute::kFull);
-  Strategy s = plain_strategy(2, pp, 1);
-  s.global_batch = batch;
-  s.recompute = recompute;
-  const ClusterSpec c = plain_cluster(2 * pp);
-  s = complete(s, m, c);
-  const BlockCosts blocks = block_costs(m, c, s);
-  CHECK(step_lower_bound(all_blocks(m, block_table(m)), s, blocks) <=
-        cost_of(m, c, s, blocks).step_time);
-}
-
 TEST_CASE("a plan that does not fit says by how much and what would make it fit") {
   const ModelSpec m = plain_gpt(48, 12288, 96);  // 87 billion parameters
   const ClusterSpec c = plain_cluster(8);

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "cost/step.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
-#include "search/evaluator.hpp"
 #include "support/catch.hpp"
 
 namespace {
@@ -78,7 +78,7 @@ TEST_CASE("evaluating stages allocates nothing") {
                              x.blocks.costs(s, 0),
                              x.prefix,
                              x.in_flight.of(pipeline_shape(s)),
-                             x.communicators(s, 0),
+                             x.placement(s, 0).communicators(),
                              x.capacity(),
                              x.host_capacity(),
                              false,
@@ -102,9 +102,9 @@ TEST_CASE("evaluating complete strategies allocates nothing") {
   c.request.base = framework_preset(Framework::kMegatron);
   c.request.base.global_batch = 64;
   c.request.base.seq_len = 4096;
-  const LayerPrefix prefix = layer_prefix(c.model);
   InFlightCache in_flight;
-  StrategyEvaluator evaluator(c.model, c.cluster, prefix, in_flight);
+  PipelineRunner runner;
+  StepModel model(c.model, c.cluster, runner);
   Strategy base = c.request.base;
   base.dp = 2, base.pp = 4;
   struct Row {
@@ -113,6 +113,7 @@ TEST_CASE("evaluating complete strategies allocates nothing") {
   };
   std::vector<Strategy> pipelines;
   std::vector<BlockCosts> blocks;
+  std::vector<Placement> placements;  // with ZeRO-0 and 1
   for (const Row& row : {Row{Schedule::k1f1b, 1}, Row{Schedule::kInterleaved, 3},
                          Row{Schedule::kZbV, 2}, Row{Schedule::kDualPipe, 2}}) {
     for (const Recompute mode : {Recompute::kNone, Recompute::kFull}) {
@@ -120,6 +121,10 @@ TEST_CASE("evaluating complete strategies allocates nothing") {
       s.schedule = row.schedule, s.vp = row.vp, s.recompute = mode;
       pipelines.push_back(complete(s, c.model, c.cluster));
       blocks.push_back(block_costs(c.model, c.cluster, pipelines.back()));
+      for (const int zero : {0, 1}) {
+        s.zero = zero;
+        placements.emplace_back(c.model, c.cluster, s);
+      }
     }
   }
   int evaluated = 0;
@@ -127,13 +132,13 @@ TEST_CASE("evaluating complete strategies allocates nothing") {
   const auto evaluate_all = [&] {
     for (std::size_t i = 0; i < pipelines.size(); ++i) {
       Strategy& s = pipelines[i];
-      evaluator.set_pipeline(s, blocks[i]);
+      model.set_pipeline(s, blocks[i], placements[2 * i], in_flight.of(pipeline_shape(s)));
       for (s.zero = 0; s.zero <= 1; ++s.zero) {
-        evaluator.set_sharding(s, step_end_groups(c.model, c.cluster, s), Bytes{});
+        model.set_sharding(s, placements[2 * i + static_cast<std::size_t>(s.zero)]);
         for (const bool offload : {false, true}) {
           for (const bool overlap : {false, true}) {
             s.offload.optimizer = offload, s.overlap.grad_reduce = overlap;
-            sum += evaluator.evaluate(s).step_time;
+            sum += model.evaluate(s).step_time;
             ++evaluated;
           }
         }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cost/chunks.hpp"
-#include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "cost/step_oracle.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
 
@@ -300,17 +300,11 @@ class Brute {
  public:
   bool rank_fits(const Strategy& s, const BlockCosts& blocks, std::size_t rank) const {
     const auto r = static_cast<std::int64_t>(rank);
-    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
-    const MemoryBreakdown memory = rank_memory(c_.model, c_.cluster, s, blocks, chunks, r);
+    const test::StepOracle step(c_.model, c_.cluster, s, blocks);
+    const MemoryBreakdown memory = step.memory(r);
     if (memory.peak > memory.capacity) return false;
-    if (c_.cluster.host_memory == Bytes{}) return true;
-    Bytes host = offloaded_bytes(s, rank_parameters(c_.model, s, blocks, chunks, r));
-    if (s.offload.activations) {
-      Strategy kept = s;
-      kept.offload.activations = false;
-      host += rank_memory(c_.model, c_.cluster, kept, blocks, chunks, r).activations;
-    }
-    return host * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
+    return c_.cluster.host_memory == Bytes{} ||
+           step.host(r) * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
   }
 
   bool fits(const Strategy& s, const BlockCosts& blocks) const {
@@ -321,17 +315,9 @@ class Brute {
   }
 
   std::vector<double> stage_times(const Strategy& s, const BlockCosts& blocks) const {
-    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
-    const Recompute mode = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+    const test::StepOracle step(c_.model, c_.cluster, s, blocks);
     std::vector<double> times;
-    for (std::int64_t r = 0; r < s.pp; ++r) {
-      double time = 0;
-      for (const std::size_t i : chunks_of_rank(s, r)) {
-        const ChunkTime t = chunk_cost(chunks[i], blocks, mode).time;
-        time += (t.forward + t.backward_input + t.backward_weight).si();
-      }
-      times.push_back(time);
-    }
+    for (std::int64_t r = 0; r < s.pp; ++r) times.push_back(step.pass_time(r).si());
     return times;
   }
 
@@ -369,13 +355,12 @@ class Brute {
   // Where memory is the objective: bytes of the stages instead of seconds, and the largest first.
   Rank memory_rank_of(const Strategy& s, const BlockCosts& blocks) const {
     Rank rank;
-    const std::vector<Chunk> chunks = chunk_plan(c_.model, s);
+    const test::StepOracle step(c_.model, c_.cluster, s, blocks);
     const bool pairs = s.schedule == Schedule::kDualPipe;
     for (std::int64_t r = 0; r < (pairs ? s.pp / 2 : s.pp); ++r) {
       double bytes = 0;
       for (const std::int64_t mine : {r, pairs ? s.pp - 1 - r : r}) {
-        const auto memory = rank_memory(c_.model, c_.cluster, s, blocks, chunks, mine);
-        bytes = std::max(bytes, memory.peak.si());
+        bytes = std::max(bytes, step.memory(mine).peak.si());
       }
       rank.largest = std::max(rank.largest, bytes), rank.cost += bytes;
       rank.order.push_back(s.stage_layers[static_cast<std::size_t>(r)] / unit_of(s, c_.model));

@@ -120,7 +120,7 @@ StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t base, Co
           x.blocks.costs(s, base),
           x.prefix,
           x.in_flight.of(pipeline_shape(s)),
-          x.communicators(s, base),
+          x.placement(s, base).communicators(),
           x.capacity(),
           x.host_capacity(),
           false,
@@ -159,8 +159,8 @@ void compare(const Case& c, Compared& n) {
       REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
       const double excess = every.step_time(first) / best.step_time - 1;
       n.worst = std::max(n.worst, excess), n.sum += excess;
-      const FastestDivision fastest =
-          fastest_division({context, *space, x.evaluators, 1e300, 0, false, 1 << 20});
+      const FastestDivision fastest = fastest_division(
+          {context, *space, x.models, x.placement(s, mesh.base), 1e300, 0, false, 1 << 20});
       REQUIRE(fastest.lists);
       REQUIRE(fastest.every);
       s.stage_layers = fastest.lists->layers, s.recompute_layers = fastest.lists->recomputed;
@@ -208,18 +208,19 @@ void compare_folded(const Case& c, Decided& n) {
       ++n.searches;
       n.uneven += times.back() > times.front() * 1.01 ? 1 : 0;
       for (const double most : {1e300, times.front() * (1 + 1e-12)}) {
-        const FastestDivision found =
-            fastest_division({context, *space, x.evaluators, most, 0, false, 1024});
+        const FastestDivision found = fastest_division(
+            {context, *space, x.models, x.placement(s, mesh.base), most, 0, false, 1024});
         REQUIRE(found.every);
         REQUIRE(found.lists);
         REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
       }
-      const FastestDivision none = fastest_division(
-          {context, *space, x.evaluators, times.front() * (1 - 1e-6), 0, false, 1024});
+      const FastestDivision none =
+          fastest_division({context, *space, x.models, x.placement(s, mesh.base),
+                            times.front() * (1 - 1e-6), 0, false, 1024});
       REQUIRE(none.every);
       REQUIRE_FALSE(none.lists);
-      const FastestDivision gave_up =
-          fastest_division({context, *space, x.evaluators, 1e300, 0, false, 9});
+      const FastestDivision gave_up = fastest_division(
+          {context, *space, x.models, x.placement(s, mesh.base), 1e300, 0, false, 9});
       REQUIRE(gave_up.lists);
       if (!gave_up.every) REQUIRE(gave_up.least <= times.front());
     }

@@ -1,0 +1,172 @@
+#include "cost/step_model.hpp"
+
+#include <cmath>
+
+#include "cost/step.hpp"
+#include "cost/step_oracle.hpp"
+#include "search/block_cache.hpp"
+#include "search/candidate.hpp"
+#include "search/cases.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+// Layers per rank and of which recomputed, anything that adds up.
+void divide_at_random(Dice& dice, const ModelSpec& m, Strategy& s) {
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const std::int64_t rank = i < s.pp ? i : dice.between(0, s.pp - 1);
+    ++s.stage_layers[static_cast<std::size_t>(rank)];
+  }
+  s.recompute_layers.assign(s.stage_layers.size(), 0);
+  if (s.recompute == Recompute::kNone) return;
+  for (std::size_t r = 0; r < s.stage_layers.size(); ++r) {
+    s.recompute_layers[r] = dice.between(0, s.stage_layers[r]);
+  }
+}
+
+Strategy random_strategy(Dice& dice, const Case& c) {
+  Strategy s = c.request.base;
+  const std::int64_t gpus = num_gpus(c.cluster);
+  const auto degree = [&](std::int64_t left) {
+    std::int64_t n = dice.one_of<std::int64_t>({1, 1, 2, 3, 4, 6});
+    while (left % n != 0) --n;
+    return n;
+  };
+  s.tp = degree(gpus), s.pp = degree(gpus / s.tp), s.cp = degree(gpus / s.tp / s.pp);
+  s.dp = gpus / (s.tp * s.pp * s.cp);
+  s.schedule = dice.one_of({Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
+                            Schedule::kZbH1, Schedule::kZbV, Schedule::kDualPipe});
+  if (s.pp == 1) s.schedule = Schedule::k1f1b;
+  const bool two = s.schedule == Schedule::kZbV || s.schedule == Schedule::kDualPipe;
+  s.vp = s.schedule == Schedule::kInterleaved ? dice.between(2, 3) : two ? 2 : 1;
+  s.sequence_parallel = s.tp > 1 && dice.once_in(2);
+  s.cp_kind = dice.one_of({CpKind::kRing, CpKind::kAllGather, CpKind::kUlysses});
+  if (c.model.moe) s.ep = degree(s.tp * s.cp * s.dp), s.etp = 1;
+  s.micro_batch = dice.between(1, 2);
+  s.global_batch = s.dp * s.micro_batch * s.pp * dice.between(1, 4);
+  s.zero = static_cast<int>(dice.between(0, 3));
+  if (s.zero > 0 && dice.once_in(3)) s.zero_group = degree(s.dp * s.cp);
+  s.order = dice.once_in(3) ? kPipelineInside : kDefaultOrder;
+  s.recompute = dice.one_of({Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  s.offload = {dice.once_in(3), dice.once_in(3)};
+  s.overlap.grad_reduce = dice.once_in(2);
+  s.overlap.param_gather = s.overlap.grad_reduce && dice.once_in(2);
+  s.overlap.pp = dice.once_in(2);
+  divide_at_random(dice, c.model, s);
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("a step costed stage by stage is the step put together rank by rank") {
+  int compared = 0, fitting = 0, offloading = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    Dice dice(seed);
+    const Case c = random_case(seed);
+    InFlightCache in_flight;
+    PipelineRunner runner;
+    StepModel model(c.model, c.cluster, runner);
+    for (int i = 0; i < 40; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const test::StepOracle oracle(c.model, c.cluster, s, blocks);
+      const Placement placement(c.model, c.cluster, s);
+      model.set_pipeline(s, blocks, placement, in_flight.of(pipeline_shape(s)));
+      // What the stages below decide may have been something else before.
+      Strategy other = s;
+      other.offload.optimizer = !s.offload.optimizer;
+      other.overlap.grad_reduce = !s.overlap.grad_reduce;
+      other.zero_group = 0;
+      const Placement others(c.model, c.cluster, other);
+      model.set_sharding(other, others);
+      static_cast<void>(model.evaluate(other));
+      model.set_sharding(s, placement);
+      const StepValue found = model.evaluate(s);
+      REQUIRE(std::abs(found.step_time / oracle.step_time() - 1) < 1e-12);
+      REQUIRE(found.peak == oracle.peak());
+      REQUIRE(found.host == oracle.node_host());
+      EvaluateOptions options;
+      options.with_remedies = false;
+      REQUIRE(found.fits == evaluate(c.model, c.cluster, s, options).feasible());
+      ++compared;
+      fitting += found.fits ? 1 : 0;
+      offloading += s.offload.activations ? 1 : 0;
+    }
+  }
+  CAPTURE(compared, fitting, offloading);
+  CHECK(compared > 2000);
+  CHECK(fitting > 200);
+  CHECK(fitting < compared - 200);
+  CHECK(offloading > 50);
+}
+
+TEST_CASE(
+    "[F-SEARCH-6] what explains a step has its value to the last digit, and its bound is below") {
+  int compared = 0, split = 0;
+  for (unsigned seed = 400; seed < 800; ++seed) {
+    Dice dice(seed);
+    const Case c = random_case(seed);
+    InFlightCache in_flight;
+    PipelineRunner runner;
+    StepModel model(c.model, c.cluster, runner);
+    for (int i = 0; i < 20; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const Placement placement(c.model, c.cluster, s);
+      model.set_pipeline(s, blocks, placement, in_flight.of(pipeline_shape(s)));
+      model.set_sharding(s, placement);
+      const StepValue value = model.evaluate(s);
+      const PlanCost plan = cost_of(c.model, c.cluster, s, blocks);
+      REQUIRE(value.step_time == plan.step_time);
+      REQUIRE(value.peak == plan.memory().peak);
+      REQUIRE(total(plan.time) == plan.step_time);
+      REQUIRE(plan.time.pp_comm_exposed >= Seconds{});
+      REQUIRE(plan.time.pp_bubble >= Seconds{});
+      const test::StepOracle oracle(c.model, c.cluster, s, blocks);
+      for (std::int64_t r = 0; r < s.pp; ++r) {
+        REQUIRE(plan.stages[static_cast<std::size_t>(r)].memory == oracle.memory(r));
+      }
+      const Seconds least = model.lower_bound(s, blocks, placement, Seconds{1e300});
+      REQUIRE(least * (1 - 1e-10) <= value.step_time);
+      ++compared;
+      const bool both = plan.time.pp_comm_exposed > Seconds{} && plan.time.pp_bubble > Seconds{};
+      split += both ? 1 : 0;
+    }
+  }
+  CAPTURE(compared, split);
+  CHECK(compared > 1000);
+  CHECK(split > 300);
+}
+
+TEST_CASE("chunks are placed as layer by layer") {
+  int compared = 0;
+  for (unsigned seed = 800; seed < 1000; ++seed) {
+    Dice dice(seed);
+    const Case c = random_case(seed);
+    for (int i = 0; i < 20; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      CAPTURE(seed, to_text(s));
+      const std::vector<Chunk> placed = chunk_plan(c.model, s);
+      const std::vector<Chunk> wanted = test::place_by_layer(c.model, s);
+      REQUIRE(placed.size() == wanted.size());
+      for (std::size_t k = 0; k < placed.size(); ++k) {
+        REQUIRE(placed[k].rank == wanted[k].rank);
+        REQUIRE(placed[k].first_layer == wanted[k].first_layer);
+        REQUIRE(placed[k].layers == wanted[k].layers);
+        REQUIRE(placed[k].blocks == wanted[k].blocks);
+        REQUIRE(placed[k].recomputed == wanted[k].recomputed);
+      }
+      ++compared;
+    }
+  }
+  CHECK(compared > 300);
+}
