@@ -5,6 +5,7 @@ if(NOT TARGET meshplan)
 endif()
 
 install(TARGETS meshplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY benchmarks/accuracy/frameworks DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan)
 install(DIRECTORY models hardware-profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan
         FILES_MATCHING PATTERN "*.yaml")
 install(FILES ${meshplan_schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan/schema)

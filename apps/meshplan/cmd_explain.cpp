@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "console.hpp"
+#include "frameworks/preset.hpp"
 #include "inputs.hpp"
 #include "report/difference_text.hpp"
 #include "search_flags.hpp"
@@ -24,7 +25,7 @@ SearchRequest request_for(const ExplainFlags& flags, WorkloadInputs in,
   if (given) {
     in.global_batch = given->global_batch;
     in.seq_len = given->seq_len;
-    in.framework = given->framework;
+    in.preset = &preset_of(*given);
   }
   // What is missing was reported with the strategy.
   workload.global_batch = workload.seq_len = "stated";

@@ -58,6 +58,14 @@ int list_files(const CommonFlags& flags, std::string_view folder, Loader<Spec> l
   return write_result(flags.json ? to_json(kTool, all) : to_text(all, console_options()), kExitOk);
 }
 
+int list_frameworks(const CommonFlags& flags) {
+  const Result<std::vector<const Preset*>> all = all_presets();
+  if (!all) return report_errors(all.errors(), flags);
+  return write_result(
+      flags.json ? framework_list_document(kTool, *all) : framework_list(*all, console_options()),
+      kExitOk);
+}
+
 int list_formats(const CommonFlags& flags, std::string_view kind, std::string_view header,
                  std::span<const FormatFact> all) {
   return write_result(flags.json ? format_list_document(kTool, kind, all)
@@ -104,9 +112,7 @@ int list(const ListFlags& flags) {
       return write_result(
           common.json ? schedule_list_document(kTool) : schedule_list(console_options()), kExitOk);
     case ListKind::kFrameworks:
-      return write_result(
-          common.json ? framework_list_document(kTool) : framework_list(console_options()),
-          kExitOk);
+      return list_frameworks(common);
     case ListKind::kExporters:
       return list_exporters(common);
     case ListKind::kImporters:

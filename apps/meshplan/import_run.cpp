@@ -1,6 +1,7 @@
 // import megatron-args, deepspeed, torchtitan: the files that start a run.
 #include <filesystem>
 
+#include "frameworks/preset.hpp"
 #include "import.hpp"
 #include "io/write.hpp"
 #include "launch/lint_json.hpp"

@@ -1,6 +1,7 @@
 #include "inputs.hpp"
 
 #include "base/quantity.hpp"
+#include "frameworks/preset.hpp"
 #include "log.hpp"
 #include "report/html.hpp"
 
@@ -53,8 +54,9 @@ void add_workload_flags(Command& command, WorkloadFlags& flags) {
   command.add_value("--seq-len", flags.seq_len, "N", "Tokens per sequence");
   command.add_value("--gpus", flags.gpus, "N", "GPUs to use instead of the whole cluster");
   command.add_value("--framework", flags.framework, "NAME",
-                    "Preset of overlaps, data types and kernels (default megatron): " +
-                        choices_text<Framework>());
+                    "Preset of overlaps, data types and kernels (default megatron): "
+                    "megatron, megatron-deepspeed, deepspeed, fsdp, torchtitan, or another that "
+                    "'meshplan list frameworks' shows");
 }
 
 void check_page(Diagnostics& problems) {
@@ -89,7 +91,7 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
   in.seq_len = read_count(flags.seq_len, "--seq-len", kMostTokens, problems);
   in.gpus = read_count(flags.gpus, "--gpus", kMostGpus, problems);
   if (!flags.framework.empty()) {
-    in.framework = read_name<Framework>(flags.framework, "--framework", problems);
+    in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);
   }
   if (in.cluster && in.gpus > 0) resize(*in.cluster, in.gpus, problems);
   if (in.model)

@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "base/text.hpp"
 #include "command.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "spec/cluster.hpp"
 #include "spec/kinds.hpp"
@@ -24,11 +25,11 @@ void add_workload_flags(Command& command, WorkloadFlags& flags);
 
 struct WorkloadInputs {
   std::optional<ModelSpec> model;
-  std::optional<ClusterSpec> cluster;  // resized to --gpus
-  std::int64_t global_batch = 0;       // 0: not given
-  std::int64_t seq_len = 0;            // 0: not given
-  std::int64_t gpus = 0;               // 0: not given
-  Framework framework = Framework::kMegatron;
+  std::optional<ClusterSpec> cluster;                           // resized to --gpus
+  std::int64_t global_batch = 0;                                // 0: not given
+  std::int64_t seq_len = 0;                                     // 0: not given
+  std::int64_t gpus = 0;                                        // 0: not given
+  const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
 };
 
 // Everything that could be read; what is wrong is added to `problems`.

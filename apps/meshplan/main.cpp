@@ -3,11 +3,14 @@
 
 #include "command.hpp"
 #include "edges.hpp"
+#include "frameworks/preset.hpp"
+#include "io/presets_file.hpp"
 
 namespace meshplan {
 namespace {
 
 int run(int argc, char** argv) {
+  set_preset_source([] { return load_presets(DataFolders::standard()); });
   Program program;
   add_plan_command(program);
   add_estimate_command(program);

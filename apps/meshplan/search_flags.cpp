@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/quantity.hpp"
+#include "frameworks/preset.hpp"
 #include "io/limits.hpp"
 #include "space/target.hpp"
 #include "spec/strategy_keys.hpp"
@@ -41,7 +42,7 @@ std::string space_name(const std::string& text) {
 SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,
                            const WorkloadInputs& in, Diagnostics& problems) {
   SearchRequest request;
-  request.base = framework_preset(in.framework);
+  request.base = with_preset(Strategy{}, *in.preset);
   if (workload.global_batch.empty()) {
     problems.push_back(
         error("--global-batch is missing", "give the number of sequences of one step"));

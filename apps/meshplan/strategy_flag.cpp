@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "frameworks/preset.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -39,7 +41,7 @@ std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFla
                                 "write key=value,..., for example tp=2,pp=2,micro_batch=1"));
     return std::nullopt;
   }
-  Strategy defaults = framework_preset(in.framework);
+  Strategy defaults = with_preset(Strategy{}, *in.preset);
   defaults.global_batch = in.global_batch;
   defaults.seq_len = in.seq_len;
   defaults.dp = 0;  // what the cluster leaves
@@ -47,7 +49,7 @@ std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFla
   if (!s) return std::nullopt;
   check_key(in.global_batch, s->global_batch, "--global-batch", "global_batch", problems);
   check_key(in.seq_len, s->seq_len, "--seq-len", "seq_len", problems);
-  if (!workload.framework.empty() && s->framework != in.framework) {
+  if (!workload.framework.empty() && s->framework != in.preset->framework()) {
     problems.push_back(
         error("--framework is " + workload.framework +
                   ", but the strategy says framework=" + std::string(name_of(s->framework)),

@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "base/quantity.hpp"
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
 #include "spec/strategy_keys.hpp"
 #include "yaml_json.hpp"
 
@@ -81,8 +82,8 @@ void with_number(S& s, std::string_view key, Use&& use) {
   });
 }
 
-double preset_value(Framework f, const std::string& key) {
-  const Strategy preset = framework_preset(f);
+double preset_value(const std::string& framework, const std::string& key) {
+  const Strategy preset = with_preset(Strategy{}, known_preset(framework));
   double value = 0;
   with_number(preset, key, [&](double x) { value = x; });
   return value;
@@ -147,7 +148,7 @@ class Entry {
 };
 
 void check_keys(const FittedConstant& constant, Entry& entry) {
-  const bool of_device = !constant.framework;
+  const bool of_device = constant.framework.empty();
   const std::vector<std::string> known =
       of_device ? device_constant_keys() : framework_constant_keys();
   if (constant.keys.empty()) entry.fail("'keys' is missing");
@@ -168,13 +169,11 @@ FittedConstant read_constant(Entry& entry) {
   c.fitted_to = entry.words("fitted_to");
   if (node.contains("like")) c.like = entry.words("like");
   if (node.contains("framework")) {
-    for (const auto& row : NameTable<Framework>::rows) {
-      if (node["framework"].is_string() && row.name == node["framework"].get<std::string>())
-        c.framework = row.value;
-    }
-    if (!c.framework) entry.fail("unknown framework");
+    c.framework = entry.words("framework");
+    const Result<const Preset*> preset = find_preset(c.framework);
+    if (!preset) entry.fail(preset.errors().front().message, preset.errors().front().hint);
   }
-  if (c.devices.empty() == !c.framework) entry.fail("give either 'devices' or 'framework'");
+  if (c.devices.empty() == c.framework.empty()) entry.fail("give either 'devices' or 'framework'");
   check_keys(c, entry);
   const json range = node.value("range", json::array());
   if (!range.is_array() || range.size() != 2 || !node.contains("uninformed")) {
@@ -243,13 +242,13 @@ Result<std::vector<FittedConstant>> parse_constants(const std::string& text,
 }
 
 std::optional<double> shipped_value(const FittedConstant& constant, const Task& task) {
-  if (!constant.framework) {
+  if (constant.framework.empty()) {
     if (!names_device(constant, task)) return std::nullopt;
     return device_value(task.cluster.device, constant.keys.front());
   }
   for (const Candidate& candidate : task.mapped.candidates) {
-    if (candidate.strategy.framework != *constant.framework) continue;
-    const double preset = preset_value(*constant.framework, constant.keys.front());
+    if (code_name(candidate.strategy) != constant.framework) continue;
+    const double preset = preset_value(constant.framework, constant.keys.front());
     bool follows = false;
     with_number(candidate.strategy, constant.keys.front(),
                 [&](double x) { follows = x == preset; });
@@ -259,7 +258,7 @@ std::optional<double> shipped_value(const FittedConstant& constant, const Task& 
 }
 
 void set_constant(const FittedConstant& constant, double value, Task& task) {
-  if (!constant.framework) {
+  if (constant.framework.empty()) {
     for (const std::string& key : constant.keys) set_device_value(task.cluster.device, key, value);
     return;
   }

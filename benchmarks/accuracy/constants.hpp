@@ -13,9 +13,9 @@ namespace meshplan::accuracy {
 // Times are in seconds, everything else as device files and strategies write it.
 struct FittedConstant {
   std::string name;
-  std::vector<std::string> devices;    // names of device files; empty: of a framework
-  std::optional<Framework> framework;  // of whose preset
-  std::vector<std::string> keys;       // all set to the same value
+  std::vector<std::string> devices;  // names of device files; empty: of a framework
+  std::string framework;             // name of whose preset, "deepspeed-v0" too
+  std::vector<std::string> keys;     // all set to the same value
   double uninformed = 0, low = 0, high = 0;
   std::string like;       // constant whose value is taken where no run tells this one; empty: none
   std::string because;    // where the uninformed value comes from

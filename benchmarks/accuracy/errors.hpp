@@ -19,7 +19,7 @@ struct TimeResidual {
   std::size_t source = 0;
   Regime regime = Regime::kSteady;
   std::string device;
-  Framework framework = Framework::kMegatron;
+  std::string framework;  // "megatron", or an old release of it: "megatron v2.6"
   std::int64_t gpus = 0;
   double log_ratio = 0;
 };

@@ -32,30 +32,22 @@ std::string memory_text(const std::string& name, const MemoryErrors& errors) {
          "};\n";
 }
 
-std::string enumerator(Framework f) {
-  for (const auto& row : NameTable<Framework>::rows) {
-    if (row.value == f) return "named(\"" + std::string(row.name) + "\")";
-  }
-  return {};
+// {"a", "b"}
+std::string list(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "\"" : ", \"") + word + "\"";
+  return "{" + text + "}";
 }
 
 }  // namespace
 
 std::string table_text(const MeasuredErrors& errors) {
   std::string text = R"(// Generated; `cmake --build BUILD --target accuracy-errors` writes it anew.
-#include "base/check.hpp"
 #include "cost/measured_errors.hpp"
 
 // clang-format off
 namespace meshplan {
 namespace {
-
-Framework named(std::string_view name) {
-  for (const auto& row : NameTable<Framework>::rows) {
-    if (row.name == name) return row.value;
-  }
-  fail_check("framework is known", __FILE__, __LINE__);
-}
 
 MeasuredErrors table() {
   MeasuredErrors e;
@@ -65,13 +57,8 @@ MeasuredErrors table() {
   text += "  };\n";
   text += "  e.unseen_device = " + number(errors.unseen_device) + ";\n";
   text += "  e.unseen_framework = " + number(errors.unseen_framework) + ";\n";
-  text += "  e.devices = {";
-  for (const std::string& device : errors.devices)
-    text += (device == errors.devices.front() ? "\"" : ", \"") + device + "\"";
-  text += "};\n  e.frameworks = {";
-  for (const Framework f : errors.frameworks)
-    text += (f == errors.frameworks.front() ? "\n      " : ",\n      ") + enumerator(f);
-  text += "};\n";
+  text += "  e.devices = " + list(errors.devices) + ";\n";
+  text += "  e.frameworks = " + list(errors.frameworks) + ";\n";
   text += "  e.most_gpus = " + std::to_string(errors.most_gpus) + ";\n";
   text += memory_text("device_memory", errors.device_memory);
   text += memory_text("allocator_memory", errors.allocator_memory);

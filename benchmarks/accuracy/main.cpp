@@ -11,7 +11,9 @@
 
 #include "cross_print.hpp"
 #include "cross_validate.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
+#include "io/presets_file.hpp"
 #include "predict.hpp"
 #include "print.hpp"
 #include "published.hpp"
@@ -166,6 +168,7 @@ int run(const Options& o) {
                                   "install nodejs (18 or later) and npm, and build it again"));
     return kBadInput;
   }
+  set_preset_source([] { return load_presets(DataFolders({MESHPLAN_SOURCE_DIR})); });
   Result<std::vector<Source>> all = read_published(o.inputs);
   if (!all) {
     std::cerr << to_text(all.errors());

@@ -8,6 +8,8 @@
 #include <regex>
 #include <set>
 
+#include "base/check.hpp"
+#include "frameworks/preset.hpp"
 #include "recipes.hpp"
 #include "schedule/traits.hpp"
 #include "words.hpp"
@@ -18,7 +20,7 @@ namespace {
 // Training code by words of a file's name, title and repository; the first row that occurs wins.
 struct FrameworkRow {
   std::string_view word;
-  Framework framework;
+  std::string_view framework;            // a preset's name
   bool norm_fused_where_stated = false;  // a fused norm is a column of the table
   bool low_precision_gradients = false;  // reduced and kept in the training dtype
   bool gathered_logits = false;          // loss of all logits on every tensor rank
@@ -26,39 +28,39 @@ struct FrameworkRow {
 };
 
 constexpr std::array kFrameworks{
-    FrameworkRow{"bigscience", Framework::kMegatronDeepspeed},
-    FrameworkRow{"vtrain", Framework::kMegatronDeepspeed},
-    FrameworkRow{"sailor", Framework::kMegatronDeepspeed},
-    FrameworkRow{"neox", Framework::kMegatronDeepspeed},
-    FrameworkRow{"pythia", Framework::kMegatronDeepspeed},
-    FrameworkRow{"megatron-deepspeed", Framework::kMegatronDeepspeed},
+    FrameworkRow{"bigscience", "megatron-deepspeed"},
+    FrameworkRow{"vtrain", "megatron-deepspeed"},
+    FrameworkRow{"sailor", "megatron-deepspeed"},
+    FrameworkRow{"neox", "megatron-deepspeed"},
+    FrameworkRow{"pythia", "megatron-deepspeed"},
+    FrameworkRow{"megatron-deepspeed", "megatron-deepspeed"},
     // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
     // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for. No layout, up to
     // tp = 8, holds 32,768 tokens of a microbatch: the logits of its 128,000 words are not split.
     FrameworkRow{.word = "aleph",
-                 .framework = Framework::kMegatronDeepspeed,
+                 .framework = "megatron-deepspeed",
                  .norm_fused_where_stated = true,
                  .low_precision_gradients = true,
                  .gathered_logits = true},
-    FrameworkRow{"llm-foundry", Framework::kLlmFoundry},
-    FrameworkRow{"llm_foundry", Framework::kLlmFoundry},
-    FrameworkRow{"internevo", Framework::kInternEvo},
-    FrameworkRow{"nanotron", Framework::kNanotron},
-    FrameworkRow{"torchtitan", Framework::kTorchtitan},
-    FrameworkRow{"metaseq", Framework::kFsdp},
-    FrameworkRow{"fms-fsdp", Framework::kFsdp},
+    FrameworkRow{"llm-foundry", "llm-foundry"},
+    FrameworkRow{"llm_foundry", "llm-foundry"},
+    FrameworkRow{"internevo", "internevo"},
+    FrameworkRow{"nanotron", "nanotron"},
+    FrameworkRow{"torchtitan", "torchtitan"},
+    FrameworkRow{"metaseq", "fsdp"},
+    FrameworkRow{"fms-fsdp", "fsdp"},
     // Its log of Nemotron-4 15B (64 GPUs, tp = 2) has 34.5 GB allocated between steps, of Llama 3.1
     // 8B (8 GPUs) 44.3: weights, optimizer shard and gradients of two bytes. NeMo's performance
     // scripts of 2025 set cross_entropy_fusion_impl="te" (scripts/performance/helpers.py).
     FrameworkRow{.word = "dgx cloud",
-                 .framework = Framework::kMegatron,
+                 .framework = "megatron",
                  .low_precision_gradients = true,
                  .inplace_cross_entropy = true},
-    FrameworkRow{"megatron", Framework::kMegatron},
-    FrameworkRow{"nemo", Framework::kMegatron},
-    FrameworkRow{"mlperf", Framework::kMegatron},
-    FrameworkRow{"deepspeed", Framework::kDeepspeed},
-    FrameworkRow{"fsdp", Framework::kFsdp},
+    FrameworkRow{"megatron", "megatron"},
+    FrameworkRow{"nemo", "megatron"},
+    FrameworkRow{"mlperf", "megatron"},
+    FrameworkRow{"deepspeed", "deepspeed"},
+    FrameworkRow{"fsdp", "fsdp"},
 };
 
 const FrameworkRow* framework_row(const Source& source) {
@@ -76,8 +78,7 @@ std::optional<std::int64_t> first_number(const std::string& text, const char* pa
 }
 
 bool is_megatron_code(Framework f) {
-  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed ||
-         f == Framework::kMegatronV2;
+  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed;
 }
 
 // What a row says of torch.compile. Of torchtitan's tables, where it is an option, rows beside
@@ -190,7 +191,7 @@ std::string layout_problem(const Run& run) {
 }
 
 Strategy base_strategy(const Source& source, const Run& run, Precision precision) {
-  Strategy s = framework_preset(framework_of(source, run));
+  Strategy s = with_preset(Strategy{}, known_preset(framework_of(source, run)));
   s.precision = precision;
   s.tp = *run.tp;
   s.pp = *run.pp;
@@ -329,22 +330,31 @@ void settle(Strategy& s) {
 
 }  // namespace
 
-Framework framework_of(const Source& source, const Run& run) {
-  if (has_word(run.fsdp, "megatron-fsdp")) return Framework::kMegatron;
+std::string_view framework_of(const Source& source, const Run& run) {
+  if (has_word(run.fsdp, "megatron-fsdp")) return "megatron";
   if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) {
     // ZeRO-3 beside Megatron-LM without flash attention is DeepSpeed's of 2021.
-    return flash_attention_of(run.attention_impl) == false ? Framework::kDeepspeedV0
-                                                           : Framework::kDeepspeed;
+    return flash_attention_of(run.attention_impl) == false ? "deepspeed-v0" : "deepspeed";
   }
   const FrameworkRow* row = framework_row(source);
-  const Framework framework = row == nullptr ? Framework::kMegatron : row->framework;
-  const bool shards_itself =
-      framework == Framework::kTorchtitan || framework == Framework::kLlmFoundry;
-  if (!shards_itself && has_any(run.fsdp, {"torch FSDP", "fairscale"})) return Framework::kFsdp;
+  const std::string_view framework = row == nullptr ? "megatron" : row->framework;
+  const bool shards_itself = framework == "torchtitan" || framework == "llm-foundry";
+  if (!shards_itself && has_any(run.fsdp, {"torch FSDP", "fairscale"})) return "fsdp";
   // Megatron-LM without flash attention is of release 2 or before, but for the paper of release 3.
   const bool old = flash_attention_of(run.attention_impl) == false &&
                    !has_word(source.title, "Reducing Activation Recomputation");
-  return framework == Framework::kMegatron && old ? Framework::kMegatronV2 : framework;
+  return framework == "megatron" && old ? "megatron-v2" : framework;
+}
+
+const Preset& known_preset(std::string_view name) {
+  const Result<const Preset*> preset = find_preset(name);
+  PLAN_CHECK(preset);
+  return **preset;
+}
+
+std::string code_name(const Strategy& s) {
+  const Preset& preset = preset_of(s);
+  return preset.alias.empty() ? preset.framework_name : preset.alias;
 }
 
 std::optional<bool> flash_attention_of(const std::string& text) {

@@ -24,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "frameworks/preset.hpp"
 #include "run.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -45,7 +46,11 @@ struct Skip {
   bool operator==(const Skip&) const = default;
 };
 
-[[nodiscard]] Framework framework_of(const Source& source, const Run& run);
+[[nodiscard]] std::string_view framework_of(const Source& source, const Run& run);
+// The preset of that name, which must be known.
+[[nodiscard]] const Preset& known_preset(std::string_view name);
+// The name that stands for the strategy's preset: "megatron-v2", "nanotron".
+[[nodiscard]] std::string code_name(const Strategy& s);
 
 // Empty: the text does not tell.
 [[nodiscard]] std::optional<bool> flash_attention_of(const std::string& attention_impl);

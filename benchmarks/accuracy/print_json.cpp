@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
+#include "frameworks/preset.hpp"
+#include "mapping.hpp"
 #include "print.hpp"
 
 namespace meshplan::accuracy {
@@ -128,7 +130,7 @@ void add_identity(std::vector<Column>& row, const Prediction& p) {
                          words("status", p.run->status),
                          words("device", p.device),
                          words("cluster", p.cluster),
-                         words("framework", name_of(p.cost.strategy.framework)),
+                         words("framework", code_name(p.cost.strategy)),
                          words("model", m.name),
                          number("layers", m.num_layers),
                          number("hidden", m.hidden_size),

@@ -7,6 +7,8 @@
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
 #include "errors.hpp"
+#include "frameworks/preset.hpp"
+#include "mapping.hpp"
 #include "summary.hpp"
 
 namespace meshplan::accuracy {
@@ -32,7 +34,7 @@ std::vector<OrderedPair> pairs_of(const std::vector<const Prediction*>& sweep, s
 std::string sweep_of(const Prediction& p) {
   const Strategy& s = p.cost.strategy;
   std::string key = choice_group(*p.run) + "|" + p.run->gpu + "|" + p.cluster;
-  return key + "|" + std::string(name_of(s.framework)) + "|" + std::string(name_of(s.precision));
+  return key + "|" + code_name(s) + "|" + std::string(name_of(s.precision));
 }
 
 constexpr std::size_t kPairsPerSource = 3000;
@@ -108,7 +110,7 @@ Residuals residuals_of(const std::vector<Prediction>& held_out,
     if (added) all.sources.push_back(p.source->name);
     const std::size_t source = at->second;
     const Strategy& s = p.cost.strategy;
-    all.time.push_back({source, regimes.at(p.run), p.device, s.framework, num_gpus(s),
+    all.time.push_back({source, regimes.at(p.run), p.device, full_name(preset_of(s)), num_gpus(s),
                         std::log(*p.run->step_time / p.cost.step_time)});
     if (p.searched.empty()) sweeps[{source, sweep_of(p)}].push_back(&p);
     if (!p.run->memory) continue;

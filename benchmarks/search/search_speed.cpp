@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "search/candidate.hpp"
 #include "search/search.hpp"

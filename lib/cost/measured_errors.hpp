@@ -64,11 +64,11 @@ struct MeasuredErrors {
   std::array<ErrorBand, kNumRegimes> step_time{};
   // Bands widen by this where no source ran on the device or with the framework; >= 1.
   double unseen_device = 1, unseen_framework = 1;
-  std::vector<std::string> devices;  // that some source ran on
-  std::vector<Framework> frameworks;
-  std::int64_t most_gpus = 0;     // of any run
-  MemoryErrors device_memory;     // of the whole device, as nvidia-smi counts
-  MemoryErrors allocator_memory;  // of what the framework's allocator holds
+  std::vector<std::string> devices;     // that some source ran on
+  std::vector<std::string> frameworks;  // "megatron", or of one old release: "megatron v2.6"
+  std::int64_t most_gpus = 0;           // of any run
+  MemoryErrors device_memory;           // of the whole device, as nvidia-smi counts
+  MemoryErrors allocator_memory;        // of what the framework's allocator holds
   // Two plans of the same model, GPUs and batch: scale of the error of ln(time / time), at least
   // order_floor, growing by order_spread with the share of the step in which they differ.
   double order_floor = 0, order_spread = 0;

@@ -6,7 +6,7 @@
 #include "base/text.hpp"
 #include "cost/remedies.hpp"
 #include "cost/step_model.hpp"
-#include "spec/target.hpp"
+#include "frameworks/target.hpp"
 
 namespace meshplan {
 

@@ -88,8 +88,8 @@ Regime regime_of(const PlanCost& p) {
   return waiting(p.time) + launches > kWaitingShare * step ? Regime::kWaiting : Regime::kSteady;
 }
 
-Extrapolation extrapolation_of(const std::string& device, Framework framework, std::int64_t gpus,
-                               const MeasuredErrors& errors) {
+Extrapolation extrapolation_of(const std::string& device, const std::string& framework,
+                               std::int64_t gpus, const MeasuredErrors& errors) {
   const auto missing = [](const auto& all, const auto& one) {
     return std::find(all.begin(), all.end(), one) == all.end();
   };
@@ -101,7 +101,11 @@ Extrapolation extrapolation_of(const std::string& device, Framework framework, s
 
 Extrapolation extrapolation_of(const ClusterSpec& c, const PlanCost& p,
                                const MeasuredErrors& errors) {
-  return extrapolation_of(c.device.name, p.strategy.framework, num_gpus(p.strategy), errors);
+  const std::string name(p.strategy.framework.text());
+  const std::string release = name + " " + std::string(p.strategy.release.text());
+  const bool own = std::find(errors.frameworks.begin(), errors.frameworks.end(), release) !=
+                   errors.frameworks.end();
+  return extrapolation_of(c.device.name, own ? release : name, num_gpus(p.strategy), errors);
 }
 
 ErrorBand error_band(Regime regime, const Extrapolation& beyond, const MeasuredErrors& errors) {

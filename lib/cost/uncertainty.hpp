@@ -27,8 +27,8 @@ struct Extrapolation {
   [[nodiscard]] bool any() const { return device || framework || doublings > 0; }
   bool operator==(const Extrapolation&) const = default;
 };
-[[nodiscard]] Extrapolation extrapolation_of(const std::string& device, Framework framework,
-                                             std::int64_t gpus,
+[[nodiscard]] Extrapolation extrapolation_of(const std::string& device,
+                                             const std::string& framework, std::int64_t gpus,
                                              const MeasuredErrors& errors = shipped_errors());
 [[nodiscard]] Extrapolation extrapolation_of(const ClusterSpec& c, const PlanCost& p,
                                              const MeasuredErrors& errors = shipped_errors());

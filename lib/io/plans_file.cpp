@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "io/parts.hpp"
 #include "io/strategy_file.hpp"

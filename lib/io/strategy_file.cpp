@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "frameworks/preset.hpp"
 #include "io/key_values.hpp"
 #include "io/load.hpp"
 #include "spec/strategy_keys.hpp"
@@ -67,6 +68,25 @@ void refuse_removed(MapReader& r) {
   }
 }
 
+// The preset that the text names; a release alone is one of the framework that `s` is for.
+void read_preset(MapReader& r, Strategy& s) {
+  std::string framework(name_of(s.framework)), release;
+  const bool named = r.read("framework", framework), dated = r.read("release", release);
+  if (!named && !dated) return;
+  const Result<const Preset*> preset = find_preset(framework, release);
+  if (preset) {
+    s = with_preset(s, **preset);
+    return;
+  }
+  // A file of presets has positions of its own; an unknown name is at fault here.
+  const Diagnostic& first = preset.errors().front();
+  if (!first.where.file.empty()) {
+    r.document().add(preset.errors());
+  } else {
+    r.report(dated && find_preset(framework) ? "release" : "framework", first.message, first.hint);
+  }
+}
+
 bool is_text(const std::string& text_or_path) {
   std::error_code failure;
   return text_or_path.find('=') != std::string::npos &&
@@ -100,6 +120,43 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, RankO
   return true;
 }
 
+bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target) {
+  std::string text;
+  if (!read_value(d, key, node, text)) return false;
+  const Result<const Preset*> preset = find_preset(text);
+  if (!preset) {
+    d.report(node, key, preset.errors().front().message, preset.errors().front().hint);
+    return false;
+  }
+  const Preset& row = **preset;
+  if (row.alias == text) {
+    d.report(node, key, "'" + text + "' is a release of " + row.framework_name,
+             "write framework=" + row.framework_name + ",release=" + row.release_name);
+    return false;
+  }
+  target = row.framework();
+  return true;
+}
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node, Release& target) {
+  std::string text;
+  if (!read_value(d, key, node, text)) return false;
+  const Result<std::vector<const Preset*>> all = all_presets();
+  if (!all) {
+    d.add(all.errors());
+    return false;
+  }
+  const auto row = std::find_if(all->begin(), all->end(),
+                                [&](const Preset* p) { return p->release_name == text; });
+  if (row == all->end()) {
+    d.report(node, key, "no framework has a release '" + text + "'",
+             "'meshplan list frameworks' shows them");
+    return false;
+  }
+  target = (*row)->release();
+  return true;
+}
+
 StrategyText read_strategy(Document& document, const Strategy& defaults) {
   YamlNode flat = document.root();
   flat.entries.clear();
@@ -108,13 +165,15 @@ StrategyText read_strategy(Document& document, const Strategy& defaults) {
   StrategyText result{defaults, {}};
   MapReader r(document, flat);
   if (document.root().kind != YamlNode::Kind::kMap) return result;
-  if (r.read("framework", result.strategy.framework)) {
-    result.strategy = with_preset(result.strategy, result.strategy.framework);
-  }
+  read_preset(r, result.strategy);
   result.strategy.dp = 0;
   for_each_key(result.strategy, [&](std::string_view key, auto& member) {
-    const bool is_framework = key == "framework";
-    if (is_framework ? r.has(key) : r.read(key, member)) result.given.emplace(key);
+    using T = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_base_of_v<LastingName, T>) {
+      if (r.has(key)) result.given.emplace(key);
+    } else {
+      if (r.read(key, member)) result.given.emplace(key);
+    }
   });
   refuse_removed(r);
   r.refuse_unknown();

@@ -23,5 +23,9 @@ Result<StrategyText> read_strategy(const std::string& text_or_path, const Strate
 [[nodiscard]] StrategyText read_strategy(Document& document, const Strategy& defaults);
 
 bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target);
+// Their names must be known, an old name of a release is none of a framework's, and a release may
+// be of any framework.
+bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target);
+bool read_value(Document& d, const std::string& key, const YamlNode& node, Release& target);
 
 }  // namespace meshplan

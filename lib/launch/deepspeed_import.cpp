@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
 #include "launch/megatron_import.hpp"
 #include "launch/settings.hpp"
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/diagnostic.hpp"
+#include "frameworks/target.hpp"
 #include "launch/shell_words.hpp"
 #include "spec/findings.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "frameworks/preset.hpp"
 #include "launch/targets.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -29,18 +30,19 @@ constexpr std::array kFormats{
               "pipelines, expert parallelism, sequence parallelism, ZeRO-0 and 1, Ulysses, "
               "selective recomputation"},
     FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node",
-              "what the plan's framework refuses; nanotron, llm-foundry, internevo, megatron-v2"},
+              "what the plan's framework refuses; old releases; nanotron, llm-foundry, internevo"},
 };
 
 // "framework=deepspeed,zero=1": the keys in which the two differ, as `to` has them, without those
 // that a changed framework sets of its own accord.
 std::string changes(Strategy from, const Strategy& to) {
   std::string text;
-  if (from.framework != to.framework) {
+  if (from.framework != to.framework || from.release != to.release) {
     const int zero = from.zero;
-    from = with_preset(std::move(from), to.framework);
+    text = from.framework == to.framework ? "release=" + key_text(to.release)
+                                          : "framework=" + key_text(to.framework);
+    from = with_preset(std::move(from), preset_of(to));
     from.zero = zero;
-    text = "framework=" + std::string(name_of(to.framework));
   }
   for (const std::string_view key : strategy_keys()) {
     const std::string value = value_text(to, key);
@@ -109,7 +111,7 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
       break;
   }
   // Slurm starts the plan's own framework.
-  if (const std::optional<Target> target = target_of(s.framework)) return *target;
+  if (const std::optional<Target> target = target_of(s)) return *target;
   return error("there is no launch script for " + std::string(name_of(s.framework)),
                "plan for megatron, deepspeed, megatron-deepspeed, torchtitan or fsdp");
 }

@@ -1,17 +1,17 @@
 #pragma once
 // A plan -> what starts it: command lines, scripts and configuration files of training frameworks.
 // Nothing of a plan is dropped silently: what a target cannot express is refused with the nearest
-// plan that it can (spec/target.hpp), and what it does of its own accord is a note.
+// plan that it can (frameworks/target.hpp), and what it does of its own accord is a note.
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/result.hpp"
+#include "frameworks/target.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 
@@ -77,7 +77,7 @@ MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
                                                std::string_view tool_version);
 
 // One line for people each: what a format writes, and which plans it refuses. The rules themselves,
-// with the framework's files that they come from, are target_rules() (spec/target.hpp).
+// with the framework's files that they come from, are target_rules() (frameworks/target.hpp).
 [[nodiscard]] std::string_view description_of(LaunchFormat format);
 [[nodiscard]] std::string_view limits_of(LaunchFormat format);
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
 #include "launch/targets.hpp"
 #include "layout/group_names.hpp"
 #include "spec/strategy_keys.hpp"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "frameworks/preset.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -60,14 +61,8 @@ std::string run_document(std::string_view tool_version, const ImportedRun& run,
 }
 
 std::string strategy_yaml(const Strategy& s) {
-  Strategy start = framework_preset(s.framework);
-  start.dp = 0;
   std::string text;
-  for (const std::string_view key : strategy_keys()) {
-    const std::string value = value_text(s, key);
-    const bool same = value == value_text(start, key) || (key == "dp" && s.dp == 0);
-    if (key == "framework" || !same) text += std::string(key) + ": " + value + "\n";
-  }
+  for (const auto& [key, value] : own_values(s)) text += std::string(key) + ": " + value + "\n";
   return text;
 }
 

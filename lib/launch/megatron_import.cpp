@@ -6,8 +6,9 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 namespace {

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
 #include "io/toml_tree.hpp"
 #include "launch/settings.hpp"
 #include "schedule/chunk_map.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frameworks/preset.hpp"
 #include "report/json_detail.hpp"
 #include "report/json_study.hpp"
 #include "report/json_value.hpp"
@@ -163,13 +164,26 @@ std::string schedule_list_document(const ToolInfo& tool) {
                        });
 }
 
-std::string framework_list_document(const ToolInfo& tool) {
-  const auto& rows = NameTable<Framework>::rows;
-  return list_document(tool, "frameworks", std::span<const NameRow<Framework>>(rows),
-                       [](const NameRow<Framework>& row) -> Json {
-                         Json preset = strategy_json(framework_preset(row.value));
-                         return {{"name", std::string(row.name)}, {"preset", std::move(preset)}};
-                       });
+std::string framework_list_document(const ToolInfo& tool, std::span<const Preset* const> all) {
+  // One entry per framework, with what its newest release decides; then every release.
+  Json frameworks = Json::array();
+  for (const Preset* preset : all) {
+    Json values = strategy_json(with_preset(Strategy{}, *preset));
+    if (frameworks.empty() || frameworks.back()["name"] != preset->framework_name) {
+      frameworks.push_back(
+          {{"name", preset->framework_name}, {"preset", values}, {"releases", Json::array()}});
+    }
+    Json release{{"release", preset->release_name},
+                 {"date", preset->date},
+                 {"source", preset->source},
+                 {"exported", preset->exported},
+                 {"preset", std::move(values)}};
+    if (!preset->alias.empty()) release["alias"] = preset->alias;
+    frameworks.back()["releases"].push_back(std::move(release));
+  }
+  Json json = document(tool);
+  json["frameworks"] = std::move(frameworks);
+  return document_text(json);
 }
 
 std::string format_list_document(const ToolInfo& tool, std::string_view kind,

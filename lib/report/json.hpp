@@ -63,7 +63,8 @@ struct WrittenFile {
 [[nodiscard]] std::string cluster_list_document(const ToolInfo& tool,
                                                 std::span<const ClusterSpec> all);
 [[nodiscard]] std::string schedule_list_document(const ToolInfo& tool);
-[[nodiscard]] std::string framework_list_document(const ToolInfo& tool);
+[[nodiscard]] std::string framework_list_document(const ToolInfo& tool,
+                                                  std::span<const Preset* const> all);
 // `kind`: "exporters" or "importers".
 [[nodiscard]] std::string format_list_document(const ToolInfo& tool, std::string_view kind,
                                                std::span<const FormatFact> all);

@@ -1,3 +1,4 @@
+#include "frameworks/preset.hpp"
 #include "report/difference_text.hpp"
 #include "report/json.hpp"
 #include "report/json_value.hpp"

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
+#include "frameworks/preset.hpp"
 #include "layout/group_names.hpp"
 #include "report/json_value.hpp"
 #include "report/rates.hpp"

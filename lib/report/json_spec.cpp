@@ -15,6 +15,7 @@ Json value_json(bool value) { return value; }
 Json value_json(double value) { return number(value); }
 Json value_json(const std::vector<std::int64_t>& value) { return value; }
 Json value_json(const RankOrder& value) { return key_text(value); }
+Json value_json(LastingName value) { return std::string(value.text()); }
 
 void add_if(Json& json, const char* key, bool value) {
   if (value) json[key] = true;

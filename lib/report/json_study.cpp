@@ -1,5 +1,6 @@
 #include "report/json_study.hpp"
 
+#include "frameworks/preset.hpp"
 #include "report/rates.hpp"
 #include "study/expert_spread.hpp"
 

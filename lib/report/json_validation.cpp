@@ -1,6 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "frameworks/preset.hpp"
 #include "probe/samples_file.hpp"
 #include "report/json_value.hpp"
 #include "report/validation.hpp"

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "frameworks/preset.hpp"
 #include "schedule/traits.hpp"
-#include "spec/strategy.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
 
 std::string count(std::int64_t n) { return human_count(static_cast<double>(n)); }
-
-std::string yes_no(bool value) { return value ? "yes" : "no"; }
 
 // The overlaps that a preset switches on, by their keys.
 std::string overlaps(const Strategy& s) {
@@ -88,18 +86,34 @@ std::string schedule_list(const TextOptions& options) {
   return table.text(options);
 }
 
-std::string framework_list(const TextOptions& options) {
-  Table table({{"framework", Align::kLeft},
-               {"zero"},
-               {"gradients", Align::kLeft},
-               {"flash attn.", Align::kLeft},
-               {"overlaps", Align::kLeft, true}});
-  for (const auto& row : NameTable<Framework>::rows) {
-    const Strategy s = framework_preset(row.value);
-    table.add_row({std::string(row.name), std::to_string(s.zero),
-                   std::string(name_of(s.grad_dtype)), yes_no(s.flash_attention), overlaps(s)});
+std::string framework_list(std::span<const Preset* const> all, const TextOptions& options) {
+  Table newest({{"framework", Align::kLeft},
+                {"zero"},
+                {"gradients", Align::kLeft},
+                {"overlaps of its newest release", Align::kLeft, true}});
+  Table releases({{"framework", Align::kLeft},
+                  {"release", Align::kLeft},
+                  {"date", Align::kLeft},
+                  {"source", Align::kLeft, true}});
+  std::string_view before;
+  std::string aliases;
+  for (const Preset* preset : all) {
+    const Strategy s = with_preset(Strategy{}, *preset);
+    const bool first = preset->framework_name != before;
+    if (first) {
+      newest.add_row({preset->framework_name, std::to_string(s.zero),
+                      std::string(name_of(s.grad_dtype)), overlaps(s)});
+    }
+    releases.add_row(
+        {first ? preset->framework_name : "", preset->release_name, preset->date, preset->source});
+    if (!preset->alias.empty()) {
+      aliases += "framework=" + preset->alias + " is framework=" + preset->framework_name +
+                 ",release=" + preset->release_name + "\n";
+    }
+    before = preset->framework_name;
   }
-  return table.text(options);
+  return newest.text(options) + "\n" + releases.text(options) +
+         (aliases.empty() ? "" : "\n" + aliases);
 }
 
 std::string format_list(std::string_view kind, std::span<const FormatFact> all,

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "frameworks/preset.hpp"
 #include "report/table.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -16,7 +17,9 @@ namespace meshplan {
 [[nodiscard]] std::string cluster_list(std::span<const ClusterSpec> all,
                                        const TextOptions& options);
 [[nodiscard]] std::string schedule_list(const TextOptions& options);
-[[nodiscard]] std::string framework_list(const TextOptions& options);
+// One row per release, the newest of each framework first.
+[[nodiscard]] std::string framework_list(std::span<const Preset* const> all,
+                                         const TextOptions& options);
 
 // A format that files are written in or read from.
 struct FormatFact {

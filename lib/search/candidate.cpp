@@ -5,6 +5,7 @@
 
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 #include "search/divide.hpp"

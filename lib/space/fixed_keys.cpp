@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "frameworks/assign.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -37,7 +38,7 @@ std::vector<Strategy> limited(const std::vector<Strategy>& before, const Limit& 
     }
     for (const KeyValue& value : limit.values) {
       Strategy changed = s;
-      assign(changed, limit.key, value);
+      if (!assign(changed, limit.key, value)) continue;
       if (std::find(after.begin(), after.end(), changed) == after.end()) after.push_back(changed);
     }
   }
@@ -63,7 +64,10 @@ Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vecto
     }
   }
   std::stable_sort(ordered.begin(), ordered.end(), [](const Limit& a, const Limit& b) {
-    return a.key == "framework" && b.key != "framework";
+    const auto place = [](const Limit& l) {
+      return l.key == "framework" ? 0 : l.key == "release" ? 1 : 2;
+    };
+    return place(a) < place(b);
   });
   std::vector<Strategy> bases{base};
   for (const Limit& limit : ordered) {

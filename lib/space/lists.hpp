@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "frameworks/target.hpp"
 #include "space/space.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 

@@ -28,7 +28,9 @@ const SpaceRow* row_of(Space space) {
   return nullptr;  // the full space
 }
 
-bool is_about_preset(const Finding& f) { return f.keys.front() == "framework"; }
+bool is_about_preset(const Finding& f) {
+  return f.keys.front() == "framework" || f.keys.front() == "release";
+}
 
 }  // namespace
 

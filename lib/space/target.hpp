@@ -1,13 +1,13 @@
 #pragma once
 // Which framework a search space is about, and what that framework cannot be told. The answers are
-// those of spec/target.hpp, which exporters and lint ask as well.
+// those of frameworks/target.hpp, which exporters and lint ask as well.
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "frameworks/target.hpp"
 #include "space/request.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 

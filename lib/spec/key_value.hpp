@@ -2,7 +2,6 @@
 // One value of one key of a strategy, in that key's own type.
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -11,18 +10,11 @@
 namespace meshplan {
 
 // Every type that a key of for_each_key() has.
-using KeyValue =
-    std::variant<bool, int, std::int64_t, double, std::vector<std::int64_t>, RankOrder, Framework,
-                 CpKind, Schedule, Recompute, Precision, Dtype, AttentionKernel, StageSplit>;
+using KeyValue = std::variant<bool, int, std::int64_t, double, std::vector<std::int64_t>, RankOrder,
+                              Framework, Release, CpKind, Schedule, Recompute, Precision, Dtype,
+                              AttentionKernel, StageSplit>;
 
 // As strategies write it: 8, true, bf16, [7,8,8,7], tp-cp-ep-dp-pp.
 [[nodiscard]] std::string key_text(const KeyValue& value);
-
-// The key's value becomes `value`, and a framework brings its preset. `value` must be of the key's
-// type.
-void assign(Strategy& s, std::string_view key, const KeyValue& value);
-
-// Every value that the key can have; empty where they have no list (numbers, lists, rank orders).
-[[nodiscard]] std::vector<KeyValue> every_value(std::string_view key);
 
 }  // namespace meshplan

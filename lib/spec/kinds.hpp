@@ -19,18 +19,6 @@ enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
 
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
-enum class Framework {
-  kMegatron,
-  kMegatronDeepspeed,
-  kDeepspeed,
-  kFsdp,
-  kTorchtitan,
-  kNanotron,
-  kLlmFoundry,
-  kInternEvo,
-  kMegatronV2,
-  kDeepspeedV0
-};
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
 enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
@@ -81,16 +69,6 @@ MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
 MESHPLAN_NAMES(Recompute, {{Recompute::kNone, "none"},
                            {Recompute::kSelective, "selective"},
                            {Recompute::kFull, "full"}});
-MESHPLAN_NAMES(Framework, {{Framework::kMegatron, "megatron"},
-                           {Framework::kMegatronDeepspeed, "megatron-deepspeed"},
-                           {Framework::kDeepspeed, "deepspeed"},
-                           {Framework::kFsdp, "fsdp"},
-                           {Framework::kTorchtitan, "torchtitan"},
-                           {Framework::kNanotron, "nanotron"},
-                           {Framework::kLlmFoundry, "llm-foundry"},
-                           {Framework::kInternEvo, "internevo"},
-                           {Framework::kMegatronV2, "megatron-v2"},
-                           {Framework::kDeepspeedV0, "deepspeed-v0"}});
 MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},

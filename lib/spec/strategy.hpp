@@ -8,6 +8,7 @@
 #include "base/diagnostic.hpp"
 #include "base/units.hpp"
 #include "spec/cluster.hpp"
+#include "spec/framework.hpp"
 #include "spec/kinds.hpp"
 #include "spec/model.hpp"
 
@@ -92,6 +93,8 @@ struct Kernels {
   // A stage's output is freed once it is sent; else it is held until its backward pass
   // (Megatron-Core deallocate_pipeline_outputs; DeepSpeed runtime/pipe/engine.py holds it).
   bool deallocate_pipeline_outputs = true;
+  // ZeRO-2 and 3 combine with a pipeline: what they free is gathered again for every microbatch.
+  bool sharded_pipeline = true;
   StageSplit stage_split = StageSplit::kEven;
   // The loss, where it is not fused, is PyTorch's: it keeps the logarithms of the softmax and makes
   // two gradients of them; else Megatron-LM's, which makes the fp32 softmax the gradient.
@@ -156,7 +159,9 @@ struct Strategy {
   Overlap overlap;
   Offload offload;
   Kernels kernels;
+  // Their preset (frameworks/preset.hpp) gave the values above that nobody stated.
   Framework framework = Framework::kMegatron;
+  Release release;
   RankOrder order = kDefaultOrder;
 
   bool operator==(const Strategy&) const = default;
@@ -173,12 +178,6 @@ struct Strategy {
 // then reports a product that misses the cluster's number of devices).
 [[nodiscard]] Strategy with_derived_dp(Strategy s, std::int64_t gpus);
 
-// The preset a framework name stands for: overlaps, dtypes, fused kernels, launch cost.
-[[nodiscard]] Strategy framework_preset(Framework f);
-
-// "tp=8,pp=16,...": the keys that differ from the framework's preset, in a fixed order; reads back
-// to the same strategy.
-[[nodiscard]] std::string to_text(const Strategy& s);
 // The handful of sizes that tell plans apart in tables: "tp8 pp16 vp7 dp128 mbs1 zero1 ...".
 [[nodiscard]] std::string short_text(const Strategy& s);
 

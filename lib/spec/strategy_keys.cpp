@@ -60,6 +60,9 @@ std::string key_text(const RankOrder& value) {
   return text;
 }
 
+std::string key_text(Framework value) { return std::string(name_of(value)); }
+std::string key_text(Release value) { return std::string(name_of(value)); }
+
 std::span<const std::string_view> strategy_keys() {
   static const std::vector<std::string_view> keys = [] {
     std::vector<std::string_view> list;
@@ -79,25 +82,6 @@ std::string value_text(const Strategy& s, std::string_view key) {
     found = true;
   });
   PLAN_CHECK(found);
-  return text;
-}
-
-std::string to_text(const Strategy& s) {
-  // A reader starts from the preset of the framework; dp is derived where it is not written.
-  Strategy start = framework_preset(s.framework);
-  start.dp = 0;
-  std::vector<std::string> usual;
-  for_each_key(start,
-               [&](std::string_view, const auto& value) { usual.push_back(key_text(value)); });
-  std::string text;
-  std::size_t i = 0;
-  for_each_key(s, [&](std::string_view key, const auto& value) {
-    const std::string own = key_text(value);
-    if (key == "framework" || own != usual[i]) {
-      text += (text.empty() ? "" : ",") + std::string(key) + "=" + own;
-    }
-    ++i;
-  });
   return text;
 }
 

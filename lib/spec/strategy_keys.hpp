@@ -18,6 +18,7 @@ template <class S, class Visit>
 void for_each_key(S& s, Visit&& visit) {
   static_assert(std::is_same_v<std::remove_const_t<S>, Strategy>);
   visit("framework", s.framework);
+  visit("release", s.release);
   visit("tp", s.tp);
   visit("pp", s.pp);
   visit("vp", s.vp);
@@ -75,6 +76,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.retry_stall", s.kernels.retry_stall);
   visit("runtime.interleaved_p2p_overlap", s.kernels.interleaved_p2p_overlap);
   visit("runtime.deallocate_pipeline_outputs", s.kernels.deallocate_pipeline_outputs);
+  visit("runtime.sharded_pipeline", s.kernels.sharded_pipeline);
   visit("runtime.stage_split", s.kernels.stage_split);
   visit("runtime.torch_cross_entropy", s.kernels.torch_cross_entropy);
   visit("runtime.two_pass_layernorm", s.kernels.two_pass_layernorm);
@@ -97,6 +99,8 @@ void for_each_key(S& s, Visit&& visit) {
 [[nodiscard]] std::string key_text(double value);
 [[nodiscard]] std::string key_text(const std::vector<std::int64_t>& value);
 [[nodiscard]] std::string key_text(const RankOrder& value);
+[[nodiscard]] std::string key_text(Framework value);
+[[nodiscard]] std::string key_text(Release value);
 template <class E>
 requires std::is_enum_v<E>
 [[nodiscard]] std::string key_text(E value) { return std::string(name_of(value)); }
@@ -106,8 +110,5 @@ requires std::is_enum_v<E>
 
 // The value of one key as text; `key` must be one of strategy_keys().
 [[nodiscard]] std::string value_text(const Strategy& s, std::string_view key);
-
-// What a framework name decides (see framework_preset); everything else in `s` stays.
-[[nodiscard]] Strategy with_preset(Strategy s, Framework f);
 
 }  // namespace meshplan

@@ -144,21 +144,7 @@ void check_schedule(const Plan& p, Findings& f) {
 // (A:1034) and Composer, which has no pipeline; Megatron-FSDP
 // (core/pipeline_parallel/schedules.py:880) and torchtitan gather again.
 void check_zero_pipeline(const Plan& p, Findings& f) {
-  if (p.s.zero < 2 || p.s.pp == 1) return;
-  switch (p.s.framework) {
-    case Framework::kMegatron:
-    case Framework::kTorchtitan:
-      return;
-    case Framework::kMegatronDeepspeed:
-    case Framework::kDeepspeed:
-    case Framework::kFsdp:
-    case Framework::kNanotron:
-    case Framework::kLlmFoundry:
-    case Framework::kInternEvo:
-    case Framework::kMegatronV2:
-    case Framework::kDeepspeedV0:
-      break;
-  }
+  if (p.s.zero < 2 || p.s.pp == 1 || p.s.kernels.sharded_pipeline) return;
   f.error({"zero", "pp", "framework"},
           std::string(name_of(p.s.framework)) + " cannot combine zero=" + n(p.s.zero) +
               " with pp=" + n(p.s.pp),

@@ -4,18 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "frameworks/preset.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
-
-enum class ReshardKind {
-  kUnchanged,  // the same shards
-  kAtLoad,     // the framework cuts them anew while it loads
-  kOption,     // likewise, if the checkpoint is saved or loaded with an option
-  kConverted,  // a tool of the framework converts the checkpoint first
-  kNo,         // the framework refuses, or has no way
-};
-[[nodiscard]] std::string_view name_of(ReshardKind k);
 
 struct Reshard {
   ReshardKind kind = ReshardKind::kUnchanged;

@@ -1,7 +1,7 @@
 #include "study/runnable.hpp"
 
+#include "frameworks/target.hpp"
 #include "space/target.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 

@@ -1,12 +1,13 @@
 #include "study/same_work.hpp"
 
+#include "frameworks/preset.hpp"
 #include "space/target.hpp"
 
 namespace meshplan {
 
 SearchRequest same_work(const Strategy& s) {
   SearchRequest request;
-  request.base = framework_preset(s.framework);
+  request.base = with_preset(Strategy{}, preset_of(s));
   request.base.precision = s.precision;
   request.base.global_batch = s.global_batch;
   request.base.seq_len = s.seq_len;

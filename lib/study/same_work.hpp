@@ -2,8 +2,8 @@
 // What to compare a run with: the best plan for the work that it does.
 #include <optional>
 
+#include "frameworks/target.hpp"
 #include "search/search.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "frameworks/target.hpp"
 #include "space/target.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 namespace {

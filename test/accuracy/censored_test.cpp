@@ -54,7 +54,7 @@ TEST_CASE("the errors of memory are found again though only the lucky runs publi
   std::uniform_real_distribution<double> room(-0.3, 0.3);
   Residuals all;
   all.sources = {"sweep"};
-  all.time.push_back({0, Regime::kSteady, "a100", Framework::kMegatron, 8, 0});
+  all.time.push_back({0, Regime::kSteady, "a100", "megatron", 8, 0});
   double naive = 0, ran = 0;
   for (int i = 0; i < 4000; ++i) {
     const double r = error(random), limit = room(random);

@@ -7,6 +7,7 @@
 #include "cross_print.hpp"
 #include "minimise.hpp"
 #include "support/catch.hpp"
+#include "support/presets.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -75,7 +76,7 @@ TEST_CASE("the table of constants says where each sits and what it would be with
   REQUIRE(all.size() == 3);
   CHECK(all[0].keys.size() == 2);
   CHECK(all[1].high == Approx(100e-6));
-  CHECK(all[2].framework == Framework::kNanotron);
+  CHECK(all[2].framework == "nanotron");
 }
 
 TEST_CASE("what is wrong with a table of constants is said all at once") {
@@ -91,7 +92,7 @@ TEST_CASE("what is wrong with a table of constants is said all at once") {
   REQUIRE(!bad.ok());
   const std::string text = to_text(bad.errors());
   CHECK(text.find("'speed' is no key of a device") != std::string::npos);
-  CHECK(text.find("constant 'b': unknown framework") != std::string::npos);
+  CHECK(text.find("constant 'b': there is no framework") != std::string::npos);
   CHECK(text.find("constant 'c': 'uninformed' must lie inside 'range'") != std::string::npos);
   CHECK(text.find("constant 'd': 'like' must name another constant") != std::string::npos);
 }
@@ -185,7 +186,7 @@ TEST_CASE("a framework that no other source knows is taken to be like the one it
   std::vector<FittedConstant> constants = table();
   FittedConstant megatron = constants[2];
   megatron.name = "megatron host";
-  megatron.framework = Framework::kMegatron;
+  megatron.framework = "megatron";
   megatron.uninformed = 3;
   constants.push_back(megatron);
   constants[2].like = megatron.name;

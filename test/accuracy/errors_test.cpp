@@ -10,12 +10,13 @@
 #include "score.hpp"
 #include "summary.hpp"
 #include "support/catch.hpp"
+#include "support/presets.hpp"
 
 namespace meshplan::accuracy {
 namespace {
 
 TimeResidual residual(std::size_t source, double log_ratio, Regime regime = Regime::kSteady) {
-  return {source, regime, "a100", Framework::kMegatron, 8, log_ratio};
+  return {source, regime, "a100", "megatron", 8, log_ratio};
 }
 
 // `count` errors spread evenly from `low` to `high`.
@@ -91,7 +92,7 @@ TEST_CASE("a framework that one source alone uses, and that was far off, widens 
   for (std::size_t s = 0; s < 4; ++s) add(all, s, 50, -0.1, 0.1);
   for (int i = 0; i < 50; ++i) {
     TimeResidual r = residual(4, -0.6 + 0.024 * i);
-    r.framework = Framework::kNanotron;
+    r.framework = "nanotron";
     all.time.push_back(r);
   }
   const MeasuredErrors errors = measured_errors(all);
@@ -148,7 +149,7 @@ TEST_CASE("the generated table names what it was made from and reads as source")
   const std::string text = table_text(errors);
   CHECK(text.find("{\"source0\", 0.0500, 0.0800}") != std::string::npos);
   CHECK(text.find("e.devices = {\"a100\"};") != std::string::npos);
-  CHECK(text.find("named(\"megatron\")") != std::string::npos);
+  CHECK(text.find("e.frameworks = {\"megatron\"") != std::string::npos);
   CHECK(text.find("nan") == std::string::npos);
 }
 

@@ -2,6 +2,7 @@
 #include "spec/expert_load.hpp"
 
 #include "cost/block.hpp"
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "cost/step.hpp"
 #include "cost/support.hpp"
+#include "frameworks/preset.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -21,8 +22,8 @@ struct Row {
 }  // namespace
 
 TEST_CASE("[F-ZERO-2] model states per parameter are those of the ZeRO and Megatron documents") {
-  constexpr auto kZeroPaper = Framework::kDeepspeed;  // 1910.02054 sec. 5, K = 12
-  constexpr auto kMegatron = Framework::kMegatron;    // Megatron-Core dist_optimizer.md
+  static constexpr auto kZeroPaper = Framework::kDeepspeed;  // 1910.02054 sec. 5, K = 12
+  static constexpr auto kMegatron = Framework::kMegatron;    // Megatron-Core dist_optimizer.md
   const auto row = GENERATE(values<Row>({
       {"ZeRO paper, no sharding", kZeroPaper, Dtype::kFp16, 0, 16, 0},
       // DeepSpeed's step adds flat copies of the shard's gradients, 2 + 4 ([F-MEM-3]).

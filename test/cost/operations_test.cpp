@@ -6,6 +6,7 @@
 #include "cost/llama.hpp"
 #include "cost/step.hpp"
 #include "support/catch.hpp"
+#include "support/presets.hpp"
 
 using namespace meshplan;
 using namespace meshplan::test;
@@ -58,7 +59,7 @@ TEST_CASE("kernels and exposed collectives of a step add up to its terms, for ev
   context.etp = 1;
   expert.ep = 8;
   eager.flash_attention = false;
-  eager.kernels = framework_preset(Framework::kNanotron).kernels;
+  eager.kernels = shipped_strategy("nanotron").kernels;
   offloaded.offload.optimizer = true;
   const auto row = GENERATE_COPY(values<Row>({{"full recomputation", false, full},
                                               {"selective recomputation", false, selective},

@@ -9,6 +9,7 @@
 #include "cost/step.hpp"
 #include "io/load.hpp"
 #include "support/catch.hpp"
+#include "support/presets.hpp"
 
 using namespace meshplan;
 
@@ -30,8 +31,7 @@ const Subject kSubjects[] = {{"llama-2-7b", 1, 1, 1},      {"llama-3.1-8b", 2, 1
                              {"llama-3.1-405b", 8, 16, 1}, {"mixtral-8x7b", 1, 4, 8},
                              {"qwen3-235b-a22b", 4, 8, 8}};
 const char* const kClusters[] = {"dgx-a100-80gb", "dgx-h100", "dgx-b200"};
-const Framework kFrameworks[] = {Framework::kMegatron, Framework::kMegatronDeepspeed,
-                                 Framework::kTorchtitan, Framework::kNanotron};
+const char* const kFrameworks[] = {"megatron", "megatron-deepspeed", "torchtitan", "nanotron"};
 
 struct Point {
   std::string label;
@@ -52,22 +52,22 @@ std::vector<Job> jobs() {
   std::vector<Job> all;
   for (const Subject& subject : kSubjects) {
     for (const char* cluster : kClusters) {
-      for (const Framework f : kFrameworks) {
+      for (const std::string f : kFrameworks) {
         Job job;
         job.model = *load_model(subject.model, data);
         job.cluster = *load_cluster(cluster, data);
-        Strategy s = framework_preset(f);
+        Strategy s = shipped_strategy(f);
         // Cliffs of their own: where memory ends, and where tensor ranks beside pipeline messages
         // share a host (benchmarks/accuracy, nanotron's rows of tp = 8).
         s.kernels.retry_stall = s.kernels.contended_launches = 0;
         s.tp = subject.tp, s.pp = subject.pp, s.ep = subject.ep;
         s.dp = 8 * std::max<std::int64_t>(1, 8 / s.tp);
         s.sequence_parallel = s.tp > 1;
-        s.zero = f == Framework::kTorchtitan ? 3 : 1;
+        s.zero = f == "torchtitan" ? 3 : 1;
         s.global_batch = 512 * s.dp;
         s.seq_len = 4096;
         job.strategy = s;
-        job.name = std::string(subject.model) + " " + cluster + " " + std::string(name_of(f));
+        job.name = std::string(subject.model) + " " + cluster + " " + f;
         all.push_back(job);
       }
     }

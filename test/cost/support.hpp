@@ -1,5 +1,6 @@
 #pragma once
 // Small hand-made inputs for the cost tests: sizes whose costs can be written down.
+#include "frameworks/preset.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"

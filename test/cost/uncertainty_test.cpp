@@ -19,7 +19,7 @@ MeasuredErrors errors() {
   e.unseen_device = 2;
   e.unseen_framework = 3;
   e.devices = {"seen"};
-  e.frameworks = {Framework::kMegatron};
+  e.frameworks = {"megatron"};
   e.most_gpus = 8;
   e.order_floor = 0.1;
   e.order_spread = 0.5;

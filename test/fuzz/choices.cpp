@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "schedule/traits.hpp"
 #include "spec/expert_load.hpp"
@@ -146,8 +147,10 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
 
 // Mostly legal; the rules have the last word.
 Strategy make_strategy(Choices& choices, const ModelSpec& m, const ClusterSpec& c) {
-  Strategy s =
-      framework_preset(choices.once_in(2) ? choices.name<Framework>() : Framework::kMegatron);
+  Strategy s = framework_preset(
+      choices.one_of<Framework>({Framework::kMegatron, Framework::kMegatron, Framework::kMegatron,
+                                 Framework::kMegatronDeepspeed, Framework::kDeepspeed,
+                                 Framework::kFsdp, Framework::kTorchtitan}));
   choose_degrees(choices, m, c, s);
   s.cp_kind = choices.once_in(3) ? choices.name<CpKind>() : CpKind::kRing;
   s.zero =

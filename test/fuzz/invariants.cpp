@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "fuzz/fuzz.hpp"
 #include "io/load.hpp"
 #include "io/plans_file.hpp"

@@ -1,4 +1,5 @@
 // Any text as a strategy file; what parses is written as key=value text and reads back the same.
+#include "frameworks/preset.hpp"
 #include "fuzz/fuzz.hpp"
 #include "io/strategy_file.hpp"
 

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "launch/targets.hpp"
 #include "spec/findings.hpp"
 #include "spec/strategy_keys.hpp"

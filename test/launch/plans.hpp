@@ -1,6 +1,7 @@
 #pragma once
 // Plans for the launch tests.
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "launch/launch.hpp"
 #include "support/catch.hpp"

@@ -1,5 +1,5 @@
 // What Megatron-LM cannot be told is refused, and the nearest plan keeps every rule.
-#include "spec/target.hpp"
+#include "frameworks/target.hpp"
 
 #include "launch/plans.hpp"
 #include "spec/strategy_keys.hpp"

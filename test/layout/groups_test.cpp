@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "frameworks/target.hpp"
 #include "spec/axes.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {

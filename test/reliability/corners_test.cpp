@@ -1,6 +1,7 @@
 // The corners of what is accepted: no sum overflows, no time or size is negative, infinite or NaN.
 #include <algorithm>
 
+#include "frameworks/preset.hpp"
 #include "fuzz/choices.hpp"
 #include "fuzz/invariants.hpp"
 #include "io/load.hpp"

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "cost/uncertainty.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "report/model_yaml.hpp"
 #include "report/sample.hpp"

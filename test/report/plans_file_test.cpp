@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "report/json.hpp"
 #include "search/search.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 // A plan whose terms are round numbers, so that what is derived from them can be checked by hand.
 #include "cost/plan_cost.hpp"
+#include "frameworks/preset.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"

@@ -134,7 +134,7 @@ TEST_CASE("no line of a report is wider than 80 columns, except the strategy to 
   CHECK(widest_line(estimate_text(sample_model(), sample_cluster(), wide, {})) <= 80);
   CHECK(widest_line(infeasible_text(sample_miss(), {})) <= 80);
   CHECK(widest_line(schedule_list({})) <= 80);
-  CHECK(widest_line(framework_list({})) <= 80);
+  CHECK(widest_line(framework_list(*all_presets(), {})) <= 80);
 }
 
 TEST_CASE("text without colour holds no escape code, text with colour does") {

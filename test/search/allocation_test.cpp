@@ -5,6 +5,7 @@
 #include <new>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"

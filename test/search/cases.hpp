@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "frameworks/preset.hpp"
 #include "io/limits.hpp"
 #include "search/search.hpp"
 

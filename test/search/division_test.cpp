@@ -2,6 +2,7 @@
 // recomputed layers per rank.
 #include <cmath>
 
+#include "frameworks/preset.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
 #include "search/divide.hpp"

@@ -1,5 +1,6 @@
 // The best plan of a framework's space against every strategy that its exporter accepts.
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "search/brute_force.hpp"
 #include "space/framework_cases.hpp"
 #include "space/strategies.hpp"

@@ -1,5 +1,6 @@
 // What must hold of the best plan whatever the cost model's constants are.
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "search/search.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,7 @@
 // Every key of a strategy, fixed, limited and freed.
 #include "io/limits.hpp"
 
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "search/cases.hpp"
 #include "search/search.hpp"

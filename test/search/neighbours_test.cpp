@@ -1,5 +1,6 @@
 // What anybody can try with `estimate`: other divisions next to that of a plan shown.
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,7 @@
 #include "search/search.hpp"
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "io/limits.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"

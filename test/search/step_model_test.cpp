@@ -4,6 +4,7 @@
 
 #include "cost/step.hpp"
 #include "cost/step_oracle.hpp"
+#include "frameworks/preset.hpp"
 #include "search/block_cache.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"

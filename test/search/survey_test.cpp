@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "spec/limits.hpp"
 #include "support/catch.hpp"

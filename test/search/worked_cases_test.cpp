@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "search/search.hpp"
 #include "support/catch.hpp"

@@ -3,10 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "search/cases.hpp"
 #include "space/space.hpp"
 #include "space/target.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan::search_test {
 

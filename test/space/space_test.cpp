@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "frameworks/preset.hpp"
 #include "model/layer_prefix.hpp"
 #include "search/cases.hpp"
 #include "space/lists.hpp"

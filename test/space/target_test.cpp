@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "frameworks/preset.hpp"
 #include "space/framework_cases.hpp"
 #include "space/strategies.hpp"
 #include "spec/axes.hpp"

@@ -1,6 +1,7 @@
 // How layers are divided over pipeline ranks when a strategy does not say.
 #include <numeric>
 
+#include "frameworks/preset.hpp"
 #include "spec/strategy.hpp"
 #include "support/catch.hpp"
 
@@ -16,7 +17,8 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   m.head_dim = 64;
   m.ffn_hidden_size = 8192;
   m.vocab_size = 131072;
-  Strategy s = framework_preset(Framework::kNanotron);
+  Strategy s;
+  s.kernels.stage_split = StageSplit::kElements;
   s.pp = 4;
   // Share 5 layers: a rank is left when its sum exceeds it, so the first takes 6 (6 > 5), the
   // second goes to 11 (> 10), the third to 16 (> 15), the last has the head alone.
@@ -49,7 +51,8 @@ TEST_CASE("nanotron's division holds every layer once") {
   m.num_attention_heads = m.num_query_groups = 32;
   m.head_dim = 128;
   m.ffn_hidden_size = 14336;
-  Strategy s = framework_preset(Framework::kNanotron);
+  Strategy s;
+  s.kernels.stage_split = StageSplit::kElements;
   m.num_layers = GENERATE(16, 32, 61);
   m.vocab_size = GENERATE(32000, 131072, 1000000);
   s.pp = GENERATE(2, 4, 8, 16);

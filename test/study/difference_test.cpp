@@ -1,5 +1,6 @@
 #include "study/difference.hpp"
 
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "search/search.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,7 @@
 #include "study/expert_spread.hpp"
 
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "search/search.hpp"
 #include "spec/expert_load.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frameworks/preset.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"

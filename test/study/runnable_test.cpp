@@ -1,20 +1,21 @@
 #include "study/runnable.hpp"
 
+#include "frameworks/target.hpp"
 #include "io/limits.hpp"
 #include "search/cases.hpp"
-#include "spec/target.hpp"
 #include "support/catch.hpp"
+#include "support/presets.hpp"
 
 using namespace meshplan;
 using namespace meshplan::search_test;
 
 namespace {
 
-Case case_of(Framework framework, const char* fixed) {
+Case case_of(std::string_view framework, const char* fixed) {
   Case c;
   c.model = small_model(5, 2048);
   c.cluster = small_cluster(2, 4, Bytes{16 * kGiB});
-  c.request.base = framework_preset(framework);
+  c.request.base = shipped_strategy(framework);
   c.request.base.global_batch = 16, c.request.base.seq_len = 4096;
   Result<std::vector<Limit>> limits = parse_limits(fixed, "--fix");
   REQUIRE(limits.ok());
@@ -41,7 +42,7 @@ Answer answer(const Case& c) {
 
 TEST_CASE("where the framework cannot run the best plan, the best that it can is named") {
   // Megatron-LM has no zero-bubble schedules, and 5 layers do not divide by 2 without a layout.
-  const Case c = case_of(Framework::kMegatron, "pp=2,schedule=1f1b|zb-h1");
+  const Case c = case_of("megatron", "pp=2,schedule=1f1b|zb-h1");
   const Answer a = answer(c);
   const PlanCost& best = a.found.plans.front();
   REQUIRE(best.strategy.schedule == Schedule::kZbH1);
@@ -60,19 +61,19 @@ TEST_CASE("where the framework cannot run the best plan, the best that it can is
 }
 
 TEST_CASE("a plan that its framework can run needs no other") {
-  Case c = case_of(Framework::kMegatron, "pp=1,order=tp-cp-ep-dp-pp");
+  Case c = case_of("megatron", "pp=1,order=tp-cp-ep-dp-pp");
   CHECK_FALSE(answer(c).runnable.has_value());
-  c = case_of(Framework::kMegatron, "pp=2");
+  c = case_of("megatron", "pp=2");
   c.request.space = Space::kMegatron;
   CHECK_FALSE(answer(c).runnable.has_value());
 }
 
 TEST_CASE("a framework that cannot be told what is fixed has no plan to name") {
-  const Answer a = answer(case_of(Framework::kMegatron, "pp=2,schedule=zb-h1"));
+  const Answer a = answer(case_of("megatron", "pp=2,schedule=zb-h1"));
   REQUIRE(a.runnable.has_value());
   CHECK_FALSE(a.runnable->plan.has_value());
 }
 
 TEST_CASE("presets without a space of their own are left alone") {
-  CHECK_FALSE(answer(case_of(Framework::kNanotron, "pp=2,schedule=zb-h1")).runnable.has_value());
+  CHECK_FALSE(answer(case_of("nanotron", "pp=2,schedule=zb-h1")).runnable.has_value());
 }

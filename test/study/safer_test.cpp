@@ -1,6 +1,7 @@
 #include "study/safer.hpp"
 
 #include "cost/uncertainty.hpp"
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "study/pareto.hpp"
 #include "support/catch.hpp"

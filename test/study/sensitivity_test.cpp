@@ -1,5 +1,6 @@
 #include "study/sensitivity.hpp"
 
+#include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 

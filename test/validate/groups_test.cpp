@@ -4,8 +4,9 @@
 
 #include "cost/llama.hpp"
 #include "cost/step.hpp"
+#include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target.hpp"
 #include "support/catch.hpp"
 #include "validate/operations.hpp"
 

@@ -1,7 +1,7 @@
 // Groups that are not evenly spaced, rings over nodes, and a step that waits for the host.
 #include <algorithm>
 
-#include "spec/target.hpp"
+#include "frameworks/target.hpp"
 #include "support/catch.hpp"
 #include "validate/case.hpp"
 

@@ -22,8 +22,9 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
                         {Target::kMegatronBridge, "megatron-bridge"},
                         {Target::kAccelerate, "accelerate"}});
 
-// What starts runs of a framework; nothing for those that no exporter knows.
-[[nodiscard]] std::optional<Target> target_of(Framework f);
+// What starts runs of the strategy's framework; nothing for frameworks, or releases of them, that
+// no exporter knows.
+[[nodiscard]] std::optional<Target> target_of(const Strategy& s);
 
 struct Plan;
 

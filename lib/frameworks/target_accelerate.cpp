@@ -1,6 +1,6 @@
 // Hugging Face accelerate with PyTorch's FSDP2 (files below src/accelerate/).
+#include "frameworks/target_tables.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
 namespace {
@@ -9,7 +9,7 @@ std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 void framework(const Plan& p, Findings& f) {
-  if (p.s.framework == Framework::kFsdp) return;
+  if (p.s.framework == Framework::kFsdp) return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for PyTorch FSDP",
           "framework=fsdp");
 }

@@ -2,9 +2,9 @@
 // megatron/core/transformer/transformer_config.py, P: megatron/core/parallel_state.py).
 #include <algorithm>
 
+#include "frameworks/target_tables.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
 namespace {
@@ -15,7 +15,7 @@ std::string name(auto value) { return std::string(name_of(value)); }
 bool is_half(Precision p) { return p != Precision::kFp32 && p != Precision::kTf32; }
 
 void framework(const Plan& p, Findings& f) {
-  if (p.s.framework == Framework::kMegatron) return;
+  if (p.s.framework == Framework::kMegatron) return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for Megatron-LM",
           "framework=megatron");
 }

@@ -1,7 +1,21 @@
+#include "frameworks/target_tables.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
+
+void check_release(const Plan& p, Findings& f) {
+  const Preset& own = preset_of(p.s);
+  const Preset& newest = newest_preset(p.s.framework);
+  if (&own == &newest) return;
+  const std::string text = "the plan is for release " + own.release_name + " of " +
+                           own.framework_name + ", the configuration is written for " +
+                           newest.release_name;
+  if (own.exported) {
+    f.warning({"release", "framework"}, text + ": options may differ");
+  } else {
+    f.error({"release", "framework"}, text, "release=" + newest.release_name);
+  }
+}
 
 void check_default_order(const Plan& p, Findings& f) {
   if (same_rank_order(p.s, kDefaultOrder)) return;

@@ -1,7 +1,7 @@
 // torchtitan v0.2.2, the last release with TOML files (files below torchtitan/).
+#include "frameworks/target_tables.hpp"
 #include "schedule/traits.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
 namespace {
@@ -10,7 +10,7 @@ std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 void framework(const Plan& p, Findings& f) {
-  if (p.s.framework == Framework::kTorchtitan) return;
+  if (p.s.framework == Framework::kTorchtitan) return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for torchtitan",
           "framework=torchtitan");
 }

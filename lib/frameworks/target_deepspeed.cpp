@@ -2,8 +2,8 @@
 // model is split before DeepSpeed sees it.
 #include <algorithm>
 
+#include "frameworks/target_tables.hpp"
 #include "spec/strategy_keys.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
 namespace {
@@ -14,7 +14,7 @@ std::string name(auto value) { return std::string(name_of(value)); }
 bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
 
 void framework(const Plan& p, Findings& f) {
-  if (p.s.framework == Framework::kDeepspeed || splits_itself(p.s)) return;
+  if (p.s.framework == Framework::kDeepspeed || splits_itself(p.s)) return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for DeepSpeed",
           "framework=deepspeed");
 }

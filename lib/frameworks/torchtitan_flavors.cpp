@@ -1,7 +1,7 @@
 // The models of torchtitan v0.2.2: torchtitan/models/*/__init__.py.
 #include <algorithm>
 
-#include "spec/target.hpp"
+#include "frameworks/target.hpp"
 
 namespace meshplan {
 namespace {

@@ -1,9 +1,10 @@
-#include "spec/target.hpp"
+#include "frameworks/target.hpp"
 
 #include <algorithm>
 
+#include "frameworks/preset.hpp"
+#include "frameworks/target_tables.hpp"
 #include "spec/axes.hpp"
-#include "spec/target_tables.hpp"
 
 namespace meshplan {
 namespace {
@@ -26,23 +27,15 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
          axes_of(s, s.order, true) == axes_of(s, other, true);
 }
 
-std::optional<Target> target_of(Framework f) {
-  switch (f) {
-    case Framework::kMegatron:
-      return Target::kMegatron;
-    case Framework::kDeepspeed:
-    case Framework::kMegatronDeepspeed:
-      return Target::kDeepspeed;
-    case Framework::kTorchtitan:
-      return Target::kTorchtitan;
-    case Framework::kFsdp:
-      return Target::kAccelerate;
-    case Framework::kNanotron:
-    case Framework::kLlmFoundry:
-    case Framework::kInternEvo:
-    case Framework::kMegatronV2:
-    case Framework::kDeepspeedV0:
-      break;
+std::optional<Target> target_of(const Strategy& s) {
+  if (!preset_of(s).exported) return std::nullopt;
+  constexpr std::array kTargets{std::pair{Framework::kMegatron, Target::kMegatron},
+                                std::pair{Framework::kDeepspeed, Target::kDeepspeed},
+                                std::pair{Framework::kMegatronDeepspeed, Target::kDeepspeed},
+                                std::pair{Framework::kTorchtitan, Target::kTorchtitan},
+                                std::pair{Framework::kFsdp, Target::kAccelerate}};
+  for (const auto& [framework, target] : kTargets) {
+    if (framework == s.framework) return target;
   }
   return std::nullopt;
 }
@@ -78,7 +71,7 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
 }
 
 std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
-  const std::optional<Target> target = target_of(s.framework);
+  const std::optional<Target> target = target_of(s);
   if (!target) return {};
   const Diagnostics broken = target_findings(*target, s, m, c).diagnostics();
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::kError; };

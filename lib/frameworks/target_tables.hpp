@@ -1,7 +1,8 @@
 #pragma once
 // The tables behind target_rules(), one file each, and rules that several of them have.
+#include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "spec/strategy_rules.hpp"
-#include "spec/target.hpp"
 
 namespace meshplan {
 
@@ -9,6 +10,9 @@ namespace meshplan {
 [[nodiscard]] std::span<const TargetRule> deepspeed_rules();
 [[nodiscard]] std::span<const TargetRule> torchtitan_rules();
 [[nodiscard]] std::span<const TargetRule> accelerate_rules();
+
+// The exporters write what the newest release of the plan's framework reads.
+void check_release(const Plan& p, Findings& f);
 
 // Ranks are numbered tp-cp-ep-dp-pp, and no other way.
 void check_default_order(const Plan& p, Findings& f);

@@ -1,0 +1,293 @@
+// The frameworks in use. Each begins with what its newest release does, with the source; every
+// older release says what came after it.
+#include "frameworks/preset.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr Overlap kAllOverlap{.grad_reduce = true, .param_gather = true, .tp = true, .pp = true};
+constexpr Overlap kShardedOverlap{.grad_reduce = true, .param_gather = true};
+// Host costs that are fitted are listed in benchmarks/accuracy/constants.yaml. Eager codes whose
+// published rows do not tell theirs have megatron's; torchtitan's compiled blocks issue their
+// kernels without it.
+constexpr double kMegatronHost = 7.2;
+// Elements of DeepSpeed's buckets (runtime/zero/config.py).
+constexpr std::int64_t kDeepspeedBucket = 500'000'000;
+
+constexpr Kernels kPlainPytorch{.fused_softmax = false,
+                                .fused_norm = false,
+                                .fused_rope = false,
+                                .fused_activation = false,
+                                .fused_dropout_add = false,
+                                .fused_cross_entropy = false,
+                                .fused_grad_accumulation = false,
+                                .fused_optimizer = true,
+                                .attention = AttentionKernel::kFlash2,
+                                .host_factor = kMegatronHost,
+                                .sharded_pipeline = false,
+                                .torch_cross_entropy = true,
+                                .two_pass_layernorm = true};
+
+constexpr std::string_view kDcp =
+    "PyTorch documentation, torch.distributed.checkpoint: load-time resharding";
+
+ReshardRule universal_checkpoint() {
+  return {ReshardKind::kConverted,
+          "convert with ds_to_universal.py, load with --universal-checkpoint",
+          "DeepSpeed Universal Checkpointing, Lian et al. 2024 (2406.18820); in DeepSpeed since "
+          "0.14.4"};
+}
+
+ReshardRule sharded_checkpoint() {
+  return {ReshardKind::kAtLoad, "load the sharded (DCP) checkpoint", std::string(kDcp)};
+}
+
+// --- Megatron-LM and Megatron-Core
+
+// megatron/training/arguments.py: distributed optimizer, --overlap-grad-reduce,
+// --overlap-param-gather, --tp-comm-overlap, overlapped pipeline sends (with interleaving alone);
+// fp32 main gradients (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32
+// with --bf16), others are copied to fp32 for the update (core/optimizer/optimizer.py).
+// Dispatcher: what NVIDIA's recipes for mixtures of experts set (Megatron-Bridge
+// scripts/performance). Host costs: fitted to its mixtures of experts, whose layers issue some
+// hundred kernels each; CUDA graphs are host_factor 0.
+constexpr PresetValues kMegatron{.overlap = kAllOverlap,
+                                 .kernels = {.flex_dispatcher = true,
+                                             .host_factor = kMegatronHost,
+                                             .interleaved_p2p_overlap = true,
+                                             .fp32_grad_copies = true}};
+
+// Megatron-LM of 2020 and 2021 (1909.08053, 2104.04473): the overlap of the backward all-reduce
+// with the weight gradient came with 3.0 (tensor_parallel/layers.py), the distributed optimizer
+// too; no flash attention.
+constexpr PresetValues kMegatronV2{.zero = 0,
+                                   .overlap = {.tp_backward = false},
+                                   .kernels = {.fused_cross_entropy = false,
+                                               .fused_grad_accumulation = false,
+                                               .host_factor = kMegatronHost,
+                                               .sharded_pipeline = false,
+                                               .two_pass_layernorm = true}};
+
+Preset megatron_core(std::string release, std::string date, std::string source,
+                     const PresetValues& values) {
+  const std::string guide =
+      "Megatron Core API guide, dist_checkpointing: distributed optimizer checkpoint formats";
+  return {.framework_name = "megatron",
+          .release_name = std::move(release),
+          .date = std::move(date),
+          .source = std::move(source),
+          .values = values,
+          .shards = {ReshardKind::kAtLoad, "load the torch_dist checkpoint", guide},
+          .model = {ReshardKind::kOption, "resume with --dist-ckpt-optim-fully-reshardable", guide},
+          .exported = true};
+}
+
+Preset megatron_before_core(std::string release, std::string date, std::string source,
+                            const PresetValues& values) {
+  Preset p;
+  p.framework_name = "megatron";
+  p.release_name = std::move(release), p.date = std::move(date), p.source = std::move(source);
+  p.values = values;
+  p.shards = {ReshardKind::kAtLoad, "load the checkpoint: states are not sharded over dp",
+              "Megatron-LM 2021 checkpointing.py: one file per tensor and pipeline rank"};
+  p.model = {ReshardKind::kConverted,
+             "tools/checkpoint_util.py converts the weights, not Adam's moments",
+             "Megatron-LM README, changing the parallelism of a checkpoint"};
+  return p;
+}
+
+// Dates are those of the release tags' commits (github.com/NVIDIA/Megatron-LM).
+void add_megatron(std::vector<Preset>& all) {
+  PresetValues v = kMegatron;
+  all.push_back(megatron_core("core_r0.19", "2026-08-19",
+                              "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
+                              "Megatron-Bridge scripts/performance",
+                              v));
+  all.push_back(megatron_core("core_r0.12", "2025-05-06",
+                              "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99)", v));
+  v.kernels.flex_dispatcher = false;
+  all.push_back(megatron_core("core_r0.11", "2025-03-14",
+                              "core_v0.11.0: no flexible dispatcher of tokens", v));
+  all.push_back(megatron_core("core_r0.8", "2024-08-12",
+                              "core_v0.8.0, the first with --cross-entropy-loss-fusion "
+                              "(7b4a6d76c9, 2024-06-14)",
+                              v));
+  v.kernels.fused_cross_entropy = false;
+  all.push_back(megatron_core("core_r0.7", "2024-05-30", "core_v0.7.0: no fused loss", v));
+  all.push_back(megatron_core("core_r0.5", "2024-02-26",
+                              "core_v0.5.0, the first with a fused rotary embedding "
+                              "(de9428a701, 2024-01-18)",
+                              v));
+  v.kernels.fused_rope = false;
+  all.push_back(megatron_core("core_r0.4", "2023-12-11",
+                              "core_v0.4.0, the first with --overlap-grad-reduce (2d5220a424), "
+                              "--overlap-param-gather, --tp-comm-overlap (116ffddc58) and pipeline "
+                              "messages overlapped by default (4eeff55d1f)",
+                              v));
+  v.overlap = {};
+  all.push_back(megatron_core("23.06", "2023-06-28",
+                              "megatron/arguments.py of tag 23.06: distributed optimizer, nothing "
+                              "of it overlapped; pipeline messages only with "
+                              "--overlap-p2p-communication",
+                              v));
+  all.back().exported = false;
+  v = kMegatronV2;
+  all.push_back(megatron_before_core("v2.6", "2021-08-27",
+                                     "megatron/arguments.py, p2p_communication.py of v2.6; "
+                                     "1909.08053, 2104.04473",
+                                     v));
+  all.back().alias = "megatron-v2";
+  v.kernels.scatter_gather = false;
+  all.push_back(megatron_before_core("v2.0", "2021-01-12",
+                                     "v2.0: pipeline messages are sent whole (split since "
+                                     "27fc468964, 2021-02-09)",
+                                     v));
+}
+
+// --- DeepSpeed
+
+// runtime/zero/config.py: stage 3 overlaps and prefetches by default; gradients are kept and
+// reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
+PresetValues deepspeed_values() {
+  PresetValues v{
+      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .kernels = kPlainPytorch};
+  v.kernels.flat_grad_copies = true;
+  v.kernels.zero_bucket_size = kDeepspeedBucket;
+  return v;
+}
+
+// Megatron-DeepSpeed: ZeRO-1 and an fp32 gradient accumulator (runtime/bf16_optimizer.py), nothing
+// overlapped, fused softmax, norm and bias kernels but element-wise rotary embedding. Host costs:
+// fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward passes and the
+// backward pass of a recomputed layer whatever its size.
+constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
+                                          .kernels = {.fused_rope = false,
+                                                      .fused_cross_entropy = false,
+                                                      .fused_grad_accumulation = false,
+                                                      .attention = AttentionKernel::kFlash2,
+                                                      .host_factor = 8.6,
+                                                      .collective_launches = 1.05,
+                                                      .deallocate_pipeline_outputs = false,
+                                                      .sharded_pipeline = false,
+                                                      .two_pass_layernorm = true,
+                                                      .cast_grad_accumulation = true,
+                                                      .grads_beside_sums = true,
+                                                      .flat_grad_copies = true,
+                                                      .zero_bucket_size = kDeepspeedBucket}};
+
+// Stage 3 of 2021 under Megatron-LM of that time: every weight is gathered by itself after a device
+// synchronisation, into a list of views of all ranks' parts that are copied one by one
+// (runtime/zero/partition_parameters.py, _allgather_param), and gradients are reduced likewise: one
+// copy of each part. Host costs: fitted to the six runs of 2104.04473 that use it.
+constexpr PresetValues kDeepspeedV0{.zero = 3,
+                                    .grad_dtype = Dtype::kFp16,
+                                    .overlap = {.tp_backward = false},
+                                    .kernels = {.fused_cross_entropy = false,
+                                                .fused_grad_accumulation = false,
+                                                .host_factor = 6.9,
+                                                .shard_launches = 1,
+                                                .sharded_pipeline = false,
+                                                .two_pass_layernorm = true}};
+
+void add_deepspeed(std::vector<Preset>& all) {
+  all.push_back({.framework_name = "megatron-deepspeed",
+                 .release_name = "bloom",
+                 .date = "2022-03-11",
+                 .source = "BLOOM, 2211.05100 sec. 3.2; DeepSpeed runtime/bf16_optimizer.py, "
+                           "runtime/pipe/engine.py",
+                 .values = kMegatronDeepspeed,
+                 .shards = universal_checkpoint(),
+                 .model = universal_checkpoint(),
+                 .exported = true});
+  all.push_back({.framework_name = "deepspeed",
+                 .release_name = "v0.19",
+                 .date = "2026-05-06",
+                 .source = "DeepSpeed v0.19.0 runtime/zero/config.py, stage_1_and_2.py",
+                 .values = deepspeed_values(),
+                 .shards = universal_checkpoint(),
+                 .model = universal_checkpoint(),
+                 .exported = true});
+  const std::string files =
+      "DeepSpeed 0.3 runtime/engine.py, _get_all_zero_checkpoints: a file per rank; stage3.py "
+      "loads only as many";
+  Preset old;
+  old.framework_name = "deepspeed", old.release_name = "v0.3", old.date = "2021-03-16";
+  old.source = "DeepSpeed v0.3.13 runtime/zero/partition_parameters.py, _allgather_param";
+  old.values = kDeepspeedV0;
+  old.shards = {ReshardKind::kNo, "keep dp", files};
+  old.model = {ReshardKind::kNo, "keep dp, tp and pp", files};
+  old.alias = "deepspeed-v0";
+  all.push_back(std::move(old));
+}
+
+// --- PyTorch
+
+// torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward pass;
+// MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
+void add_fsdp(std::vector<Preset>& all) {
+  PresetValues v{
+      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .kernels = kPlainPytorch};
+  v.kernels.late_gradients = true;
+  all.push_back({.framework_name = "fsdp",
+                 .release_name = "torch2.6",
+                 .date = "2025-01-29",
+                 .source = "PyTorch 2.6 torch/distributed/fsdp, fully_shard and "
+                           "MixedPrecisionPolicy",
+                 .values = v,
+                 .shards = sharded_checkpoint(),
+                 .model = sharded_checkpoint(),
+                 .exported = true});
+}
+
+Preset torchtitan(std::string release, std::string date, std::string source,
+                  const PresetValues& values) {
+  return {.framework_name = "torchtitan",
+          .release_name = std::move(release),
+          .date = std::move(date),
+          .source = std::move(source),
+          .values = values,
+          .shards = sharded_checkpoint(),
+          .model = sharded_checkpoint(),
+          .exported = true};
+}
+
+// config/job_config.py (v0.2.2): mixed_precision_reduce float32; with compilation, which its
+// exports switch on, chains of element-wise operations are fused in the model and in the loss
+// (components/loss.py), which reads the logits twice forward and makes no fp32 copy of them;
+// asynchronous tensor parallelism is off by default. Attention is PyTorch's
+// scaled_dot_product_attention: FlashAttention-2. Commits are github.com/pytorch/torchtitan's.
+void add_torchtitan(std::vector<Preset>& all) {
+  PresetValues v{.zero = 3,
+                 .overlap = kShardedOverlap,
+                 .kernels = {.fused_softmax = false,
+                             .inplace_cross_entropy = true,
+                             .fused_grad_accumulation = false,
+                             .attention = AttentionKernel::kFlash2,
+                             .torch_cross_entropy = true,
+                             .late_gradients = true}};
+  all.push_back(torchtitan("v0.2", "2026-02-20",
+                           "torchtitan v0.2.2 config/job_config.py, components/loss.py", v));
+  all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));
+  all.push_back(torchtitan("bbb1b616e", "2025-04-02",
+                           "bbb1b616e: the loss is compiled again where the model is", v));
+  const PresetValues compiled = v;
+  v.kernels.fused_cross_entropy = v.kernels.inplace_cross_entropy = false;
+  all.push_back(torchtitan("e8977b007", "2024-12-18",
+                           "e8977b007: the loss is not compiled, even with compilation on", v));
+  all.push_back(torchtitan("e10cb9494", "2024-10-22",
+                           "e10cb9494: fp32 logits are made inside the loss, which is compiled",
+                           compiled));
+}
+
+}  // namespace
+
+std::vector<Preset> built_in_presets() {
+  std::vector<Preset> all;
+  add_megatron(all);
+  add_deepspeed(all);
+  add_fsdp(all);
+  add_torchtitan(all);
+  return all;
+}
+
+}  // namespace meshplan
