@@ -2,6 +2,7 @@
 
 #include "base/quantity.hpp"
 #include "log.hpp"
+#include "model/parameters.hpp"
 #include "report/html.hpp"
 
 namespace meshplan {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
+#include "model/parameters.hpp"
 #include "print.hpp"
 
 namespace meshplan::accuracy {

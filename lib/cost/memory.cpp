@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
 #include "layout/groups.hpp"
 
 namespace meshplan {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/parameters.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {

@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/text.hpp"
+#include "model/parameters.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
 #include "report/uncertainty_text.hpp"

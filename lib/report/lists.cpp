@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "model/parameters.hpp"
 #include "schedule/traits.hpp"
 #include "spec/strategy.hpp"
 #include "spec/strategy_keys.hpp"

@@ -2,6 +2,7 @@
 
 #include "cost/step.hpp"
 #include "cost/support.hpp"
+#include "model/parameters.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "cost/step.hpp"
+#include "model/parameters.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 
