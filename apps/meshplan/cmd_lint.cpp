@@ -5,6 +5,7 @@
 #include "inputs.hpp"
 #include "launch/lint_json.hpp"
 #include "log.hpp"
+#include "model/rules.hpp"
 #include "read_run.hpp"
 #include "report/difference_text.hpp"
 #include "study/difference.hpp"

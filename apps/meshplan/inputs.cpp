@@ -3,6 +3,7 @@
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
 #include "log.hpp"
+#include "model/parameters.hpp"
 #include "report/html.hpp"
 
 namespace meshplan {

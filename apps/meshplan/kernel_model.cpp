@@ -1,6 +1,6 @@
 #include "kernel_model.hpp"
 
-#include "cost/kernels.hpp"
+#include "kernels/kernels.hpp"
 
 namespace meshplan {
 namespace {

@@ -1,5 +1,6 @@
 // Published model section -> ModelSpec.
 #include "mapping.hpp"
+#include "model/rules.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {

@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "frameworks/preset.hpp"
 #include "mapping.hpp"
+#include "model/parameters.hpp"
 #include "print.hpp"
 
 namespace meshplan::accuracy {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "comm/collectives.hpp"
-#include "cost/activations.hpp"
-#include "cost/block_ops.hpp"
+#include "model/kinds.hpp"
+#include "model/parameters.hpp"
 
 namespace meshplan {
 
@@ -159,16 +159,14 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
 
 }  // namespace
 
-BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s, LayerKind kind) {
-  const LayerParameters p = layer_parameters(m, kind);
+BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,
+                                           const LayerSpec& layer) {
+  const LayerParameters p = layer_parameters(m, layer);
   BlockParameters share;
   share.dense =
       ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router + p.norms;
-  if (!m.mla && s.tp > m.num_query_groups) {
-    // Key and value heads are copied to every tensor rank beyond their number.
-    const std::int64_t split = 2 * m.hidden_size * m.head_dim * m.num_query_groups;
-    share.dense += 2 * m.hidden_size * m.head_dim - split / s.tp;
-  }
+  share.dense +=
+      std::visit([&](const auto& kind) { return copied_parameters(kind, m, s.tp); }, layer.mixer);
   share.experts = ceil_div(p.experts, s.ep * s.etp);
   return share;
 }
@@ -245,35 +243,7 @@ BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   return cost;
 }
 
-// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
-// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
-// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
-void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
-  if (!x.strategy.overlap.ep) return;
-  Seconds kernels, hidden;
-  for (const KernelOp& op : ops.kernels) kernels += op.time;
-  for (const CommOp& op : ops.comm) {
-    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
-  }
-  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
-  for (CommOp& op : ops.comm) {
-    if (op.dimension != CommDimension::kEp) continue;
-    op.hidden = op.hidden * share;
-    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
-  }
-}
-
-void append_layer(const BlockContext& x, const LayerBlock& layer, BlockOps& ops) {
-  append_attention(x, layer.windowed, ops);
-  if (layer.kind == LayerKind::kMoe) {
-    append_moe_mlp(x, ops);
-    limit_hidden_dispatch(x, ops);
-  } else {
-    append_dense_mlp(x, x.shape.ffn, ops);
-  }
-}
-
-BlockOps layer_ops(const BlockContext& x, const LayerBlock& layer) {
+BlockOps layer_ops(const BlockContext& x, const LayerSpec& layer) {
   BlockOps ops;
   append_layer(x, layer, ops);
   return ops;
@@ -308,14 +278,17 @@ Bytes saved_ahead(const BlockContext& x, const SavedActivations& saved) {
   return s.overlap.ep && s.ep > 1 ? saved.of(s.recompute) : Bytes{};
 }
 
-BlockCost layer_cost(const BlockContext& x, const LayerBlock& layer) {
+SavedActivations always_saved(double bytes) {
+  return {ceil_bytes(bytes), ceil_bytes(bytes), ceil_bytes(bytes)};
+}
+
+BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer) {
   const BlockOps ops = layer_ops(x, layer);
-  const bool moe = layer.kind == LayerKind::kMoe;
   BlockCost cost;
-  cost.saved = layer_activations(x, moe);
+  cost.saved = layer_activations(x, layer);
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
-  cost.working_set = layer_working_set(x, moe) + saved_ahead(x, cost.saved);
-  cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer.kind);
+  cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved);
+  cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   return finish(x, ops, cost);
 }
 
@@ -324,7 +297,7 @@ std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape
 BlockCost embedding_cost(const BlockContext& x) {
   const BlockOps ops = embedding_ops(x);
   BlockCost cost;
-  cost.saved = embedding_activations(x);
+  cost.saved = always_saved(embedding_saved_bytes(x));
   cost.parameters.dense = table_share(x);
   if (x.model.position_embedding == PositionEmbedding::kLearned) {
     cost.parameters.dense += x.model.max_seq_length * x.shape.hidden;
@@ -336,31 +309,39 @@ BlockCost embedding_cost(const BlockContext& x) {
 BlockCost head_cost(const BlockContext& x) {
   const BlockOps ops = head_ops(x);
   BlockCost cost;
-  cost.saved = head_activations(x);
-  cost.working_set = head_working_set(x);
+  cost.saved = always_saved(head_saved_bytes(x));
+  cost.working_set = ceil_bytes(head_working_bytes(x));
   cost.parameters.dense = (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
                           (x.model.tied_embeddings ? 0 : table_share(x));
   return finish(x, ops, cost);
 }
 
 BlockCost mtp_cost(const BlockContext& x) {
-  const LayerKind kind = mtp_layer(x.model).kind;
+  const LayerSpec layer = mtp_layer(x.model);
   const BlockOps ops = mtp_ops(x);
   BlockCost cost;
-  cost.saved = layer_activations(x, kind == LayerKind::kMoe);
+  cost.saved = layer_activations(x, layer);
   const Bytes joined = Bytes{4 * x.shape.bytes} * x.shape.hidden * x.shape.norm_tokens;
   cost.saved.none += joined;
   cost.saved.selective += joined;
   cost.saved.full += joined;
   cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
-  cost.working_set = std::max(layer_working_set(x, kind == LayerKind::kMoe), head_working_set(x));
-  cost.parameters = layer_parameters_of_device(x.model, x.strategy, kind);
+  cost.working_set = ceil_bytes(std::max(layer_working_bytes(x, layer), head_working_bytes(x)));
+  cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   cost.parameters.dense +=
       ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;
   return finish(x, ops, cost);
 }
 
 }  // namespace
+
+// [F-ACT-MEM-1] Mixer and feed-forward together; recomputed fully, the layer keeps its input.
+SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer) {
+  const KeptBytes saved = layer_saved_bytes(x, layer);
+  const double input = x.shape.bytes * static_cast<double>(x.shape.norm_tokens) *
+                       static_cast<double>(x.shape.hidden);
+  return {ceil_bytes(saved.all), ceil_bytes(saved.all - saved.selective), ceil_bytes(input)};
+}
 
 BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   const BlockContext x{m, c, s, local_shape(m, s)};
@@ -380,7 +361,7 @@ std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c, const 
   const BlockTable table = block_table(m);
   std::vector<BlockOps> all;
   all.push_back(embedding_ops(x));
-  for (const LayerBlock& layer : table.layers) all.push_back(layer_ops(x, layer));
+  for (const LayerSpec& layer : table.layers) all.push_back(layer_ops(x, layer));
   all.push_back(m.mtp_layers > 0 ? mtp_ops(x) : BlockOps{});
   all.push_back(head_ops(x));
   return all;

@@ -8,6 +8,8 @@
 
 #include "cost/plan_cost.hpp"
 #include "model/block_table.hpp"
+#include "model/context.hpp"
+#include "model/operations.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -96,7 +98,7 @@ class BlockCosts {
 
 // Of one decoder layer.
 [[nodiscard]] BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,
-                                                         LayerKind kind);
+                                                         const LayerSpec& layer);
 
 // Whether the strategy's contended_launches apply: the one way in which block costs depend on pp.
 [[nodiscard]] bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c);
@@ -106,6 +108,14 @@ class BlockCosts {
 // kernels, order, and dp, zero, zero_group where zero == 3. Independent of pp, vp, schedule,
 // recompute and stage_layers, but rank placement makes pp matter where order puts pp inside.
 [[nodiscard]] BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+
+// All kernels and collectives of each block of the model, ZeRO-2 and ZeRO-3 traffic aside (that is
+// in BlockCost::communication alone).
+[[nodiscard]] std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c,
+                                              const Strategy& s);
+
+// The bytes that a layer saves, by recomputation mode.
+[[nodiscard]] SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer);
 
 // The same from the block costs of `s` with zero 0 or 1: adds the gathers and reductions that
 // ZeRO-2 and ZeRO-3 do for every microbatch.

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "comm/collectives.hpp"
-#include "cost/block_ops.hpp"
-#include "cost/kernels.hpp"
+#include "cost/block.hpp"
+#include "kernels/kernels.hpp"
 #include "layout/groups.hpp"
 #include "schedule/traits.hpp"
 

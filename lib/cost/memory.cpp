@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
 #include "layout/groups.hpp"
 
 namespace meshplan {
@@ -39,9 +39,9 @@ double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
          static_cast<double>(kind.bytes_each);
 }
 
-SavedBytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+ChunkSaved saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  SavedBytes bytes;
+  ChunkSaved bytes;
   for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
     const BlockCost& block = blocks.of(k, chunk.device);
     const std::int64_t again = chunk.recomputed[k], others = chunk.blocks[k] - again;

@@ -57,11 +57,11 @@ struct MemoryRates {
 [[nodiscard]] Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
 // Of one microbatch of a chunk.
-struct SavedBytes {
+struct ChunkSaved {
   Bytes whole;       // saved for its backward pass
   Bytes for_weight;  // of that, what a split weight-gradient pass still needs
 };
-[[nodiscard]] SavedBytes saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
+[[nodiscard]] ChunkSaved saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
 
 struct BufferBytes {
   Bytes most;

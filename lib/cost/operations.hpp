@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"

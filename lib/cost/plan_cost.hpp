@@ -9,6 +9,7 @@
 
 #include "base/units.hpp"
 #include "layout/groups.hpp"
+#include "model/operations.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -49,9 +50,6 @@ struct TimeTerms {
   bool operator==(const TimeTerms&) const = default;
 };
 [[nodiscard]] Seconds total(const TimeTerms& t);
-
-enum class CommDimension { kTp, kCp, kEp, kPp, kDp, kEmbedding, kLoss };
-[[nodiscard]] std::string_view name_of(CommDimension d);
 
 struct CommEntry {
   CommDimension dimension = CommDimension::kTp;

@@ -15,12 +15,6 @@ Seconds total(const TimeTerms& t) {
          t.pp_comm_exposed + t.pp_bubble + t.dp_comm_exposed + t.optimizer + t.other;
 }
 
-std::string_view name_of(CommDimension d) {
-  constexpr std::array<std::string_view, 7> kNames{"tp", "cp",        "ep",  "pp",
-                                                   "dp", "embedding", "loss"};
-  return kNames[static_cast<std::size_t>(d)];
-}
-
 std::string_view name_of(InfeasibleReason r) {
   constexpr std::array<std::string_view, 4> kNames{"illegal", "model_states", "activations",
                                                    "host_memory"};

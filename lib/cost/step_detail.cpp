@@ -1,10 +1,10 @@
 // The value of a step explained: its terms, what every rank does and holds, and all messages.
 #include <algorithm>
 
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
 #include "cost/data_parallel.hpp"
-#include "cost/flops.hpp"
 #include "cost/step_model.hpp"
+#include "model/flops.hpp"
 #include "schedule/chunk_map.hpp"
 
 namespace meshplan {

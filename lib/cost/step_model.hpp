@@ -74,7 +74,7 @@ class StepModel {
   struct ChunkKind {
     BlockCounts blocks, recomputed;
     ChunkCost cost;
-    SavedBytes saved;
+    ChunkSaved saved;
   };
   // Ranks next to each other that hold the same blocks and take the same time.
   struct RankGroup {

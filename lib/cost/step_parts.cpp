@@ -6,7 +6,7 @@
 
 #include "base/check.hpp"
 #include "comm/collectives.hpp"
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
 #include "cost/memory.hpp"
 #include "schedule/traits.hpp"
 

@@ -66,6 +66,9 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
 
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
+  if (!m.layers.empty() && t != Target::kAccelerate) {  // which leaves the model to its own code
+    f.error({"layers"}, "its files describe models without 'layers' of different sizes");
+  }
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
 }

@@ -6,6 +6,7 @@
 #include "io/hf_fields.hpp"
 #include "io/hf_parts.hpp"
 #include "io/load.hpp"
+#include "model/rules.hpp"
 #include "spec/findings.hpp"
 
 namespace meshplan {

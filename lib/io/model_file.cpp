@@ -1,8 +1,10 @@
 // Our model files. See the hf_config reader for config.json.
 #include <algorithm>
 
+#include "io/layer_sections.hpp"
 #include "io/load.hpp"
 #include "io/parts.hpp"
+#include "model/rules.hpp"
 #include "spec/expert_load.hpp"
 
 namespace meshplan {
@@ -155,11 +157,17 @@ Result<ModelSpec> read_model(Document& document) {
   read_attention(r, m);
   derive_head_dim(r, m);
   read_experts(r, m);
-  r.read("ffn_hidden_size", m.ffn_hidden_size, need_of_dense_width(r, m));
+  // Which layers are dense, and how wide, is said by `layers` where there are any.
+  const Need width = r.has("layers") ? Need::kOptional : need_of_dense_width(r, m);
+  r.read("ffn_hidden_size", m.ffn_hidden_size, width);
+  read_layers(r, m);
   r.refuse_unknown();
   if (m.moe || !r.has("moe")) document.add(findings(m));
   if (!document.ok()) return document.diagnostics();
   if (m.moe) derive_loads(*m.moe);
+  for (LayerRun& run : m.layers) {
+    if (auto* moe = std::get_if<MoeSpec>(&run.layer.feed_forward)) derive_loads(*moe);
+  }
   return m;
 }
 

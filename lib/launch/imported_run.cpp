@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/text.hpp"
+#include "model/rules.hpp"
 
 namespace meshplan {
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "frameworks/preset.hpp"
+#include "model/parameters.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {

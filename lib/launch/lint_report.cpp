@@ -1,5 +1,7 @@
 #include "launch/lint_report.hpp"
 
+#include "model/rules.hpp"
+
 namespace meshplan {
 
 void LintReport::add(Severity severity, std::string_view at, std::string message,

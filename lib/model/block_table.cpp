@@ -1,28 +1,39 @@
 #include "model/block_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace meshplan {
 namespace {
 
-LayerBlock block_of(const ModelSpec& m, std::int64_t layer) {
-  return {layer_kind(m, layer), layer_is_windowed(m, layer)};
+// Kinds before sizes: sums over blocks add up in an order that no file's order of layers changes.
+std::pair<std::size_t, bool> place_of(const LayerSpec& layer) {
+  return {layer.feed_forward.index(), window_of(layer.mixer) > 0};
 }
 
 }  // namespace
 
 BlockTable block_table(const ModelSpec& m) {
   BlockTable table;
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    const LayerBlock block = block_of(m, i);
-    const auto at = std::lower_bound(table.layers.begin(), table.layers.end(), block);
-    if (at == table.layers.end() || *at != block) table.layers.insert(at, block);
+  table.layers = distinct_layers(m);
+  std::stable_sort(
+      table.layers.begin(), table.layers.end(),
+      [](const LayerSpec& a, const LayerSpec& b) { return place_of(a) < place_of(b); });
+  const auto number = [&](const LayerSpec& layer) {
+    const auto at = std::find(table.layers.begin(), table.layers.end(), layer);
+    return kFirstLayerBlock + static_cast<std::size_t>(at - table.layers.begin());
+  };
+  for (const LayerRun& run : m.layers) {
+    table.of_layer.insert(table.of_layer.end(), static_cast<std::size_t>(run.count),
+                          number(run.layer));
   }
-  table.of_layer.reserve(static_cast<std::size_t>(m.num_layers));
+  if (!m.layers.empty()) return table;
+  // By kind and window: 0 where no layer so far was of that kind.
+  std::size_t known[2][2] = {};
   for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    const auto at = std::lower_bound(table.layers.begin(), table.layers.end(), block_of(m, i));
-    table.of_layer.push_back(kFirstLayerBlock +
-                             static_cast<std::size_t>(at - table.layers.begin()));
+    std::size_t& block = known[layer_kind(m, i) == LayerKind::kMoe][layer_is_windowed(m, i)];
+    if (block == 0) block = number(layer_spec(m, i));
+    table.of_layer.push_back(block);
   }
   return table;
 }
@@ -35,6 +46,6 @@ BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table) {
   return counts;
 }
 
-LayerBlock mtp_layer(const ModelSpec& m) { return block_of(m, m.num_layers - 1); }
+LayerSpec mtp_layer(const ModelSpec& m) { return layer_spec(m, m.num_layers - 1); }
 
 }  // namespace meshplan

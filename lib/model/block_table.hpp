@@ -10,22 +10,15 @@
 
 namespace meshplan {
 
-// What tells one decoder layer from another.
-struct LayerBlock {
-  LayerKind kind = LayerKind::kDense;
-  bool windowed = false;
-  auto operator<=>(const LayerBlock&) const = default;
-};
-
 struct BlockTable {
-  std::vector<LayerBlock> layers;     // distinct, in order
+  std::vector<LayerSpec> layers;      // each once; without experts first, full attention first
   std::vector<std::size_t> of_layer;  // number of each decoder layer's block
 
   [[nodiscard]] std::size_t size() const { return layers.size() + kEndBlocks; }
   [[nodiscard]] bool is_layer(std::size_t block) const {
     return block >= kFirstLayerBlock && block < mtp_block(size());
   }
-  [[nodiscard]] const LayerBlock& layer(std::size_t block) const {
+  [[nodiscard]] const LayerSpec& layer(std::size_t block) const {
     return layers[block - kFirstLayerBlock];
   }
 };
@@ -36,6 +29,6 @@ struct BlockTable {
 [[nodiscard]] BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table);
 
 // What a multi-token-prediction layer is built like: the last decoder layer.
-[[nodiscard]] LayerBlock mtp_layer(const ModelSpec& m);
+[[nodiscard]] LayerSpec mtp_layer(const ModelSpec& m);
 
 }  // namespace meshplan

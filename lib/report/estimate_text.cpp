@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
+#include "model/parameters.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
 #include "report/uncertainty_text.hpp"

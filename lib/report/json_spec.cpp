@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "model/parameters.hpp"
 #include "report/json_value.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -21,15 +22,17 @@ void add_if(Json& json, const char* key, bool value) {
   if (value) json[key] = true;
 }
 
+void add_latent_sizes(Json& json, const MlaSpec& sizes) {
+  json["q_lora_rank"] = sizes.q_lora_rank;
+  json["kv_lora_rank"] = sizes.kv_lora_rank;
+  json["qk_nope_head_dim"] = sizes.qk_nope_head_dim;
+  json["qk_rope_head_dim"] = sizes.qk_rope_head_dim;
+  json["v_head_dim"] = sizes.v_head_dim;
+}
+
 Json attention_keys(const ModelSpec& m) {
   Json json{{"kind", std::string(name_of(m.attention))}};
-  if (m.mla) {
-    json["q_lora_rank"] = m.mla->q_lora_rank;
-    json["kv_lora_rank"] = m.mla->kv_lora_rank;
-    json["qk_nope_head_dim"] = m.mla->qk_nope_head_dim;
-    json["qk_rope_head_dim"] = m.mla->qk_rope_head_dim;
-    json["v_head_dim"] = m.mla->v_head_dim;
-  }
+  if (m.mla) add_latent_sizes(json, *m.mla);
   if (m.window > 0) {
     json["window"] = m.window;
     if (m.window_every > 1) json["window_every"] = m.window_every;
@@ -59,6 +62,50 @@ Json moe_keys(const MoeSpec& e) {
             {"imbalance", imbalance_json(e)}};
   add_if(json, "router_bias", e.router_bias);
   return json;
+}
+
+Json mixer_keys(const Mixer& mixer) {
+  const auto* latent = std::get_if<LatentAttentionSpec>(&mixer);
+  Json json;
+  if (latent != nullptr) {
+    json["kind"] = std::string(name_of(AttentionKind::kMla));
+    json["num_attention_heads"] = latent->num_attention_heads;
+    add_latent_sizes(json, latent->sizes);
+  } else {
+    const auto& kind = std::get<AttentionSpec>(mixer);
+    json["kind"] = std::string(name_of(AttentionKind::kGqa));
+    json["num_attention_heads"] = kind.num_attention_heads;
+    json["num_query_groups"] = kind.num_query_groups;
+    json["head_dim"] = kind.head_dim;
+  }
+  json["window"] = window_of(mixer);
+  return json;
+}
+
+// What the model says of the loads of experts holds where a section says nothing else.
+Json feed_forward_keys(const FeedForward& feed_forward, const ModelSpec& m) {
+  if (const auto* mlp = std::get_if<DenseMlpSpec>(&feed_forward)) {
+    return {{"kind", "dense"}, {"ffn_hidden_size", mlp->ffn_hidden_size}};
+  }
+  const auto& moe = std::get<MoeSpec>(feed_forward);
+  Json json{{"kind", "experts"},
+            {"num_experts", moe.num_experts},
+            {"top_k", moe.top_k},
+            {"expert_ffn_hidden_size", moe.expert_ffn_hidden_size},
+            {"shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size}};
+  if (!m.moe || m.moe->imbalance != moe.imbalance) json["imbalance"] = number(moe.imbalance);
+  if (!m.moe || m.moe->router_bias != moe.router_bias) json["router_bias"] = moe.router_bias;
+  return json;
+}
+
+Json layer_keys(const ModelSpec& m) {
+  Json runs = Json::array();
+  for (const LayerRun& run : m.layers) {
+    runs.push_back({{"count", run.count},
+                    {"mixer", mixer_keys(run.layer.mixer)},
+                    {"feed_forward", feed_forward_keys(run.layer.feed_forward, m)}});
+  }
+  return runs;
 }
 
 // Parameter counts are whole numbers in files.
@@ -100,6 +147,7 @@ Json model_keys(const ModelSpec& m) {
   json["max_seq_length"] = m.max_seq_length;
   json["attention"] = attention_keys(m);
   if (m.moe) json["moe"] = moe_keys(*m.moe);
+  if (!m.layers.empty()) json["layers"] = layer_keys(m);
   json["mtp_layers"] = m.mtp_layers;
   if (m.published_parameters > 0) json["published_parameters"] = whole(m.published_parameters);
   if (m.published_active_parameters > 0) {

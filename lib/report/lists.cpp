@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
+#include "model/parameters.hpp"
 #include "schedule/traits.hpp"
 #include "spec/strategy_keys.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "base/printable.hpp"
 #include "base/text.hpp"
+#include "model/parameters.hpp"
 #include "report/json_value.hpp"
 
 namespace meshplan {
@@ -37,11 +38,12 @@ std::string scalar_text(const Json& value) {
   return escaped_json(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// Small mappings stay on one line: {kind: gqa}.
+// Small mappings stay on one line: {kind: gqa}, those inside of them too.
 std::string flow_text(const Json& map) {
   std::string text = "{";
   for (const auto& [key, value] : map.items()) {
-    text += (text.size() > 1 ? ", " : "") + key + ": " + scalar_text(value);
+    text += (text.size() > 1 ? ", " : "") + key + ": " +
+            (value.is_object() ? flow_text(value) : scalar_text(value));
   }
   return text + "}";
 }
@@ -57,6 +59,9 @@ std::string model_yaml(const ModelSpec& m) {
   for (const auto& [key, value] : keys.items()) {
     if (key == "attention") {
       text += key + ": " + flow_text(value) + "\n";
+    } else if (key == "layers") {
+      text += key + ":\n";
+      for (const Json& run : value) text += "  - " + flow_text(run) + "\n";
     } else if (value.is_object()) {
       text += key + ":\n";
       for (const auto& [inner, leaf] : value.items()) {

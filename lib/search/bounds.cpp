@@ -5,6 +5,7 @@
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
+#include "model/parameters.hpp"
 #include "schedule/traits.hpp"
 #include "search/division_bound.hpp"
 
@@ -43,7 +44,7 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   const LayerPrefix& prefix = x.prefix;
   double matrices = real(m.vocab_size) * real(m.hidden_size);
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
-    const LayerParameters p = layer_parameters(m, prefix.table.layer(k).kind);
+    const LayerParameters p = layer_parameters(m, prefix.table.layer(k));
     // Tokens per expert are rounded down to a whole number, at worst to a half.
     matrices += real(prefix.all()[k]) *
                 (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "model/parameters.hpp"
 #include "search/search.hpp"
 
 namespace meshplan {

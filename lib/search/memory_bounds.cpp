@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "cost/memory.hpp"
+#include "model/parameters.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 
@@ -75,7 +76,7 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   double states = 0;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
     BlockCost block;
-    block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k).kind);
+    block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
     states += real(x.prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
   }
   const double fixed = (x.cluster.device.context + rates.messages).si();

@@ -1,5 +1,8 @@
 #include "search/part_times.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace meshplan {
 namespace {
 
@@ -20,17 +23,32 @@ PartTime times(const PartTime& t, std::int64_t n) {
   return {t.chain * static_cast<double>(n), t.all * static_cast<double>(n)};
 }
 
-// Layers whose block has a property.
-template <class Has>
-std::int64_t count(const LayerPrefix& prefix, const Has& has) {
-  std::int64_t n = 0;
-  for (std::size_t i = 0; i < prefix.table.layers.size(); ++i) {
-    if (has(prefix.table.layers[i])) n += prefix.all()[kFirstLayerBlock + i];
+// Seconds of one part of the layers, the same part of different blocks once.
+template <class Part, class Append>
+PartTime sum_over(const LayerPrefix& prefix, const Part& part, double slowest,
+                  const Append& append) {
+  const std::vector<LayerSpec>& layers = prefix.table.layers;
+  PartTime sum;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto is_same = [&](const LayerSpec& other) { return part(other) == part(layers[i]); };
+    const auto here = layers.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(layers.begin(), here, is_same)) continue;
+    BlockOps ops;
+    append(part(layers[i]), ops);
+    if (ops.kernels.empty()) continue;
+    std::int64_t count = 0;
+    for (std::size_t k = i; k < layers.size(); ++k) {
+      if (is_same(layers[k])) count += prefix.all()[kFirstLayerBlock + k];
+    }
+    sum = sum + times(time_of(ops, slowest), count);
   }
-  return n;
+  return sum;
 }
 
-bool has_experts(const LayerBlock& layer) { return layer.kind == LayerKind::kMoe; }
+constexpr auto kMixer = [](const LayerSpec& layer) -> const Mixer& { return layer.mixer; };
+constexpr auto kFeedForward = [](const LayerSpec& layer) -> const FeedForward& {
+  return layer.feed_forward;
+};
 
 }  // namespace
 
@@ -46,23 +64,13 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
   return without_experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
     const double slowest = slowest_of(cluster_.device, num_gpus(s));
-    const std::int64_t windowed =
-        count(prefix_, [](const LayerBlock& layer) { return layer.windowed; });
-    PartTime sum;
-    for (const bool window : {false, true}) {
-      const std::int64_t layers = window ? windowed : model_.num_layers - windowed;
-      if (layers == 0) continue;
-      BlockOps ops;
-      append_attention(x, window, ops);
-      sum = sum + times(time_of(ops, slowest), layers);
-    }
-    const std::int64_t dense =
-        count(prefix_, [](const LayerBlock& layer) { return !has_experts(layer); });
-    if (dense > 0) {
-      BlockOps ops;
-      append_dense_mlp(x, x.shape.ffn, ops);
-      sum = sum + times(time_of(ops, slowest), dense);
-    }
+    PartTime sum = sum_over(prefix_, kMixer, slowest, [&](const Mixer& mixer, BlockOps& ops) {
+      append_mixer(x, mixer, ops);
+    });
+    const auto dense = [&](const FeedForward& feed_forward, BlockOps& ops) {
+      if (!has_experts(feed_forward)) append_feed_forward(x, feed_forward, ops);
+    };
+    sum = sum + sum_over(prefix_, kFeedForward, slowest, dense);
     BlockOps ends;
     append_embedding(x, ends);
     append_head(x, ends);
@@ -71,8 +79,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
 }
 
 PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
-  const std::int64_t layers = count(prefix_, has_experts);
-  if (layers == 0) return {};
+  if (!model_.moe) return {};
   const LocalShape shape = local_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.
   const IntegerKey<10> key{static_cast<std::int64_t>(base),
@@ -87,9 +94,10 @@ PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
                            shapes_.id(s, Group::kEtp)};
   return experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, shape};
-    BlockOps ops;
-    append_moe_mlp(x, ops);
-    return times(time_of(ops, slowest_of(cluster_.device, num_gpus(s))), layers);
+    const auto experts = [&](const FeedForward& feed_forward, BlockOps& ops) {
+      if (has_experts(feed_forward)) append_feed_forward(x, feed_forward, ops);
+    };
+    return sum_over(prefix_, kFeedForward, slowest_of(cluster_.device, num_gpus(s)), experts);
   });
 }
 

@@ -3,7 +3,8 @@
 // keys than everything else, so each part is computed once for the keys that it depends on.
 #include <cstdint>
 
-#include "cost/block_ops.hpp"
+#include "cost/block.hpp"
+#include "model/kinds.hpp"
 #include "search/shape_ids.hpp"
 #include "search/shared_memo.hpp"
 #include "search/stages.hpp"

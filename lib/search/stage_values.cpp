@@ -61,7 +61,7 @@ const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
   mine_.recomputed.assign(x_.prefix.table.size(), 0);
   saved_.clear(), kept_.clear();
   visit_chunks(stage, share, first, second, [&](const Chunk& chunk) {
-    const SavedBytes bytes = saved_bytes(chunk, x_.blocks, x_.strategy.recompute);
+    const ChunkSaved bytes = saved_bytes(chunk, x_.blocks, x_.strategy.recompute);
     saved_.push_back(bytes.whole), kept_.push_back(bytes.for_weight);
     add_blocks(chunk, mine_);
   });

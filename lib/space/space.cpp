@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "model/layer_prefix.hpp"
+#include "model/rules.hpp"
 #include "space/fixed_keys.hpp"
 #include "space/lists.hpp"
 #include "space/target.hpp"

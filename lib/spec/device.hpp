@@ -18,7 +18,7 @@ template <class T>
 using PerPrecision = std::array<T, kNumPrecisions>;
 
 // Matrix products: share of the peak rate that a large product sustains, and how it falls off.
-// Tiles and waves follow from the number of multiprocessors (cost/kernels.hpp).
+// Tiles and waves follow from the number of multiprocessors (kernels/kernels.hpp).
 struct GemmEfficiency {
   PerPrecision<double> sustained{};  // of the peak rate, at large shapes, power limit included
   double k_half = 0;  // inner dimension at which a tile's main loop is half efficient
@@ -29,7 +29,7 @@ struct GemmEfficiency {
 };
 
 // Fused (flash) attention: share of the peak rate for head size 128 and long sequences; shorter
-// sequences and other head sizes follow cost/kernels.hpp.
+// sequences and other head sizes follow kernels/kernels.hpp.
 struct AttentionEfficiency {
   double forward = 0;
   double backward = 0;

@@ -48,8 +48,7 @@ class Findings {
   std::vector<Finding> all_;
 };
 
-// The rules behind validate(), with the keys they concern.
-[[nodiscard]] Findings findings(const ModelSpec& m);
+// The rules behind validate(), with the keys they concern. Of models: model/rules.hpp.
 [[nodiscard]] Findings findings(const DeviceSpec& d);
 [[nodiscard]] Findings findings(const ClusterSpec& c);
 // Of the strategy alone: values out of range and lists that contradict it.

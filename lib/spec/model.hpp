@@ -7,47 +7,9 @@
 
 #include "base/diagnostic.hpp"
 #include "spec/kinds.hpp"
+#include "spec/layers.hpp"
 
 namespace meshplan {
-
-// Multi-head latent attention (DeepSeek-V2, 2405.04434). Sizes in elements per token or head.
-struct MlaSpec {
-  std::int64_t q_lora_rank = 0;  // 0: queries are projected directly
-  std::int64_t kv_lora_rank = 0;
-  std::int64_t qk_nope_head_dim = 0;
-  std::int64_t qk_rope_head_dim = 0;
-  std::int64_t v_head_dim = 0;
-
-  bool operator==(const MlaSpec&) const = default;
-};
-
-// Load of the busiest of some expert-parallel ranks over the mean: over placements of the experts.
-struct RankLoad {
-  std::int64_t ranks = 1;
-  double median = 1;
-  double p99 = 1;
-
-  bool operator==(const RankLoad&) const = default;
-};
-
-struct MoeSpec {
-  std::int64_t num_experts = 0;
-  std::int64_t top_k = 0;
-  std::int64_t expert_ffn_hidden_size = 0;
-  std::int64_t shared_expert_ffn_hidden_size = 0;  // all shared experts together
-  std::int64_t first_dense = 0;                    // leading layers without experts
-  std::int64_t every = 1;                          // of the rest, every n-th layer has experts
-  double imbalance = 1.0;                          // load of the busiest expert over the mean
-  bool router_bias = false;  // one correction per expert (DeepSeek-V3) or a linear bias (gpt-oss)
-  // More than `imbalance` about the loads, at most one of the two: tokens of each expert in any
-  // unit, or the exponent of their popularity. derive_loads (spec/expert_load.hpp) makes
-  // `imbalance` and `rank_loads` of it; without it these stay as stated and empty.
-  std::vector<double> load_histogram = {};
-  std::optional<double> load_zipf = {};
-  std::vector<RankLoad> rank_loads = {};  // for every number of ranks that divides the experts
-
-  bool operator==(const MoeSpec&) const = default;
-};
 
 struct ModelSpec {
   std::string name;
@@ -80,7 +42,11 @@ struct ModelSpec {
   std::int64_t window = 0;        // sliding attention window in tokens; 0: full attention
   std::int64_t window_every = 1;  // every n-th layer is windowed (gpt-oss: 2)
   std::optional<MoeSpec> moe;     // present exactly for mixture-of-experts models
-  std::int64_t mtp_layers = 0;    // multi-token-prediction layers
+  // Layers that differ in more than that: their counts add up to num_layers, and what is said above
+  // of attention, feed-forward, window and experts is what their sections leave out. Empty: all
+  // layers are as above.
+  std::vector<LayerRun> layers;
+  std::int64_t mtp_layers = 0;  // multi-token-prediction layers
   std::string source;
   double published_parameters = 0;         // what the source states, 0 if nothing
   double published_active_parameters = 0;  // per token, for mixtures of experts
@@ -95,31 +61,11 @@ enum class LayerKind { kDense, kMoe };
 [[nodiscard]] bool layer_is_windowed(const ModelSpec& m, std::int64_t index);
 [[nodiscard]] std::int64_t num_moe_layers(const ModelSpec& m);
 
-// Parameters of the parts, in elements. "Per layer" parts are what a rank of tp = ep = 1 holds.
-struct LayerParameters {
-  std::int64_t attention_linear = 0;  // matrices and biases that tensor parallelism splits
-  // Norms, latent projections, output bias: copied on every tensor rank.
-  std::int64_t attention_other = 0;
-  std::int64_t mlp_linear = 0;      // dense MLP or shared experts, split by tensor parallelism
-  std::int64_t router = 0;          // copied on every tensor rank
-  std::int64_t experts = 0;         // routed experts, all of them; split by ep and etp
-  std::int64_t experts_active = 0;  // the top_k of them that a token passes
-  std::int64_t norms = 0;  // norms, and biases behind a reduction: copied on every tensor rank
-};
-
-[[nodiscard]] LayerParameters layer_parameters(const ModelSpec& m, LayerKind kind);
-
-struct ParameterCount {
-  std::int64_t total = 0;        // as published counts do: without multi-token-prediction layers
-  std::int64_t active = 0;       // passed by one token: equals `total` for dense models
-  std::int64_t embedding = 0;    // token embedding, and position table where learned
-  std::int64_t output_head = 0;  // 0 when tied
-  std::int64_t mtp = 0;          // multi-token-prediction layers
-};
-
-[[nodiscard]] ParameterCount parameter_count(const ModelSpec& m);
-
-// Every rule that `m` breaks; empty if it can be planned for. Messages name the keys.
-[[nodiscard]] Diagnostics validate(const ModelSpec& m);
+// What decoder layer `index` is made of.
+[[nodiscard]] LayerSpec layer_spec(const ModelSpec& m, std::int64_t index);
+// A layer of a model whose layers the flat keys describe.
+[[nodiscard]] LayerSpec layer_spec(const ModelSpec& m, LayerKind kind, bool windowed);
+// Each once, by first appearance.
+[[nodiscard]] std::vector<LayerSpec> distinct_layers(const ModelSpec& m);
 
 }  // namespace meshplan

@@ -123,24 +123,37 @@ void check_positions(const Plan& p, Findings& f) {
 
 double real(std::int64_t i) { return static_cast<double>(i); }
 
-// Elements per token that a layer may hold, at most a few of each.
+double mixer_width(const AttentionSpec& kind) {
+  return real(kind.num_attention_heads) * real(kind.head_dim);
+}
+
+double mixer_width(const LatentAttentionSpec& kind) {
+  const MlaSpec& mla = kind.sizes;
+  return real(mla.q_lora_rank) + real(mla.kv_lora_rank) +
+         real(kind.num_attention_heads) *
+             (2 * real(mla.qk_nope_head_dim + mla.qk_rope_head_dim) + real(mla.v_head_dim));
+}
+
+double feed_forward_width(const ModelSpec&, const DenseMlpSpec& kind) {
+  return real(kind.ffn_hidden_size);
+}
+
+double feed_forward_width(const ModelSpec& m, const MoeSpec& moe) {
+  const double experts = real(moe.top_k) * (real(m.hidden_size) + real(moe.expert_ffn_hidden_size));
+  return experts * moe.imbalance + real(moe.shared_expert_ffn_hidden_size) + real(moe.num_experts);
+}
+
+// Elements per token that the widest layer may hold, at most a few of each.
 double layer_width(const Plan& p) {
-  const ModelSpec& m = p.m;
-  double width = real(m.hidden_size) + real(m.ffn_hidden_size) +
-                 real(m.num_attention_heads) * real(m.head_dim);
-  if (!p.s.flash_attention) width += real(m.num_attention_heads) * real(p.s.seq_len);
-  if (m.mla) {
-    width += real(m.mla->q_lora_rank) + real(m.mla->kv_lora_rank) +
-             real(m.num_attention_heads) *
-                 real(m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim + m.mla->v_head_dim);
+  const auto of_feed_forward = [&](const auto& kind) { return feed_forward_width(p.m, kind); };
+  double mixer = 0, feed_forward = 0;
+  for (const LayerSpec& layer : distinct_layers(p.m)) {
+    double width = std::visit([](const auto& kind) { return mixer_width(kind); }, layer.mixer);
+    if (!p.s.flash_attention) width += real(num_heads(layer.mixer)) * real(p.s.seq_len);
+    mixer = std::max(mixer, width);
+    feed_forward = std::max(feed_forward, std::visit(of_feed_forward, layer.feed_forward));
   }
-  if (m.moe) {
-    const double experts =
-        real(m.moe->top_k) * (real(m.hidden_size) + real(m.moe->expert_ffn_hidden_size));
-    width += experts * m.moe->imbalance + real(m.moe->shared_expert_ffn_hidden_size) +
-             real(m.moe->num_experts);
-  }
-  return width;
+  return real(p.m.hidden_size) + mixer + feed_forward;
 }
 
 // Microbatches of which a pipeline rank holds all layers' activations at most

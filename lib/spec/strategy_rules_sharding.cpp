@@ -12,6 +12,19 @@ constexpr std::int64_t kMostProduct = 1'000'000'000'000'000;
 
 std::string n(std::int64_t value) { return std::to_string(value); }
 
+// Those of the layers that have any, each once.
+std::vector<MoeSpec> distinct_experts(const ModelSpec& m) {
+  std::vector<MoeSpec> all;
+  if (!m.moe) return all;
+  for (const LayerSpec& layer : distinct_layers(m)) {
+    const MoeSpec* experts = experts_of(layer);
+    if (experts != nullptr && std::find(all.begin(), all.end(), *experts) == all.end()) {
+      all.push_back(*experts);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::int64_t product(std::initializer_list<std::int64_t> degrees) {
@@ -52,36 +65,49 @@ void check_gpus(const Plan& p, Findings& f) {
 
 // T:1447; the same for latent attention, whose heads are split the same way.
 void check_heads(const Plan& p, Findings& f) {
-  must_divide(f, {"tp"}, p.s.tp, p.m.num_attention_heads, "attention heads");
+  for (const LayerSpec& layer : distinct_layers(p.m)) {
+    const std::int64_t heads = num_heads(layer.mixer);
+    if (heads % p.s.tp == 0) continue;
+    must_divide(f, {"tp"}, p.s.tp, heads, "attention heads");
+    return;
+  }
 }
 
 // T:1465: groups are split, or copied where there are fewer of them than tensor ranks.
 void check_query_groups(const Plan& p, Findings& f) {
-  if (p.m.attention == AttentionKind::kMla) return;
-  const std::int64_t groups = p.m.num_query_groups;
-  if (groups % p.s.tp == 0 || p.s.tp % groups == 0) return;
-  f.error({"tp"}, "'tp' must divide the " + n(groups) +
-                      " query groups or be a multiple of them, got " + n(p.s.tp));
+  for (const LayerSpec& layer : distinct_layers(p.m)) {
+    const auto* kind = std::get_if<AttentionSpec>(&layer.mixer);
+    if (kind == nullptr) continue;
+    const std::int64_t groups = kind->num_query_groups;
+    if (groups % p.s.tp == 0 || p.s.tp % groups == 0) continue;
+    f.error({"tp"}, "'tp' must divide the " + n(groups) +
+                        " query groups or be a multiple of them, got " + n(p.s.tp));
+    return;
+  }
 }
 
 // core/utils.py divide(), called when the layers are built.
 void check_mlp_width(const Plan& p, Findings& f) {
-  if (num_moe_layers(p.m) < p.m.num_layers) {
-    must_divide(f, {"tp"}, p.s.tp, p.m.ffn_hidden_size, "columns of 'ffn_hidden_size'");
+  for (const LayerSpec& layer : distinct_layers(p.m)) {
+    const auto* kind = std::get_if<DenseMlpSpec>(&layer.feed_forward);
+    if (kind == nullptr || kind->ffn_hidden_size % p.s.tp == 0) continue;
+    must_divide(f, {"tp"}, p.s.tp, kind->ffn_hidden_size, "columns of 'ffn_hidden_size'");
+    break;
   }
-  if (!p.m.moe) return;
-  must_divide(f, {"tp"}, p.s.tp, p.m.moe->shared_expert_ffn_hidden_size,
-              "columns of 'moe.shared_expert_ffn_hidden_size'");
-  must_divide(f, {"etp"}, p.s.etp, p.m.moe->expert_ffn_hidden_size,
-              "columns of 'moe.expert_ffn_hidden_size'");
+  for (const MoeSpec& moe : distinct_experts(p.m)) {
+    must_divide(f, {"tp"}, p.s.tp, moe.shared_expert_ffn_hidden_size,
+                "columns of 'moe.shared_expert_ffn_hidden_size'");
+    must_divide(f, {"etp"}, p.s.etp, moe.expert_ffn_hidden_size,
+                "columns of 'moe.expert_ffn_hidden_size'");
+  }
 }
 
 // A:1656, A:1657.
 void check_experts(const Plan& p, Findings& f) {
-  if (p.m.moe) {
-    must_divide(f, {"ep"}, p.s.ep, p.m.moe->num_experts, "experts");
-    return;
+  for (const MoeSpec& moe : distinct_experts(p.m)) {
+    must_divide(f, {"ep"}, p.s.ep, moe.num_experts, "experts");
   }
+  if (p.m.moe) return;
   if (p.s.ep > 1)
     f.error({"ep"}, "'ep' is " + n(p.s.ep) + ", but the model has no experts", "ep=1");
   if (p.s.etp > 1) {
@@ -167,15 +193,17 @@ void check_context_parallel(const Plan& p, Findings& f) {
                                    " for cp=" + n(s.cp) + ", got " + n(s.seq_len));
   }
   if (!ulysses) return;
-  const bool mla = p.m.attention == AttentionKind::kMla;
-  const std::int64_t groups = mla ? p.m.num_attention_heads : p.m.num_query_groups;
   const std::int64_t ranks = product({s.tp, s.cp});
-  if (p.m.num_attention_heads % ranks != 0 || groups % ranks != 0) {
+  for (const LayerSpec& layer : distinct_layers(p.m)) {
+    const std::int64_t heads = num_heads(layer.mixer);
+    const auto* grouped = std::get_if<AttentionSpec>(&layer.mixer);
+    const std::int64_t groups = grouped != nullptr ? grouped->num_query_groups : heads;
+    if (heads % ranks == 0 && groups % ranks == 0) continue;
     f.error({"cp", "tp"},
-            "cp_kind ulysses needs tp * cp = " + n(ranks) + " to divide the " +
-                n(p.m.num_attention_heads) + " attention heads and the " + n(groups) +
-                " query groups",
+            "cp_kind ulysses needs tp * cp = " + n(ranks) + " to divide the " + n(heads) +
+                " attention heads and the " + n(groups) + " query groups",
             "cp_kind=ring");
+    return;
   }
 }
 

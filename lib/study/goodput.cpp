@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "cost/memory.hpp"
+#include "model/parameters.hpp"
 
 namespace meshplan {
 namespace {

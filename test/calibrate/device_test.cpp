@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "calibrate/bench_samples.hpp"
-#include "cost/kernels.hpp"
 #include "io/load.hpp"
+#include "kernels/kernels.hpp"
 #include "probe/samples_file.hpp"
 #include "support/catch.hpp"
 

@@ -1,6 +1,6 @@
-#include "cost/activations.hpp"
-
+#include "cost/block.hpp"
 #include "cost/support.hpp"
+#include "model/kinds.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -42,7 +42,7 @@ TEST_CASE("[F-ACT-MEM-1] a layer saves what the Megatron paper's table 2 says") 
   strategy.sequence_parallel = row.sp;
   const ClusterSpec c = plain_cluster(8);
   const BlockContext x{m, c, strategy, local_shape(m, strategy)};
-  const SavedActivations saved = layer_activations(x, false);
+  const SavedActivations saved = layer_activations(x, layer_spec(m, 0));
   CHECK(saved.of(row.recompute).si() == Approx(s * b * h * row.factor).epsilon(1e-12));
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("[F-ACT-MEM-1] a flash-attention SwiGLU layer saves the modern closed 
   const ClusterSpec c = plain_cluster(8);
   const BlockContext x{m, c, s, local_shape(m, s)};
   const double expected = 4096.0 * (8 * 8192 + 4 * 8192 + 4 * 1024 + 6 * 28672 + 4 * 64) / 4;
-  CHECK(layer_activations(x, false).none.si() == Approx(expected).epsilon(1e-12));
+  CHECK(layer_activations(x, layer_spec(m, 0)).none.si() == Approx(expected).epsilon(1e-12));
 }
 
 TEST_CASE("fp8 halves the saved inputs of linear layers and keeps the rest") {
@@ -79,7 +79,8 @@ TEST_CASE("fp8 halves the saved inputs of linear layers and keeps the rest") {
   // Inputs of qkv and mlp up (h each) and of mlp down (4 h) shrink by one byte; the attention
   // output is kept in both forms because attention's own backward reads it.
   const double saved = t * (h + h + 4 * h) - t * h;
-  CHECK(layer_activations(bf16, false).none.si() - layer_activations(fp8, false).none.si() ==
+  CHECK(layer_activations(bf16, layer_spec(m, 0)).none.si() -
+            layer_activations(fp8, layer_spec(m, 0)).none.si() ==
         Approx(saved));
 }
 
@@ -92,8 +93,8 @@ TEST_CASE("context parallelism divides every activation of a layer") {
   Strategy split = s;
   split.cp = 4;
   const BlockContext part{m, c, split, local_shape(m, split)};
-  CHECK(4 * layer_activations(part, false).none.count() ==
-        layer_activations(whole, false).none.count());
+  CHECK(4 * layer_activations(part, layer_spec(m, 0)).none.count() ==
+        layer_activations(whole, layer_spec(m, 0)).none.count());
 }
 
 TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
@@ -104,11 +105,11 @@ TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
   const BlockContext x{m, c, s, local_shape(m, s)};
   const double logits = 2048.0 * 51200;
   const double input = 2.0 * 2048 * 4096;
-  CHECK(head_working_set(x).si() == Approx(logits * 10 + input));
+  CHECK(head_working_bytes(x) == Approx(logits * 10 + input));
   s.kernels.fused_cross_entropy = true;  // one fp32 copy beside the logits
-  CHECK(head_working_set(x).si() == Approx(logits * 6 + input));
+  CHECK(head_working_bytes(x) == Approx(logits * 6 + input));
   s.kernels.inplace_cross_entropy = true;
-  CHECK(head_working_set(x).si() == Approx(logits * 4 + input));
+  CHECK(head_working_bytes(x) == Approx(logits * 4 + input));
 }
 
 TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32 scores") {
@@ -120,7 +121,7 @@ TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32
     s.precision = precision;
     s.kernels.fused_softmax = fused;
     const BlockContext x{m, c, s, local_shape(m, s)};
-    return layer_activations(x, false).none.si();
+    return layer_activations(x, layer_spec(m, 0)).none.si();
   };
   CHECK(saved(Precision::kBf16, false) - saved(Precision::kBf16, true) == Approx(4 * scores));
   CHECK(saved(Precision::kFp32, false) == saved(Precision::kFp32, true));
@@ -132,10 +133,10 @@ TEST_CASE("a gathered input that is saved costs the other ranks' shares of two i
   Strategy s = plain_strategy(8, 1, 1);
   s.sequence_parallel = true;
   const BlockContext again{m, c, s, local_shape(m, s)};
-  const Bytes sharded = layer_activations(again, false).none;
+  const Bytes sharded = layer_activations(again, layer_spec(m, 0)).none;
   s.kernels.tp_recompute_allgather = false;
   const BlockContext kept{m, c, s, local_shape(m, s)};
   // Inputs of qkv and of mlp up: s h elements of two bytes each, an eighth of which was there.
-  CHECK(layer_activations(kept, false).none.si() - sharded.si() ==
+  CHECK(layer_activations(kept, layer_spec(m, 0)).none.si() - sharded.si() ==
         Approx(2 * 2.0 * 2048 * 4096 * 7 / 8));
 }

@@ -2,9 +2,9 @@
 #include <map>
 #include <string>
 
-#include "cost/block_ops.hpp"
 #include "cost/llama.hpp"
 #include "cost/step.hpp"
+#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

@@ -1,15 +1,15 @@
 // The kernels and collectives of a block against what their formulas say, written out by hand.
-#include "cost/block_ops.hpp"
-
 #include <string_view>
 
 #include "comm/collectives.hpp"
 #include "cost/data_parallel.hpp"
-#include "cost/flops.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "cost/step_model.hpp"
 #include "cost/support.hpp"
+#include "model/flops.hpp"
+#include "model/kinds.hpp"
+#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -183,11 +183,11 @@ TEST_CASE("[F-ROPE-1] an eager rotary embedding passes queries and keys nine tim
   b.model.position_embedding = PositionEmbedding::kRope;
   b.strategy.flash_attention = true;
   BlockOps fused;
-  append_attention(b.context(), false, fused);
+  append_mixer(b.context(), layer_spec(b.model, 0).mixer, fused);
   CHECK(sum(fused, "rotary", Pass::kForward).time == b.memory(2 * 2 * 2 * kElements, 2));
   b.strategy.kernels.fused_rope = false;
   BlockOps eager;
-  append_attention(b.context(), false, eager);
+  append_mixer(b.context(), layer_spec(b.model, 0).mixer, eager);
   CHECK(sum(eager, "rotary", Pass::kForward).time == b.memory(9 * 2 * 2 * kElements, 10));
 }
 
@@ -195,7 +195,7 @@ TEST_CASE(
     "[F-ATT-2] materialised attention computes all scores, two products forward and four back") {
   Bench b;
   BlockOps ops;
-  append_attention(b.context(), false, ops);
+  append_mixer(b.context(), layer_spec(b.model, 0).mixer, ops);
   const double product = 2.0 * 32 * 2048 * 2048 * 128;
   CHECK(sum(ops, "attention product", Pass::kForward).flops == 2 * product);
   CHECK(sum(ops, "attention product", Pass::kBackwardInput).flops == 4 * product);
@@ -205,14 +205,14 @@ TEST_CASE(
   b.model = plain_gpt(8, 3072, 24);
   b.strategy = plain_strategy(8, 1, 1);
   BlockOps few;
-  append_attention(b.context(), false, few);
+  append_mixer(b.context(), layer_spec(b.model, 0).mixer, few);
   CHECK(sum(few, "softmax", Pass::kForward).time == b.memory(28 * 3.0 * 2048 * 2048, 5));
   CHECK(sum(few, "softmax", Pass::kBackwardInput).time == b.memory(32 * 3.0 * 2048 * 2048, 5));
   // Nor does it take fp32 scores, which need no casts.
   b.strategy.precision = Precision::kFp32;
   b.model = plain_gpt();
   BlockOps wide;
-  append_attention(b.context(), false, wide);
+  append_mixer(b.context(), layer_spec(b.model, 0).mixer, wide);
   const double four = 4.0 * 2048 * 2048;
   CHECK(sum(wide, "softmax", Pass::kForward).time == b.memory(16 * four, 5));
   CHECK(sum(wide, "softmax", Pass::kBackwardInput).time == b.memory(20 * four, 5));

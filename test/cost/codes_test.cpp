@@ -1,11 +1,11 @@
 // What tells training codes apart: each key changes the cost that it names and nothing else.
-#include "cost/activations.hpp"
-#include "cost/block_ops.hpp"
-#include "cost/kernels.hpp"
+#include "cost/block.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "cost/step_parts.hpp"
 #include "cost/support.hpp"
+#include "kernels/kernels.hpp"
+#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -47,7 +47,7 @@ TEST_CASE("selective recomputation of a fused-attention layer repeats norms and 
   s.flash_attention = true;
   const ClusterSpec c = plain_cluster(1);
   const BlockContext x{m, c, s, local_shape(m, s)};
-  const SavedActivations saved = layer_activations(x, false);
+  const SavedActivations saved = layer_activations(x, layer_spec(m, 0));
   // Two norm outputs of h and the activation's output of 4 h, two bytes each.
   CHECK(saved.none.count() - saved.selective.count() == 2048LL * 4096 * 2 * 6);
   const TimeTerms none = cost(m, 1, s).time;

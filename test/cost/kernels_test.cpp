@@ -1,7 +1,7 @@
-#include "cost/kernels.hpp"
+#include "kernels/kernels.hpp"
 
-#include "cost/flops.hpp"
 #include "cost/support.hpp"
+#include "model/flops.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

@@ -3,6 +3,7 @@
 #include "cost/step.hpp"
 #include "cost/support.hpp"
 #include "frameworks/preset.hpp"
+#include "model/parameters.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

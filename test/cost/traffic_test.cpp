@@ -1,9 +1,9 @@
 #include <map>
 
 #include "cost/block.hpp"
-#include "cost/block_ops.hpp"
 #include "cost/step.hpp"
 #include "cost/support.hpp"
+#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

@@ -5,6 +5,7 @@
 
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
+#include "model/rules.hpp"
 #include "schedule/traits.hpp"
 #include "spec/expert_load.hpp"
 

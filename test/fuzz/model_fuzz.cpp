@@ -2,6 +2,8 @@
 // rules let through may overflow), written, and reads back to the same model.
 #include "fuzz/fuzz.hpp"
 #include "io/load.hpp"
+#include "model/parameters.hpp"
+#include "model/rules.hpp"
 #include "report/model_yaml.hpp"
 #include "spec/model.hpp"
 

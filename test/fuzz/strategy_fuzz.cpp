@@ -1,6 +1,7 @@
 // Any text as a strategy; what parses is written and must read back to the same strategy.
 #include <string>
 
+#include "frameworks/preset.hpp"
 #include "fuzz/fuzz.hpp"
 #include "io/load.hpp"
 #include "spec/strategy.hpp"

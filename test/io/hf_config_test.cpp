@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/load.hpp"
+#include "model/parameters.hpp"
 #include "spec/model.hpp"
 #include "support/catch.hpp"
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "io/load.hpp"
+#include "model/parameters.hpp"
 #include "spec/model.hpp"
 #include "support/catch.hpp"
 

@@ -4,6 +4,7 @@
 #include "launch/megatron_import.hpp"
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
+#include "model/parameters.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {

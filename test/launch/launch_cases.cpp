@@ -13,6 +13,7 @@
 #include "cost/step.hpp"
 #include "frameworks/preset.hpp"
 #include "launch/targets.hpp"
+#include "model/rules.hpp"
 #include "spec/findings.hpp"
 #include "spec/strategy_keys.hpp"
 

@@ -7,6 +7,8 @@
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
 #include "launch/torchtitan_import.hpp"
+#include "model/parameters.hpp"
+#include "model/rules.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {

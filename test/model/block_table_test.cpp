@@ -36,8 +36,10 @@ TEST_CASE("layers that differ in window or experts are blocks of their own") {
   const std::size_t dense = 1, dense_windowed = 2, experts = 3, experts_windowed = 4;
   CHECK(table.of_layer == std::vector<std::size_t>{dense_windowed, dense, dense_windowed, experts,
                                                    experts_windowed, experts, experts_windowed});
-  CHECK(table.layer(experts) == LayerBlock{LayerKind::kMoe, false});
-  CHECK(mtp_layer(m) == LayerBlock{LayerKind::kMoe, true});
+  CHECK(experts_of(table.layer(experts)) != nullptr);
+  CHECK(window_of(table.layer(experts).mixer) == 0);
+  CHECK(window_of(table.layer(dense_windowed).mixer) == 128);
+  CHECK(mtp_layer(m) == table.layer(experts_windowed));
 }
 
 TEST_CASE("values per block keep their order beyond what needs no memory") {

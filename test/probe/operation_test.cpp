@@ -1,18 +1,12 @@
 #include "probe/operation.hpp"
 
 #include "support/catch.hpp"
+#include "support/group_members.hpp"
 
 namespace meshplan {
 namespace {
 
-// The job's ranks of one group, increasing.
-std::vector<std::int64_t> members_of(const RankGroup& g, std::int64_t group, std::int64_t ranks) {
-  std::vector<std::int64_t> members;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    if (place_of(g, rank, ranks).group == group) members.push_back(rank);
-  }
-  return members;
-}
+using test::members_of;
 
 TEST_CASE("groups are the axes of a rank order") {
   // 8 ranks: pairs two apart are {0,2} {1,3} {4,6} {5,7}, as dp=2 over tp=2 within pp=2.

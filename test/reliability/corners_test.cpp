@@ -5,6 +5,7 @@
 #include "fuzz/choices.hpp"
 #include "fuzz/invariants.hpp"
 #include "io/load.hpp"
+#include "model/rules.hpp"
 #include "spec/device.hpp"
 #include "support/catch.hpp"
 

@@ -12,6 +12,7 @@
 #include "cost/step_oracle.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
+#include "search/compositions.hpp"
 
 namespace meshplan::search_test {
 
@@ -22,22 +23,6 @@ struct Tried {
   // they fit or not.
   Bytes least_peak;
 };
-
-using List = std::vector<std::int64_t>;
-
-// All ways to write `total` as `parts` positive multiples of `unit`, in lexicographic order.
-inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t unit, List& begun,
-                         std::vector<List>& all) {
-  if (parts == 0) {
-    if (total == 0) all.push_back(begun);
-    return;
-  }
-  for (std::int64_t n = unit; n <= total; n += unit) {
-    begun.push_back(n);
-    compositions(total - n, parts - 1, unit, begun, all);
-    begun.pop_back();
-  }
-}
 
 // Layers before the last run of layers of one kind.
 inline std::int64_t leading(const ModelSpec& m) {

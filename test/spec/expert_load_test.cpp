@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "model/rules.hpp"
 #include "spec/findings.hpp"
 #include "support/catch.hpp"
 

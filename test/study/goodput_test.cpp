@@ -5,6 +5,7 @@
 
 #include "cost/step.hpp"
 #include "frameworks/preset.hpp"
+#include "model/parameters.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 

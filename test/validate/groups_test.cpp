@@ -8,6 +8,7 @@
 #include "frameworks/target.hpp"
 #include "spec/strategy_keys.hpp"
 #include "support/catch.hpp"
+#include "support/group_members.hpp"
 #include "validate/operations.hpp"
 
 using namespace meshplan;

@@ -1,12 +1,11 @@
+#include "model/attention_core.hpp"
+
 #include <algorithm>
 
 #include "comm/collectives.hpp"
-#include "cost/block_ops.hpp"
 
 namespace meshplan {
 namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, double count,
              Seconds window, BlockOps& ops) {
@@ -90,38 +89,36 @@ void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, 
 // each hidden behind one step's attention. All-gather (Llama 3, 2407.21783 sec. 3.3.2): keys and
 // values gathered forward and again backward, their gradients reduce-scattered; nothing hidden.
 // Ulysses (2309.14509): all-to-all of queries, keys, values and outputs, the same backward.
-void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
+void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
   const Strategy& s = x.strategy;
-  const ModelSpec& m = x.model;
   const LocalShape& l = x.shape;
-  const std::int64_t window = windowed ? m.window : 0;
   AttentionShape a;
   a.batch = s.micro_batch;
-  a.heads = l.heads;
+  a.heads = h.heads;
   a.queries = l.sequence;
   a.keys = s.seq_len;
-  a.qk_dim = l.query_size / std::max<std::int64_t>(l.heads, 1);
-  a.v_dim = l.value_size / std::max<std::int64_t>(l.heads, 1);
-  a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, window);
-  a.kv_heads = l.groups;
+  a.qk_dim = h.query_size / std::max<std::int64_t>(h.heads, 1);
+  a.v_dim = h.value_size / std::max<std::int64_t>(h.heads, 1);
+  a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, h.window);
+  a.kv_heads = h.groups;
   if (s.cp == 1) {
     push_attention(x, "attention", a, 1, ops);
     return;
   }
-  const double kv = real(l.tokens) * real(l.kv_size + (m.mla ? l.value_size : l.kv_size)) * l.bytes;
+  const double kv = real(l.tokens) * real(h.key_size + h.sent_values) * l.bytes;
   switch (s.cp_kind) {
     case CpKind::kRing: {
       const double steps = real(s.cp);
       a.keys = l.sequence;
-      const AttentionTimes step =
-          windowed ? push_attention(x, "attention", a, steps, ops) : push_ring_attention(x, a, ops);
+      const AttentionTimes step = h.window > 0 ? push_attention(x, "attention", a, steps, ops)
+                                               : push_ring_attention(x, a, ops);
       push_cp(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, step.forward, ops);
       push_cp(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1, step.backward,
               ops);
       return;
     }
     case CpKind::kAllGather: {
-      if (windowed) {
+      if (h.window > 0) {
         push_attention(x, "attention", a, 1, ops);
       } else {
         push_gathered_attention(x, a, ops);
@@ -134,11 +131,11 @@ void append_fused_attention(const BlockContext& x, bool windowed, BlockOps& ops)
     }
     case CpKind::kUlysses: {
       a.queries = s.seq_len;
-      a.heads = ceil_div(l.heads, s.cp);
-      a.kv_heads = ceil_div(l.groups, s.cp);
+      a.heads = ceil_div(h.heads, s.cp);
+      a.kv_heads = ceil_div(h.groups, s.cp);
       push_attention(x, "attention", a, 1, ops);
-      const double q = real(l.tokens) * real(l.query_size) * l.bytes;
-      const double o = real(l.tokens) * real(l.value_size) * l.bytes;
+      const double q = real(l.tokens) * real(h.query_size) * l.bytes;
+      const double o = real(l.tokens) * real(h.value_size) * l.bytes;
       for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
         push_cp(x, pass, Collective::kAllToAll, q, 1, Seconds{}, ops);
         push_cp(x, pass, Collective::kAllToAll, kv / 2, 2, Seconds{}, ops);
@@ -158,11 +155,11 @@ constexpr double kUnfusedForward = 16, kUnfusedBackward = 20, kCasts = 12;
 // mask, softmax and dropout as passes over the a s^2 scores: 2e bytes per score fused; dropout
 // 2e + 1 (mask). Backward: four products, softmax 3e, dropout 2e + 1. (Megatron-LM transformer.py,
 // CoreAttention.)
-void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
+void append_materialised_attention(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
   const Strategy& s = x.strategy;
   const LocalShape& l = x.shape;
-  const std::int64_t count = s.micro_batch * l.heads;
-  const std::int64_t dim = l.query_size / l.heads, v_dim = l.value_size / l.heads;
+  const std::int64_t count = s.micro_batch * h.heads;
+  const std::int64_t dim = h.query_size / h.heads, v_dim = h.value_size / h.heads;
   const double scores = real(count) * real(l.sequence) * real(s.seq_len);
   const double e = l.bytes;
   const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
@@ -185,7 +182,7 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
   product(Pass::kBackwardInput, s.seq_len, v_dim, l.sequence);
   product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
   product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
-  if (softmax_is_fused(x)) {
+  if (softmax_is_fused(x, h.heads)) {
     append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, true);
   } else {
     const double casts = e < 4 ? kCasts : 0;
@@ -196,102 +193,72 @@ void append_materialised_attention(const BlockContext& x, BlockOps& ops) {
     append_elementwise(x, "attention dropout", (2 * e + 1) * scores, 1, (2 * e + 1) * scores, 1,
                        ops, true);
   }
-  const double context = real(l.tokens) * real(l.value_size);
+  const double context = real(l.tokens) * real(h.value_size);
   append_elementwise(x, "context layout", 2 * e * context, 1, 2 * e * context, 1, ops, true);
 }
 
-// [F-ROPE-1] Rotary embedding of queries and keys: one read and write when fused; else about nine
-// element passes in five kernels each for queries and keys (rotate_half, two products, a sum).
-void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
-  if (x.model.position_embedding != PositionEmbedding::kRope) return;
-  const double e = x.shape.bytes;
-  if (x.strategy.kernels.fused_rope) {
-    append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops, false,
-                       KernelKind::kRotary);
-  } else {
-    append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
-  }
-}
-
-LinearTimes append_mla_projections(const BlockContext& x, BlockOps& ops) {
-  const MlaSpec& mla = *x.model.mla;
+// What is saved of scores: softmax output, and dropout's mask and output (5 a s^2 b of 2205.05198
+// eq. 2). Separate kernels keep the softmax output in fp32 besides its 16-bit copy.
+double score_bytes(const BlockContext& x, std::int64_t heads) {
   const LocalShape& l = x.shape;
-  const std::int64_t heads_qk = l.query_size;
-  if (mla.q_lora_rank > 0) {
-    append_linear(x, "q down", l.norm_tokens, mla.q_lora_rank, l.hidden, false, ops);
-    append_norm(x, "q norm", l.norm_tokens * mla.q_lora_rank, ops);
-  }
-  append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
-                false, ops);
-  append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
-  const std::size_t first_up = ops.kernels.size();
-  const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk,
-                                      mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
-  const LinearTimes kv =
-      append_linear(x, "kv up", l.tokens, l.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
-                    mla.kv_lora_rank, false, ops);
-  const double latents = real(l.tokens) * real(2 * l.query_size + l.value_size);
-  // Concatenation of the rotary and the other part of queries and keys.
-  append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
-  append_rotary(x, real(l.tokens) * real((l.heads + 1) * mla.qk_rope_head_dim), ops);
-  // Selective recomputation repeats the up-projections (Megatron-Core's mla_up_proj module).
-  for (std::size_t i = first_up; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].selective = x.strategy.flash_attention && ops.kernels[i].pass == Pass::kForward;
-  }
-  return LinearTimes{q.forward + kv.forward, q.backward_input + kv.backward_input,
-                     q.backward_weight + kv.backward_weight};
-}
-
-LinearTimes append_qkv(const BlockContext& x, BlockOps& ops) {
-  const LocalShape& l = x.shape;
-  const bool bias = x.model.linear_bias || x.model.qkv_bias;
-  const LinearTimes column =
-      append_linear(x, "qkv", l.tokens, l.query_size + 2 * l.kv_size, l.hidden, bias, ops);
-  const double qkv = real(l.tokens) * real(l.query_size + 2 * l.kv_size);
-  append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
-  const double qk = real(l.tokens) * real(l.query_size + l.kv_size);
-  if (x.model.qk_norm) append_norm(x, "qk norm", l.tokens * (l.query_size + l.kv_size), ops);
-  append_rotary(x, qk, ops);
-  return column;
+  double per_score = l.bytes;
+  if (x.model.dropout > 0) per_score += 1 + l.bytes;
+  if (l.bytes < 4 && !softmax_is_fused(x, heads)) per_score += 4;
+  return per_score * materialised_scores(x, heads);
 }
 
 }  // namespace
 
-bool softmax_is_fused(const BlockContext& x) {
-  const std::int64_t matrices = x.strategy.micro_batch * x.shape.heads;
+bool softmax_is_fused(const BlockContext& x, std::int64_t heads) {
+  const std::int64_t matrices = x.strategy.micro_batch * heads;
   return x.strategy.kernels.fused_softmax && x.shape.bytes < 4 && matrices % 4 == 0;
 }
 
-// [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a
-// 1-byte mask) when fused, else a pass per operation.
-void append_residual(const BlockContext& x, BlockOps& ops) {
-  const double n = real(x.shape.norm_tokens) * real(x.shape.hidden);
-  const double e = x.shape.bytes;
-  const bool dropout = x.model.dropout > 0;
-  const double mask = dropout ? 1 : 0;
-  if (x.strategy.kernels.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
-    append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
-                       dropout ? 1 : 0, ops, false,
-                       dropout ? KernelKind::kOther : KernelKind::kResidual);
+double materialised_scores(const BlockContext& x, std::int64_t heads) {
+  if (x.strategy.flash_attention) return 0;
+  const LocalShape& l = x.shape;
+  return real(x.strategy.micro_batch) * real(heads) * real(l.sequence) * real(x.strategy.seq_len);
+}
+
+void append_scores(const BlockContext& x, const HeadShape& heads, BlockOps& ops) {
+  if (x.strategy.flash_attention) {
+    append_fused_attention(x, heads, ops);
   } else {
-    append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
+    append_materialised_attention(x, heads, ops);
   }
 }
 
-void append_attention(const BlockContext& x, bool windowed, BlockOps& ops) {
+void append_attention_output(const BlockContext& x, const HeadShape& heads,
+                             const LinearTimes& column, BlockOps& ops) {
   const LocalShape& l = x.shape;
-  append_residual_norm(x, "input norm", ops);
-  const LinearTimes column = x.model.mla ? append_mla_projections(x, ops) : append_qkv(x, ops);
-  if (x.strategy.flash_attention) {
-    append_fused_attention(x, windowed, ops);
-  } else {
-    append_materialised_attention(x, ops);
-  }
   const bool bias = x.model.linear_bias || x.model.attention_out_bias;
   const LinearTimes row =
-      append_linear(x, "attention output", l.tokens, l.hidden, l.value_size, bias, ops);
+      append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size, bias, ops);
   append_tp_collectives(x, column, row, ops);
   append_residual(x, ops);
+}
+
+// Selective recomputation drops scores and dropout of materialised attention (2205.05198 sec. 5).
+// Fused attention has none; there Megatron-Core's modules layernorm, mlp or moe_act and mla_up_proj
+// are meant: outputs of norms and activation function, and of up-projections.
+KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, double projections,
+                                double repeated) {
+  const LocalShape& l = x.shape;
+  const bool fused = x.strategy.flash_attention;
+  const double norm = real(l.norm_tokens) * real(l.hidden), t = real(l.tokens);
+  const double scores = score_bytes(x, heads.heads);
+  double bytes = norm_bytes(x, norm) + kept_input(x) + projections;
+  bytes += scores;
+  if (fused) bytes += 4 * t * real(heads.heads);  // log-sum-exp, fp32
+  bytes += kept(x) * t * real(heads.value_size);  // attention's output, input of the projection
+  if (fused && kept(x) < l.bytes) bytes += l.bytes * t * real(heads.value_size);
+  return {bytes + hidden_mask(x), fused ? kept_input(x) + repeated : scores};
+}
+
+double score_flops(std::int64_t heads, double qk_dim, double v_dim, std::int64_t window,
+                   std::int64_t seq_len) {
+  const std::int64_t keys = window > 0 ? std::min(window, seq_len) : seq_len;
+  return 2 * real(keys) * real(heads) * (qk_dim + v_dim);
 }
 
 }  // namespace meshplan

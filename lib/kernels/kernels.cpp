@@ -1,4 +1,4 @@
-#include "cost/kernels.hpp"
+#include "kernels/kernels.hpp"
 
 #include <algorithm>
 #include <array>

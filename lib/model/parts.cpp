@@ -1,55 +1,10 @@
-#include "cost/block_ops.hpp"
+#include "model/parts.hpp"
 
 #include <algorithm>
 
-#include "base/check.hpp"
 #include "comm/collectives.hpp"
-#include "layout/groups.hpp"
 
 namespace meshplan {
-
-std::int64_t padded_vocab(const ModelSpec& m, const Strategy& s) {
-  const std::int64_t unit = 128 * s.tp;
-  return ceil_div(m.vocab_size, unit) * unit;
-}
-
-const GroupShape& BlockContext::group(Group g) const {
-  constexpr std::array kKept{Group::kTp, Group::kCp, Group::kEp, Group::kEtp};
-  const auto at = std::find(kKept.begin(), kKept.end(), g);
-  PLAN_CHECK(at != kKept.end());
-  std::optional<GroupShape>& known = groups[static_cast<std::size_t>(at - kKept.begin())];
-  if (!known) known = group_shape(strategy, cluster, g);
-  return *known;
-}
-
-LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
-  LocalShape x;
-  x.sequence = ceil_div(s.seq_len, s.cp);
-  x.tokens = x.sequence * s.micro_batch;
-  x.norm_tokens = s.sequence_parallel ? ceil_div(x.tokens, s.tp) : x.tokens;
-  x.hidden = m.hidden_size;
-  x.heads = ceil_div(m.num_attention_heads, s.tp);
-  x.groups = ceil_div(m.num_query_groups, s.tp);
-  if (m.mla) {
-    x.groups = x.heads;
-    x.query_size = x.heads * (m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim);
-    x.kv_size = x.query_size;
-    x.value_size = x.heads * m.mla->v_head_dim;
-  } else {
-    x.query_size = x.heads * m.head_dim;
-    x.kv_size = x.groups * m.head_dim;
-    x.value_size = x.query_size;
-  }
-  x.ffn = ceil_div(m.ffn_hidden_size, s.tp);
-  x.vocab = padded_vocab(m, s) / s.tp;
-  x.bytes = storage_size(s.precision);
-  return x;
-}
-
-Dtype activation_dtype(Precision p) {
-  if (storage_size(p) == 4) return Dtype::kFp32;
-  return p == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
-}
 
 namespace {
 
@@ -275,6 +230,131 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     push_tp(x, Pass::kBackwardInput, Collective::kAllReduce, bytes, g,
             s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
   }
+}
+
+// [F-ROPE-1] Rotary embedding of queries and keys: one read and write when fused; else about nine
+// element passes in five kernels each for queries and keys (rotate_half, two products, a sum).
+void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
+  if (x.model.position_embedding != PositionEmbedding::kRope) return;
+  const double e = x.shape.bytes;
+  if (x.strategy.kernels.fused_rope) {
+    append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops, false,
+                       KernelKind::kRotary);
+  } else {
+    append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
+  }
+}
+
+// [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a
+// 1-byte mask) when fused, else a pass per operation.
+void append_residual(const BlockContext& x, BlockOps& ops) {
+  const double n = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  const double e = x.shape.bytes;
+  const bool dropout = x.model.dropout > 0;
+  const double mask = dropout ? 1 : 0;
+  if (x.strategy.kernels.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
+    append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
+                       dropout ? 1 : 0, ops, false,
+                       dropout ? KernelKind::kOther : KernelKind::kResidual);
+  } else {
+    append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
+  }
+}
+
+// [F-ACT-1] Activation over n local features: plain reads and writes once (bias included when
+// fused), gated reads both halves and writes one; backward reads what forward read and the output
+// gradient and writes the input gradient. Unfused: a pass per operation.
+void append_activation(const BlockContext& x, double features, BlockOps& ops) {
+  const double e = x.shape.bytes;
+  const bool fused = x.strategy.kernels.fused_activation;
+  const bool selective = x.strategy.flash_attention;
+  if (x.model.gated_mlp) {
+    append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
+                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective,
+                       fused ? KernelKind::kGatedActivation : KernelKind::kOther);
+  } else {
+    append_elementwise(x, "activation", (fused ? 2 : 4) * e * features, fused ? 1 : 2,
+                       (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops, selective);
+  }
+}
+
+// Bytes of an input that a linear layer keeps for its weight gradient: fp8 layers keep the cast
+// copy (Transformer Engine), others the bf16 tensor.
+double kept(const BlockContext& x) {
+  return x.strategy.precision == Precision::kFp8 ? 1 : x.shape.bytes;
+}
+
+double kept_input(const BlockContext& x) {
+  const bool gathered = x.strategy.sequence_parallel && !x.strategy.kernels.tp_recompute_allgather;
+  return kept(x) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) * real(x.shape.hidden);
+}
+
+double hidden_mask(const BlockContext& x) {
+  return x.model.dropout > 0 ? real(x.shape.norm_tokens) * real(x.shape.hidden) : 0;
+}
+
+// A norm keeps its input (e bytes per element); without a fused kernel also fp32 intermediates:
+// the cast input, its square root's product and the normalised tensor.
+double norm_bytes(const BlockContext& x, double elements) {
+  return elements * (x.shape.bytes + (x.strategy.kernels.fused_norm ? 0 : 10));
+}
+
+// Input of the down projection, and what the activation function needs: both gated halves or the
+// plain input; eager gated code also keeps the activated half.
+double activation_function_bytes(const BlockContext& x, double features) {
+  const double e = x.shape.bytes;
+  const double in = x.model.gated_mlp ? 2 : 1;
+  const double extra = x.model.gated_mlp && !x.strategy.kernels.fused_activation ? 1 : 0;
+  return features * (e * (in + extra) + kept(x));
+}
+
+bool has_own_norm(const ModelSpec& m) { return !(m.parallel_block && m.parallel_shared_norm); }
+
+std::int64_t mlp_matrices(const ModelSpec& m, std::int64_t ffn) {
+  return (m.gated_mlp ? 3 : 2) * m.hidden_size * ffn;
+}
+
+std::int64_t mlp_first_bias(const ModelSpec& m, std::int64_t ffn) {
+  return (m.gated_mlp ? 2 : 1) * ffn;
+}
+
+double repeated_features(const BlockContext& x, double features) {
+  return (has_own_norm(x.model) ? kept_input(x) : 0) + kept(x) * features;
+}
+
+// [F-PAR-3] Plain or gated MLP: 2*h*f or 3*h*f, biases f (2f gated) and h.
+// Vaswani et al. 2017 sec. 3.3; Shazeer 2020 (GLU variants).
+void add_mlp(const ModelSpec& m, std::int64_t ffn, LayerParameters& p) {
+  if (ffn == 0) return;
+  p.mlp_linear += mlp_matrices(m, ffn);
+  if (m.linear_bias) {
+    p.mlp_linear += mlp_first_bias(m, ffn);
+    p.norms += m.hidden_size;
+  }
+}
+
+void add_output_bias(const ModelSpec& m, std::int64_t heads, LayerParameters& p) {
+  if (m.attention_sinks) p.attention_linear += heads;
+  if (m.linear_bias || m.attention_out_bias) p.attention_other += m.hidden_size;
+}
+
+void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass pass, Collective op,
+                          double bytes, double count, Seconds window, BlockOps& ops) {
+  if (x.strategy.tp == 1) return;
+  CommOp comm;
+  comm.dimension = dimension;
+  comm.pass = pass;
+  comm.operation = op;
+  comm.bytes = ceil_bytes(bytes);
+  comm.group = x.group(Group::kTp);
+  comm.kind = Group::kTp;
+  comm.dtype =
+      dimension == CommDimension::kLoss ? Dtype::kFp32 : activation_dtype(x.strategy.precision);
+  comm.count = count;
+  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
+  comm.hidden = std::min(comm.time_each, window);
+  comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  ops.comm.push_back(comm);
 }
 
 }  // namespace meshplan

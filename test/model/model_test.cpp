@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "model/parameters.hpp"
+#include "model/rules.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -34,6 +36,10 @@ ModelSpec tiny_experts() {
   return m;
 }
 
+LayerParameters parameters_of(const ModelSpec& m, LayerKind kind) {
+  return layer_parameters(m, layer_spec(m, kind, false));
+}
+
 std::string messages(const ModelSpec& m) { return to_text(validate(m)); }
 
 }  // namespace
@@ -41,24 +47,24 @@ std::string messages(const ModelSpec& m) { return to_text(validate(m)); }
 TEST_CASE("[F-PAR-1] attention has 2*h*a*d + 2*h*g*d weights, and a bias per output") {
   ModelSpec m = tiny();
   // Q 8x8, K 8x8, V 8x8, O 8x8.
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_linear == 4 * 64);
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_other == 0);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_linear == 4 * 64);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_other == 0);
   m.num_query_groups = 1;  // K and V 8x4
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_linear == 64 + 32 + 32 + 64);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_linear == 64 + 32 + 32 + 64);
   m.qkv_bias = true;  // 8 + 4 + 4
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_linear == 192 + 16);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_linear == 192 + 16);
   m.attention_out_bias = true;  // behind the reduction: every tensor rank has it
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_other == 8);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_other == 8);
   m.attention_sinks = true;  // one per head
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_linear == 192 + 16 + 2);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_linear == 192 + 16 + 2);
   m.qk_norm = true;  // a scale per element of a head, for queries and for keys
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_other == 8 + 2 * 4);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_other == 8 + 2 * 4);
 }
 
 TEST_CASE("[F-PAR-1] a head size of its own widens the projections") {
   ModelSpec m = tiny();
   m.head_dim = 16;  // 2 heads of 16 over h = 8, as Qwen3 does
-  CHECK(layer_parameters(m, LayerKind::kDense).attention_linear == 4 * 8 * 32);
+  CHECK(parameters_of(m, LayerKind::kDense).attention_linear == 4 * 8 * 32);
 }
 
 TEST_CASE("[F-PAR-2] latent attention of DeepSeek-V3 has 187,107,328 parameters") {
@@ -68,7 +74,7 @@ TEST_CASE("[F-PAR-2] latent attention of DeepSeek-V3 has 187,107,328 parameters"
   m.head_dim = 192;
   m.attention = AttentionKind::kMla;
   m.mla = MlaSpec{1536, 512, 128, 64, 128};
-  const LayerParameters p = layer_parameters(m, LayerKind::kDense);
+  const LayerParameters p = parameters_of(m, LayerKind::kDense);
   // q_b 1536 x 128*192, kv_b 512 x 128*(128+128), o 128*128 x 7168.
   CHECK(p.attention_linear == 37'748'736 + 16'777'216 + 117'440'512);
   // q_a 7168 x 1536, kv_a 7168 x (512+64), norms over 1536 and 512.
@@ -80,24 +86,24 @@ TEST_CASE("[F-PAR-2] without query compression queries are projected directly") 
   ModelSpec m = tiny();
   m.attention = AttentionKind::kMla;
   m.mla = MlaSpec{0, 6, 4, 2, 4};  // DeepSeek-V2-Lite has no q_lora_rank
-  const LayerParameters p = layer_parameters(m, LayerKind::kDense);
+  const LayerParameters p = parameters_of(m, LayerKind::kDense);
   CHECK(p.attention_linear == 8 * 2 * 6 + 6 * 2 * 8 + 2 * 4 * 8);
   CHECK(p.attention_other == 8 * (6 + 2) + 6);
 }
 
 TEST_CASE("[F-PAR-3] a plain MLP has two matrices, a gated one three") {
   ModelSpec m = tiny();
-  CHECK(layer_parameters(m, LayerKind::kDense).mlp_linear == 2 * 8 * 32);
+  CHECK(parameters_of(m, LayerKind::kDense).mlp_linear == 2 * 8 * 32);
   m.gated_mlp = true;
-  CHECK(layer_parameters(m, LayerKind::kDense).mlp_linear == 3 * 8 * 32);
+  CHECK(parameters_of(m, LayerKind::kDense).mlp_linear == 3 * 8 * 32);
   m.linear_bias = true;  // two biases of 32 are split, one of 8 is copied
-  CHECK(layer_parameters(m, LayerKind::kDense).mlp_linear == 3 * 8 * 32 + 64);
-  CHECK(layer_parameters(m, LayerKind::kDense).norms == 2 * 8 + 8);
+  CHECK(parameters_of(m, LayerKind::kDense).mlp_linear == 3 * 8 * 32 + 64);
+  CHECK(parameters_of(m, LayerKind::kDense).norms == 2 * 8 + 8);
 }
 
 TEST_CASE("[F-PAR-4] experts, router and shared experts are counted apart") {
   ModelSpec m = tiny_experts();
-  LayerParameters p = layer_parameters(m, LayerKind::kMoe);
+  LayerParameters p = parameters_of(m, LayerKind::kMoe);
   CHECK(p.experts == 4 * 3 * 8 * 16);
   CHECK(p.experts_active == 2 * 3 * 8 * 16);
   CHECK(p.router == 8 * 4);
@@ -105,7 +111,7 @@ TEST_CASE("[F-PAR-4] experts, router and shared experts are counted apart") {
   m.moe->router_bias = true;
   m.expert_bias = true;
   m.moe->shared_expert_ffn_hidden_size = 16;
-  p = layer_parameters(m, LayerKind::kMoe);
+  p = parameters_of(m, LayerKind::kMoe);
   CHECK(p.experts == 4 * (3 * 8 * 16 + 2 * 16 + 8));
   CHECK(p.router == 8 * 4 + 4);
   CHECK(p.mlp_linear == 3 * 8 * 16);
@@ -136,9 +142,9 @@ TEST_CASE("[F-PAR-5] GPT-3's count follows 12*L*h^2*(1 + 13/(12h) + (V+s)/(12*L*
 TEST_CASE("[F-PAR-5] PaLM's blocks share one norm; BLOOM has one after the embedding") {
   ModelSpec m = tiny();
   m.parallel_block = true;
-  CHECK(layer_parameters(m, LayerKind::kDense).norms == 2 * 8);  // GPT-NeoX: one each
+  CHECK(parameters_of(m, LayerKind::kDense).norms == 2 * 8);  // GPT-NeoX: one each
   m.parallel_shared_norm = true;
-  CHECK(layer_parameters(m, LayerKind::kDense).norms == 8);
+  CHECK(parameters_of(m, LayerKind::kDense).norms == 8);
   const std::int64_t before = parameter_count(m).total;
   m.embedding_norm = true;
   CHECK(parameter_count(m).total == before + 8);

@@ -14,7 +14,7 @@ namespace meshplan {
 [[nodiscard]] Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens);
 
 // Forward products per token of one decoder layer, attention scores at length seq_len included.
-[[nodiscard]] double layer_forward_flops(const ModelSpec& m, LayerKind kind, bool windowed,
+[[nodiscard]] double layer_forward_flops(const ModelSpec& m, const LayerSpec& layer,
                                          std::int64_t seq_len);
 
 }  // namespace meshplan

@@ -1,49 +1,12 @@
+// A mixture of experts, with or without experts that every token passes.
 #include <algorithm>
 
 #include "comm/collectives.hpp"
-#include "cost/block_ops.hpp"
+#include "model/kinds.hpp"
+#include "model/parts.hpp"
 #include "spec/expert_load.hpp"
 
 namespace meshplan {
-namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
-// [F-ACT-1] Activation over n local features: plain reads and writes once (bias included when
-// fused), gated reads both halves and writes one; backward reads what forward read and the output
-// gradient and writes the input gradient. Unfused: a pass per operation.
-void append_activation(const BlockContext& x, double features, BlockOps& ops) {
-  const double e = x.shape.bytes;
-  const bool fused = x.strategy.kernels.fused_activation;
-  const bool selective = x.strategy.flash_attention;
-  if (x.model.gated_mlp) {
-    append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
-                       (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective,
-                       fused ? KernelKind::kGatedActivation : KernelKind::kOther);
-  } else {
-    append_elementwise(x, "activation", (fused ? 2 : 4) * e * features, fused ? 1 : 2,
-                       (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops, selective);
-  }
-}
-
-void append_dense_mlp(const BlockContext& x, std::int64_t ffn, BlockOps& ops) {
-  const LocalShape& l = x.shape;
-  const ModelSpec& m = x.model;
-  if (!(m.parallel_block && m.parallel_shared_norm)) {
-    append_residual_norm(x, "mlp norm", ops);
-  }
-  const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
-                                       m.linear_bias, ops);
-  append_activation(x, real(l.tokens) * real(ffn), ops);
-  const LinearTimes down =
-      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, m.linear_bias, ops);
-  // A parallel block sums attention and MLP before one reduction, counted with attention.
-  if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
-  append_residual(x, ops);
-}
-
 namespace {
 
 void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
@@ -65,8 +28,7 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
 // experts drawn evenly: p (1 - C(E - E/p, k) / C(E, k)) of p equal parts of E experts. The parts
 // are its ranks inside a node and its nodes where it spans several, whose members forward to each
 // other over NVLink (DeepEP; DeepSeek-V3, 2412.19437 sec. 3.2.2).
-double copies_sent(const BlockContext& x) {
-  const MoeSpec& moe = *x.model.moe;
+double copies_sent(const MoeSpec& moe, const BlockContext& x) {
   const double k = real(moe.top_k), all = real(moe.num_experts);
   if (!x.strategy.kernels.flex_dispatcher) return k;
   const GroupShape& g = x.group(Group::kEp);
@@ -91,17 +53,35 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
   ops.comm.push_back(comm);
 }
 
+// Token copies that the busiest expert-parallel rank receives. Memory must suffice in bad layers
+// too: the 99th percentile of [F-MOE-2], or [F-MOE-3].
+double received_tokens(const MoeSpec& moe, const BlockContext& x) {
+  return real(x.shape.norm_tokens) * real(moe.top_k) * rank_load(moe, x.strategy.ep).p99;
+}
+
 }  // namespace
+
+// [F-PAR-4] E experts, each an MLP of width f_e, a router h*E (and E where it has a bias), of which
+// a token passes top_k. Shazeer et al. 2017; Fedus et al. 2021 (Switch) sec. 2; biases of gpt-oss.
+void add_parameters(const MoeSpec& moe, const ModelSpec& m, LayerParameters& p) {
+  std::int64_t expert = mlp_matrices(m, moe.expert_ffn_hidden_size);
+  if (m.linear_bias || m.expert_bias) {
+    expert += mlp_first_bias(m, moe.expert_ffn_hidden_size) + m.hidden_size;
+  }
+  p.experts = moe.num_experts * expert;
+  p.experts_active = moe.top_k * expert;
+  p.router = moe.num_experts * (m.hidden_size + (moe.router_bias ? 1 : 0));
+  add_mlp(m, moe.shared_expert_ffn_hidden_size, p);
+}
 
 // [F-EP-1] Mixture of experts: each of T tokens of a rank goes to top_k experts. Dispatch and
 // combine are all-to-alls of T top_k h elements (fewer with flex_dispatcher, [F-EP-2]) over the
 // expert-parallel group, forward and again backward; expert tensor parallelism gathers and
 // reduce-scatters the received tokens. All wait for the busiest rank, whose load is that of
 // [F-MOE-2] or [F-MOE-3]: the median over placements. (Megatron-Core moe/token_dispatcher.py.)
-void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
+void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
-  const MoeSpec& moe = *m.moe;
   const Strategy& s = x.strategy;
   const double e = l.bytes, h = real(l.hidden);
   append_residual_norm(x, "mlp norm", ops);
@@ -130,7 +110,7 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
   append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-      const double bytes = tokens * copies_sent(x) * h * e * busiest;
+      const double bytes = tokens * copies_sent(moe, x) * h * e * busiest;
       push_ep(x, pass, bytes, ops);
       push_ep(x, pass, bytes, ops);
     }
@@ -171,6 +151,47 @@ void append_moe_mlp(const BlockContext& x, BlockOps& ops) {
     append_tp_collectives(x, {}, {}, ops);  // experts split by tp: one reduction each way
   }
   append_residual(x, ops);
+}
+
+// Routed experts: permuted inputs, the experts' hidden features, router logits and probabilities in
+// fp32; shared experts as a dense MLP. The probabilities weigh the hidden features (Megatron-Core
+// moe/experts.py, since 0.12), so the sum over copies needs no saved outputs.
+KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
+  const LocalShape& l = x.shape;
+  const Strategy& s = x.strategy;
+  const double norm = real(l.norm_tokens) * real(l.hidden);
+  const double routed = received_tokens(moe, x);
+  const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
+  const double hidden = routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp));
+  const double shared = real(l.tokens) * real(ceil_div(moe.shared_expert_ffn_hidden_size, s.tp));
+  double bytes = norm_bytes(x, norm) + kept(x) * norm;
+  bytes += routed * gathered * real(l.hidden) * kept(x);
+  bytes += activation_function_bytes(x, hidden);
+  bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;
+  bytes += activation_function_bytes(x, shared);
+  return {bytes, s.flash_attention ? repeated_features(x, hidden + shared) : 0};
+}
+
+double widest_features(const MoeSpec& moe, const BlockContext& x) {
+  return received_tokens(moe, x) * real(ceil_div(moe.expert_ffn_hidden_size, x.strategy.etp));
+}
+
+// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
+// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
+// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
+void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
+  if (!x.strategy.overlap.ep) return;
+  Seconds kernels, hidden;
+  for (const KernelOp& op : ops.kernels) kernels += op.time;
+  for (const CommOp& op : ops.comm) {
+    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
+  }
+  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
+  for (CommOp& op : ops.comm) {
+    if (op.dimension != CommDimension::kEp) continue;
+    op.hidden = op.hidden * share;
+    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
+  }
 }
 
 }  // namespace meshplan

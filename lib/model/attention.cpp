@@ -1,0 +1,78 @@
+// Grouped-query attention, which multi-head and multi-query attention are the ends of, over all
+// tokens before or a sliding window of them.
+#include "model/attention_core.hpp"
+
+namespace meshplan {
+namespace {
+
+HeadShape heads_of(const AttentionSpec& kind, const Strategy& s) {
+  HeadShape h;
+  h.heads = ceil_div(kind.num_attention_heads, s.tp);
+  h.groups = ceil_div(kind.num_query_groups, s.tp);
+  h.query_size = h.value_size = h.heads * kind.head_dim;
+  h.key_size = h.sent_values = h.groups * kind.head_dim;
+  h.window = kind.window;
+  return h;
+}
+
+LinearTimes append_qkv(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const bool bias = x.model.linear_bias || x.model.qkv_bias;
+  const LinearTimes column =
+      append_linear(x, "qkv", l.tokens, h.query_size + 2 * h.key_size, l.hidden, bias, ops);
+  const double qkv = real(l.tokens) * real(h.query_size + 2 * h.key_size);
+  append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
+  const double qk = real(l.tokens) * real(h.query_size + h.key_size);
+  if (x.model.qk_norm) append_norm(x, "qk norm", l.tokens * (h.query_size + h.key_size), ops);
+  append_rotary(x, qk, ops);
+  return column;
+}
+
+}  // namespace
+
+// [F-PAR-1] Queries h*a*d, keys and values 2*h*g*d, output a*d*h; biases follow the outputs.
+// The output bias is added after the tensor-parallel reduction, so every tensor rank holds it.
+// Vaswani et al. 2017 sec. 3.2.2; Ainslie et al. 2023 (GQA); Shoeybi et al. 2019 sec. 3.
+void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParameters& p) {
+  const std::int64_t h = m.hidden_size;
+  const std::int64_t queries = kind.num_attention_heads * kind.head_dim;
+  const std::int64_t keys_values = 2 * kind.num_query_groups * kind.head_dim;
+  p.attention_linear += h * (queries + keys_values) + queries * h;
+  if (m.linear_bias || m.qkv_bias) p.attention_linear += queries + keys_values;
+  add_output_bias(m, kind.num_attention_heads, p);
+  if (m.qk_norm) p.attention_other += 2 * norm_parameters(m, kind.head_dim);
+}
+
+// Key and value heads are copied to every tensor rank beyond their number.
+std::int64_t copied_parameters(const AttentionSpec& kind, const ModelSpec& m, std::int64_t tp) {
+  if (tp <= kind.num_query_groups) return 0;
+  const std::int64_t one = 2 * m.hidden_size * kind.head_dim;
+  return one - one * kind.num_query_groups / tp;
+}
+
+double token_flops(const AttentionSpec& kind, std::int64_t seq_len) {
+  const double dim = real(kind.head_dim);
+  return score_flops(kind.num_attention_heads, dim, dim, kind.window, seq_len);
+}
+
+void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
+  const HeadShape heads = heads_of(kind, x.strategy);
+  append_residual_norm(x, "input norm", ops);
+  const LinearTimes column = append_qkv(x, heads, ops);
+  append_scores(x, heads, ops);
+  append_attention_output(x, heads, column, ops);
+}
+
+KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
+  const HeadShape h = heads_of(kind, x.strategy);
+  const double t = real(x.shape.tokens), e = x.shape.bytes;
+  double projections = t * e * (real(h.query_size) + real(h.key_size) + real(h.sent_values));
+  if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
+  return attention_saved_bytes(x, h, projections, 0);
+}
+
+double num_scores(const AttentionSpec& kind, const BlockContext& x) {
+  return materialised_scores(x, heads_of(kind, x.strategy).heads);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,40 @@
+// A plain or gated MLP on every token.
+#include "model/kinds.hpp"
+#include "model/parts.hpp"
+
+namespace meshplan {
+
+void add_parameters(const DenseMlpSpec& kind, const ModelSpec& m, LayerParameters& p) {
+  add_mlp(m, kind.ffn_hidden_size, p);
+}
+
+void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const ModelSpec& m = x.model;
+  const std::int64_t ffn = ceil_div(kind.ffn_hidden_size, x.strategy.tp);
+  if (has_own_norm(m)) append_residual_norm(x, "mlp norm", ops);
+  const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
+                                       m.linear_bias, ops);
+  append_activation(x, real(l.tokens) * real(ffn), ops);
+  const LinearTimes down =
+      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, m.linear_bias, ops);
+  // A parallel block sums attention and MLP before one reduction, counted with attention.
+  if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
+  append_residual(x, ops);
+}
+
+KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x) {
+  const double features = widest_features(kind, x);
+  KeptBytes saved{activation_function_bytes(x, features) + hidden_mask(x), 0};
+  if (has_own_norm(x.model)) {
+    saved.all += norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden)) + kept_input(x);
+  }
+  if (x.strategy.flash_attention) saved.selective = repeated_features(x, features);
+  return saved;
+}
+
+double widest_features(const DenseMlpSpec& kind, const BlockContext& x) {
+  return real(x.shape.tokens) * real(ceil_div(kind.ffn_hidden_size, x.strategy.tp));
+}
+
+}  // namespace meshplan

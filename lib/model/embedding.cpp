@@ -1,0 +1,42 @@
+// The first block: token embedding.
+#include "model/kinds.hpp"
+#include "model/parts.hpp"
+
+namespace meshplan {
+
+// [F-EMB-1] Embedding: gather of tokens x hidden (read, write), position add and dropout where the
+// model has them; backward scatters into a zeroed dense gradient of the local vocabulary, which is
+// then added to the main gradient (PyTorch embedding_dense_backward; Megatron-LM
+// VocabParallelEmbedding masks foreign tokens before the reduction over tensor ranks).
+void append_embedding(const BlockContext& x, BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const Strategy& s = x.strategy;
+  const double e = l.bytes, n = real(l.tokens) * real(l.hidden);
+  const double local = real(l.norm_tokens) * real(l.hidden);
+  double forward = 2 * e * n, kernels = 2;
+  if (s.tp > 1) forward += 2 * e * n, kernels += 4;
+  if (x.model.position_embedding == PositionEmbedding::kLearned) forward += 3 * e * n, kernels += 2;
+  if (x.model.dropout > 0) forward += (2 * e + 1) * local, kernels += 1;
+  const double table = real(l.vocab) * real(l.hidden);
+  const double grad = size_of(s.grad_dtype);
+  append_elementwise(x, "embedding", forward, kernels, 3 * e * n + table * (2 * e + 2 * grad), 4,
+                     ops);
+  if (x.model.embedding_norm) append_norm(x, "embedding norm", l.norm_tokens * l.hidden, ops);
+  const double bytes = e * n;
+  if (s.sequence_parallel) {
+    append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kReduceScatter, bytes,
+                         1, {}, ops);
+    append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather, bytes,
+                         1, {}, ops);
+  } else {
+    append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllReduce, bytes, 1,
+                         {}, ops);
+  }
+}
+
+// Token ids (8 bytes), and the dropout mask.
+double embedding_saved_bytes(const BlockContext& x) {
+  return 8 * real(x.shape.tokens) + hidden_mask(x);
+}
+
+}  // namespace meshplan

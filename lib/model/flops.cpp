@@ -1,0 +1,32 @@
+#include "model/flops.hpp"
+
+#include <variant>
+
+#include "model/block_table.hpp"
+#include "model/kinds.hpp"
+
+namespace meshplan {
+
+double layer_forward_flops(const ModelSpec& m, const LayerSpec& layer, std::int64_t seq_len) {
+  const LayerParameters p = layer_parameters(m, layer);
+  const auto matrices = static_cast<double>(p.attention_linear + p.attention_other + p.mlp_linear +
+                                            p.router + p.experts_active);
+  return 2 * matrices +
+         std::visit([&](const auto& kind) { return token_flops(kind, seq_len); }, layer.mixer);
+}
+
+Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens) {
+  const BlockTable table = block_table(m);
+  double forward = 0;
+  for (const std::size_t block : table.of_layer) {
+    forward += layer_forward_flops(m, table.layer(block), seq_len);
+  }
+  const double head = 2.0 * static_cast<double>(m.vocab_size) * static_cast<double>(m.hidden_size);
+  forward += head;
+  const auto h = static_cast<double>(m.hidden_size);
+  forward += static_cast<double>(m.mtp_layers) *
+             (layer_forward_flops(m, mtp_layer(m), seq_len) + head + 4 * h * h);
+  return Flops{3 * forward * tokens};
+}
+
+}  // namespace meshplan

@@ -1,0 +1,72 @@
+#pragma once
+// What every kind of layer states of itself, in one file of its own: a new kind is a struct in
+// spec/layers.hpp, the functions below for it, and its section in io/layer_sections.cpp. The
+// compiler asks for each of them.
+#include <cstdint>
+
+#include "model/context.hpp"
+#include "model/operations.hpp"
+#include "model/parameters.hpp"
+
+namespace meshplan {
+
+// Bytes that one microbatch leaves for the backward pass.
+struct KeptBytes {
+  double all = 0;
+  double selective = 0;  // of which selective recomputation drops
+};
+
+// Each kind of mixer:
+//   add_parameters      of one layer
+//   copied_parameters   more that every rank of `tp` holds beyond its share: heads that cannot be
+//                       split further
+//   token_flops         forward operations per token and layer besides its matrices
+//   append_operations   kernels and collectives of one microbatch
+//   saved_bytes         norm and projections included
+//   num_scores          elements of the largest temporary that is not features: attention scores
+void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
+void add_parameters(const LatentAttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const AttentionSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] std::int64_t copied_parameters(const LatentAttentionSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const AttentionSpec& kind, std::int64_t seq_len);
+[[nodiscard]] double token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len);
+void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops);
+void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] double num_scores(const AttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] double num_scores(const LatentAttentionSpec& kind, const BlockContext& x);
+
+// Each kind of feed-forward:
+//   add_parameters, append_operations, saved_bytes   as above
+//   widest_features     elements of the widest tensor inside of it
+void add_parameters(const DenseMlpSpec& kind, const ModelSpec& m, LayerParameters& p);
+void add_parameters(const MoeSpec& kind, const ModelSpec& m, LayerParameters& p);
+void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps& ops);
+void append_operations(const MoeSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x);
+[[nodiscard]] KeptBytes saved_bytes(const MoeSpec& kind, const BlockContext& x);
+[[nodiscard]] double widest_features(const DenseMlpSpec& kind, const BlockContext& x);
+[[nodiscard]] double widest_features(const MoeSpec& kind, const BlockContext& x);
+
+// The ends of the chain, and what joins them for multi-token prediction.
+void append_embedding(const BlockContext& x, BlockOps& ops);
+void append_head(const BlockContext& x, BlockOps& ops);
+void append_mtp_projection(const BlockContext& x, BlockOps& ops);
+[[nodiscard]] double embedding_saved_bytes(const BlockContext& x);
+[[nodiscard]] double head_saved_bytes(const BlockContext& x);
+[[nodiscard]] double head_working_bytes(const BlockContext& x);
+
+// [F-EP-3] How much of its messages a layer with overlapped dispatch hides.
+void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops);
+
+// A whole decoder layer.
+void append_mixer(const BlockContext& x, const Mixer& mixer, BlockOps& ops);
+void append_feed_forward(const BlockContext& x, const FeedForward& feed_forward, BlockOps& ops);
+void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops);
+[[nodiscard]] KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer);
+[[nodiscard]] double layer_working_bytes(const BlockContext& x, const LayerSpec& layer);
+
+}  // namespace meshplan

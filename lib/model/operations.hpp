@@ -1,0 +1,57 @@
+#pragma once
+// The kernels and collectives of one block for one microbatch, as lists: the times and the
+// communication tables are sums over them, and validation runs the same lists on hardware.
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+#include "kernels/kernels.hpp"
+#include "layout/groups.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+enum class CommDimension { kTp, kCp, kEp, kPp, kDp, kEmbedding, kLoss };
+[[nodiscard]] std::string_view name_of(CommDimension d);
+
+enum class Pass { kForward, kBackwardInput, kBackwardWeight };
+
+struct KernelOp {
+  std::string_view name;  // static text
+  Pass pass = Pass::kForward;
+  Seconds time;                   // on the device
+  double flops = 0;               // matrix products and attention only
+  double launches = 1;            // kernels that the host issues
+  bool selective = false;         // repeated by selective recomputation
+  bool awaited = false;           // issued only once the device has told the tokens per expert
+  std::optional<GemmShape> gemm;  // shape, where it is a matrix product
+  KernelKind kind = KernelKind::kOther;
+  Precision precision = Precision::kBf16;   // of a matrix product
+  std::optional<AttentionShape> attention;  // of one call, where it is fused attention
+  double calls = 1;                         // of that shape, one after the other
+  double bytes = 0;                         // moved by a memory-bound kernel
+};
+
+struct CommOp {
+  CommDimension dimension = CommDimension::kTp;
+  Pass pass = Pass::kForward;
+  Collective operation = Collective::kAllReduce;
+  Bytes bytes;
+  GroupShape group;
+  double count = 1;
+  Seconds time_each;
+  Seconds hidden;           // of one call, behind computation
+  Seconds slowdown;         // of the computation that runs beside it
+  Group kind = Group::kTp;  // whose shape `group` is
+  Dtype dtype = Dtype::kBf16;
+  bool bidirectional = false;  // send-recv: every member sends while it receives
+};
+
+struct BlockOps {
+  std::vector<KernelOp> kernels;
+  std::vector<CommOp> comm;
+};
+
+}  // namespace meshplan

@@ -1,0 +1,66 @@
+#pragma once
+// Building stones that kinds of layers are put together from: their kernels and collectives with
+// times, and what they leave for the backward pass.
+#include <cstdint>
+#include <string_view>
+
+#include "model/context.hpp"
+#include "model/operations.hpp"
+#include "model/parameters.hpp"
+
+namespace meshplan {
+
+// Times of the products of a linear layer, behind which collectives may hide.
+struct LinearTimes {
+  Seconds forward, backward_input, backward_weight;
+};
+
+void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
+                 bool selective = false);
+void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops);
+void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
+// y[tokens, n] = x[tokens, k] W, `count` of them.
+LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
+                          std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
+                          std::int64_t count = 1);
+void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
+                        double forward_kernels, double backward_bytes, double backward_kernels,
+                        BlockOps& ops, bool selective = false,
+                        KernelKind kind = KernelKind::kOther);
+void append_residual(const BlockContext& x, BlockOps& ops);
+void append_activation(const BlockContext& x, double features, BlockOps& ops);
+// A rotary embedding of so many elements of queries and keys.
+void append_rotary(const BlockContext& x, double elements, BlockOps& ops);
+// Collectives of tensor parallelism around a column- and a row-parallel linear layer.
+void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
+                           BlockOps& ops);
+// One of them; nothing without tensor parallelism. It hides behind `window` at most.
+void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass pass, Collective op,
+                          double bytes, double count, Seconds window, BlockOps& ops);
+
+// Bytes per element of an input that a linear layer keeps for its weight gradient.
+[[nodiscard]] double kept(const BlockContext& x);
+// The input that a column-parallel layer keeps: this rank's share of the sequence, or all of it
+// where the gathered copy is saved.
+[[nodiscard]] double kept_input(const BlockContext& x);
+[[nodiscard]] double hidden_mask(const BlockContext& x);
+[[nodiscard]] double norm_bytes(const BlockContext& x, double elements);
+[[nodiscard]] double activation_function_bytes(const BlockContext& x, double features);
+
+// What selective recomputation beside fused attention drops of a feed-forward: the output of its
+// norm, and the activation function's features.
+[[nodiscard]] double repeated_features(const BlockContext& x, double features);
+
+// Whether the feed-forward has a norm of its own.
+[[nodiscard]] bool has_own_norm(const ModelSpec& m);
+// Matrices of a plain or gated MLP, and the biases of its first projection (and gate).
+[[nodiscard]] std::int64_t mlp_matrices(const ModelSpec& m, std::int64_t ffn);
+[[nodiscard]] std::int64_t mlp_first_bias(const ModelSpec& m, std::int64_t ffn);
+
+// Parameters of an MLP of some width on every token, and of an attention's output bias and sinks.
+void add_mlp(const ModelSpec& m, std::int64_t ffn, LayerParameters& p);
+void add_output_bias(const ModelSpec& m, std::int64_t heads, LayerParameters& p);
+
+[[nodiscard]] inline double real(std::int64_t n) { return static_cast<double>(n); }
+
+}  // namespace meshplan
