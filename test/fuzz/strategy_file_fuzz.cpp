@@ -11,14 +11,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(!to_text(document.diagnostics()).empty());
     return 0;
   }
-  const StrategyText read = read_strategy(document, Strategy{});
+  const StrategyText read = read_strategy(document, framework_preset(Framework::kMegatron));
   if (!document.ok()) {
     fuzz::require(has_errors(document.diagnostics()) && !to_text(document.diagnostics()).empty());
     return 0;
   }
   const std::string written = to_text(read.strategy);
   if (written.find('=') == std::string::npos) return 0;
-  const Result<StrategyText> again = read_strategy(written, Strategy{});
+  const Result<StrategyText> again = read_strategy(written, framework_preset(Framework::kMegatron));
   fuzz::require(again.ok() && again->strategy == read.strategy);
   return 0;
 }

@@ -28,6 +28,24 @@ PROGRAM, DOCUMENTS, SCHEMAS = "", "", pathlib.Path()
 JOB = ["--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "64", "--seq-len",
        "4096"]
 SMALL = ["--fix", "pp=1,cp=1,micro_batch=1"]
+# Every key that a run of layers has.
+RUNS = """\
+name: mixed
+num_layers: 4
+hidden_size: 1024
+num_attention_heads: 16
+ffn_hidden_size: 4096
+vocab_size: 32000
+max_seq_length: 8192
+moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512}
+layers:
+  - {count: 2, mixer: {kind: gqa, num_query_groups: 4, head_dim: 64, window: 512}, feed_forward: {ffn_hidden_size: 2048}}
+  - count: 2
+    mixer: {kind: mla, q_lora_rank: 256, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 32, v_head_dim: 64}
+    feed_forward: {kind: experts, num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512,
+                   shared_expert_ffn_hidden_size: 512, imbalance: 1.5, router_bias: true}
+source: a test
+"""
 
 
 def transcript_files(name):
@@ -167,9 +185,16 @@ class JsonOutputs(unittest.TestCase):
             self.document("estimate", "estimate", *JOB, "--strategy", strategy, code=code)
             self.document("explain", "explain", *JOB, "--strategy", strategy, code=code)
 
+    def test_estimates_of_a_model_of_runs(self):
+        self.put({"mixed.yaml": RUNS})
+        self.document("estimate", "estimate", "--model", "mixed.yaml", *JOB[2:], "--strategy", "tp=2")
+
     def test_estimates_of_every_schedule_framework_and_precision(self):
-        for key in ("schedule", "framework", "precision", "cp_kind", "recompute"):
-            for name in self.schemas["plan"]["definitions"][key]["enum"]:
+        names = {key: self.schemas["plan"]["definitions"][key]["enum"]
+                 for key in ("schedule", "precision", "cp_kind", "recompute")}
+        names["framework"] = [f["name"] for f in self.document("list", "list", "frameworks")["frameworks"]]
+        for key in names:
+            for name in names[key]:
                 with self.subTest(**{key: name}):
                     found = self.document("estimate", "estimate", *JOB, "--strategy", f"pp=2,cp=2,{key}={name}",
                                           code=None)
