@@ -12,31 +12,12 @@ PipelineShape pipeline_shape(const Strategy& s) {
   return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
 }
 
-void add_layers(const LayerPrefix& prefix, std::int64_t begin, std::int64_t end,
-                std::int64_t recomputed, Chunk& chunk) {
-  const std::int64_t middle = begin + std::min(recomputed, end - begin);
-  const BlockCounts &before = prefix.until(begin), &again = prefix.until(middle),
-                    &after = prefix.until(end);
-  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-    chunk.blocks[k] += after[k] - before[k];
-    chunk.recomputed[k] += again[k] - before[k];
-  }
-  chunk.layers += end - begin;
-}
-
 void add_head(const ModelSpec& m, const Strategy& s, std::int64_t recomputed_by_rank,
               Chunk& chunk) {
   ++chunk.blocks.head();
   chunk.blocks.mtp() = m.mtp_layers;
   if (s.recompute == Recompute::kFull && chunk.layers > 0 && recomputed_by_rank > 0) {
     chunk.recomputed.mtp() = m.mtp_layers;
-  }
-}
-
-void add_blocks(const Chunk& from, Chunk& to) {
-  for (std::size_t k = 0; k < to.blocks.size(); ++k) {
-    to.blocks[k] += from.blocks[k];
-    to.recomputed[k] += from.recomputed[k];
   }
 }
 

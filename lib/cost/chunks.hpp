@@ -1,5 +1,6 @@
 #pragma once
 // Which blocks each pipeline chunk and each pipeline rank holds.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -42,15 +43,36 @@ struct Chunk {
 }
 
 // Adds layers begin .. end - 1, of which the first `recomputed` are fully recomputed.
-void add_layers(const LayerPrefix& prefix, std::int64_t begin, std::int64_t end,
-                std::int64_t recomputed, Chunk& chunk);
+inline void add_layers(const LayerPrefix& prefix, std::int64_t begin, std::int64_t end,
+                       std::int64_t recomputed, Chunk& chunk) {
+  const std::int64_t middle = begin + std::min(recomputed, end - begin);
+  const std::int64_t* const before = prefix.until(begin).data();
+  const std::int64_t* const again = prefix.until(middle).data();
+  const std::int64_t* const after = prefix.until(end).data();
+  std::int64_t* const blocks = chunk.blocks.data();
+  std::int64_t* const recompute = chunk.recomputed.data();
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(chunk.blocks.size()); ++k) {
+    blocks[k] += after[k] - before[k];
+    recompute[k] += again[k] - before[k];
+  }
+  chunk.layers += end - begin;
+}
 
 // Adds the head to the last chunk, whose layers are there already, and multi-token prediction: it
 // is recomputed where the chunk has layers and its rank recomputes any.
 void add_head(const ModelSpec& m, const Strategy& s, std::int64_t recomputed_by_rank, Chunk& chunk);
 
 // Adds the blocks of another chunk of the same rank.
-void add_blocks(const Chunk& from, Chunk& to);
+inline void add_blocks(const Chunk& from, Chunk& to) {
+  const std::int64_t* const blocks = from.blocks.data();
+  const std::int64_t* const recomputed = from.recomputed.data();
+  std::int64_t* const all = to.blocks.data();
+  std::int64_t* const again = to.recomputed.data();
+  for (std::size_t k = 0; k < to.blocks.size(); ++k) {
+    all[k] += blocks[k];
+    again[k] += recomputed[k];
+  }
+}
 
 // Chunks by depth. `s` must be complete (cost/step.hpp). A rank's layers are spread over its chunks
 // by chunk_layers(); its first layers are the recomputed ones.

@@ -39,17 +39,14 @@ double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
          static_cast<double>(kind.bytes_each);
 }
 
-ChunkSaved saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode) {
+SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t device) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  ChunkSaved bytes;
-  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-    const BlockCost& block = blocks.of(k, chunk.device);
-    const std::int64_t again = chunk.recomputed[k], others = chunk.blocks[k] - again;
-    bytes.whole += block.saved.full * again + block.saved.of(rest) * others;
-    bytes.for_weight += block.kept_for_weight * others;
+  SavedRates rates(blocks.size());
+  for (std::size_t k = 0; k < rates.size(); ++k) {
+    const BlockCost& block = blocks.of(k, device);
+    rates[k] = {block.saved.full, block.saved.of(rest), block.kept_for_weight};
   }
-  bytes.for_weight = std::min(bytes.for_weight, bytes.whole);
-  return bytes;
+  return rates;
 }
 
 Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine, Recompute mode) {

@@ -1,5 +1,6 @@
 #pragma once
 // Memory of one pipeline rank's device, to the byte of what is stored.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -61,7 +62,29 @@ struct ChunkSaved {
   Bytes whole;       // saved for its backward pass
   Bytes for_weight;  // of that, what a split weight-gradient pass still needs
 };
-[[nodiscard]] ChunkSaved saved_bytes(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
+// What saved_bytes() adds up, by block: worked out once, used for many chunks.
+struct SavedRate {
+  Bytes recomputed;        // of a block that is fully recomputed
+  Bytes other;             // of one that is not
+  Bytes for_weight_other;  // of that; a recomputed block keeps nothing
+};
+using SavedRates = PerBlock<SavedRate>;
+[[nodiscard]] SavedRates saved_rates(const BlockCosts& blocks, Recompute mode,
+                                     std::size_t device = 0);
+[[nodiscard]] inline ChunkSaved saved_bytes(const Chunk& chunk, const SavedRates& rates) {
+  const SavedRate* const rate = rates.data();
+  const std::int64_t* const blocks = chunk.blocks.data();
+  const std::int64_t* const recomputed = chunk.recomputed.data();
+  ChunkSaved bytes;
+  for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+    if (blocks[k] == 0) continue;
+    const std::int64_t others = blocks[k] - recomputed[k];
+    bytes.whole += rate[k].recomputed * recomputed[k] + rate[k].other * others;
+    bytes.for_weight += rate[k].for_weight_other * others;
+  }
+  bytes.for_weight = std::min(bytes.for_weight, bytes.whole);
+  return bytes;
+}
 
 struct BufferBytes {
   Bytes most;

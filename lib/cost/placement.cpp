@@ -16,10 +16,14 @@ std::uint64_t next_number() {
 }  // namespace
 
 Placement::Placement(const ModelSpec& m, const ClusterSpec& c, const Strategy& s)
+    : Placement(m, c, s, communicator_bytes(m, c, s)) {}
+
+Placement::Placement(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                     Bytes communicators)
     : number_(next_number()),
       strategy_(s),
       groups_(step_end_groups(m, c, s)),
-      communicators_(communicator_bytes(m, c, s)),
+      communicators_(communicators),
       tied_(embedding_reduction(m, c, s, nullptr)) {
   if (s.pp == 1) return;
   neighbours_ = group_shape(s, c, Group::kPpNeighbour);

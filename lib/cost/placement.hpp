@@ -16,6 +16,8 @@ namespace meshplan {
 class Placement {
  public:
   Placement(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+  // `communicators`: communicator_bytes() of `s`, where they are known already.
+  Placement(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, Bytes communicators);
 
   // Tells placements apart for memos.
   [[nodiscard]] std::uint64_t number() const { return number_; }

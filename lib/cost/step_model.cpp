@@ -34,7 +34,7 @@ std::size_t StepModel::kind_of(const Chunk& chunk, const Strategy& s) {
     if (kinds_[i].blocks == chunk.blocks && kinds_[i].recomputed == chunk.recomputed) return i;
   }
   kinds_.push_back({chunk.blocks, chunk.recomputed, chunk_cost(chunk, *blocks_, s.recompute),
-                    saved_bytes(chunk, *blocks_, s.recompute)});
+                    saved_bytes(chunk, saved_rates(*blocks_, s.recompute, chunk.device))});
   return kinds_.size() - 1;
 }
 
@@ -131,6 +131,11 @@ void StepModel::set_pipeline(const Strategy& s, const BlockCosts& blocks,
 
 const RankEnd& StepModel::end_of(const Placement& placement, const BlockParameters& p) {
   constexpr std::size_t kPlaces = 1024;
+  constexpr int kWithout = 8;  // a single strategy's few are not worth a table
+  if (ends_.empty() && ++asked_ <= kWithout) {
+    lone_end_ = placement.end_of(model_, cluster_, p);
+    return lone_end_;
+  }
   if (ends_.empty()) ends_.resize(kPlaces);
   std::uint64_t hash = placement.number();
   for (const std::int64_t value : {p.dense, p.experts}) {

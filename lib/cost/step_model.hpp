@@ -142,6 +142,8 @@ class StepModel {
     RankEnd end;
   };
   std::vector<KnownEnd> ends_;  // each at the place of its hash
+  RankEnd lone_end_;            // where there is no table yet
+  int asked_ = 0;               // for so many until then
 
   std::vector<Bytes> saved_, kept_;  // of a rank's chunks
 };

@@ -64,12 +64,26 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       blocks(m, c, shapes),
       models(m, c) {}
 
-const Placement& SearchContext::placement(const Strategy& s, std::size_t base) {
+namespace {
+
+// What the groups of a strategy and their collectives depend on, besides its base.
+IntegerKey<9> place_key(const Strategy& s, std::size_t base) {
   std::int64_t order = s.zero;
   for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
-  const IntegerKey<9> key{
+  return {
       s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
-  return placements_.get(key, [&] { return Placement(model, cluster, s); });
+}
+
+}  // namespace
+
+Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
+  return communicators_.get(place_key(s, base),
+                            [&] { return communicator_bytes(model, cluster, s); });
+}
+
+const Placement& SearchContext::placement(const Strategy& s, std::size_t base) {
+  return placements_.get(place_key(s, base),
+                         [&] { return Placement(model, cluster, s, communicators(s, base)); });
 }
 
 Bytes SearchContext::capacity() const {

@@ -39,6 +39,8 @@ class SearchContext {
 
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s);
+  // Buffers of a rank's communicators: many more shardings are asked for these than are costed.
+  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
   // Where the ranks of `s` sit, which was made from that base of the space. Stays good.
   [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
   [[nodiscard]] Bytes capacity() const;
@@ -46,6 +48,7 @@ class SearchContext {
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:
+  SharedMemo<9, Bytes> communicators_;
   SharedMemo<9, Placement> placements_;
 };
 

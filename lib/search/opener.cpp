@@ -266,7 +266,7 @@ Bytes Opener::least_communicators(const Node& node) const {
     Strategy s = strategy(node);
     for (const Sharding& sharding : x_.space.shardings(mesh)) {
       s.zero = sharding.zero, s.zero_group = sharding.zero_group, s.order = sharding.order;
-      least = std::min(least, x_.placement(s, mesh.base).communicators());
+      least = std::min(least, x_.communicators(s, mesh.base));
     }
     return least;
   });
@@ -380,7 +380,7 @@ bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
   }
   const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
   const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh, limit);
-  const Bytes communicators = x_.placement(s, mesh.base).communicators();
+  const Bytes communicators = x_.communicators(s, mesh.base);
   bool fits = false;
   for (const bool on_host : {false, true}) {
     s.offload.optimizer = on_host;
@@ -428,8 +428,7 @@ void Opener::drop_too_slow(const Node& node, const BlockCosts& blocks, double li
   for (const Node& child : children) {
     if (!concerns(child)) continue;
     end = std::min(end, child.bound - node.pipeline);
-    communicators =
-        std::min(communicators, x_.placement(strategy(child), mesh.base).communicators());
+    communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
   }
   Choice most_sharded = choice(node);
   most_sharded.zero = zero;

@@ -57,15 +57,15 @@ void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& 
 
 const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
                           std::int64_t second) const {
+  saved_.clear(), kept_.clear();
   mine_.blocks.assign(x_.prefix.table.size(), 0);
   mine_.recomputed.assign(x_.prefix.table.size(), 0);
-  saved_.clear(), kept_.clear();
   visit_chunks(stage, share, first, second, [&](const Chunk& chunk) {
-    const ChunkSaved bytes = saved_bytes(chunk, x_.blocks, x_.strategy.recompute);
+    const ChunkSaved bytes = saved_bytes(chunk, saved_rates_);
     saved_.push_back(bytes.whole), kept_.push_back(bytes.for_weight);
-    add_blocks(chunk, mine_);
+    if (ranges_.size() > 1) add_blocks(chunk, mine_);
   });
-  return mine_;
+  return ranges_.size() > 1 ? mine_ : chunk_;
 }
 
 std::int64_t Stages::time_of(const Chunk& mine) const {

@@ -44,6 +44,7 @@ Stages::Stages(const StageContext& context)
       layout_(x_.model, x_.strategy, x_.prefix),
       quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
       rates_(memory_rates(x_.model, x_.strategy)),
+      saved_rates_(saved_rates(x_.blocks, x_.strategy.recompute)),
       least_(x_.prefix.table.size()) {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   least_full_ = kUnbounded;

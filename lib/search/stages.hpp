@@ -163,6 +163,7 @@ class Stages {
   StageLayout layout_;
   BlockQuanta quanta_;
   MemoryRates rates_;
+  SavedRates saved_rates_;
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
   std::int64_t least_full_ = 0;                  // recomputing one more layer adds at least that

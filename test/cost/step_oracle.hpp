@@ -92,7 +92,7 @@ class StepOracle {
   StepOracle(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, const BlockCosts& blocks)
       : m_(m), c_(c), s_(s), blocks_(blocks), chunks_(place_by_layer(m, s)) {
     for (const Chunk& chunk : chunks_) {
-      const ChunkSaved bytes = saved_bytes(chunk, blocks, s.recompute);
+      const ChunkSaved bytes = saved_bytes(chunk, saved_rates(blocks, s.recompute));
       saved_.push_back(bytes.whole), for_weight_.push_back(bytes.for_weight);
       times_.push_back(chunk_cost(chunk, blocks, s.recompute).time);
     }
