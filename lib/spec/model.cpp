@@ -77,12 +77,22 @@ std::vector<LayerSpec> distinct_layers(const ModelSpec& m) {
     for (const LayerRun& run : m.layers) add(run.layer);
     return distinct;
   }
+  // Dense layers come first; then kinds and windows repeat. Strategies are checked one after the
+  // other against these, so a deep model's layers are not all looked at each time.
+  const std::int64_t all = m.num_layers,
+                     windows = std::min(std::max<std::int64_t>(m.window_every, 1), all);
+  const std::int64_t dense = m.moe ? std::min(m.moe->first_dense, all) : 0;
+  const std::int64_t kinds = m.moe ? std::min(std::max<std::int64_t>(m.moe->every, 1), all) : 1;
   bool seen[2][2] = {};
-  for (std::int64_t i = 0; i < m.num_layers; ++i) {
-    bool& known = seen[layer_kind(m, i) == LayerKind::kMoe][layer_is_windowed(m, i)];
-    if (!known) add(layer_spec(m, i));
-    known = true;
-  }
+  const auto look_at = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      bool& known = seen[layer_kind(m, i) == LayerKind::kMoe][layer_is_windowed(m, i)];
+      if (!known) add(layer_spec(m, i));
+      known = true;
+    }
+  };
+  look_at(0, std::min(dense, windows));
+  look_at(dense, std::min(all, dense + kinds * windows));
   return distinct;
 }
 

@@ -1,4 +1,5 @@
 // Models given by runs of layers, and each kind of layer against numbers worked out by hand.
+#include <algorithm>
 #include <string>
 
 #include "cost/block.hpp"
@@ -35,6 +36,22 @@ ModelSpec gpt() {
 }
 
 }  // namespace
+
+TEST_CASE("the distinct layers of a deep model are those of all its layers") {
+  ModelSpec m = gpt();
+  m.window = 256;
+  m.window_every = GENERATE(1, 2, 3, 7);
+  m.num_layers = GENERATE(1, 2, 5, 6, 30);
+  m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
+  m.moe->first_dense = GENERATE(0, 1, 3, 40);
+  m.moe->every = GENERATE(1, 2, 5);
+  std::vector<LayerSpec> all;
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const LayerSpec layer = layer_spec(m, i);
+    if (std::find(all.begin(), all.end(), layer) == all.end()) all.push_back(layer);
+  }
+  CHECK(distinct_layers(m) == all);
+}
 
 TEST_CASE("a model given by runs costs what the same model costs by flat keys, to the bit") {
   ModelSpec flat = gpt();
