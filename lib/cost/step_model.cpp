@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "cost/data_parallel.hpp"
 #include "schedule/chunk_map.hpp"
 #include "schedule/traits.hpp"
@@ -159,7 +160,9 @@ void StepModel::set_sharding(const Strategy& s, const Placement& placement) {
 }
 
 StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
+  PLAN_CHECK(!groups_.empty());
   StepTail tail;
+  tail.last = &groups_.front();
   Seconds latest{-1};
   for (const RankGroup& group : groups_) {
     const RankCost& passes = group.passes;
