@@ -134,18 +134,26 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
 
 }  // namespace
 
+namespace {
+
+// Parameters whose optimizer states a rank holds: its shard, or all without ZeRO.
+std::int64_t updated_parameters(const Strategy& s, const BlockParameters& p) {
+  if (s.zero == 0) return p.dense + p.experts;
+  return ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
+}
+
+}  // namespace
+
 // Per parameter of the shard: gradient read for the norm and again for the update, fp32 weight and
 // two moments read and written, model weight written; the whole gradient buffer is zeroed. Eager
 // optimizers pass every tensor about three times as often.
 double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
-  const std::int64_t dense = s.zero >= 1 ? ceil_div(p.dense, shard_group(s)) : p.dense;
-  const std::int64_t experts = s.zero >= 1 ? ceil_div(p.experts, expert_dp(s)) : p.experts;
   const double moments = 2.0 * 2 * size_of(s.optimizer_dtype);
   const double grad = size_of(s.grad_dtype);
   const bool copy = storage_size(s.precision) == 2 && s.master_weights;
   const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
   const double passes = s.kernels.fused_optimizer ? 1 : 3;
-  const double update = real(dense + experts) * (moments + weights + 3 * grad) * passes;
+  const double update = real(updated_parameters(s, p)) * (moments + weights + 3 * grad) * passes;
   // ZeRO-2 and 3 free what they reduce; without replicas there is nothing to shard and to free.
   const bool frees_dense = s.zero >= 2 && shard_group(s) > 1;
   const bool frees_experts = s.zero >= 2 && expert_dp(s) > 1;
@@ -163,7 +171,7 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
 // passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as 25 GB/s
 // (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
 Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
-  const std::int64_t shard = ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
+  const std::int64_t shard = updated_parameters(s, p);
   const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
   constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
   return Seconds{copies / d.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};

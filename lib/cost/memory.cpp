@@ -250,7 +250,7 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
     const std::int64_t peers = 2, channels = 2, directions = 2;
     bytes += Bytes{peers * channels * directions * 4 * kMiB};
     add_sized(s.tp * s.pp, s.tp * s.pp * s.dp * s.cp <= c.gpus_per_node);
-    if (m.tied_embeddings) add(Group::kEmbedding);
+    if (m.tied_embeddings || m.mtp_layers > 0) add(Group::kEmbedding);
   }
   return bytes;
 }

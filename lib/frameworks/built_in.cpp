@@ -64,6 +64,7 @@ constexpr PresetValues kMegatronV2{.zero = 0,
                                    .overlap = {.tp_backward = false},
                                    .kernels = {.fused_cross_entropy = false,
                                                .fused_grad_accumulation = false,
+                                               .scatter_gather = true,
                                                .host_factor = kMegatronHost,
                                                .sharded_pipeline = false,
                                                .two_pass_layernorm = true}};
@@ -156,7 +157,8 @@ PresetValues deepspeed_values() {
   return v;
 }
 
-// Megatron-DeepSpeed: ZeRO-1 and an fp32 gradient accumulator (runtime/bf16_optimizer.py), nothing
+// Megatron-DeepSpeed: pipeline messages partitioned over tensor ranks (runtime/pipe/engine.py,
+// PartitionedTensor), ZeRO-1 and an fp32 gradient accumulator (runtime/bf16_optimizer.py), nothing
 // overlapped, fused softmax, norm and bias kernels but element-wise rotary embedding. Host costs:
 // fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward passes and the
 // backward pass of a recomputed layer whatever its size.
@@ -165,6 +167,7 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
                                                       .fused_cross_entropy = false,
                                                       .fused_grad_accumulation = false,
                                                       .attention = AttentionKernel::kFlash2,
+                                                      .scatter_gather = true,
                                                       .host_factor = 8.6,
                                                       .collective_launches = 1.05,
                                                       .deallocate_pipeline_outputs = false,

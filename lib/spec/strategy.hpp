@@ -50,7 +50,7 @@ struct Kernels {
   AttentionKernel attention = AttentionKernel::kBest;  // with flash_attention
   // Pipeline messages are split over tensor ranks and gathered on the receiver even without
   // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
-  bool scatter_gather = true;
+  bool scatter_gather = false;
   // Copies of a token for experts on one rank, or on one node of several, travel once
   // (Megatron-Core
   // --moe-token-dispatcher-type flex: DeepEP, HybridEP); else one copy per expert.

@@ -268,6 +268,30 @@ TEST_CASE("[F-MTP-1] multi-token prediction projects two hidden states to one") 
   CHECK(sum(ops, "mtp projection", Pass::kForward).flops == 2.0 * 2048 * 4096 * 2 * 4096);
 }
 
+TEST_CASE("[F-MTP-2] the projection's output is gathered whole over tensor ranks") {
+  Bench b;
+  b.strategy = plain_strategy(8, 1, 1);
+  const auto messages = [&] {
+    BlockOps ops;
+    append_mtp_projection(b.context(), ops);
+    std::vector<std::tuple<Pass, Collective, Bytes>> all;
+    for (const CommOp& op : ops.comm) all.emplace_back(op.pass, op.operation, op.bytes);
+    return all;
+  };
+  using enum Collective;
+  using enum Pass;
+  const Bytes output{2LL * 2048 * 4096}, input = output * 2;
+  b.strategy.sequence_parallel = false;
+  CHECK(messages() == std::vector{std::tuple(kForward, kAllGather, output),
+                                  std::tuple(kBackwardInput, kAllReduce, input)});
+  b.strategy.sequence_parallel = true;
+  CHECK(messages() == std::vector{std::tuple(kForward, kAllGather, input),
+                                  std::tuple(kForward, kAllGather, output),
+                                  std::tuple(kBackwardInput, kAllGather, output),
+                                  std::tuple(kBackwardInput, kAllGather, input),
+                                  std::tuple(kBackwardInput, kReduceScatter, input)});
+}
+
 TEST_CASE("[F-OPT-1] Adam reads and writes weight, moments and gradient once") {
   Bench b;
   Strategy& s = b.strategy;
@@ -292,6 +316,10 @@ TEST_CASE("[F-OFF-1] an offloaded optimizer costs host copies and the host's Ada
   // A quarter each: 4 bytes down and 2 up at 25 GB/s, 28 bytes through Adam at 25 GB/s.
   CHECK(end.offload.si() == Approx(1e9 * (4 + 2 + 28) / 25e9));
   CHECK(end.optimizer == Seconds{});
+  // Without ZeRO every rank's host updates all of them.
+  b.strategy.zero = 0;
+  CHECK(b.step_end(BlockParameters{4'000'000'000, 0}, Seconds{1}).offload.si() ==
+        Approx(4e9 * (4 + 2 + 28) / 25e9));
 }
 
 TEST_CASE("[F-OFF-2] offloaded activations show where the host link is slower than the passes") {

@@ -223,6 +223,15 @@ TEST_CASE("[F-NCCL-MEM-1] every communicator of a job holds its channels' buffer
   s = plain_strategy(8, 2, 2);
   CHECK(communicator_bytes(m, plain_cluster(32), s) >
         communicator_bytes(m, node, plain_strategy(8, 1, 1)));
+  // The first and the last pipeline rank share the embedding's gradient: if the head's weights are
+  // the embedding's, and for multi-token prediction.
+  ModelSpec untied = m;
+  untied.tied_embeddings = false;
+  ModelSpec predicts = untied;
+  predicts.mtp_layers = 1;
+  const ClusterSpec nodes = plain_cluster(32);
+  CHECK(communicator_bytes(untied, nodes, s) < communicator_bytes(m, nodes, s));
+  CHECK(communicator_bytes(predicts, nodes, s) == communicator_bytes(m, nodes, s));
 }
 
 TEST_CASE("interleaved schedules hide the gradient reduction behind several microbatches") {

@@ -67,6 +67,10 @@ TEST_CASE("What a release brought is not in the ones before it") {
   CHECK((*find_preset("megatron", "23.06"))->values.overlap == Overlap{});
   CHECK(kernels("megatron", "v2.6").scatter_gather);
   CHECK_FALSE(kernels("megatron", "v2.0").scatter_gather);
+  // Megatron-Core's p2p_communication.py has had no split since tag 23.04.
+  CHECK_FALSE(kernels("megatron", "23.06").scatter_gather);
+  CHECK_FALSE(kernels("megatron", "core_r0.19").scatter_gather);
+  CHECK(kernels("megatron-deepspeed", "bloom").scatter_gather);
   // torchtitan e8977b007 (2024-12-18) to bbb1b616e (2025-04-02).
   CHECK(kernels("torchtitan", "2024-12-17").inplace_cross_entropy);
   CHECK_FALSE(kernels("torchtitan", "2025-03").inplace_cross_entropy);
