@@ -322,10 +322,12 @@ BlockCost mtp_cost(const BlockContext& x) {
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
   const Bytes joined = Bytes{4 * x.shape.bytes} * x.shape.hidden * x.shape.norm_tokens;
-  cost.saved.none += joined;
-  cost.saved.selective += joined;
-  cost.saved.full += joined;
-  cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
+  cost.kept_for_weight = Bytes{(cost.saved.none + joined).count() / 2};
+  // Its loss waits for the head's, whose backward pass comes first.
+  const Bytes kept = joined + ceil_bytes(head_saved_bytes(x));
+  cost.saved.none += kept;
+  cost.saved.selective += kept;
+  cost.saved.full += kept;
   cost.working_set = ceil_bytes(std::max(layer_working_bytes(x, layer), head_working_bytes(x)));
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   cost.parameters.dense +=

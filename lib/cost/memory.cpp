@@ -88,7 +88,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     if (mine.recomputed[k] > 0) set += block.saved.none - block.saved.full;
     widest = std::max(widest, set);
     const BlockParameters& p = block.parameters;
-    if (k != kEmbeddingBlock && k != head_block(mine.blocks.size())) {
+    if (k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size())) {
       const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
       last = std::max(last, set + saved - state(rates, rates.gradients, p));
     }

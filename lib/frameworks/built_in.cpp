@@ -48,9 +48,9 @@ ReshardRule sharded_checkpoint() {
 // --overlap-param-gather, --tp-comm-overlap, overlapped pipeline sends (with interleaving alone);
 // fp32 main gradients (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32
 // with --bf16), others are copied to fp32 for the update (core/optimizer/optimizer.py).
-// Dispatcher: what NVIDIA's recipes for mixtures of experts set (Megatron-Bridge
-// scripts/performance). Host costs: fitted to its mixtures of experts, whose layers issue some
-// hundred kernels each; CUDA graphs are host_factor 0.
+// Dispatcher and loss: what NVIDIA's recipes set (Megatron-Bridge scripts/performance; recipes,
+// cross_entropy_fusion_impl). Host costs: fitted to its mixtures of experts, whose layers issue
+// some hundred kernels each; CUDA graphs are host_factor 0.
 constexpr PresetValues kMegatron{.overlap = kAllOverlap,
                                  .kernels = {.flex_dispatcher = true,
                                              .host_factor = kMegatronHost,
@@ -100,21 +100,27 @@ Preset megatron_before_core(std::string release, std::string date, std::string s
 // Dates are those of the release tags' commits (github.com/NVIDIA/Megatron-LM).
 void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
+  v.kernels.inplace_cross_entropy = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
                               v));
   all.push_back(megatron_core("core_r0.12", "2025-05-06",
-                              "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99)", v));
-  v.kernels.flex_dispatcher = false;
+                              "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99) and "
+                              "Transformer Engine's loss (0f60adbd30, 2025-03-08)",
+                              v));
+  v.kernels.flex_dispatcher = v.kernels.inplace_cross_entropy = false;
   all.push_back(megatron_core("core_r0.11", "2025-03-14",
                               "core_v0.11.0: no flexible dispatcher of tokens", v));
   all.push_back(megatron_core("core_r0.8", "2024-08-12",
                               "core_v0.8.0, the first with --cross-entropy-loss-fusion "
                               "(7b4a6d76c9, 2024-06-14)",
                               v));
-  v.kernels.fused_cross_entropy = false;
-  all.push_back(megatron_core("core_r0.7", "2024-05-30", "core_v0.7.0: no fused loss", v));
+  v.kernels.fused_cross_entropy = false, v.kernels.cloned_logits = true;
+  all.push_back(megatron_core("core_r0.7", "2024-05-30",
+                              "core_v0.7.0: no fused loss, and the other one on a copy of the "
+                              "logits (in place since 9634c0e4a3, 2024-06-13)",
+                              v));
   all.push_back(megatron_core("core_r0.5", "2024-02-26",
                               "core_v0.5.0, the first with a fused rotary embedding "
                               "(de9428a701, 2024-01-18)",
@@ -132,6 +138,16 @@ void add_megatron(std::vector<Preset>& all) {
                               "--overlap-p2p-communication",
                               v));
   all.back().exported = false;
+  v = kMegatron;
+  v.overlap = {.tp_backward = true};
+  v.kernels.flex_dispatcher = v.kernels.fused_rope = v.kernels.fused_cross_entropy = false;
+  v.kernels.scatter_gather = true;
+  all.push_back(megatron_before_core("v3", "2022-07-11",
+                                     "748a9a7db3: megatron/arguments.py (sequence parallelism, "
+                                     "distributed optimizer, fused gradient accumulation), "
+                                     "p2p_communication.py; 2205.05198",
+                                     v));
+  all.back().alias = "megatron-v3";
   v = kMegatronV2;
   all.push_back(megatron_before_core("v2.6", "2021-08-27",
                                      "megatron/arguments.py, p2p_communication.py of v2.6; "
@@ -172,6 +188,7 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
                                                       .collective_launches = 1.05,
                                                       .deallocate_pipeline_outputs = false,
                                                       .sharded_pipeline = false,
+                                                      .cloned_logits = true,
                                                       .two_pass_layernorm = true,
                                                       .cast_grad_accumulation = true,
                                                       .grads_beside_sums = true,

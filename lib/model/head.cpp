@@ -55,29 +55,59 @@ void append_head(const BlockContext& x, BlockOps& ops) {
                        4 * real(l.tokens), 3, {}, ops);
 }
 
-double head_saved_bytes(const BlockContext& x) {
-  const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
-  return norm_bytes(x, norm) + kept_input(x);
+namespace {
+
+// Bytes per logit: what the loss leaves for its backward pass, and what it needs at its fullest.
+struct LossBytes {
+  double kept = 0, most = 0;
+};
+
+// [F-LOSS-2] By whose loss it is, for logits of e bytes:
+//   in place       the logits, later their gradient, and the fp32 copy that becomes the softmax and
+//                  the gradient (Megatron-LM since 9634c0e4a3, 2024-06-13, and until 2022-09;
+//                  Megatron-Core tensor_parallel/cross_entropy.py): e + 4. Of Megatron-LM's
+//                  published CI runs 165 show 6 (25th to 75th percentile 5.7 to 6.1)
+//   cloned         one more fp32 copy (runtime.cloned_logits): e + 8
+//   compiled       calculate_predicted_logits changes its argument, which torch.compile does on a
+//                  copy, and so does calculate_gradients (fusions/fused_cross_entropy.py): e + 8
+//                  and the gradient. The same CI runs with it and with Transformer Engine's differ
+//                  by 7.8 per logit, and by 9.9 where multi-token prediction keeps another softmax
+//   over logits    the gradient takes their place, beside a copy in another layout (Transformer
+//                  Engine, --cross-entropy-fusion-impl te) or beside them (torchtitan, compiled;
+//                  flash-attention): 2 e
+//   PyTorch's      the logarithms of the softmax are kept and two gradients made of them: 12 in
+//                  bf16, chosen before 16 and 18 by which of Aleph Alpha's runs fitted their
+//                  devices. Of the whole vocabulary, the logits freed, the logarithms and both
+//                  gradients (aten/src/ATen/native/cuda/SoftMax.cu; measured on one H200,
+//                  scripts/gpu_reference.py): e + 12
+LossBytes loss_bytes(const BlockContext& x) {
+  const Kernels& k = x.strategy.kernels;
+  const double e = x.shape.bytes;
+  if (k.gathered_logits) return {4, e + 12};
+  if (k.fused_cross_entropy && k.inplace_cross_entropy) return {e, 2 * e};
+  if (k.fused_cross_entropy && !k.fp32_copies) return {4, 2 * e + 8};
+  if (k.torch_cross_entropy) return {4, 12};
+  return {4, e + (k.cloned_logits ? 8 : 4)};
 }
 
-double head_working_bytes(const BlockContext& x) {
-  const LocalShape& l = x.shape;
+double logits_held(const BlockContext& x) {
   const bool gathered = x.strategy.kernels.gathered_logits;
-  const double logits = real(l.tokens) * real(gathered ? l.vocab * x.strategy.tp : l.vocab);
-  // In place: the logits, and room for as much beside them. Fused: the logits, later their
-  // gradient, and the fp32 copy that becomes softmax (megatron/core/fusions/
-  // fused_cross_entropy.py). Else the logits, their fp32 copy, and the fp32
-  // softmax that becomes the gradient (Megatron-LM 2.x and 3, cross_entropy.py). PyTorch's own loss
-  // keeps the logarithms alone and makes two gradients of them: 14 bytes in bf16, chosen before 16
-  // and 18 by which of Aleph Alpha's runs fitted their devices.
-  // On the whole vocabulary, the logits freed, it is the logarithms and both gradients (aten/src/
-  // ATen/native/cuda/SoftMax.cu; measured on one H200, scripts/gpu_reference.py).
-  const Kernels& k = x.strategy.kernels;
-  double per_logit = l.bytes + (k.fused_cross_entropy ? 4.0 : 8.0);
-  if (k.torch_cross_entropy && !k.fused_cross_entropy) per_logit = 12.0;
-  if (k.fused_cross_entropy && k.inplace_cross_entropy) per_logit = 2.0 * l.bytes;
-  if (gathered) per_logit = l.bytes + 12.0;
-  return per_logit * logits + l.bytes * real(l.tokens) * real(l.hidden);
+  return real(x.shape.tokens) * real(gathered ? x.shape.vocab * x.strategy.tp : x.shape.vocab);
+}
+
+}  // namespace
+
+// The norm's input, the output layer's, and what the loss keeps.
+double head_saved_bytes(const BlockContext& x) {
+  const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  return norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x);
+}
+
+// Beside that: the rest of what the loss needs, and the gradient of the output layer's input.
+double head_working_bytes(const BlockContext& x) {
+  const LossBytes loss = loss_bytes(x);
+  return (loss.most - loss.kept) * logits_held(x) +
+         x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
 }
 
 }  // namespace meshplan

@@ -41,9 +41,8 @@ void append_mtp_projection(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   append_norm(x, "mtp norm", l.norm_tokens * l.hidden, ops);
   append_norm(x, "mtp embedding norm", l.norm_tokens * l.hidden, ops);
-  const LinearTimes projection =
-      append_linear(x, "mtp projection", l.tokens, ceil_div(l.hidden, x.strategy.tp), 2 * l.hidden,
-                    false, ops);
+  const LinearTimes projection = append_linear(
+      x, "mtp projection", l.tokens, ceil_div(l.hidden, x.strategy.tp), 2 * l.hidden, false, ops);
   append_projection_collectives(x, projection, ops);
 }
 

@@ -99,6 +99,9 @@ struct Kernels {
   // The loss, where it is not fused, is PyTorch's: it keeps the logarithms of the softmax and makes
   // two gradients of them; else Megatron-LM's, which makes the fp32 softmax the gradient.
   bool torch_cross_entropy = false;
+  // Megatron-LM's loss subtracts the largest logit into a copy, not in place (from 2022-09 to
+  // 2024-06; Megatron-DeepSpeed, nanotron).
+  bool cloned_logits = false;
   // A LayerNorm's weight gradients are made by a second kernel that reads input and output gradient
   // again (apex FusedLayerNorm, PyTorch's own); else in the same pass.
   bool two_pass_layernorm = false;

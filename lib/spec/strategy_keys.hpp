@@ -79,6 +79,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.sharded_pipeline", s.kernels.sharded_pipeline);
   visit("runtime.stage_split", s.kernels.stage_split);
   visit("runtime.torch_cross_entropy", s.kernels.torch_cross_entropy);
+  visit("runtime.cloned_logits", s.kernels.cloned_logits);
   visit("runtime.two_pass_layernorm", s.kernels.two_pass_layernorm);
   visit("runtime.cast_grad_accumulation", s.kernels.cast_grad_accumulation);
   visit("runtime.grads_beside_sums", s.kernels.grads_beside_sums);

@@ -1,4 +1,5 @@
 #include "cost/block.hpp"
+#include "cost/step.hpp"
 #include "cost/support.hpp"
 #include "model/kinds.hpp"
 #include "support/catch.hpp"
@@ -97,19 +98,51 @@ TEST_CASE("context parallelism divides every activation of a layer") {
         layer_activations(whole, layer_spec(m, 0)).none.count());
 }
 
-TEST_CASE("unfused cross entropy needs fp32 copies of the logits") {
+TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 1, 1);
-  s.kernels.fused_cross_entropy = false;
   const BlockContext x{m, c, s, local_shape(m, s)};
   const double logits = 2048.0 * 51200;
   const double input = 2.0 * 2048 * 4096;
-  CHECK(head_working_bytes(x) == Approx(logits * 10 + input));
-  s.kernels.fused_cross_entropy = true;  // one fp32 copy beside the logits
-  CHECK(head_working_bytes(x) == Approx(logits * 6 + input));
+  // The norm's and the output layer's input are kept beside the loss; its gradient is made later.
+  const auto kept = [&] { return (head_saved_bytes(x) - 2 * input) / logits; };
+  const auto most = [&] { return kept() + (head_working_bytes(x) - input) / logits; };
+  s.kernels.fused_cross_entropy = s.kernels.inplace_cross_entropy = false;
+  CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(6));
+  s.kernels.cloned_logits = true;
+  CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(10));
+  s.kernels.torch_cross_entropy = true;
+  CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(12));
+  s.kernels.fused_cross_entropy = true;
+  CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(12));
+  s.kernels.fp32_copies = true;
+  s.kernels.cloned_logits = s.kernels.torch_cross_entropy = false;
+  CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(6));
+  s.kernels.fp32_copies = false;
   s.kernels.inplace_cross_entropy = true;
-  CHECK(head_working_bytes(x) == Approx(logits * 4 + input));
+  CHECK(kept() == Approx(2));
+  CHECK(most() == Approx(4));
+}
+
+TEST_CASE("multi-token prediction's logits wait beside the head's for their backward pass") {
+  ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  const Strategy s = complete(plain_strategy(1, 1, 8), m, c);
+  const Bytes without = cost_of(m, c, s).memory().activations;
+  m.mtp_layers = 1;
+  const Bytes one = cost_of(m, c, s).memory().activations - without;
+  m.vocab_size *= 2;
+  m.mtp_layers = 0;
+  const Bytes wide = cost_of(m, c, s).memory().activations;
+  m.mtp_layers = 1;
+  // One more 16-bit gradient over the logits of the words that came.
+  CHECK(((cost_of(m, c, s).memory().activations - wide) - one).si() == Approx(2.0 * 2048 * 51200));
 }
 
 TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32 scores") {

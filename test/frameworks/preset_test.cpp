@@ -60,6 +60,10 @@ TEST_CASE("What a release brought is not in the ones before it") {
   CHECK_FALSE(kernels("megatron", "core_r0.11").flex_dispatcher);
   CHECK(kernels("megatron", "core_r0.8").fused_cross_entropy);
   CHECK_FALSE(kernels("megatron", "core_r0.7").fused_cross_entropy);
+  CHECK_FALSE(kernels("megatron", "core_r0.8").cloned_logits);
+  CHECK(kernels("megatron", "core_r0.7").cloned_logits);
+  CHECK(kernels("megatron", "core_r0.12").inplace_cross_entropy);
+  CHECK_FALSE(kernels("megatron", "core_r0.11").inplace_cross_entropy);
   CHECK(kernels("megatron", "core_r0.5").fused_rope);
   CHECK_FALSE(kernels("megatron", "core_r0.4").fused_rope);
   // 2d5220a424 (2023-09-05), 4eeff55d1f (2023-10-23); 27fc468964 (2021-02-09).
