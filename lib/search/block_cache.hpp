@@ -2,7 +2,7 @@
 // Block costs by the keys that they depend on, each computed once and shared by all threads.
 #include "cost/block.hpp"
 #include "search/shape_ids.hpp"
-#include "search/shared_memo.hpp"
+#include "partition/shared_memo.hpp"
 
 namespace meshplan {
 

@@ -7,7 +7,7 @@
 #include "cost/memory.hpp"
 #include "model/parameters.hpp"
 #include "schedule/traits.hpp"
-#include "search/division_bound.hpp"
+#include "partition/division_bound.hpp"
 
 namespace meshplan {
 namespace {

@@ -8,7 +8,7 @@
 #include "frameworks/preset.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
-#include "search/divide.hpp"
+#include "partition/divide.hpp"
 #include "space/target.hpp"
 
 namespace meshplan {

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "search/block_cache.hpp"
-#include "search/division_search.hpp"
-#include "search/in_flight_cache.hpp"
+#include "partition/division_search.hpp"
+#include "partition/in_flight_cache.hpp"
 #include "search/part_times.hpp"
 #include "search/search.hpp"
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 #include "space/choice.hpp"
 #include "space/space.hpp"
 

@@ -6,8 +6,8 @@
 #include "cost/block.hpp"
 #include "model/kinds.hpp"
 #include "search/shape_ids.hpp"
-#include "search/shared_memo.hpp"
-#include "search/stages.hpp"
+#include "partition/shared_memo.hpp"
+#include "partition/stages.hpp"
 
 namespace meshplan {
 

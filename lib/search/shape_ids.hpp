@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layout/groups.hpp"
-#include "search/shared_memo.hpp"
+#include "partition/shared_memo.hpp"
 
 namespace meshplan {
 

@@ -12,7 +12,7 @@
 #include "cost/step_oracle.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
-#include "search/compositions.hpp"
+#include "partition/compositions.hpp"
 
 namespace meshplan::search_test {
 

@@ -1,4 +1,4 @@
-#include "search/divide.hpp"
+#include "partition/divide.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "schedule/in_flight.hpp"
-#include "search/shared_memo.hpp"
+#include "partition/shared_memo.hpp"
 
 namespace meshplan {
 

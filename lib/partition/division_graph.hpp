@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "schedule/critical_path.hpp"
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 
 namespace meshplan {
 

@@ -1,4 +1,4 @@
-#include "search/in_flight_cache.hpp"
+#include "partition/in_flight_cache.hpp"
 
 #include "schedule/orders.hpp"
 

@@ -1,4 +1,4 @@
-#include "search/step_models.hpp"
+#include "partition/step_models.hpp"
 
 #include <utility>
 

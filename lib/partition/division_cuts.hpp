@@ -2,7 +2,7 @@
 // Lower bounds on the time of every division of a graph at once, each from the run of one of them.
 #include <vector>
 
-#include "search/division_graph.hpp"
+#include "partition/division_graph.hpp"
 
 namespace meshplan {
 

@@ -1,4 +1,4 @@
-#include "search/division_bound.hpp"
+#include "partition/division_bound.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,12 +1,12 @@
-#include "search/division_search.hpp"
+#include "partition/division_search.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "cost/step_parts.hpp"
-#include "search/divide.hpp"
-#include "search/division_bound.hpp"
-#include "search/division_cuts.hpp"
+#include "partition/divide.hpp"
+#include "partition/division_bound.hpp"
+#include "partition/division_cuts.hpp"
 
 namespace meshplan {
 namespace {

@@ -1,4 +1,4 @@
-#include "search/stage_layout.hpp"
+#include "partition/stage_layout.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "search/division_graph.hpp"
+#include "partition/division_graph.hpp"
 
 #include <algorithm>
 #include <unordered_map>

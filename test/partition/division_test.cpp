@@ -5,7 +5,7 @@
 #include "frameworks/preset.hpp"
 #include "search/brute_force.hpp"
 #include "search/cases.hpp"
-#include "search/divide.hpp"
+#include "partition/divide.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;

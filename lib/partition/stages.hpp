@@ -7,9 +7,9 @@
 
 #include "cost/block.hpp"
 #include "cost/memory.hpp"
-#include "search/in_flight_cache.hpp"
-#include "search/partition.hpp"
-#include "search/stage_layout.hpp"
+#include "partition/in_flight_cache.hpp"
+#include "partition/partition.hpp"
+#include "partition/stage_layout.hpp"
 #include "space/choice.hpp"
 
 namespace meshplan {

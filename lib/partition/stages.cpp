@@ -1,4 +1,4 @@
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 #include "space/space.hpp"
 
 namespace meshplan {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "cost/memory.hpp"
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 
 // The entries of the table: what a share of layers needs and takes.
 

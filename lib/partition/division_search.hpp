@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "search/stages.hpp"
-#include "search/step_models.hpp"
+#include "partition/stages.hpp"
+#include "partition/step_models.hpp"
 #include "space/space.hpp"
 
 namespace meshplan {

@@ -1,4 +1,4 @@
-#include "search/partition.hpp"
+#include "partition/partition.hpp"
 
 #include <numeric>
 

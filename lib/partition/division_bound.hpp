@@ -7,7 +7,7 @@
 #include "cost/block.hpp"
 #include "schedule/divided.hpp"
 #include "schedule/pipeline.hpp"
-#include "search/stages.hpp"
+#include "partition/stages.hpp"
 
 namespace meshplan {
 

@@ -1,4 +1,4 @@
-#include "search/division_cuts.hpp"
+#include "partition/division_cuts.hpp"
 
 #include <algorithm>
 #include <limits>
