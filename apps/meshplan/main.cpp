@@ -2,7 +2,7 @@
 #include <exception>
 
 #include "command.hpp"
-#include "edges.hpp"
+#include "process_setup.hpp"
 #include "frameworks/preset.hpp"
 #include "io/presets_file.hpp"
 
@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
 }  // namespace meshplan
 
 int main(int argc, char** argv) {
-  meshplan::guard_edges();
+  meshplan::set_up_process();
   try {
     return meshplan::run(argc, argv);
   } catch (const std::exception& failure) {

@@ -234,8 +234,8 @@ class Exhaustive {
     std::int64_t micro_batch;
   };
 
-  static Choice choice(const Mesh& mesh) {
-    Choice k;
+  static PartialStrategy choice(const Mesh& mesh) {
+    PartialStrategy k;
     k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
     return k;
   }
@@ -243,16 +243,16 @@ class Exhaustive {
   std::vector<const Placement*> placements_of(const Mesh& mesh) {
     std::vector<const Placement*> all;
     for (const Sharding& sharding : space_.shardings(mesh)) {
-      Choice k = choice(mesh);
+      PartialStrategy k = choice(mesh);
       k.zero_group = sharding.zero_group, k.order = sharding.order, k.zero = sharding.zero;
-      all.push_back(&context_.placement(with_choice(space_.bases().front(), k), 0));
+      all.push_back(&context_.placement(with_partial(space_.bases().front(), k), 0));
     }
     return all;
   }
 
   void with_splits(const Pipeline& p) {
     const Mesh& mesh = space_.meshes()[p.mesh];
-    Choice k = choice(mesh);
+    PartialStrategy k = choice(mesh);
     k.schedule = p.schedule.schedule, k.vp = p.schedule.vp, k.micro_batch = p.micro_batch;
     for (const Split& split : space_.splits(mesh)) {
       k.sequence_parallel = split.sequence_parallel;
@@ -260,8 +260,8 @@ class Exhaustive {
     }
   }
 
-  void with_recomputation(std::size_t mesh, const Choice& k) {
-    Strategy s = with_choice(space_.bases().front(), k);
+  void with_recomputation(std::size_t mesh, const PartialStrategy& k) {
+    Strategy s = with_partial(space_.bases().front(), k);
     s.vp = 1;
     s.stage_layers = stage_layers(s, loaded_.model);
     s.vp = k.vp;

@@ -286,7 +286,7 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer) {
   const BlockOps ops = layer_ops(x, layer);
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
-  cost.kept_for_weight = Bytes{cost.saved.none.count() / 2};
+  cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   return finish(x, ops, cost);
@@ -322,7 +322,7 @@ BlockCost mtp_cost(const BlockContext& x) {
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
   const Bytes joined = Bytes{4 * x.shape.bytes} * x.shape.hidden * x.shape.norm_tokens;
-  cost.kept_for_weight = Bytes{(cost.saved.none + joined).count() / 2};
+  cost.saved_for_weight_gradient = Bytes{(cost.saved.none + joined).count() / 2};
   // Its loss waits for the head's, whose backward pass comes first.
   const Bytes kept = joined + ceil_bytes(head_saved_bytes(x));
   cost.saved.none += kept;

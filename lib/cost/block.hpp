@@ -50,8 +50,8 @@ struct BlockCost {
   PassTime recompute_selective;  // added to the backward pass under selective recomputation
   PassTime recompute_full;       // likewise under full recomputation
   SavedActivations saved;
-  Bytes kept_for_weight;  // of `saved`, what a split weight-gradient pass still needs
-  Bytes working_set;      // temporaries of the backward pass (forward for the head)
+  Bytes saved_for_weight_gradient;  // of `saved`, what a split weight-gradient pass still needs
+  Bytes working_set;                // temporaries of the backward pass (forward for the head)
   BlockParameters parameters;
   Flops forward_flops;  // executed by one device: matrix products and attention
   Flops recompute_selective_flops;

@@ -44,7 +44,7 @@ SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t dev
   SavedRates rates(blocks.size());
   for (std::size_t k = 0; k < rates.size(); ++k) {
     const BlockCost& block = blocks.of(k, device);
-    rates[k] = {block.saved.full, block.saved.of(rest), block.kept_for_weight};
+    rates[k] = {block.saved.full, block.saved.of(rest), block.saved_for_weight_gradient};
   }
   return rates;
 }

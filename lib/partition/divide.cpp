@@ -38,20 +38,20 @@ std::optional<Division> best_of(const Stages& stages, const StageContext& x,
   return best;
 }
 
-Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, double most) {
+Divided divide(Stages stages, const StageContext& x, const DivisionRules& rules, double most) {
   std::optional<Division> best;
   Divided result;
-  switch (space.divisions().partition) {
+  switch (rules.partition) {
     case PartitionRule::kAny: {
-      const std::int64_t limit = stages.most_largest(most);
+      const std::int64_t limit = stages.max_bottleneck(most);
       const bool unlimited = limit >= kUnbounded / 4;
       result.fits = unlimited ? stages.may_fit() : true;
       stages.limit_to(limit);
       if (!result.fits || (!unlimited && !stages.may_fit_limit())) return result;
-      const std::int64_t least = stages.least_largest(limit);
+      const std::int64_t least = stages.min_bottleneck(limit);
       Partitioner<Stages> partitioner(stages);
       best = stages.measures_memory()
-                 ? partitioner.least_largest(least, limit)
+                 ? partitioner.min_bottleneck(least, limit)
                  : partitioner.best(stages.weight(), stages.least_sum(), least, limit);
       if (unlimited && x.counts == CountRule::kUniform) result.fits = best.has_value();
       break;
@@ -61,7 +61,7 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
       result.fits = best.has_value();
       break;
     case PartitionRule::kGiven:
-      best = best_of(stages, x, space.divisions().given);
+      best = best_of(stages, x, rules.given);
       result.fits = best.has_value();
       break;
   }
@@ -71,14 +71,14 @@ Divided divide(Stages stages, const StageContext& x, const SearchSpace& space, d
 
 }  // namespace
 
-Divided divide(StageContext context, const SearchSpace& space, double most) {
-  if (context.counts != CountRule::kUniform) return divide(Stages(context), context, space, most);
+Divided divide(StageContext context, const DivisionRules& rules, double most) {
+  if (context.counts != CountRule::kUniform) return divide(Stages(context), context, rules, most);
   // The same number in every chunk of a rank: the fewest with which there is a division.
   const std::int64_t step = context.strategy.vp;
   Divided none;
   for (context.uniform = step; context.uniform < context.model.num_layers + step;
        context.uniform += step) {
-    const Divided divided = divide(Stages(context), context, space, most);
+    const Divided divided = divide(Stages(context), context, rules, most);
     if (divided.lists) return divided;
     none.fits |= divided.fits;
   }

@@ -8,10 +8,10 @@ namespace meshplan {
 namespace {
 
 // The backward pass waits for the layer to be recomputed, selectively or as a whole.
-TaskTimes times_of(const BlockCost& b, Recompute again) {
+TaskTimes times_of(const BlockCost& b, Recompute recompute) {
   const Seconds full = b.recompute_full.total();
-  const Seconds more = again == Recompute::kFull ? full
-                       : again == Recompute::kSelective
+  const Seconds more = recompute == Recompute::kFull ? full
+                       : recompute == Recompute::kSelective
                            ? std::min(b.recompute_selective.total(), full)
                            : Seconds{};
   return {b.forward.total().si(), (b.backward_input.total() + more).si(),
@@ -34,7 +34,7 @@ std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 }  // namespace
 
 DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                             const LayerPrefix& prefix, Recompute again, const SendTime& send)
+                             const LayerPrefix& prefix, Recompute recompute, const SendTime& send)
     : traits_(traits_of(s.schedule)), units_(m.num_layers / s.vp) {
   p_.ranks = s.pp, p_.vp = s.vp;
   p_.microbatches = static_cast<double>(num_microbatches(s));
@@ -43,7 +43,7 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
   PerBlock<TaskTimes> kinds(all.size());
   TaskTimes layers;
   for (std::size_t k = 0; k < all.size(); ++k) {
-    kinds[k] = times_of(blocks[k], prefix.table.is_layer(k) ? again : Recompute::kNone);
+    kinds[k] = times_of(blocks[k], prefix.table.is_layer(k) ? recompute : Recompute::kNone);
     layers += kinds[k] * static_cast<double>(all[k]);
   }
   p_.embedding = kinds.embedding();

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cost/block.hpp"
+#include "partition/stages.hpp"
 #include "schedule/divided.hpp"
 #include "schedule/pipeline.hpp"
-#include "partition/stages.hpp"
 
 namespace meshplan {
 
@@ -28,9 +28,9 @@ namespace meshplan {
 // bisection finds it to 1 part in 2000 from below. Times in seconds, not rounded down.
 class DivisionBound {
  public:
-  // `again`: how every layer is recomputed at least. `send`: no message takes less.
+  // `recompute`: how every layer is recomputed at least. `send`: no message takes less.
   DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
-                const LayerPrefix& prefix, Recompute again = Recompute::kNone,
+                const LayerPrefix& prefix, Recompute recompute = Recompute::kNone,
                 const SendTime& send = {});
 
   // Infinite where it exceeds the limit by more than 1 part in 1000.

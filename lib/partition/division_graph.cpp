@@ -49,7 +49,8 @@ std::vector<Layer> layers_of(const Stages& stages, std::int64_t most) {
 }  // namespace
 
 DivisionGraph::DivisionGraph(const Stages& stages, std::int64_t most)
-    : stages_(stages.num_stages()), ranks_(stages.layout().is_mirrored() ? 2 * stages_ : stages_) {
+    : stages_(stages.num_stages()),
+      ranks_(stages.layout().is_bidirectional() ? 2 * stages_ : stages_) {
   std::vector<Layer> layers = layers_of(stages, most);
   const std::size_t n = layers.size() - 1;
   if (layers.front().node[index(stages.start())] < 0) return;
@@ -73,7 +74,7 @@ DivisionGraph::DivisionGraph(const Stages& stages, std::int64_t most)
       if (layers[r].node[index(state)] < 0) continue;
       for (const StageMove& move : layers[r].moves[i]) {
         const int stage = static_cast<int>(r);
-        const Share share{stages.layout().place(state), move.first, move.second};
+        const StageAssignment share{stages.layout().place(state), move.first, move.second};
         const auto [at, is_new] = known.try_emplace(stages.layout().slot(stage, share),
                                                     static_cast<std::int32_t>(taken_.size()));
         if (is_new) {

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "schedule/critical_path.hpp"
 #include "partition/stages.hpp"
+#include "schedule/critical_path.hpp"
 
 namespace meshplan {
 
@@ -19,7 +19,7 @@ class DivisionGraph {
   // A share of a stage.
   struct Taken {
     int stage = 0;
-    Share share;
+    StageAssignment share;
     ChunkTime near, far;  // chunks from the front and from the back
   };
   struct Edge {

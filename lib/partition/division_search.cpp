@@ -17,7 +17,7 @@ constexpr double kSame = 1e-9;
 constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
 constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
 
-Recompute again_of(const StageContext& x) {
+Recompute recompute_of(const StageContext& x) {
   if (x.counts == CountRule::kAll) return Recompute::kFull;
   const bool selective = x.strategy.recompute == Recompute::kSelective;
   return selective ? Recompute::kSelective : Recompute::kNone;
@@ -34,7 +34,8 @@ class DivisionSearch {
       : q_(q),
         x_(context),
         stages_(x_),
-        bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, again_of(x_), send_of(x_, q.placement)),
+        bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, recompute_of(x_),
+               send_of(x_, q.placement)),
         step_(q.models.borrow()),
         strategy_(x_.strategy),
         limit_(q.most),
@@ -44,7 +45,7 @@ class DivisionSearch {
   // Of the divisions given.
   void try_all(const std::vector<std::vector<std::int64_t>>& all) {
     for (const std::vector<std::int64_t>& layers : all) {
-      const std::int64_t most = stages_.most_largest(limit() - q_.end);
+      const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
       const std::int64_t largest = *std::max_element(layers.begin(), layers.end());
       if (stages_.least_time(largest / stages_.layout().unit_layers()) > most) continue;
       const std::optional<Division> d = stages_.with_layers(layers, most);
@@ -54,9 +55,9 @@ class DivisionSearch {
 
   // Of all divisions: whether each was looked at.
   bool try_every() {
-    stages_.limit_to(stages_.most_largest(limit_ - q_.end));
+    stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
     first_guess();
-    if (stages_.layout().is_folded()) {
+    if (stages_.layout().shares_both_ends()) {
       try_folded();
     } else {
       Division begun;
@@ -85,7 +86,7 @@ class DivisionSearch {
   void first_guess() {
     if (q_.known == nullptr) return;
     const std::optional<Division> d =
-        stages_.with_layers(*q_.known, stages_.most_largest(limit() - q_.end));
+        stages_.with_layers(*q_.known, stages_.max_bottleneck(limit() - q_.end));
     if (d) consider(*d);
   }
 
@@ -94,12 +95,12 @@ class DivisionSearch {
     left_ -= kCostOfRun;
     last_time_.reset();
     const Stages::Lists lists = stages_.lists(d);
-    const bool again = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
-                                   [](std::int64_t n) { return n > 0; });
-    const bool unwanted = !again && q_.must_again;
-    if (unwanted && !stages_.layout().is_folded()) return false;
+    const bool recomputes = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
+                                        [](std::int64_t n) { return n > 0; });
+    const bool unwanted = !recomputes && q_.require_recompute;
+    if (unwanted && !stages_.layout().shares_both_ends()) return false;
     strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
-    const bool plain = x_.strategy.recompute == Recompute::kFull && !again;
+    const bool plain = x_.strategy.recompute == Recompute::kFull && !recomputes;
     strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
     step_->set_pipeline(strategy_, x_.blocks, q_.placement, x_.in_flight);
     step_->set_sharding(strategy_, q_.placement);
@@ -116,18 +117,19 @@ class DivisionSearch {
   }
 
   // Seconds by which a stage's recomputation beyond what all layers do lengthens its backward pass.
-  [[nodiscard]] double again_of_stage(int stage, const Share& share, std::int64_t time) const {
+  [[nodiscard]] double recompute_time_of_stage(int stage, const StageAssignment& share,
+                                               std::int64_t time) const {
     return static_cast<double>(time - stages_.least_time(stage, share)) * stages_.quantum();
   }
 
   // What follows the last task of a rank that holds the share.
-  [[nodiscard]] StepEnd end_of(int stage, const Share& share) const {
+  [[nodiscard]] StepEnd end_of(int stage, const StageAssignment& share) const {
     return step_->end_of_rank(x_.strategy, x_.blocks, q_.placement,
                               stages_.blocks_of(stage, share));
   }
 
   // What the first rank adds after its last task: it ends last of all where chains come back to it.
-  [[nodiscard]] double end_of_first(const Share& share) const {
+  [[nodiscard]] double end_of_first(const StageAssignment& share) const {
     const StepEnd end = end_of(0, share);
     return std::max(q_.end, (end.optimizer + end.offload).si()) + tied_ + end.exposed.si();
   }
@@ -139,18 +141,18 @@ class DivisionSearch {
       if (stages_.is_goal(state)) consider(begun);
       return;
     }
-    const Place place = stages_.layout().place(state);
-    const std::int64_t most = stages_.most_largest(limit() - q_.end);
+    const LayerCursor place = stages_.layout().place(state);
+    const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
     stages_.moves(stage, state, most, [&](const StageMove& move) {
       if (--left_ <= 0) return;
-      const Share share{place, move.first, move.second};
+      const StageAssignment share{place, move.first, move.second};
       double after = end;
-      const double again = again_of_stage(stage, share, move.time);
+      const double recompute_time = recompute_time_of_stage(stage, share, move.time);
       const std::int64_t to = place.taken + move.first;
       if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
       const double m = static_cast<double>(num_microbatches(x_.strategy));
-      const double chain = bound_.chain(stage, place.taken, to) + m * again + carried;
-      const double more = carried + bound_.carried() * again;
+      const double chain = bound_.chain(stage, place.taken, to) + m * recompute_time + carried;
+      const double more = carried + bound_.carried() * recompute_time;
       if ((chain + after) * kRounding > limit()) return;
       if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
       begun.stages.push_back(move);
@@ -165,7 +167,7 @@ class DivisionSearch {
   // [F-SEARCH-11] Of a pipeline whose first ranks hold both ends of the model: divisions that the
   // chains found so far leave open are costed, and the chain of each of them is one more.
   void try_folded() {
-    const DivisionGraph graph(stages_, stages_.most_largest(limit() - q_.end));
+    const DivisionGraph graph(stages_, stages_.max_bottleneck(limit() - q_.end));
     if (graph.empty()) return;
     std::vector<double> exposed;
     std::vector<double> least_end(static_cast<std::size_t>(graph.num_stages()), 1e300);
@@ -250,18 +252,18 @@ class DivisionSearch {
 
   // Whether no chain of a whole division says that it takes too long.
   [[nodiscard]] bool may_keep(const Division& d) const {
-    if (stages_.layout().is_mirrored()) return true;
+    if (stages_.layout().is_bidirectional()) return true;
     int state = stages_.start();
     double carried = 0;
     const double m = static_cast<double>(num_microbatches(x_.strategy));
     for (int r = 0; r < stages_.num_stages(); ++r) {
       const StageMove& move = d.stages[static_cast<std::size_t>(r)];
-      const Place place = stages_.layout().place(state);
-      const double again = again_of_stage(r, {place, move.first, 0}, move.time);
+      const LayerCursor place = stages_.layout().place(state);
+      const double recompute_time = recompute_time_of_stage(r, {place, move.first, 0}, move.time);
       const double chain =
-          bound_.chain(r, place.taken, place.taken + move.first) + m * again + carried;
+          bound_.chain(r, place.taken, place.taken + move.first) + m * recompute_time + carried;
       if ((chain + q_.end + tied_) * kRounding > limit()) return false;
-      carried += bound_.carried() * again;
+      carried += bound_.carried() * recompute_time;
       state = move.to;
     }
     return true;
@@ -274,7 +276,7 @@ class DivisionSearch {
       better = false;
       const std::vector<std::int64_t> start = stages_.lists(*best_).layers;
       const std::int64_t unit = stages_.layout().unit_layers();
-      const std::int64_t most = stages_.most_largest(limit() - q_.end);
+      const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
       std::vector<std::int64_t> layers = start;
       for (std::size_t from = 0; from < start.size(); ++from) {
         for (std::size_t to = 0; to < start.size(); ++to) {
@@ -308,7 +310,7 @@ class DivisionSearch {
 FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) {
   DivisionSearch search(q, x);
   bool every = true;
-  switch (q.space.divisions().partition) {
+  switch (q.rules.partition) {
     case PartitionRule::kAny:
       every = search.try_every();
       break;
@@ -316,7 +318,7 @@ FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) 
       search.try_all({stage_layers(x.strategy, x.model)});
       break;
     case PartitionRule::kGiven: {
-      std::vector<std::vector<std::int64_t>> all = q.space.divisions().given;
+      std::vector<std::vector<std::int64_t>> all = q.rules.given;
       for (std::vector<std::int64_t>& layers : all) {
         if (layers.empty()) layers = stage_layers(x.strategy, x.model);
       }

@@ -6,19 +6,19 @@
 
 #include "partition/stages.hpp"
 #include "partition/step_models.hpp"
-#include "space/space.hpp"
+#include "spec/division_rules.hpp"
 
 namespace meshplan {
 
 struct DivisionQuery {
   const StageContext& context;
-  const SearchSpace& space;
+  const DivisionRules& rules;
   StepModelPool& models;
-  const Placement& placement;  // of the strategy
-  double most = 0;             // seconds; no division that takes longer is wanted
-  double end = 0;              // that the step takes at least after the pipeline
-  bool must_again = false;     // divisions that recompute nothing are not wanted
-  std::int64_t effort = 0;     // partial divisions looked at before giving up
+  const Placement& placement;      // of the strategy
+  double most = 0;                 // seconds; no division that takes longer is wanted
+  double end = 0;                  // that the step takes at least after the pipeline
+  bool require_recompute = false;  // divisions that recompute nothing are not wanted
+  std::int64_t effort = 0;         // partial divisions looked at before giving up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good division
 };
 

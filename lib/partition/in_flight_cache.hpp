@@ -2,8 +2,8 @@
 // What each rank of a pipeline holds at its fullest moments, each shape computed once.
 #include <vector>
 
-#include "schedule/in_flight.hpp"
 #include "partition/shared_memo.hpp"
+#include "schedule/in_flight.hpp"
 
 namespace meshplan {
 

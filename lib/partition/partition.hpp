@@ -79,7 +79,7 @@ class Partitioner {
   }
 
   // The division whose largest stage is least, then the sum and the rest as above.
-  std::optional<Division> least_largest(std::int64_t least, std::int64_t most) {
+  std::optional<Division> min_bottleneck(std::int64_t least, std::int64_t most) {
     const std::optional<std::int64_t> limit = least_limit(least, most);
     if (!limit) return std::nullopt;
     reach(*limit);

@@ -25,7 +25,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
   }
   unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
   units_ = static_cast<int>(m.num_layers / unit_layers_);
-  folded_ = traits_of(s.schedule).joins_ends();
+  shares_both_ends_ = traits_of(s.schedule).joins_ends();
   few_leading_ = prefix.has_free_chunks() && units_ > 2 * leading_ + kMostLead;
 }
 
@@ -43,11 +43,11 @@ int StageLayout::num_states() const {
 }
 
 bool StageLayout::is_goal(int state) const {
-  const Place p = place(state);
+  const LayerCursor p = place(state);
   return p.taken == units_ && (kind_ != Kind::kSpread || p.front == leading_);
 }
 
-Place StageLayout::place(int state) const {
+LayerCursor StageLayout::place(int state) const {
   switch (kind_) {
     case Kind::kContiguous:
     case Kind::kRows:
@@ -62,7 +62,7 @@ Place StageLayout::place(int state) const {
   return {};
 }
 
-int StageLayout::state(const Place& p) const {
+int StageLayout::state(const LayerCursor& p) const {
   switch (kind_) {
     case Kind::kContiguous:
     case Kind::kRows:
@@ -79,20 +79,21 @@ int StageLayout::state(const Place& p) const {
 // first or the last rank.
 int StageLayout::fewest(int stage) const {
   if (kind_ == Kind::kRows || vp_ == 1) return 1;
-  const bool end = stage == 0 || (!is_mirrored() && stage == stages_ - 1);
+  const bool end = stage == 0 || (!is_bidirectional() && stage == stages_ - 1);
   return end ? vp_ - 1 : vp_;
 }
 
 int StageLayout::fewest_later(int stage) const {
   const int left = stages_ - stage - 1;
   if (left == 0) return 0;
-  if (is_mirrored()) return left * 2 * vp_;
+  if (is_bidirectional()) return left * 2 * vp_;
   return (left - 1) * fewest(1 < stages_ - 1 ? 1 : 0) + fewest(stages_ - 1);
 }
 
-void StageLayout::ranges(int stage, const Share& share, std::vector<LayerRange>& result) const {
+void StageLayout::ranges(int stage, const StageAssignment& share,
+                         std::vector<LayerRange>& result) const {
   result.clear();
-  const Place& p = share.place;
+  const LayerCursor& p = share.place;
   const std::int64_t n = share.first;
   switch (kind_) {
     case Kind::kContiguous:
@@ -136,7 +137,7 @@ std::size_t StageLayout::num_slots() const {
   return 0;
 }
 
-std::size_t StageLayout::slot(int stage, const Share& share) const {
+std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
   const auto n = static_cast<std::size_t>(units_ + 1), s = static_cast<std::size_t>(stage);
   const auto first = static_cast<std::size_t>(share.first);
   const auto front = static_cast<std::size_t>(share.place.front);

@@ -15,7 +15,7 @@ namespace meshplan {
 
 // What has been taken when a stage's turn comes. Units from the front, or of the first round of
 // chunks; DualPipe also from the back.
-struct Place {
+struct LayerCursor {
   int taken = 0;
   int front = 0;
   int back = 0;
@@ -23,8 +23,8 @@ struct Place {
 
 // What a stage takes: units of its rank (DualPipe: of the rank nearer to the front, and of the
 // other rank with the same two chunks).
-struct Share {
-  Place place;
+struct StageAssignment {
+  LayerCursor place;
   int first = 0;
   int second = 0;
 };
@@ -45,9 +45,9 @@ class StageLayout {
   [[nodiscard]] int units() const { return units_; }
   [[nodiscard]] std::int64_t unit_layers() const { return unit_layers_; }
   [[nodiscard]] int leading() const { return leading_; }
-  [[nodiscard]] bool is_mirrored() const { return kind_ == Kind::kMirrored; }
+  [[nodiscard]] bool is_bidirectional() const { return kind_ == Kind::kMirrored; }
   // Whether the ranks of a stage hold both the embedding and the head.
-  [[nodiscard]] bool is_folded() const { return folded_; }
+  [[nodiscard]] bool shares_both_ends() const { return shares_both_ends_; }
   // Whether a rank's layers follow each other, so that a part of what fits fits as well.
   [[nodiscard]] bool is_contiguous() const { return kind_ == Kind::kContiguous || leading_ == 0; }
   // Whether all layers behind the leading ones are alike, and each chunk holds what follows.
@@ -57,11 +57,11 @@ class StageLayout {
 
   // States of partition.hpp, one per place.
   [[nodiscard]] int num_states() const;
-  [[nodiscard]] int start() const { return is_mirrored() ? kMostLead : 0; }
+  [[nodiscard]] int start() const { return is_bidirectional() ? kMostLead : 0; }
   [[nodiscard]] bool is_goal(int state) const;
-  [[nodiscard]] Place place(int state) const;
-  [[nodiscard]] Place after(int stage, const Share& share) const {
-    Place p = share.place;
+  [[nodiscard]] LayerCursor place(int state) const;
+  [[nodiscard]] LayerCursor after(int stage, const StageAssignment& share) const {
+    LayerCursor p = share.place;
     p.taken += share.first + share.second;
     p.back += share.second;
     if (kind_ != Kind::kSpread) {
@@ -71,26 +71,26 @@ class StageLayout {
     }
     return p;
   }
-  [[nodiscard]] int state(const Place& place) const;
+  [[nodiscard]] int state(const LayerCursor& place) const;
 
   // Fewest units of the rank (DualPipe: of each of the two), and of all later stages.
   [[nodiscard]] int fewest(int stage) const;
   [[nodiscard]] int fewest_later(int stage) const;
 
   // Layers of each chunk, by depth.
-  void ranges(int stage, const Share& share, std::vector<LayerRange>& result) const;
+  void ranges(int stage, const StageAssignment& share, std::vector<LayerRange>& result) const;
 
   // Shares with the same slot hold the same kinds of layers.
   [[nodiscard]] std::size_t num_slots() const;
-  [[nodiscard]] std::size_t slot(int stage, const Share& share) const;
+  [[nodiscard]] std::size_t slot(int stage, const StageAssignment& share) const;
   // Whether the two ranks of the share may differ as much as they do.
-  [[nodiscard]] static bool has_slot(const Share& share) {
+  [[nodiscard]] static bool has_slot(const StageAssignment& share) {
     return std::abs(share.second - share.first) <= 2 * kMostLead;
   }
 
   // Units of one chunk, where a rank's layers are spread over its chunks.
   [[nodiscard]] int spread_chunk(int stage, int units, int chunk) const {
-    const bool last = stage == (folded_ ? 0 : stages_ - 1);
+    const bool last = stage == (shares_both_ends_ ? 0 : stages_ - 1);
     return static_cast<int>(chunk_layers(units, vp_, chunk, stage == 0, last));
   }
 
@@ -106,7 +106,7 @@ class StageLayout {
   ChunkLayout chunk_layout_;
   int stages_ = 1, units_ = 1, vp_ = 1, leading_ = 0;
   std::int64_t layers_ = 1, unit_layers_ = 1;
-  bool folded_ = false;
+  bool shares_both_ends_ = false;
   bool few_leading_ = false;  // the back half holds none of the leading layers
 };
 

@@ -26,14 +26,14 @@ std::int64_t smallest_that(const Fits& fits, std::int64_t low, std::int64_t high
 
 // Embedding and head sit on the first and the last chunk, wherever those are.
 template <class Visit>
-void Stages::visit_chunks(int stage, const Share& share, std::int64_t first, std::int64_t second,
-                          Visit visit) const {
+void Stages::visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
+                          std::int64_t second, Visit visit) const {
   layout_.ranges(stage, share, ranges_);
-  const bool holds_head = stage == (layout_.is_folded() ? 0 : num_stages() - 1);
+  const bool holds_head = stage == (layout_.shares_both_ends() ? 0 : num_stages() - 1);
   std::int64_t left = first;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const LayerRange& range = ranges_[i];
-    if (i == 1 && layout_.is_mirrored()) left = second;
+    if (i == 1 && layout_.is_bidirectional()) left = second;
     chunk_.blocks.assign(x_.prefix.table.size(), 0);
     chunk_.recomputed.assign(x_.prefix.table.size(), 0);
     chunk_.layers = 0;
@@ -41,13 +41,14 @@ void Stages::visit_chunks(int stage, const Share& share, std::int64_t first, std
     left = std::max<std::int64_t>(0, left - chunk_.layers);
     if (stage == 0 && i == 0) chunk_.blocks.embedding() = 1;
     if (holds_head && i + 1 == ranges_.size()) {
-      add_head(x_.model, x_.strategy, layout_.is_mirrored() ? second : first, chunk_);
+      add_head(x_.model, x_.strategy, layout_.is_bidirectional() ? second : first, chunk_);
     }
     visit(chunk_);
   }
 }
 
-void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& times) const {
+void Stages::chunk_times(int stage, const StageAssignment& share,
+                         std::vector<ChunkTime>& times) const {
   const Value v = value(stage, share);
   times.clear();
   visit_chunks(stage, share, v.recomputed_first, v.recomputed_second, [&](const Chunk& chunk) {
@@ -55,7 +56,7 @@ void Stages::chunk_times(int stage, const Share& share, std::vector<ChunkTime>& 
   });
 }
 
-const Chunk& Stages::fill(int stage, const Share& share, std::int64_t first,
+const Chunk& Stages::fill(int stage, const StageAssignment& share, std::int64_t first,
                           std::int64_t second) const {
   saved_.clear(), kept_.clear();
   mine_.blocks.assign(x_.prefix.table.size(), 0);
@@ -96,28 +97,29 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   return needed;
 }
 
-Bytes Stages::need(int stage, const Share& share, std::int64_t first, std::int64_t second) const {
+Bytes Stages::need(int stage, const StageAssignment& share, std::int64_t first,
+                   std::int64_t second) const {
   const Chunk& mine = fill(stage, share, first, second);
   const auto rank = static_cast<std::size_t>(stage);
   const Bytes near = rank_need(rank, mine);
-  if (!layout_.is_mirrored()) return near;
+  if (!layout_.is_bidirectional()) return near;
   return std::max(near, rank_need(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine));
 }
 
-const Stages::Value& Stages::value(int stage, const Share& holding) const {
+const Stages::Value& Stages::value(int stage, const StageAssignment& holding) const {
   Value& known = values_[layout_.slot(stage, holding)];
   if (known.time == kUnknown) known = compute(stage, holding);
   return known;
 }
 
-Stages::Value Stages::compute(int stage, const Share& h) const {
+Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
   const std::int64_t most_first = layers(h.first), most_second = layers(h.second);
   std::int64_t first = 0, second = 0;
   switch (x_.counts) {
     case CountRule::kNone:
       break;
     case CountRule::kFewest:
-      return layout_.is_mirrored() ? fewest_pair(stage, h) : fewest(stage, h);
+      return layout_.is_bidirectional() ? fewest_pair(stage, h) : fewest(stage, h);
     case CountRule::kUniform:
       first = std::min(x_.uniform, most_first), second = std::min(x_.uniform, most_second);
       break;
@@ -126,7 +128,7 @@ Stages::Value Stages::compute(int stage, const Share& h) const {
       break;
     case CountRule::kGiven:
       first = (*x_.given)[static_cast<std::size_t>(stage)];
-      if (layout_.is_mirrored())
+      if (layout_.is_bidirectional())
         second = (*x_.given)[static_cast<std::size_t>(x_.strategy.pp - 1 - stage)];
       if (first > most_first || second > most_second) return {kTooMuch, 0, 0};
       break;
@@ -142,7 +144,7 @@ Stages::Value Stages::compute(int stage, const Share& h) const {
 // frees memory, unless it is the first of its kind: then the backward pass needs room for it. So
 // the numbers between the first layers of two kinds are halved, and the others looked at one by
 // one.
-std::int64_t Stages::fewest_first(int stage, const Share& share, std::int64_t second,
+std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::int64_t second,
                                   std::int64_t limit) const {
   const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
   const std::int64_t most = std::min(limit, layers(share.first));
@@ -191,14 +193,14 @@ std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) con
 }
 
 // Layers of the rank, or the two ranks together, that can be recomputed within the limit.
-std::int64_t Stages::most_recomputed(int stage, const Share& share) const {
+std::int64_t Stages::most_recomputed(int stage, const StageAssignment& share) const {
   const std::int64_t all = layers(share.first) + layers(share.second);
   if (measures_memory() || least_full_ <= 0) return all;
   return std::clamp<std::int64_t>(
       (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);
 }
 
-bool Stages::may_take(int stage, const Share& share) const {
+bool Stages::may_take(int stage, const StageAssignment& share) const {
   const Value& known = values_[layout_.slot(stage, share)];
   if (known.time != kUnknown || x_.counts != CountRule::kFewest) {
     const std::int64_t time = value(stage, share).time;
@@ -212,14 +214,14 @@ bool Stages::may_take(int stage, const Share& share) const {
   return value(stage, share).time >= 0;
 }
 
-Stages::Value Stages::fewest(int stage, const Share& h) const {
+Stages::Value Stages::fewest(int stage, const StageAssignment& h) const {
   const std::int64_t n = fewest_first(stage, h, 0, most_recomputed(stage, h));
   if (n < 0) return {kTooMuch, 0, 0};
   return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
 }
 
 // Of all pairs of numbers that fit, the least time, then the fewest of the first rank.
-Stages::Value Stages::fewest_pair(int stage, const Share& h) const {
+Stages::Value Stages::fewest_pair(int stage, const StageAssignment& h) const {
   if (is_too_much(stage, h)) return {kTooMuch, 0, 0};
   Value best{kTooMuch, 0, 0};
   std::int64_t most = most_recomputed(stage, h);  // of both ranks together, as far as is known
@@ -241,7 +243,7 @@ Stages::Value Stages::fewest_pair(int stage, const Share& h) const {
 // Whether a share cannot fit within the limit: a smaller one is known not to, or it does not with
 // as much recomputed on both ranks as there is time for. Where all layers are of one kind: then one
 // more recomputed always frees memory, but for the first.
-bool Stages::is_too_much(int stage, const Share& h) const {
+bool Stages::is_too_much(int stage, const StageAssignment& h) const {
   if (layout_.leading() > 0 || (stage == 0 && x_.model.mtp_layers > 0)) return false;
   const auto is_known = [&](int first, int second) {
     if (first < 1 || second < 1 || !layout_.has_slot({h.place, first, second})) return false;

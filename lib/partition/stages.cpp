@@ -49,9 +49,9 @@ Stages::Stages(const StageContext& context)
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   least_full_ = kUnbounded;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(x_.prefix.table.size()); ++k) {
-    const std::int64_t again =
+    const std::int64_t recompute_time =
         quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
-    least_full_ = std::min(least_full_, again);
+    least_full_ = std::min(least_full_, recompute_time);
   }
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
@@ -68,23 +68,23 @@ std::int64_t Stages::weight() const {
 
 // The slowest rank works that long on every microbatch (DualPipe: each of two ranks on half of
 // them). Rounding to quanta moves each block's time by half a quantum at most.
-std::int64_t Stages::most_largest(double score) const {
+std::int64_t Stages::max_bottleneck(double score) const {
   if (score >= 4e18) return kUnbounded / 4;
   if (measures_memory()) return static_cast<std::int64_t>(score);
   const double each = score / static_cast<double>(num_microbatches(x_.strategy));
-  const double of_stage = layout_.is_mirrored() ? 2 * each : each;
+  const double of_stage = layout_.is_bidirectional() ? 2 * each : each;
   const double quanta = of_stage / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
   return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
 }
 
-std::int64_t Stages::least_largest() const { return ceil_div(least_sum_, num_stages()); }
+std::int64_t Stages::min_bottleneck() const { return ceil_div(least_sum_, num_stages()); }
 
 // A rank that fits also fits with any unit less at either end. So the stages together reach
 // farthest if each of them takes as much as fits.
 bool Stages::may_fit() const {
   const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-  if (layout_.is_mirrored() || known_counts || !layout_.is_contiguous()) return true;
-  Place place;
+  if (layout_.is_bidirectional() || known_counts || !layout_.is_contiguous()) return true;
+  LayerCursor place;
   for (int r = 0; r < num_stages(); ++r) {
     const int fewest = layout_.fewest(r);
     int fits = fewest - 1;
@@ -103,9 +103,10 @@ bool Stages::may_fit() const {
 
 // Where all layers are of one kind a stage that fits within a limit also does with a unit less,
 // whichever units they are. So stages that take as many as fit say whether there is a division.
-std::int64_t Stages::least_largest(std::int64_t most) const {
-  const std::int64_t least = least_largest();
-  const bool alike = layout_.leading() == 0 && !layout_.is_mirrored() && x_.model.mtp_layers == 0;
+std::int64_t Stages::min_bottleneck(std::int64_t most) const {
+  const std::int64_t least = min_bottleneck();
+  const bool alike =
+      layout_.leading() == 0 && !layout_.is_bidirectional() && x_.model.mtp_layers == 0;
   if (!alike || x_.counts == CountRule::kGiven) return least;
   std::int64_t over = 0;  // the smallest time of one unit more on some stage
   const auto reaches = [&](std::int64_t limit) {
@@ -132,7 +133,7 @@ std::int64_t Stages::least_largest(std::int64_t most) const {
 
 // Of layers that are all alike; `over`: no more than the time of one unit more, if that may fit.
 int Stages::most_that_fit(int stage, std::int64_t limit, int guess, std::int64_t& over) const {
-  const auto share = [](int n) { return Share{{}, n, 0}; };
+  const auto share = [](int n) { return StageAssignment{{}, n, 0}; };
   const auto keeps = [&](int n) {
     const std::int64_t time = value(stage, share(n)).time;
     return time >= 0 && time <= limit;
@@ -145,7 +146,7 @@ int Stages::most_that_fit(int stage, std::int64_t limit, int guess, std::int64_t
     n = tried == 0 ? n + (kept ? 1 : -1) : fit + (too_many - fit) / 2;
   }
   if (fit < layout_.units()) {
-    const Share more = share(fit + 1);
+    const StageAssignment more = share(fit + 1);
     const std::int64_t least = base_time(stage, more, layout_.after(stage, more));
     const std::int64_t time = least > limit ? least : value(stage, more).time;
     if (time > limit) over = std::min(over, time);
@@ -165,7 +166,7 @@ int Stages::most_units(int stage, std::int64_t limit) const {
 // Whatever the other stages take, a stage must take what they leave, and all of them together must
 // be able to take everything. A share that fits within the limit also does with fewer units.
 bool Stages::may_fit_limit() const {
-  if (layout_.is_mirrored() || x_.counts == CountRule::kGiven) return true;
+  if (layout_.is_bidirectional() || x_.counts == CountRule::kGiven) return true;
   const int units = layout_.units(), leading = layout_.leading();
   int most = 0;  // units that the stages can take together, as far as is known
   for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit_);
@@ -179,7 +180,7 @@ bool Stages::may_fit_limit() const {
     const bool known = r == 0 || (before >= leading && layout_.is_uniform());
     before += layout_.spreads() ? layout_.spread_chunk(r, low, 0) : low;
     if (!known) continue;
-    const Place place{0, r == 0 ? 0 : leading, 0};
+    const LayerCursor place{0, r == 0 ? 0 : leading, 0};
     int fit = low - 1, too_many = std::min(high, units - place.front) + 1;
     if (r == 0 && leading > 0) {  // of layers that differ, more may take less time
       fit = too_many - 1;
@@ -263,7 +264,7 @@ void Stages::add_up_least() {
   }
   ends_.assign(static_cast<std::size_t>(num_stages()), least_rank_);
   ends_.front() += least_.embedding();
-  (layout_.is_folded() ? ends_.front() : ends_.back()) +=
+  (layout_.shares_both_ends() ? ends_.front() : ends_.back()) +=
       least_.head() + least_.mtp() * x_.model.mtp_layers;
   ends_after_.assign(ends_.size(), 0);
   for (std::size_t r = ends_.size() - 1; r-- > 0;) {
@@ -272,17 +273,18 @@ void Stages::add_up_least() {
   least_sum_ = least_until_.back() + ends_after_.front() + ends_.front();
 }
 
-std::int64_t Stages::base_time(int stage, const Share& share, const Place& next) const {
-  const Place& p = share.place;
+std::int64_t Stages::base_time(int stage, const StageAssignment& share,
+                               const LayerCursor& next) const {
+  const LayerCursor& p = share.place;
   std::int64_t time = ends_[static_cast<std::size_t>(stage)] + until(next.front) - until(p.front);
   if (layout_.spreads()) time += (share.first - (next.front - p.front)) * least_tail_;
-  if (layout_.is_mirrored()) {
+  if (layout_.is_bidirectional()) {
     time += until(layout_.units() - p.back) - until(layout_.units() - next.back);
   }
   return time;
 }
 
-std::int64_t Stages::rest_time(const Place& p) const {
+std::int64_t Stages::rest_time(const LayerCursor& p) const {
   const int units = layout_.units();
   if (layout_.spreads()) {
     const int leading = layout_.leading();
@@ -295,15 +297,15 @@ Stages::Lists Stages::lists(const Division& division) const {
   Lists lists;
   const auto pp = static_cast<std::size_t>(x_.strategy.pp);
   lists.layers.resize(pp), lists.recomputed.resize(pp);
-  Place place = layout_.place(start());
+  LayerCursor place = layout_.place(start());
   for (int r = 0; r < num_stages(); ++r) {
     const StageMove& move = division.stages[static_cast<std::size_t>(r)];
-    const Share share{place, move.first, move.second};
+    const StageAssignment share{place, move.first, move.second};
     const Value& v = value(r, share);
     const auto near = static_cast<std::size_t>(r);
     lists.layers[near] = layers(move.first);
     lists.recomputed[near] = v.recomputed_first;
-    if (layout_.is_mirrored()) {
+    if (layout_.is_bidirectional()) {
       lists.layers[pp - 1 - near] = layers(move.second);
       lists.recomputed[pp - 1 - near] = v.recomputed_second;
     }
@@ -322,19 +324,19 @@ std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& siz
   const auto pp = static_cast<std::size_t>(x_.strategy.pp);
   if (sizes.size() != pp) return std::nullopt;
   Division division;
-  Place place = layout_.place(start());
+  LayerCursor place = layout_.place(start());
   for (int r = 0; r < num_stages(); ++r) {
     const auto near = static_cast<std::size_t>(r);
     const std::int64_t first = sizes[near] / layout_.unit_layers();
     const std::int64_t second =
-        layout_.is_mirrored() ? sizes[pp - 1 - near] / layout_.unit_layers() : 0;
+        layout_.is_bidirectional() ? sizes[pp - 1 - near] / layout_.unit_layers() : 0;
     const bool whole = sizes[near] % layout_.unit_layers() == 0;
     if (!whole || first < layout_.fewest(r) || first + second > layout_.units() - place.taken) {
       return std::nullopt;
     }
-    const Share share{place, static_cast<int>(first), static_cast<int>(second)};
-    const Place next = layout_.after(r, share);
-    if (layout_.is_mirrored() &&
+    const StageAssignment share{place, static_cast<int>(first), static_cast<int>(second)};
+    const LayerCursor next = layout_.after(r, share);
+    if (layout_.is_bidirectional() &&
         (second < layout_.fewest(r) || std::abs(next.front - next.back) > StageLayout::kMostLead)) {
       return std::nullopt;
     }

@@ -10,7 +10,7 @@
 #include "partition/in_flight_cache.hpp"
 #include "partition/partition.hpp"
 #include "partition/stage_layout.hpp"
-#include "space/choice.hpp"
+#include "spec/division_rules.hpp"
 
 namespace meshplan {
 
@@ -70,12 +70,12 @@ class Stages {
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }
   // The largest stage of a division takes no less.
-  [[nodiscard]] std::int64_t least_largest() const;
+  [[nodiscard]] std::int64_t min_bottleneck() const;
   // The same by what fits, of divisions whose largest stage takes `most` or less.
-  [[nodiscard]] std::int64_t least_largest(std::int64_t most) const;
+  [[nodiscard]] std::int64_t min_bottleneck(std::int64_t most) const;
   // The largest stage of a division that scores `score` or less: with which a step takes no more
   // than so many seconds, or a rank no more than so many bytes.
-  [[nodiscard]] std::int64_t most_largest(double score) const;
+  [[nodiscard]] std::int64_t max_bottleneck(double score) const;
   [[nodiscard]] bool measures_memory() const { return x_.measure == Measure::kMemory; }
 
   // Layers and recomputed layers per pipeline rank.
@@ -92,17 +92,17 @@ class Stages {
     return units * layout_.unit_layers() * least_layer_;
   }
   // Nor does a stage with these layers, whatever it recomputes beyond what every layer must.
-  [[nodiscard]] std::int64_t least_time(int stage, const Share& share) const {
+  [[nodiscard]] std::int64_t least_time(int stage, const StageAssignment& share) const {
     return base_time(stage, share, layout_.after(stage, share));
   }
   [[nodiscard]] double quantum() const { return quanta_.seconds; }  // of times; seconds
   // Layers of a stage with what it recomputes. Valid until the next value is worked out.
-  [[nodiscard]] const Chunk& blocks_of(int stage, const Share& share) const {
+  [[nodiscard]] const Chunk& blocks_of(int stage, const StageAssignment& share) const {
     const Value& v = value(stage, share);
     return fill(stage, share, v.recomputed_first, v.recomputed_second);
   }
   // Times of each of its chunks, by depth, with recomputation.
-  void chunk_times(int stage, const Share& share, std::vector<ChunkTime>& times) const;
+  void chunk_times(int stage, const StageAssignment& share, std::vector<ChunkTime>& times) const;
   // A division with a longer stage than this does not rank before `best`.
   [[nodiscard]] std::int64_t most_useful(const Division& best) const;
 
@@ -111,10 +111,10 @@ class Stages {
     std::int64_t time = kUnknown;  // quanta, or kTooMuch
     std::int32_t recomputed_first = 0, recomputed_second = 0;
   };
-  [[nodiscard]] const Value& value(int stage, const Share& share) const;
+  [[nodiscard]] const Value& value(int stage, const StageAssignment& share) const;
   // Memory of a rank that recomputes so many layers (DualPipe: of each of its chunks); more than
   // there is by what the host lacks, where offloading needs more than the host has.
-  [[nodiscard]] Bytes need(int stage, const Share& share, std::int64_t recomputed_first,
+  [[nodiscard]] Bytes need(int stage, const StageAssignment& share, std::int64_t recomputed_first,
                            std::int64_t recomputed_second) const;
 
   [[nodiscard]] const StageLayout& layout() const { return layout_; }
@@ -122,8 +122,9 @@ class Stages {
  private:
   // Least time (or bytes) of a share, of what nobody has taken yet, and of embedding and head where
   // they are on a later stage: nothing more recomputed than must be.
-  [[nodiscard]] std::int64_t base_time(int stage, const Share& share, const Place& next) const;
-  [[nodiscard]] std::int64_t rest_time(const Place& place) const;
+  [[nodiscard]] std::int64_t base_time(int stage, const StageAssignment& share,
+                                       const LayerCursor& next) const;
+  [[nodiscard]] std::int64_t rest_time(const LayerCursor& place) const;
   [[nodiscard]] std::int64_t rest_ends(int stage) const {
     return ends_after_[static_cast<std::size_t>(stage)];
   }
@@ -135,28 +136,29 @@ class Stages {
   void add_up_least();
   // The blocks of all chunks of the stage's rank or ranks together, with the first layers of each
   // recomputed; fills saved_ and kept_ by chunk.
-  const Chunk& fill(int stage, const Share& share, std::int64_t first, std::int64_t second) const;
+  const Chunk& fill(int stage, const StageAssignment& share, std::int64_t first,
+                    std::int64_t second) const;
   // Each of the chunks by depth, with the first layers of the rank, or of each of the two,
   // recomputed.
   template <class Visit>
-  void visit_chunks(int stage, const Share& share, std::int64_t first, std::int64_t second,
-                    Visit visit) const;
+  void visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
+                    std::int64_t second, Visit visit) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
   [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
                                   std::int64_t& over) const;
   [[nodiscard]] int most_units(int stage, std::int64_t limit) const;
-  [[nodiscard]] Value compute(int stage, const Share& share) const;
-  [[nodiscard]] Value fewest(int stage, const Share& share) const;
-  [[nodiscard]] Value fewest_pair(int stage, const Share& share) const;
-  [[nodiscard]] std::int64_t fewest_first(int stage, const Share& share, std::int64_t second,
-                                          std::int64_t most) const;
+  [[nodiscard]] Value compute(int stage, const StageAssignment& share) const;
+  [[nodiscard]] Value fewest(int stage, const StageAssignment& share) const;
+  [[nodiscard]] Value fewest_pair(int stage, const StageAssignment& share) const;
+  [[nodiscard]] std::int64_t fewest_first(int stage, const StageAssignment& share,
+                                          std::int64_t second, std::int64_t most) const;
   template <class Fits>
   std::int64_t fewest_of_one_kind(std::int64_t most, const Fits& fits) const;
-  [[nodiscard]] bool is_too_much(int stage, const Share& share) const;
-  [[nodiscard]] std::int64_t most_recomputed(int stage, const Share& share) const;
+  [[nodiscard]] bool is_too_much(int stage, const StageAssignment& share) const;
+  [[nodiscard]] std::int64_t most_recomputed(int stage, const StageAssignment& share) const;
   // Whether the stage may take the share within the limit; cheaper than its value().
-  [[nodiscard]] bool may_take(int stage, const Share& share) const;
+  [[nodiscard]] bool may_take(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t layers(int units) const { return units * layout_.unit_layers(); }
 
   StageContext x_;
@@ -187,10 +189,10 @@ template <class Visit>
 std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit) const {
   std::int64_t over = kUnbounded;
   const std::int64_t left = num_stages() - stage - 1;
-  const Place place = layout_.place(state);
+  const LayerCursor place = layout_.place(state);
   // False if the stage is too slow already without what may have to be recomputed.
-  const auto try_move = [&](const Share& share) {
-    const Place next = layout_.after(stage, share);
+  const auto try_move = [&](const StageAssignment& share) {
+    const LayerCursor next = layout_.after(stage, share);
     const std::int64_t least = base_time(stage, share, next);
     if (least > limit) {
       over = std::min(over, least);
@@ -215,7 +217,7 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
   };
   const int fewest = layout_.fewest(stage);
   const int most = layout_.units() - place.taken - layout_.fewest_later(stage);
-  if (!layout_.is_mirrored()) {
+  if (!layout_.is_bidirectional()) {
     for (int n = left == 0 ? std::max(fewest, most) : fewest; n <= most; ++n) {
       if (!try_move({place, n, 0})) break;
     }

@@ -12,14 +12,14 @@ std::int64_t peak_in_flight(const PipelineShape& s, std::int64_t rank) {
 
 Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
                       std::span<const Bytes> per_microbatch,
-                      std::span<const Bytes> kept_for_weight) {
+                      std::span<const Bytes> saved_for_weight_gradient) {
   const auto chunks = static_cast<std::size_t>(num_chunks(s));
-  PLAN_CHECK(per_microbatch.size() == chunks && kept_for_weight.size() == chunks);
+  PLAN_CHECK(per_microbatch.size() == chunks && saved_for_weight_gradient.size() == chunks);
   const InFlight moments = in_flight(s, rank);
   std::vector<Bytes> saved, kept;
   for (const std::size_t c : moments.chunks) {
     saved.push_back(per_microbatch[c]);
-    kept.push_back(kept_for_weight[c]);
+    kept.push_back(saved_for_weight_gradient[c]);
   }
   return moments.peak(saved, kept);
 }

@@ -104,10 +104,11 @@ class PipelineRunner {
 
 // [F-PIPE-7] Most bytes of activations that rank `rank` holds at once. per_microbatch: bytes per
 // chunk (num_chunks by depth). A forward adds them; the backward releases them; of a split backward
-// the input gradient releases all but `kept_for_weight`, which the weight gradient releases.
+// the input gradient releases all but `saved_for_weight_gradient`, which the weight gradient
+// releases.
 [[nodiscard]] Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
                                     std::span<const Bytes> per_microbatch,
-                                    std::span<const Bytes> kept_for_weight);
+                                    std::span<const Bytes> saved_for_weight_gradient);
 
 // [F-PIPE-8] Most activations (of one chunk and one microbatch each) that the rank holds at once,
 // where each is held until the last task that needs it.

@@ -1,8 +1,8 @@
 #pragma once
 // Block costs by the keys that they depend on, each computed once and shared by all threads.
 #include "cost/block.hpp"
-#include "search/shape_ids.hpp"
 #include "partition/shared_memo.hpp"
+#include "search/shape_ids.hpp"
 
 namespace meshplan {
 

@@ -6,8 +6,8 @@
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
 #include "model/parameters.hpp"
-#include "schedule/traits.hpp"
 #include "partition/division_bound.hpp"
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 namespace {

@@ -75,7 +75,7 @@ class FitBound {
   // Blocks of one kind: seconds and bytes of one.
   struct Load {
     double number = 0;
-    double time = 0, again = 0;  // of one microbatch; what recomputation adds
+    double time = 0, recompute_time = 0;  // of one microbatch; what recomputation adds
     double states = 0;
     double plain = 0, recomputed = 0;  // saved per microbatch in flight
   };

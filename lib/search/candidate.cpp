@@ -6,9 +6,9 @@
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "frameworks/preset.hpp"
+#include "partition/divide.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
-#include "partition/divide.hpp"
 #include "space/target.hpp"
 
 namespace meshplan {
@@ -110,13 +110,13 @@ namespace {
 // One candidate's options, one after the other.
 class Examiner {
  public:
-  Examiner(SearchContext& x, const Choice& choice, Recomputing worth, double cutoff,
-           const Effort& effort)
+  Examiner(SearchContext& x, const PartialStrategy& choice, RecomputeModes recompute_modes,
+           double cutoff, const Effort& effort)
       : x_(x),
-        worth_(worth),
+        recompute_modes_(recompute_modes),
         cutoff_(cutoff),
         effort_(effort),
-        plain_(with_choice(x.space.bases()[choice.base], choice)),
+        plain_(with_partial(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
         placement_(x.placement(plain_, choice.base)),
@@ -127,7 +127,9 @@ class Examiner {
     if (by_time_ && more)
       pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_, cutoff_));
     for (const MemoryOption& option : options) {
-      if (!(option.recompute == Recompute::kSelective ? worth_.selective : worth_.full)) continue;
+      if (!(option.recompute == Recompute::kSelective ? recompute_modes_.selective
+                                                      : recompute_modes_.full))
+        continue;
       const MemoryOption* none = find(options, option, CountRule::kNone);
       const MemoryOption* fewest = find(options, option, CountRule::kFewest);
       if (fewest == nullptr || none == nullptr || (&option != none && &option != fewest)) {
@@ -166,9 +168,9 @@ class Examiner {
     if (by_time_) {
       const bool everywhere =
           option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
-      const double again = everywhere ? recompute_bound(x_, s, blocks_) : 0;
+      const double recompute_time = everywhere ? recompute_bound(x_, s, blocks_) : 0;
       end = end_bound(x_, s, blocks_);
-      least = std::max(pipeline, again) + end;
+      least = std::max(pipeline, recompute_time) + end;
       if (least > cutoff_) return false;
     }
     if (!by_time_ && needs_more_than_wanted(s, option)) return false;
@@ -179,7 +181,7 @@ class Examiner {
     }
     if (effort_.every) return try_every(s, option, end, least, none_too);
     const StageContext context = context_of(s, option);
-    const Divided divided = divide(context, x_.space, cutoff_ - end);
+    const Divided divided = divide(context, x_.space.divisions(), cutoff_ - end);
     if (!divided.fits) count_out(context, none_too);
     if (!divided.lists) return false;
     if (by_time_ && s.pp > 1) result_.left = std::min(result_.left, least);
@@ -200,12 +202,12 @@ class Examiner {
   // The same with the step time of every division.
   bool try_every(const Strategy& s, const MemoryOption& option, double end, double least,
                  bool none_too) {
-    const bool must_again =
+    const bool require_recompute =
         option.recompute == Recompute::kFull && option.counts == CountRule::kFewest && !none_too;
     const StageContext context = context_of(s, option);
     const FastestDivision found =
-        fastest_division({context, x_.space, x_.models, placement_, cutoff_, end, must_again,
-                          effort_.starts, effort_.known});
+        fastest_division({context, x_.space.divisions(), x_.models, placement_, cutoff_, end,
+                          require_recompute, effort_.starts, effort_.known});
     if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;
     const bool some = recomputes(*found.lists);
@@ -285,7 +287,7 @@ class Examiner {
   }
 
   SearchContext& x_;
-  Recomputing worth_;
+  RecomputeModes recompute_modes_;
   double cutoff_;  // nothing worse is wanted
   Effort effort_;
   Strategy plain_;
@@ -298,9 +300,9 @@ class Examiner {
 
 }  // namespace
 
-Recomputing may_divide(SearchContext& x, const Choice& choice, const BlockCosts& blocks,
-                       Bytes communicators, double most) {
-  Strategy s = with_choice(x.space.bases()[choice.base], choice);
+RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
+                          Bytes communicators, double most) {
+  Strategy s = with_partial(x.space.bases()[choice.base], choice);
   s.zero_group = 0;
   if (s.zero == 1) s.zero = 0;  // without the optimizer nothing is sharded, or copied for it
   s.offload.optimizer = true;
@@ -321,17 +323,18 @@ Recomputing may_divide(SearchContext& x, const Choice& choice, const BlockCosts&
                                0,
                                nullptr};
     Stages stages(context);
-    stages.limit_to(stages.most_largest(most));
+    stages.limit_to(stages.max_bottleneck(most));
     return stages.may_fit_limit() &&
-           Partitioner<Stages>(stages).is_possible(stages.most_largest(most));
+           Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
   };
   return {possible(Recompute::kFull, CountRule::kFewest),
           possible(Recompute::kSelective, CountRule::kNone)};
 }
 
-Examined examine(SearchContext& x, const Choice& choice, const std::vector<MemoryOption>& options,
-                 Recomputing worth, double pipeline, double cutoff, const Effort& effort) {
-  return Examiner(x, choice, worth, cutoff, effort).run(options, pipeline);
+Examined examine(SearchContext& x, const PartialStrategy& choice,
+                 const std::vector<MemoryOption>& options, RecomputeModes recompute_modes,
+                 double pipeline, double cutoff, const Effort& effort) {
+  return Examiner(x, choice, recompute_modes, cutoff, effort).run(options, pipeline);
 }
 
 }  // namespace meshplan

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "search/block_cache.hpp"
 #include "partition/division_search.hpp"
 #include "partition/in_flight_cache.hpp"
+#include "partition/stages.hpp"
+#include "search/block_cache.hpp"
 #include "search/part_times.hpp"
 #include "search/search.hpp"
-#include "partition/stages.hpp"
-#include "space/choice.hpp"
+#include "space/partial_strategy.hpp"
 #include "space/space.hpp"
 
 namespace meshplan {
@@ -79,7 +79,7 @@ struct Examined {
 };
 
 // Ways of recomputing that are worth a look: full or none, and selective.
-struct Recomputing {
+struct RecomputeModes {
   bool full = true;
   bool selective = true;
 };
@@ -88,8 +88,8 @@ struct Recomputing {
 // seconds or less if states are sharded over all replicas as the choice's `zero` says, and
 // optimizer states offloaded. Where none does, none does with smaller shard groups or with ZeRO-0
 // instead of 1, offloaded or not. `blocks`, `communicators`: what none of them undercuts.
-[[nodiscard]] Recomputing may_divide(SearchContext& x, const Choice& choice,
-                                     const BlockCosts& blocks, Bytes communicators, double most);
+[[nodiscard]] RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
+                                        const BlockCosts& blocks, Bytes communicators, double most);
 
 // How many divisions of the layers are looked at.
 struct Effort {
@@ -100,8 +100,9 @@ struct Effort {
 
 // Options that cannot score below `cutoff` may be left out. `pipeline`: a time that the pipeline
 // takes at least, without the ends of the step.
-[[nodiscard]] Examined examine(SearchContext& x, const Choice& choice,
-                               const std::vector<MemoryOption>& options, Recomputing worth,
-                               double pipeline, double cutoff, const Effort& effort = {});
+[[nodiscard]] Examined examine(SearchContext& x, const PartialStrategy& choice,
+                               const std::vector<MemoryOption>& options,
+                               RecomputeModes recompute_modes, double pipeline, double cutoff,
+                               const Effort& effort = {});
 
 }  // namespace meshplan

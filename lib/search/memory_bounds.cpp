@@ -108,9 +108,9 @@ Prices prices_of(const Load& mean, double held, double seconds, double bytes) {
   };
   offer({0, 1 / recomputed});
   const double freed = plain - recomputed;
-  if (mean.again > 0 && freed > 0) {
-    const double byte = 1 / (freed * mean.time / mean.again + plain);
-    offer({byte * freed / mean.again, byte});
+  if (mean.recompute_time > 0 && freed > 0) {
+    const double byte = 1 / (freed * mean.time / mean.recompute_time + plain);
+    offer({byte * freed / mean.recompute_time, byte});
   }
   return best;
 }
@@ -120,11 +120,12 @@ Load mean_of(const Loads& loads) {
   for (std::size_t i = 0; i < loads.count; ++i) {
     const Load& l = loads.each[i];
     mean.number += l.number;
-    mean.time += l.number * l.time, mean.again += l.number * l.again;
+    mean.time += l.number * l.time, mean.recompute_time += l.number * l.recompute_time;
     mean.states += l.number * l.states;
     mean.plain += l.number * l.plain, mean.recomputed += l.number * l.recomputed;
   }
-  for (double* sum : {&mean.time, &mean.again, &mean.states, &mean.plain, &mean.recomputed}) {
+  for (double* sum :
+       {&mean.time, &mean.recompute_time, &mean.states, &mean.plain, &mean.recomputed}) {
     *sum /= mean.number;
   }
   return mean;
@@ -145,7 +146,7 @@ bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, do
       const Load& l = loads.each[k];
       const double plain = p.second * l.time + p.byte * (l.states + l.plain * held);
       const double recomputed =
-          p.second * (l.time + l.again) + p.byte * (l.states + l.recomputed * held);
+          p.second * (l.time + l.recompute_time) + p.byte * (l.states + l.recomputed * held);
       least[k] = std::min({least[k], plain, recomputed});
     }
   }
@@ -181,10 +182,10 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     const double full = b.recompute_full.total().si();
     const double some = std::min(full, b.recompute_selective.total().si());
     load.recomputed = std::min(b.saved.full, b.saved.none).si();
-    load.plain = b.saved.none.si(), load.again = full;
+    load.plain = b.saved.none.si(), load.recompute_time = full;
     plain_.add(load);
     load.recomputed = std::min(b.saved.full, b.saved.selective).si();
-    load.plain = b.saved.selective.si(), load.again = full - some, load.time += some;
+    load.plain = b.saved.selective.si(), load.recompute_time = full - some, load.time += some;
     selective_.add(load);
   }
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);

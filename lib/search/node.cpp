@@ -2,9 +2,9 @@
 
 namespace meshplan {
 
-Choice choice_of(const SearchSpace& space, const Node& node) {
+PartialStrategy partial_of(const SearchSpace& space, const Node& node) {
   const Mesh& mesh = space.meshes()[node.mesh];
-  Choice c;
+  PartialStrategy c;
   c.base = mesh.base;
   c.order = space.bounding_orders(mesh).front();
   c.tp = mesh.tp, c.pp = mesh.pp, c.cp = mesh.cp, c.dp = mesh.dp;

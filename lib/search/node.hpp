@@ -26,7 +26,7 @@ struct Node {
   std::uint32_t micro_batch = 0, cp_kind = 0, split = 0, schedule = 0, sharding = 0;
   std::uint32_t parent = 0;  // of kSharding: the schedule, where nodes are kept
   Level level = Level::kMesh;
-  Recomputing worth;
+  RecomputeModes recompute_modes;
 };
 
 // A leaf of which other divisions of the layers may be as good as what is wanted.
@@ -37,7 +37,7 @@ struct Undivided {
 };
 
 // What opening one node gave.
-struct Opened {
+struct Expansion {
   std::vector<Node> children;
   Examined examined;
   // A score that nothing undercuts of what was left out, or may be found below a leaf with less
@@ -56,6 +56,6 @@ struct Later {
 };
 
 // What the node has decided; other keys as the space's first strategy has them.
-[[nodiscard]] Choice choice_of(const SearchSpace& space, const Node& node);
+[[nodiscard]] PartialStrategy partial_of(const SearchSpace& space, const Node& node);
 
 }  // namespace meshplan

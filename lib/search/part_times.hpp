@@ -5,9 +5,9 @@
 
 #include "cost/block.hpp"
 #include "model/kinds.hpp"
-#include "search/shape_ids.hpp"
 #include "partition/shared_memo.hpp"
 #include "partition/stages.hpp"
+#include "search/shape_ids.hpp"
 
 namespace meshplan {
 

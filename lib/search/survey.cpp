@@ -48,7 +48,8 @@ std::optional<Strategy> draw(const SearchSpace& space, const Mesh& mesh, std::si
   const Split& split = turns.of(space.splits(mesh));
   const ScheduleChoice& schedule = turns.of(schedules);
   const Sharding& sharding = turns.of(space.shardings(mesh));
-  Choice choice{mesh.tp, mesh.pp, schedule.vp, mesh.cp, split.ep, split.etp, mesh.dp, micro_batch};
+  PartialStrategy choice{mesh.tp,  mesh.pp,   schedule.vp, mesh.cp,
+                         split.ep, split.etp, mesh.dp,     micro_batch};
   choice.zero_group = sharding.zero_group;
   choice.cp_kind = turns.of(space.cp_kinds(mesh));
   choice.schedule = schedule.schedule;
@@ -56,7 +57,7 @@ std::optional<Strategy> draw(const SearchSpace& space, const Mesh& mesh, std::si
   choice.sequence_parallel = split.sequence_parallel;
   choice.order = sharding.order;
   choice.base = mesh.base;
-  Strategy s = with_choice(space.bases()[mesh.base], choice);
+  Strategy s = with_partial(space.bases()[mesh.base], choice);
   const MemoryOption& option = turns.of(options);
   s.recompute = option.recompute;
   s.offload = {option.offload_optimizer, option.offload_activations};

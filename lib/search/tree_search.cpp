@@ -12,7 +12,7 @@ TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, B
       pool_(pool),
       breadth_(breadth),
       keep_(keep),
-      opener_(x, breadth),
+      expander_(x, breadth),
       later_{x.objective == Objective::kMemory && breadth == Breadth::kAll} {}
 
 Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
@@ -51,7 +51,7 @@ void TreeSearch::start() {
   outcome_ = {};
   undivided_.clear();
   if (!started_) {
-    for (const Node& root : opener_.roots()) push(root);
+    for (const Node& root : expander_.roots()) push(root);
   }
   started_ = true;
   std::erase_if(waiting_, [&](const Node& node) { return node.memory > x_.capacity(); });
@@ -84,7 +84,7 @@ void TreeSearch::drop_hopeless() {
   while (!queue_.empty() && queue_.front().bound > cutoff()) pop();
 }
 
-// What was stopped has not seen every division of the leaves that it opened either.
+// What was stopped has not seen every division of the leaves that it expanded either.
 void TreeSearch::count_undivided() {
   double& least = outcome_.least_bound;
   for (const Undivided& leaf : undivided_) least = std::min(least, leaf.least);
@@ -112,7 +112,7 @@ Node TreeSearch::pop() {
 }
 
 // The nodes of the least bounds, together. Their number does not depend on the threads, so that
-// the same nodes are opened whatever their number.
+// the same nodes are expanded whatever their number.
 void TreeSearch::open_batch(const std::function<bool()>& stop) {
   constexpr std::size_t kBatch = 64;
   constexpr double kAhead = 1.25;  // of the limit: so far later budgets find their nodes made
@@ -128,35 +128,35 @@ void TreeSearch::open_batch(const std::function<bool()>& stop) {
       pop();
     }
   }
-  opened_.assign(batch_.size(), {});
+  expanded_.assign(batch_.size(), {});
   stopped_.assign(batch_.size(), 0);
   pool_.run(batch_.size(), [&](std::size_t i) {
     stopped_[i] = i > 0 && stop() ? 1 : 0;  // some progress however long a node takes
-    if (stopped_[i] == 0) opened_[i] = opener_.open(batch_[i], limit, ahead);
+    if (stopped_[i] == 0) expanded_[i] = expander_.expand(batch_[i], limit, ahead);
   });
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     if (stopped_[i] != 0) {
       push(batch_[i]);
       continue;
     }
-    if (keeps()) park(batch_[i], opened_[i], ahead);
-    for (Node child : opened_[i].children) {
+    if (keeps()) park(batch_[i], expanded_[i], ahead);
+    for (Node child : expanded_[i].children) {
       child.parent = static_cast<std::uint32_t>(parked_.size() - 1);
       push(child);
     }
-    take(opened_[i].examined, batch_[i]);
+    take(expanded_[i].examined, batch_[i]);
   }
 }
 
-void TreeSearch::park(const Node& node, const Opened& opened, double ahead) {
+void TreeSearch::park(const Node& node, const Expansion& expansion, double ahead) {
   if (node.level == Level::kSharding) {
     double& later = parked_[node.parent].later;
-    later = std::min(later, opened.later);
+    later = std::min(later, expansion.later);
   } else if (node.level == Level::kSchedule) {
-    parked_.push_back({node, opened.later});
-  } else if (opened.later < kNothingFound) {
+    parked_.push_back({node, expansion.later});
+  } else if (expansion.later < kNothingFound) {
     waiting_.push_back(node);
-    waiting_.back().bound = std::max(node.bound, opened.later);
+    waiting_.back().bound = std::max(node.bound, expansion.later);
     waiting_.back().made_to = ahead;
   }
 }
@@ -172,18 +172,18 @@ double TreeSearch::known_time() {
   }
   // The fastest need not fit any more, but recompute more.
   const std::size_t n = std::min(kMost, known_.size());
-  std::vector<Examined> again(n);
+  std::vector<Examined> examined(n);
   const double limit = least;
   pool_.run(n, [&](std::size_t i) {
     const Node& leaf = known_[i].leaf;
-    again[i] = examine(x_, opener_.choice(leaf), x_.space.options(x_.space.meshes()[leaf.mesh]), {},
-                       leaf.pipeline, limit);
+    examined[i] = examine(x_, expander_.choice(leaf),
+                          x_.space.options(x_.space.meshes()[leaf.mesh]), {}, leaf.pipeline, limit);
   });
   for (std::size_t i = 0; i < n; ++i) {
-    if (!again[i].best) continue;
-    const double time = again[i].best->step_time.si();
+    if (!examined[i].best) continue;
+    const double time = examined[i].best->step_time.si();
     least = std::min(least, time);
-    known_.push_back({time, again[i].best->peak, known_[i].leaf});
+    known_.push_back({time, examined[i].best->peak, known_[i].leaf});
   }
   return least;
 }
@@ -225,31 +225,31 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
     }
     const double limit = cutoff();
     std::size_t n = std::min(kBatch, undivided_.size() - i);
-    opened_.assign(n, {});
+    expanded_.assign(n, {});
     stopped_.assign(n, 0);
     pool_.run(n, [&](std::size_t k) {
       stopped_[k] = k > 0 && stop() ? 1 : 0;
       if (stopped_[k] == 0 && undivided_[i + k].least <= limit) {
-        opened_[k].examined = divide(undivided_[i + k].node, limit);
+        expanded_[k].examined = divide(undivided_[i + k].node, limit);
       }
     });
     // What was stopped stays for the next turn, which ends here.
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
-    for (std::size_t k = 0; k < n; ++k) take_divided(opened_[k].examined, undivided_[i + k]);
+    for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
     i += n;
   }
 }
 
 Examined TreeSearch::divide(const Node& node, double limit) const {
   constexpr std::int64_t kStarts = 8192;
-  const Choice c = opener_.choice(node);
-  return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.worth, node.pipeline,
-                 limit, {true, kStarts, known_division(node, c)});
+  const PartialStrategy c = expander_.choice(node);
+  return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.recompute_modes,
+                 node.pipeline, limit, {true, kStarts, known_division(node, c)});
 }
 
 // Of the leaf itself, or else of the best plan whose layers may be divided alike.
 const std::vector<std::int64_t>* TreeSearch::known_division(const Node& node,
-                                                            const Choice& c) const {
+                                                            const PartialStrategy& c) const {
   const std::vector<Found>& best = outcome_.best;
   const auto own =
       std::find_if(best.begin(), best.end(), [&](const Found& f) { return f.leaf == node.number; });

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "search/best_first.hpp"
-#include "search/opener.hpp"
+#include "search/node_expander.hpp"
 
 namespace meshplan {
 
@@ -31,10 +31,10 @@ class TreeSearch {
   [[nodiscard]] double known_time();
 
  private:
-  // A schedule that was opened: what is below it is judged anew under the next budget.
+  // A schedule that was expanded: what is below it is judged anew under the next budget.
   struct Parked {
     Node node;
-    double later = kNothingFound;  // as in Opened, of everything below
+    double later = kNothingFound;  // as in Expansion, of everything below
   };
   struct Known {
     double time = 0;
@@ -52,13 +52,13 @@ class TreeSearch {
   void push(Node node);
   Node pop();
   void open_batch(const std::function<bool()>& stop);
-  void park(const Node& node, const Opened& opened, double ahead);
+  void park(const Node& node, const Expansion& expansion, double ahead);
   void take(const Examined& examined, const Node& node);
   void insert(Found found, const Node& node);
   void divide_all(const std::function<bool()>& stop);
   [[nodiscard]] Examined divide(const Node& node, double limit) const;
   [[nodiscard]] const std::vector<std::int64_t>* known_division(const Node& node,
-                                                                const Choice& c) const;
+                                                                const PartialStrategy& c) const;
   void take_divided(const Examined& examined, const Undivided& leaf);
 
   SearchContext& x_;
@@ -66,7 +66,7 @@ class TreeSearch {
   WorkerPool& pool_;
   Breadth breadth_;
   Keep keep_;
-  Opener opener_;
+  NodeExpander expander_;
   Later later_;
   bool started_ = false;
   double given_cutoff_ = kNothingFound;
@@ -77,8 +77,8 @@ class TreeSearch {
   std::vector<Known> known_;
   std::uint64_t created_ = 0;
   std::vector<Node> batch_;
-  std::vector<Opened> opened_;
-  std::vector<char> stopped_;  // of the batch: not opened, as time was up
+  std::vector<Expansion> expanded_;
+  std::vector<char> stopped_;  // of the batch: not expanded, as time was up
   std::vector<Undivided> undivided_;
 };
 

@@ -69,7 +69,7 @@ class SpaceBuilder {
  private:
   // A legal strategy on that mesh as far as the mesh goes: everything else breaks no rule.
   Strategy neutral(std::size_t base, std::int64_t tp, std::int64_t pp, std::int64_t cp) const {
-    Strategy s = with_choice(space_.bases_[base], Choice{});
+    Strategy s = with_partial(space_.bases_[base], PartialStrategy{});
     s.tp = tp, s.pp = pp, s.cp = cp;
     s.dp = num_gpus(cluster_) / (tp * pp * cp);
     s.global_batch = s.dp;
@@ -97,7 +97,7 @@ class SpaceBuilder {
 
   // What is wrong with the keys that the search does not vary.
   Diagnostics hopeless(const Strategy& base) const {
-    Strategy s = with_choice(base, Choice{});
+    Strategy s = with_partial(base, PartialStrategy{});
     s.dp = num_gpus(cluster_);
     Findings found = findings(s);
     if (!found.has_errors()) {
@@ -316,7 +316,7 @@ class SpaceBuilder {
       known_splits_, known_shardings_;
 };
 
-Strategy with_choice(Strategy base, const Choice& choice) {
+Strategy with_partial(Strategy base, const PartialStrategy& choice) {
   base.tp = choice.tp, base.pp = choice.pp, base.vp = choice.vp, base.cp = choice.cp;
   base.ep = choice.ep, base.etp = choice.etp, base.dp = choice.dp;
   base.cp_kind = choice.cp_kind;

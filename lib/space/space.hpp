@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "space/choice.hpp"
+#include "space/partial_strategy.hpp"
 #include "space/request.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"

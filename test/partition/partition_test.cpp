@@ -114,7 +114,7 @@ TEST_CASE("a limit on the largest stage keeps the best division or leaves none")
     Partitioner<RandomTable> partitioner(t);
     const auto free = partitioner.best(50, 0, 0, kUnbounded - 1);
     if (!free) continue;
-    const auto least = partitioner.least_largest(0, kUnbounded - 1);
+    const auto least = partitioner.min_bottleneck(0, kUnbounded - 1);
     REQUIRE(least.has_value());
     CHECK(least->largest <= free->largest);
     CHECK_FALSE(partitioner.best(50, 0, 0, least->largest - 1).has_value());

@@ -38,7 +38,7 @@ int evaluate_all(const Stages& stages) {
   int n = 0;
   for (int r = 0; r < stages.num_stages(); ++r) {
     for (int state = 0; state < stages.num_states(); ++state) {
-      const Place p = stages.layout().place(state);
+      const LayerCursor p = stages.layout().place(state);
       if (p.front < 0 || p.back < 0 || p.taken > stages.layout().units()) continue;  // of nothing
       stages.moves(r, state, kUnbounded / 4, [&](const StageMove&) { ++n; });
     }
@@ -69,9 +69,9 @@ TEST_CASE("evaluating stages allocates nothing") {
   const auto space = SearchSpace::make(c.model, c.cluster, c.request);
   REQUIRE(space.ok());
   SearchContext x(c.model, c.cluster, c.request, *space);
-  Choice choice;
+  PartialStrategy choice;
   choice.pp = 4, choice.schedule = row.schedule, choice.vp = row.vp;
-  Strategy s = with_choice(space->bases().front(), choice);
+  Strategy s = with_partial(space->bases().front(), choice);
   s.recompute = Recompute::kFull;
   const StageContext context{x.model,
                              x.cluster,

@@ -10,9 +10,9 @@
 #include "cost/chunks.hpp"
 #include "cost/step.hpp"
 #include "cost/step_oracle.hpp"
+#include "partition/compositions.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
-#include "partition/compositions.hpp"
 
 namespace meshplan::search_test {
 

@@ -197,7 +197,7 @@ TEST_CASE("every legal strategy passes every rule, and keeps every limit") {
       for (const std::int64_t b : space->micro_batches(mesh)) {
         for (const ScheduleChoice& schedule : space->schedules(mesh, b)) {
           for (const Split& split : space->splits(mesh)) {
-            Choice choice;
+            PartialStrategy choice;
             choice.tp = mesh.tp, choice.pp = mesh.pp, choice.cp = mesh.cp, choice.dp = mesh.dp;
             choice.micro_batch = b;
             choice.schedule = schedule.schedule, choice.vp = schedule.vp;
@@ -209,7 +209,7 @@ TEST_CASE("every legal strategy passes every rule, and keeps every limit") {
             const Sharding& sharding = space->shardings(mesh).back();
             choice.zero = sharding.zero, choice.zero_group = sharding.zero_group;
             choice.order = sharding.order;
-            Strategy s = with_choice(space->bases()[mesh.base], choice);
+            Strategy s = with_partial(space->bases()[mesh.base], choice);
             Strategy flat = s;
             flat.vp = 1;
             if (s.vp > 1 && layer_prefix(c.model).has_free_chunks()) {

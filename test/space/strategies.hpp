@@ -8,11 +8,11 @@ namespace meshplan::search_test {
 template <class Visit>
 void for_each_legal(const SearchSpace& space, Visit visit) {
   for (const Mesh& mesh : space.meshes()) {
-    Choice k;
+    PartialStrategy k;
     k.base = mesh.base, k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
     const auto with_options = [&] {
       for (const MemoryOption& option : space.options(mesh)) {
-        Strategy s = with_choice(space.bases()[k.base], k);
+        Strategy s = with_partial(space.bases()[k.base], k);
         s.recompute = option.recompute;
         s.offload = {option.offload_optimizer, option.offload_activations};
         visit(s, option);

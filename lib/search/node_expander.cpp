@@ -1,4 +1,4 @@
-#include "search/opener.hpp"
+#include "search/node_expander.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double kNothingFound = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-std::vector<Node> Opener::roots() const {
+std::vector<Node> NodeExpander::roots() const {
   std::vector<Node> all;
   const auto& meshes = x_.space.meshes();
   for (std::uint32_t i = 0; i < meshes.size(); ++i) {
@@ -34,7 +34,7 @@ std::vector<Node> Opener::roots() const {
 }
 
 // Of all splits of the experts.
-double Opener::least_weights(std::uint32_t mesh) const {
+double NodeExpander::least_weights(std::uint32_t mesh) const {
   Node node;
   node.level = Level::kSplit;
   node.mesh = mesh;
@@ -45,50 +45,50 @@ double Opener::least_weights(std::uint32_t mesh) const {
   return least;
 }
 
-Strategy Opener::strategy(const Node& node) const {
-  const Choice c = choice(node);
-  return with_choice(x_.space.bases()[c.base], c);
+Strategy NodeExpander::strategy(const Node& node) const {
+  const PartialStrategy c = choice(node);
+  return with_partial(x_.space.bases()[c.base], c);
 }
 
 // Works on its own node only; everything shared is constant or locks itself.
-Opened Opener::open(const Node& node, double limit, double ahead) const {
-  Opened opened;
+Expansion NodeExpander::expand(const Node& node, double limit, double ahead) const {
+  Expansion expansion;
   switch (node.level) {
     case Level::kMesh:
-      open_mesh(node, ahead, opened);
+      expand_mesh(node, ahead, expansion);
       break;
     case Level::kSplit:
-      open_split(node, limit, ahead, opened);
+      expand_split(node, limit, ahead, expansion);
       break;
     case Level::kSchedule:
-      open_schedule(node, limit, opened);
+      expand_schedule(node, limit, expansion);
       break;
     case Level::kSharding: {
-      Examined& leaf = opened.examined;
-      leaf = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]), node.worth,
-                     node.pipeline, limit);
-      opened.later = std::min(limit, leaf.left);
-      if (leaf.best) opened.later = std::min(opened.later, leaf.best->score(x_.objective));
+      Examined& leaf = expansion.examined;
+      leaf = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]),
+                     node.recompute_modes, node.pipeline, limit);
+      expansion.later = std::min(limit, leaf.left);
+      if (leaf.best) expansion.later = std::min(expansion.later, leaf.best->score(x_.objective));
       break;
     }
   }
-  return opened;
+  return expansion;
 }
 
 // Fewer choices where nearly all good plans make the same one. True where there is no choice.
-bool Opener::is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const {
+bool NodeExpander::is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const {
   return breadth_ == Breadth::kAll ||
          (cp_kind == 0 && split.etp == 1 && split.sequence_parallel == (mesh.tp > 1));
 }
-bool Opener::is_usual(const ScheduleChoice& s) const {
+bool NodeExpander::is_usual(const ScheduleChoice& s) const {
   return breadth_ == Breadth::kAll || traits_of(s.schedule).widely_available;
 }
-bool Opener::is_usual(const Sharding& s) const {
+bool NodeExpander::is_usual(const Sharding& s) const {
   return breadth_ == Breadth::kAll ||
          ((s.zero == 1 || s.zero == 3) && s.zero_group == 0 && s.order == kDefaultOrder);
 }
 
-void Opener::open_mesh(const Node& node, double limit, Opened& opened) const {
+void NodeExpander::expand_mesh(const Node& node, double limit, Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
     PartTime rest;  // of the layers' parts that do not depend on where the experts are
@@ -116,19 +116,19 @@ void Opener::open_mesh(const Node& node, double limit, Opened& opened) const {
       // With less memory less fits: that is dropped for good.
       const bool counts = by_time() && bound <= limit && plans_only();
       if (counts && least_states(child) > x_.capacity()) continue;
-      // Of a node that is opened again those that were not made before.
+      // Of a node that is expanded again those that were not made before.
       child.bound = std::max(child.bound, bound);
       if (child.bound > limit) {
-        opened.later = std::min(opened.later, child.bound);
+        expansion.later = std::min(expansion.later, child.bound);
       } else if (bound > node.made_to) {
-        opened.children.push_back(child);
+        expansion.children.push_back(child);
       }
     }
   }
 }
 
 // Of the order in which the layers take least.
-double Opener::layers_bound(Strategy s, const Mesh& mesh) const {
+double NodeExpander::layers_bound(Strategy s, const Mesh& mesh) const {
   double least = kNothingFound;
   for (const RankOrder& order : x_.space.bounding_orders(mesh)) {
     s.order = order;
@@ -140,7 +140,7 @@ double Opener::layers_bound(Strategy s, const Mesh& mesh) const {
 
 // Block costs that no sharding and no rank order that `order` stands for undercuts: without the
 // traffic of sharded weights and gradients, and without pipeline messages that slow the hosts.
-const BlockCosts& Opener::least_blocks(const Node& node, const RankOrder& order) const {
+const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& order) const {
   Strategy s = strategy(node);
   s.order = order;
   s.zero = 0;
@@ -148,7 +148,8 @@ const BlockCosts& Opener::least_blocks(const Node& node, const RankOrder& order)
   return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
 }
 
-void Opener::open_split(const Node& node, double limit, double ahead, Opened& opened) const {
+void NodeExpander::expand_split(const Node& node, double limit, double ahead,
+                                Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const std::int64_t micro_batch = x_.space.micro_batches(mesh)[node.micro_batch];
   if (x_.space.schedules(mesh, micro_batch).empty()) return;
@@ -177,27 +178,27 @@ void Opener::open_split(const Node& node, double limit, double ahead, Opened& op
         bound = std::min(bound, pipeline_bound(x_, s, *each, ahead));
       }
       if (bound > ahead) {
-        opened.later = std::min(opened.later, ahead);
+        expansion.later = std::min(expansion.later, ahead);
         continue;
       }
       if (bound <= node.made_to) continue;
     }
     child.bound = child.pipeline = std::max(node.bound, bound);
     child.communicators = communicators;
-    if (!fits_sharded(child, mesh, *blocks.front(), opened)) continue;
+    if (!fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
     if (judges_together(mesh, limit)) {
       const double later = later_than_limit(child, *blocks.front(), limit);
       if (later == kNothingFound) continue;
       child.bound = std::max(child.bound, later);
     }
     // What is too slow now is kept for a later limit, if any are made ahead.
-    if (child.bound <= limit || ahead > limit) opened.children.push_back(child);
+    if (child.bound <= limit || ahead > limit) expansion.children.push_back(child);
   }
 }
 
 // Whether [F-SEARCH-10] is asked, and of one set of block costs. Without a limit it would only find
 // what does not fit, which is counted elsewhere.
-bool Opener::judges_together(const Mesh& mesh, double limit) const {
+bool NodeExpander::judges_together(const Mesh& mesh, double limit) const {
   const bool asked = plans_only() || limit < kNothingFound;
   return asked && by_time() && x_.space.bounding_orders(mesh).size() == 1;
 }
@@ -230,7 +231,8 @@ double least_fitting(const FitBound& fit, double end, double time) {
 }
 
 // The same of a schedule, with the most sharding, offloaded or not.
-double Opener::later_than_limit(const Node& node, const BlockCosts& blocks, double limit) const {
+double NodeExpander::later_than_limit(const Node& node, const BlockCosts& blocks,
+                                      double limit) const {
   const bool offloads = may_offload_activations(x_.space.meshes()[node.mesh]);
   double later = kNothingFound;
   for (const bool on_host : {false, true}) {
@@ -244,7 +246,7 @@ double Opener::later_than_limit(const Node& node, const BlockCosts& blocks, doub
 }
 
 // With as much sharding as the mesh has.
-Strategy Opener::most_sharded(const Node& node, bool on_host) const {
+Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
   Strategy s = strategy(node);
   s.zero = 0;
   for (const Sharding& sharding : x_.space.shardings(x_.space.meshes()[node.mesh])) {
@@ -257,7 +259,7 @@ Strategy Opener::most_sharded(const Node& node, bool on_host) const {
 }
 
 // Of all shardings; none where there is no sharding, or activations and buffers do not count.
-Bytes Opener::least_communicators(const Node& node) const {
+Bytes NodeExpander::least_communicators(const Node& node) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   if (x_.request.ignore_activations || x_.space.shardings(mesh).empty()) return {};
   const Split& split = x_.space.splits(mesh)[node.split];
@@ -273,12 +275,13 @@ Bytes Opener::least_communicators(const Node& node) const {
 }
 
 // Of a split: before anything is known of its blocks.
-Bytes Opener::least_states(const Node& node) const {
+Bytes NodeExpander::least_states(const Node& node) const {
   return weights_bound(x_, most_sharded(node, true)) + least_communicators(node);
 }
 
 // With the fewest microbatches in flight that a pipeline has.
-Bytes Opener::least_memory(const Node& node, const BlockCosts& blocks, Bytes communicators) const {
+Bytes NodeExpander::least_memory(const Node& node, const BlockCosts& blocks,
+                                 Bytes communicators) const {
   const Strategy s = most_sharded(node, true);
   InFlight one;
   one.least_held = 1;
@@ -289,8 +292,8 @@ Bytes Opener::least_memory(const Node& node, const BlockCosts& blocks, Bytes com
 
 // Whether the strategies of a schedule may fit at all: with the most sharding, offloaded. Those
 // that do not are counted. Where memory is the objective, what they need bounds it.
-bool Opener::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
-                          Opened& opened) const {
+bool NodeExpander::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
+                                Expansion& expansion) const {
   Strategy s = strategy(node);
   const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
   s.zero = 3, s.offload.optimizer = true;
@@ -305,12 +308,12 @@ bool Opener::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks
   }
   if (plans_only()) return false;
   count_out(mesh, placed_shardings(node), states_bound(x_, s, blocks, Bytes{}) > x_.capacity(),
-            opened.examined);
+            expansion.examined);
   return false;
 }
 
 // Shardings whose rank order the node's experts may have.
-std::int64_t Opener::placed_shardings(const Node& node) const {
+std::int64_t NodeExpander::placed_shardings(const Node& node) const {
   const std::vector<Sharding>& all = x_.space.shardings(x_.space.meshes()[node.mesh]);
   Strategy s = strategy(node);
   return std::count_if(all.begin(), all.end(), [&](const Sharding& sharding) {
@@ -320,29 +323,29 @@ std::int64_t Opener::placed_shardings(const Node& node) const {
 }
 
 // Without a pipeline, where some way of it does.
-bool Opener::may_offload_activations(const Mesh& mesh) const {
+bool NodeExpander::may_offload_activations(const Mesh& mesh) const {
   const std::vector<MemoryOption>& options = x_.space.options(mesh);
   return std::any_of(options.begin(), options.end(),
                      [](const MemoryOption& o) { return o.offload_activations; });
 }
 
 // Counts the options of so many shardings as not fitting.
-void Opener::count_out(const Mesh& mesh, std::int64_t shardings, bool states,
-                       Examined& examined) const {
+void NodeExpander::count_out(const Mesh& mesh, std::int64_t shardings, bool states,
+                             Examined& examined) const {
   const auto n = shardings * static_cast<std::int64_t>(x_.space.options(mesh).size());
   const auto reason = states ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations;
   examined.evaluated += n;
   examined.infeasible[std::string(name_of(reason))] += n;
 }
 
-void Opener::open_schedule(const Node& node, double limit, Opened& opened) const {
+void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
   const BlockCosts& blocks = least_blocks(node, orders.front());
   if (judges_together(mesh, limit)) {
-    opened.later = later_than_limit(node, blocks, limit);
-    if (opened.later > 0) return;
-    opened.later = kNothingFound;
+    expansion.later = later_than_limit(node, blocks, limit);
+    if (expansion.later > 0) return;
+    expansion.later = kNothingFound;
   }
   for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
     if (!is_usual(x_.space.shardings(mesh)[i])) continue;
@@ -350,22 +353,22 @@ void Opener::open_schedule(const Node& node, double limit, Opened& opened) const
     child.level = Level::kSharding;
     child.sharding = i;
     if (!keeps_pipeline_ranks(strategy(child), x_.model)) continue;  // illegal
-    if (!bound_sharding(child, blocks, limit, opened)) continue;
+    if (!bound_sharding(child, blocks, limit, expansion)) continue;
     if (child.bound <= limit) {
-      opened.children.push_back(child);
+      expansion.children.push_back(child);
     } else {
-      opened.later = std::min(opened.later, child.bound);
+      expansion.later = std::min(expansion.later, child.bound);
     }
   }
   if (!by_time() || limit == kNothingFound || orders.size() > 1) return;
-  const std::size_t before = opened.children.size();
-  for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, opened.children);
-  if (opened.children.size() < before) opened.later = std::min(opened.later, limit);
+  const std::size_t before = expansion.children.size();
+  for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, expansion.children);
+  if (expansion.children.size() < before) expansion.later = std::min(expansion.later, limit);
 }
 
 // Sets the bound of a sharding; false where it does not fit, which is counted.
-bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
-                            Opened& opened) const {
+bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
+                                  Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const double pipeline = node.pipeline;
   Strategy s = strategy(node);
@@ -405,13 +408,13 @@ bool Opener::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
   if (fits || plans_only()) return fits;
   s.offload.optimizer = true;
   const bool states = states_bound(x_, s, blocks, communicators) > x_.capacity();
-  count_out(mesh, 1, states, opened.examined);
+  count_out(mesh, 1, states, expansion.examined);
   return false;
 }
 
 // Memory decides how much must be recomputed: asked once for all shardings of the same kind.
-void Opener::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
-                           std::vector<Node>& children) const {
+void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+                                 std::vector<Node>& children) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const auto concerns = [&](const Node& child) {
     return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
@@ -430,13 +433,14 @@ void Opener::drop_too_slow(const Node& node, const BlockCosts& blocks, double li
     end = std::min(end, child.bound - node.pipeline);
     communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
   }
-  Choice most_sharded = choice(node);
+  PartialStrategy most_sharded = choice(node);
   most_sharded.zero = zero;
-  const Recomputing worth = may_divide(x_, most_sharded, blocks, communicators, limit - end);
+  const RecomputeModes recompute_modes =
+      may_divide(x_, most_sharded, blocks, communicators, limit - end);
   for (Node& child : children) {
-    if (concerns(child)) child.worth = worth;
+    if (concerns(child)) child.recompute_modes = recompute_modes;
   }
-  if (!worth.full && !worth.selective) std::erase_if(children, concerns);
+  if (!recompute_modes.full && !recompute_modes.selective) std::erase_if(children, concerns);
 }
 
 }  // namespace meshplan

@@ -8,7 +8,7 @@
 
 namespace meshplan {
 
-struct Choice {
+struct PartialStrategy {
   std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, etp = 1, dp = 1;
   std::int64_t micro_batch = 1;
   std::int64_t zero_group = 0;
@@ -19,11 +19,11 @@ struct Choice {
   RankOrder order = kDefaultOrder;
   std::size_t base = 0;  // which of SearchSpace::bases()
 
-  bool operator==(const Choice&) const = default;
+  bool operator==(const PartialStrategy&) const = default;
 };
 
 // `base` with everything that `choice` decides, and no partition, recomputation or offloading.
-[[nodiscard]] Strategy with_choice(Strategy base, const Choice& choice);
+[[nodiscard]] Strategy with_partial(Strategy base, const PartialStrategy& choice);
 
 // What trades time for memory. Choices that differ in nothing else share a rank in the result.
 struct MemoryOption {

@@ -1,4 +1,4 @@
-#include "edges.hpp"
+#include "process_setup.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -32,7 +32,7 @@ void open_standard_streams() {
 
 }  // namespace
 
-void guard_edges() {
+void set_up_process() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   open_standard_streams();

@@ -14,16 +14,18 @@ enum class Breadth { kUsual, kAll };
 
 // Works on one node at a time and changes nothing but what the context remembers, so that threads
 // may share it.
-class Opener {
+class NodeExpander {
  public:
-  Opener(SearchContext& x, Breadth breadth) : x_(x), breadth_(breadth) {}
+  NodeExpander(SearchContext& x, Breadth breadth) : x_(x), breadth_(breadth) {}
 
   [[nodiscard]] std::vector<Node> roots() const;
   // Nothing that scores above `limit` is wanted now. Children above `ahead` (at least as much) are
-  // not made; those in between are for a later limit, as Opened says of what is left out.
-  [[nodiscard]] Opened open(const Node& node, double limit, double ahead) const;
+  // not made; those in between are for a later limit, as Expansion says of what is left out.
+  [[nodiscard]] Expansion expand(const Node& node, double limit, double ahead) const;
 
-  [[nodiscard]] Choice choice(const Node& node) const { return choice_of(x_.space, node); }
+  [[nodiscard]] PartialStrategy choice(const Node& node) const {
+    return partial_of(x_.space, node);
+  }
 
  private:
   [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
@@ -36,14 +38,15 @@ class Opener {
   [[nodiscard]] bool is_usual(const ScheduleChoice& s) const;
   [[nodiscard]] bool is_usual(const Sharding& s) const;
 
-  void open_mesh(const Node& node, double limit, Opened& opened) const;
-  void open_split(const Node& node, double limit, double ahead, Opened& opened) const;
-  void open_schedule(const Node& node, double limit, Opened& opened) const;
+  void expand_mesh(const Node& node, double limit, Expansion& expansion) const;
+  void expand_split(const Node& node, double limit, double ahead, Expansion& expansion) const;
+  void expand_schedule(const Node& node, double limit, Expansion& expansion) const;
 
   [[nodiscard]] bool judges_together(const Mesh& mesh, double limit) const;
   [[nodiscard]] double later_than_limit(const Node& node, const BlockCosts& blocks,
                                         double limit) const;
-  bool bound_sharding(Node& node, const BlockCosts& blocks, double limit, Opened& opened) const;
+  bool bound_sharding(Node& node, const BlockCosts& blocks, double limit,
+                      Expansion& expansion) const;
   [[nodiscard]] Bytes least_communicators(const Node& node) const;
   [[nodiscard]] Bytes least_states(const Node& node) const;
   [[nodiscard]] Strategy most_sharded(const Node& node, bool on_host) const;
@@ -51,7 +54,8 @@ class Opener {
                                    Bytes communicators) const;
   [[nodiscard]] double layers_bound(Strategy s, const Mesh& mesh) const;
   [[nodiscard]] const BlockCosts& least_blocks(const Node& node, const RankOrder& order) const;
-  bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks, Opened& opened) const;
+  bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
+                    Expansion& expansion) const;
   [[nodiscard]] std::int64_t placed_shardings(const Node& node) const;
   [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const;
   void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const;
