@@ -50,15 +50,20 @@ SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t dev
 }
 
 Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine, Recompute mode) {
-  // Two layers' worth stay on the device: one in use, one on its way.
+  // Two layers' worth stay on the device: one in use, one on its way. What the head keeps is used
+  // at once and not worth a copy.
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  Bytes most;
+  Bytes most, ends;
   for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     const SavedActivations& saved = blocks.of(k, mine.device).saved;
+    if (k >= mtp_block(mine.blocks.size())) {
+      ends += saved.full * mine.blocks[k];
+      continue;
+    }
     if (mine.recomputed[k] > 0) most = std::max(most, saved.full);
     if (mine.blocks[k] > mine.recomputed[k]) most = std::max(most, saved.of(rest));
   }
-  return most * 2;
+  return most * 2 + ends;
 }
 
 namespace {

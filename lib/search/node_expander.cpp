@@ -239,7 +239,10 @@ double NodeExpander::later_than_limit(const Node& node, const BlockCosts& blocks
     const Strategy s = most_sharded(node, on_host);
     const FitBound fit(x_, s, blocks, x_.in_flight.of(pipeline_shape(s)), node.communicators,
                        offloads);
-    later = std::min(later, later_than(fit, end_bound(x_, s, blocks), limit));
+    // Where the optimizer is on the host, sharding saves no memory, but time.
+    Strategy quickest = s;
+    quickest.zero = most_sharded(node, false).zero;
+    later = std::min(later, later_than(fit, end_bound(x_, quickest, blocks), limit));
     if (later == 0) break;
   }
   return later;
