@@ -34,7 +34,7 @@ void schedule(const Plan& p, Findings& f) {
           "PyTorch's pipelines are gpipe, 1f1b, interleaved and zb-v, not " + name(p.s.schedule));
 }
 void mend_schedule(Strategy& s, const ModelSpec&) {
-  s.schedule = traits_of(s.schedule).joins_ends() ? Schedule::kZbV : kPlainSchedule;
+  s.schedule = traits_of(s.schedule).shares_both_ends() ? Schedule::kZbV : kPlainSchedule;
   s.stage_layers.clear();
   s.recompute_layers.clear();
 }

@@ -57,7 +57,7 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
 void DivisionBound::add_units(const ModelSpec& m, const LayerPrefix& prefix,
                               const PerBlock<TaskTimes>& kinds) {
   const auto vp = static_cast<double>(p_.vp);
-  spread_ = p_.vp > 1 && p_.layout != ChunkLayout::kMirrored && prefix.has_free_chunks();
+  spread_ = p_.vp > 1 && p_.layout != ChunkLayout::kBidirectional && prefix.has_free_chunks();
   const auto layer = [&](std::int64_t i) { return kinds[prefix.table.of_layer[index(i)]]; };
   p_.alike = prefix.table.layers.size() == 1;
   // Spread layers are counted as if each were the fastest kind.
@@ -80,7 +80,7 @@ void DivisionBound::add_messages(const Strategy& s, const SendTime& send) {
   p_.transfer = send.transfer.si();
   p_.end_stall = (send.sender_busy + send.receiver_busy).si();
   p_.stall.assign(index(p_.ranks), 0.0);
-  if (p_.end_stall == 0 || p_.layout == ChunkLayout::kMirrored) return;
+  if (p_.end_stall == 0 || p_.layout == ChunkLayout::kBidirectional) return;
   const PipelineShape shape = pipeline_shape(s);
   for (std::int64_t c = 0; c + 1 < num_chunks(shape); ++c) {
     const std::int64_t here = rank_of_chunk(shape, c), next = rank_of_chunk(shape, c + 1);
@@ -91,7 +91,7 @@ void DivisionBound::add_messages(const Strategy& s, const SendTime& send) {
 
 double DivisionBound::least(double limit) const {
   double low = p_.microbatches * p_.whole.all() / static_cast<double>(p_.ranks);
-  if (p_.layout == ChunkLayout::kMirrored) return low;
+  if (p_.layout == ChunkLayout::kBidirectional) return low;
   // Further above the limit than bisection is from the least: most are.
   constexpr double kFar = 1 + 1.0 / 1024;
   if (low > limit * kFar || !possible(limit * kFar)) {

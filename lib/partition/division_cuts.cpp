@@ -62,7 +62,7 @@ bool DivisionCuts::raise() {
   return true;
 }
 
-FoldedDivisions::FoldedDivisions(const DivisionGraph& graph, DivisionCuts& cuts)
+SharedEndsDivisions::SharedEndsDivisions(const DivisionGraph& graph, DivisionCuts& cuts)
     : graph_(graph), cuts_(cuts), scores_(1), score_to_go_(index(graph.num_nodes())) {
   passed_.emplace_back(cuts.all().size(), 0.0);
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -78,12 +78,12 @@ FoldedDivisions::FoldedDivisions(const DivisionGraph& graph, DivisionCuts& cuts)
   }
 }
 
-FoldedDivisions::Score FoldedDivisions::score_of(const DivisionGraph::Edge& e) {
+SharedEndsDivisions::Score SharedEndsDivisions::score_of(const DivisionGraph::Edge& e) {
   const StageMove& m = e.move;
   return {m.time, m.time, std::int64_t{m.first} * m.first + std::int64_t{m.second} * m.second};
 }
 
-void FoldedDivisions::push(const DivisionGraph::Edge& edge) {
+void SharedEndsDivisions::push(const DivisionGraph::Edge& edge) {
   std::vector<double> passed = passed_.back();
   for (std::size_t k = 0; k < passed.size(); ++k) {
     passed[k] += cuts_.all()[k].cost[index(edge.taken)];
@@ -95,9 +95,9 @@ void FoldedDivisions::push(const DivisionGraph::Edge& edge) {
   begun_.push_back(edge);
 }
 
-void FoldedDivisions::pop() { passed_.pop_back(), scores_.pop_back(), begun_.pop_back(); }
+void SharedEndsDivisions::pop() { passed_.pop_back(), scores_.pop_back(), begun_.pop_back(); }
 
-double FoldedDivisions::least() const {
+double SharedEndsDivisions::least() const {
   const std::size_t node = begun_.empty() ? 0 : index(begun_.back().to);
   double most = 0;
   for (std::size_t k = 0; k < passed_.back().size(); ++k) {
@@ -107,7 +107,7 @@ double FoldedDivisions::least() const {
   return most;
 }
 
-bool FoldedDivisions::may_rank_before(const Division& other, std::int64_t weight) const {
+bool SharedEndsDivisions::may_rank_before(const Division& other, std::int64_t weight) const {
   const Score& rest = score_to_go_[begun_.empty() ? 0 : index(begun_.back().to)];
   const Score& mine = scores_.back();
   const std::int64_t largest = std::max(mine.largest, rest.largest);
@@ -126,7 +126,7 @@ bool FoldedDivisions::may_rank_before(const Division& other, std::int64_t weight
   return true;
 }
 
-std::vector<DivisionGraph::Edge> FoldedDivisions::promising(std::int32_t node) const {
+std::vector<DivisionGraph::Edge> SharedEndsDivisions::promising(std::int32_t node) const {
   const DivisionCuts::Cut& mean = cuts_.all().front();
   const auto least = [&](const DivisionGraph::Edge& e) {
     return mean.cost[index(e.taken)] + mean.to_go[index(e.to)];
@@ -141,7 +141,7 @@ std::vector<DivisionGraph::Edge> FoldedDivisions::promising(std::int32_t node) c
 }
 
 // Seconds that the stages begun with add up to in the new chain.
-void FoldedDivisions::add(const CriticalPath& path) {
+void SharedEndsDivisions::add(const CriticalPath& path) {
   cuts_.add(path, 0, 0);
   const DivisionCuts::Cut& cut = cuts_.all().back();
   double passed = 0;

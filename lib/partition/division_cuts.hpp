@@ -46,9 +46,9 @@ class DivisionCuts {
 };
 
 // A division that grows by one stage after the other, with what all of its kind take at least.
-class FoldedDivisions {
+class SharedEndsDivisions {
  public:
-  FoldedDivisions(const DivisionGraph& graph, DivisionCuts& cuts);
+  SharedEndsDivisions(const DivisionGraph& graph, DivisionCuts& cuts);
 
   [[nodiscard]] const DivisionGraph& graph() const { return graph_; }
   void push(const DivisionGraph::Edge& edge);

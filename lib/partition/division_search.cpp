@@ -58,7 +58,7 @@ class DivisionSearch {
     stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
     first_guess();
     if (stages_.layout().shares_both_ends()) {
-      try_folded();
+      try_shared_ends();
     } else {
       Division begun;
       extend(begun, stages_.start(), 0, q_.end + tied_, 0);
@@ -166,7 +166,7 @@ class DivisionSearch {
 
   // [F-SEARCH-11] Of a pipeline whose first ranks hold both ends of the model: divisions that the
   // chains found so far leave open are costed, and the chain of each of them is one more.
-  void try_folded() {
+  void try_shared_ends() {
     const DivisionGraph graph(stages_, stages_.max_bottleneck(limit() - q_.end));
     if (graph.empty()) return;
     std::vector<double> exposed;
@@ -189,7 +189,7 @@ class DivisionSearch {
       more = add_cut(division_of(cuts.best()), cuts, end);
     }
     if (cuts.empty()) return give_up();
-    FoldedDivisions divisions(graph, cuts);
+    SharedEndsDivisions divisions(graph, cuts);
     std::vector<DivisionGraph::Edge> begun;
     dig(divisions, begun, 0, end);
   }
@@ -223,7 +223,7 @@ class DivisionSearch {
   }
 
   // Every division that begins like `begun`, up to a node, the most promising first.
-  void dig(FoldedDivisions& divisions, std::vector<DivisionGraph::Edge>& begun, std::int32_t node,
+  void dig(SharedEndsDivisions& divisions, std::vector<DivisionGraph::Edge>& begun, std::int32_t node,
            double end) {
     if (node == divisions.graph().goal()) {
       const double least = divisions.least() + end;

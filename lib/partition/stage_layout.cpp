@@ -17,15 +17,15 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
       layers_(m.num_layers) {
   const auto pp = static_cast<int>(s.pp);
   stages_ = pp;
-  if (chunk_layout_ == ChunkLayout::kMirrored) {
-    kind_ = Kind::kMirrored;
+  if (chunk_layout_ == ChunkLayout::kBidirectional) {
+    kind_ = Kind::kBidirectional;
     stages_ = pp / 2;
   } else if (vp_ > 1) {
     kind_ = prefix.has_free_chunks() ? Kind::kSpread : Kind::kRows;
   }
   unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
   units_ = static_cast<int>(m.num_layers / unit_layers_);
-  shares_both_ends_ = traits_of(s.schedule).joins_ends();
+  shares_both_ends_ = traits_of(s.schedule).shares_both_ends();
   few_leading_ = prefix.has_free_chunks() && units_ > 2 * leading_ + kMostLead;
 }
 
@@ -36,7 +36,7 @@ int StageLayout::num_states() const {
       return units_ + 1;
     case Kind::kSpread:
       return (units_ + 1) * (leading_ + 1);
-    case Kind::kMirrored:
+    case Kind::kBidirectional:
       return kLeads * (units_ / 2 + kMostLead + 2);
   }
   return 0;
@@ -54,7 +54,7 @@ LayerCursor StageLayout::place(int state) const {
       return {state, state, 0};
     case Kind::kSpread:
       return {state / (leading_ + 1), state % (leading_ + 1), 0};
-    case Kind::kMirrored: {
+    case Kind::kBidirectional: {
       const int front = state / kLeads, back = front + state % kLeads - kMostLead;
       return {front + back, front, back};
     }
@@ -69,7 +69,7 @@ int StageLayout::state(const LayerCursor& p) const {
       return p.taken;
     case Kind::kSpread:
       return p.taken * (leading_ + 1) + p.front;
-    case Kind::kMirrored:
+    case Kind::kBidirectional:
       return kLeads * p.front + p.back - p.front + kMostLead;
   }
   return 0;
@@ -115,7 +115,7 @@ void StageLayout::ranges(int stage, const StageAssignment& share,
         result.push_back({layers_ - spread_chunk(stage, share.first, c), layers_});
       }
       return;
-    case Kind::kMirrored:
+    case Kind::kBidirectional:
       result.push_back({p.front, p.front + n});
       result.push_back({layers_ - p.back - share.second, layers_ - p.back});
       return;
@@ -131,7 +131,7 @@ std::size_t StageLayout::num_slots() const {
       return s * fronts * n;
     case Kind::kRows:
       return s * n * n;
-    case Kind::kMirrored:
+    case Kind::kBidirectional:
       return few_leading_ ? s * fronts * n * kDifferences : s * n * n * kLeads * kDifferences;
   }
   return 0;
@@ -149,7 +149,7 @@ std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
       return (s * fronts + capped) * n + first;
     case Kind::kRows:
       return (s * n + front) * n + first;
-    case Kind::kMirrored: {
+    case Kind::kBidirectional: {
       const auto difference = static_cast<std::size_t>(share.second - share.first + 2 * kMostLead);
       if (few_leading_) return ((s * fronts + capped) * n + first) * kDifferences + difference;
       const auto lead = static_cast<std::size_t>(share.place.back - share.place.front + kMostLead);

@@ -45,7 +45,7 @@ class StageLayout {
   [[nodiscard]] int units() const { return units_; }
   [[nodiscard]] std::int64_t unit_layers() const { return unit_layers_; }
   [[nodiscard]] int leading() const { return leading_; }
-  [[nodiscard]] bool is_bidirectional() const { return kind_ == Kind::kMirrored; }
+  [[nodiscard]] bool is_bidirectional() const { return kind_ == Kind::kBidirectional; }
   // Whether the ranks of a stage hold both the embedding and the head.
   [[nodiscard]] bool shares_both_ends() const { return shares_both_ends_; }
   // Whether a rank's layers follow each other, so that a part of what fits fits as well.
@@ -96,10 +96,10 @@ class StageLayout {
 
  private:
   enum class Kind {
-    kContiguous,  // one chunk per rank
-    kRows,        // chunks of a rank of one size: unit u is layer u of every round
-    kSpread,      // chunks as even as the rank's layers go
-    kMirrored,    // DualPipe
+    kContiguous,     // one chunk per rank
+    kRows,           // chunks of a rank of one size: unit u is layer u of every round
+    kSpread,         // chunks as even as the rank's layers go
+    kBidirectional,  // DualPipe
   };
 
   Kind kind_ = Kind::kContiguous;

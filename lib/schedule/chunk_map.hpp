@@ -36,7 +36,7 @@ struct RankChunks {
       return {rank, s.pp, s.vp};
     case ChunkLayout::kV:
       return {rank, s.pp + opposite - rank, 2};
-    case ChunkLayout::kMirrored:
+    case ChunkLayout::kBidirectional:
       return {std::min(rank, opposite), std::max(rank, opposite) - std::min(rank, opposite), 2};
   }
   return {};
@@ -44,7 +44,7 @@ struct RankChunks {
 
 // Those that microbatches of direction 0 pass on it: every chunk of the model is on one rank.
 [[nodiscard]] inline RankChunks home_chunks(const PipelineShape& s, std::int64_t rank) {
-  if (traits_of(s.schedule).layout == ChunkLayout::kMirrored) return {rank, 0, 1};
+  if (traits_of(s.schedule).layout == ChunkLayout::kBidirectional) return {rank, 0, 1};
   return chunks_on_rank(s, rank);
 }
 

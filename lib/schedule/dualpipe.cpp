@@ -154,7 +154,7 @@ extern const ScheduleTraits kDualPipeTraits;
 const ScheduleTraits kDualPipeTraits{
     .fact = "both directions at once, every chunk held twice; meant for expert parallelism",
     .source = "DeepSeek-AI 2024 (2412.19437)",
-    .layout = ChunkLayout::kMirrored,
+    .layout = ChunkLayout::kBidirectional,
     .chunks = ChunksPerRank::kTwo,
     .splits_backward = true,
     .order = dualpipe_order,

@@ -52,7 +52,7 @@ std::int64_t rank_of_chunk(const PipelineShape& s, std::int64_t chunk, int direc
       return chunk % s.pp;
     case ChunkLayout::kV:
       return chunk < s.pp ? chunk : 2 * s.pp - 1 - chunk;
-    case ChunkLayout::kMirrored:
+    case ChunkLayout::kBidirectional:
       return direction == 0 ? chunk : s.pp - 1 - chunk;
   }
   fail_check("known layout", __FILE__, __LINE__);

@@ -21,9 +21,9 @@ struct DividedRank;  // schedule/divided.hpp
 
 // Which rank holds which chunk of the model (schedule/chunk_map.hpp).
 enum class ChunkLayout : std::uint8_t {
-  kRounds,    // over all ranks in order, once or in several rounds
-  kV,         // over all ranks in order and back: the first rank holds both ends of the model
-  kMirrored,  // one chunk per rank, and each once more on the rank as far from the other end
+  kRounds,         // over all ranks in order, once or in several rounds
+  kV,              // over all ranks in order and back: the first rank holds both ends of the model
+  kBidirectional,  // one chunk per rank, and each once more on the rank as far from the other end
 };
 
 // How many chunks a rank may hold.
@@ -72,11 +72,13 @@ struct ScheduleTraits {
   double (*chain)(const DividedRank& rank) = nullptr;
 
   // Ranks that hold a copy of each chunk.
-  [[nodiscard]] constexpr int copies() const { return layout == ChunkLayout::kMirrored ? 2 : 1; }
+  [[nodiscard]] constexpr int copies() const {
+    return layout == ChunkLayout::kBidirectional ? 2 : 1;
+  }
   // The part of the microbatches that runs through one copy.
   [[nodiscard]] constexpr double share() const { return 1.0 / copies(); }
   // The first rank holds the first and the last chunk of the model.
-  [[nodiscard]] constexpr bool joins_ends() const { return layout != ChunkLayout::kRounds; }
+  [[nodiscard]] constexpr bool shares_both_ends() const { return layout != ChunkLayout::kRounds; }
   // One chunk per rank and whole backward passes: GPipe and 1F1B.
   [[nodiscard]] constexpr bool is_plain() const {
     return chunks == ChunksPerRank::kOne && !splits_backward;

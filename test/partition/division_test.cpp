@@ -176,7 +176,7 @@ void compare(const Case& c, Compared& n) {
 }
 
 // Longer pipelines that hold both ends of the model on their first ranks, with memory to spare.
-Case folded_case(Dice& dice) {
+Case shared_ends_case(Dice& dice) {
   Case c;
   c.model = random_model(dice);
   const std::int64_t pp = dice.one_of<std::int64_t>({2, 4, 6, 8});
@@ -197,7 +197,7 @@ struct Decided {
 
 // The effort of a search must do, also where the wanted time is just that of the best division, or
 // just too little for it.
-void compare_folded(const Case& c, Decided& n) {
+void compare_shared_ends(const Case& c, Decided& n) {
   const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
   REQUIRE(space.ok());
   SearchContext x(c.model, c.cluster, c.request, *space);
@@ -258,7 +258,7 @@ TEST_CASE("[F-SEARCH-11] no division of ZB-V or DualPipe beats the one chosen, n
   Decided n;
   for (int i = 0; i < 400; ++i) {
     CAPTURE(i);
-    compare_folded(folded_case(dice), n);
+    compare_shared_ends(shared_ends_case(dice), n);
   }
   CAPTURE(n.searches, n.uneven);
   CHECK(n.searches > 250);

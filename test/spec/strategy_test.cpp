@@ -112,7 +112,8 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.kernels == Kernels{.flex_dispatcher = true,
+  CHECK(megatron.kernels == Kernels{.inplace_cross_entropy = true,
+                                    .flex_dispatcher = true,
                                     .host_factor = 7.2,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true});
