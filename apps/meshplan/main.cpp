@@ -2,9 +2,9 @@
 #include <exception>
 
 #include "command.hpp"
-#include "process_setup.hpp"
 #include "frameworks/preset.hpp"
 #include "io/presets_file.hpp"
+#include "process_setup.hpp"
 
 namespace meshplan {
 namespace {

@@ -223,8 +223,8 @@ class DivisionSearch {
   }
 
   // Every division that begins like `begun`, up to a node, the most promising first.
-  void dig(SharedEndsDivisions& divisions, std::vector<DivisionGraph::Edge>& begun, std::int32_t node,
-           double end) {
+  void dig(SharedEndsDivisions& divisions, std::vector<DivisionGraph::Edge>& begun,
+           std::int32_t node, double end) {
     if (node == divisions.graph().goal()) {
       const double least = divisions.least() + end;
       consider(division_of(begun));
