@@ -96,30 +96,30 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   const std::string& text = run.attention_impl;
   s.flash_attention = flash_attention_of(text).value_or(s.flash_attention);
   // Aleph Alpha's tables: "torch" is attention of plain operations, "fused" Megatron's softmax.
-  if (lower(text) == "torch" || has_word(text, "plain")) s.kernels.fused_softmax = false;
-  if (lower(text) == "fused") s.kernels.fused_softmax = true;
+  if (lower(text) == "torch" || has_word(text, "plain")) s.runtime.fused_softmax = false;
+  if (lower(text) == "fused") s.runtime.fused_softmax = true;
   if (has_any(text, {"flash_attentionv1", "FlashAttention-1"})) {
-    s.kernels.attention = AttentionKernel::kFlash1;
+    s.runtime.attention = AttentionKernel::kFlash1;
   } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2"})) {
-    s.kernels.attention = AttentionKernel::kFlash2;
+    s.runtime.attention = AttentionKernel::kFlash2;
   } else if (has_word(text, "Triton")) {
-    s.kernels.attention = AttentionKernel::kTriton;
+    s.runtime.attention = AttentionKernel::kTriton;
   }
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
-    s.kernels.fused_norm = has_word(text, "RMS kernel");
-  if (row != nullptr && row->gathered_logits) s.kernels.gathered_logits = true;
+    s.runtime.fused_norm = has_word(text, "RMS kernel");
+  if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
   // Megatron's newest release has Transformer Engine's loss, which came in 2025-03 (0f60adbd30);
   // tables of NeMo and MLPerf are older or do not tell.
   if (s.framework == Framework::kMegatron) {
-    s.kernels.inplace_cross_entropy = row != nullptr && row->inplace_cross_entropy;
+    s.runtime.inplace_cross_entropy = row != nullptr && row->inplace_cross_entropy;
   }
   // The compiler joins chains of element-wise operations, torchtitan's those of the loss too.
   if (const auto compiled = is_compiled(source, run, s.framework)) {
-    s.kernels.fused_norm = s.kernels.fused_rope = s.kernels.fused_activation =
-        s.kernels.fused_dropout_add = *compiled;
+    s.runtime.fused_norm = s.runtime.fused_rope = s.runtime.fused_activation =
+        s.runtime.fused_dropout_add = *compiled;
     if (s.framework == Framework::kTorchtitan)
-      s.kernels.fused_cross_entropy = s.kernels.inplace_cross_entropy = *compiled;
+      s.runtime.fused_cross_entropy = s.runtime.inplace_cross_entropy = *compiled;
   }
 }
 

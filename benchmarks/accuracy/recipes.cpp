@@ -76,7 +76,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
   // Transformer Engine's.
   s.grad_dtype = Dtype::kBf16;
-  s.kernels.inplace_cross_entropy = true;
+  s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
   const int release = container_release(run.where);
   if (release == 0 || !run.model.moe) return;
@@ -84,8 +84,8 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
     if (!holds(row, release, run)) continue;
     // Overlap under a pipeline needs virtual stages (transformer_config.py).
     if (row.overlap) s.overlap.ep = *row.overlap && (s.pp == 1 || s.vp > 1);
-    if (row.flex) s.kernels.flex_dispatcher = *row.flex;
-    if (row.graph) s.kernels.host_factor = 0;
+    if (row.flex) s.runtime.flex_dispatcher = *row.flex;
+    if (row.graph) s.runtime.host_factor = 0;
   }
 }
 

@@ -39,7 +39,7 @@ Bytes SavedActivations::of(Recompute r) const {
 }
 
 bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
-  if (s.kernels.contended_launches == 0 || s.pp == 1) return false;
+  if (s.runtime.contended_launches == 0 || s.pp == 1) return false;
   const GroupShape g = group_shape(s, c, Group::kPpNeighbour);
   std::size_t node = 0;  // the innermost level that connects a whole node
   while (c.levels[node].span != 0 && c.levels[node].span < c.gpus_per_node) ++node;
@@ -80,9 +80,9 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
 // [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
 Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   const Strategy& s = x.strategy;
-  double collective = s.kernels.collective_launches;
+  double collective = s.runtime.collective_launches;
   if (pipeline_crosses_nodes(s, x.cluster)) {
-    collective += s.kernels.contended_launches * static_cast<double>(s.tp);
+    collective += s.runtime.contended_launches * static_cast<double>(s.tp);
   }
   double launches = 0;
   for (const KernelOp& op : ops.kernels) {
@@ -91,7 +91,7 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   for (const CommOp& op : ops.comm) {
     if ((op.pass == Pass::kForward) == forward) launches += op.count * collective;
   }
-  return x.cluster.device.launch_gap * (launches * s.kernels.host_factor);
+  return x.cluster.device.launch_gap * (launches * s.runtime.host_factor);
 }
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
@@ -100,7 +100,7 @@ Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
 // the experts' products, one by one: there it is never ahead, and they take at least as long as
 // their launches (Megatron-Core moe/token_dispatcher.py, tokens_per_expert on the host).
 Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
-  const Kernels& k = x.strategy.kernels;
+  const Runtime& k = x.strategy.runtime;
   Seconds device, host;
   for (const KernelOp& op : ops.kernels) {
     if (!op.awaited) continue;
@@ -183,7 +183,7 @@ struct ShardGroup {
 // and weight matrix of a layer (four: the small tensors stay whole, param_persistence_threshold).
 Seconds gather_host_time(const BlockContext& x, std::int64_t ranks) {
   constexpr double kWeightsPerLayer = 4;
-  const Kernels& k = x.strategy.kernels;
+  const Runtime& k = x.strategy.runtime;
   return x.cluster.device.launch_gap *
          (kWeightsPerLayer * static_cast<double>(ranks) * k.shard_launches * k.host_factor);
 }

@@ -21,8 +21,8 @@ constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a deco
 // until they reach a size in the training dtype (torch/csrc/distributed/c10d/reducer.cpp,
 // compute_bucket_assignment_by_size), so that a larger weight has its own.
 double bucket_count(const ModelSpec& m, const Strategy& s) {
-  if (s.kernels.bucket_mib <= 0) return 1;
-  const double limit = s.kernels.bucket_mib * real(kMiB);
+  if (s.runtime.bucket_mib <= 0) return 1;
+  const double limit = s.runtime.bucket_mib * real(kMiB);
   const double each = real(storage_size(s.precision)) / real(s.tp);
   double count = 0, open = 0;
   const auto take = [&](std::int64_t rows, std::int64_t columns) {
@@ -81,7 +81,7 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
         p.buckets);
     return;
   }
-  if (s.zero == 1 && s.kernels.whole_tensor_shards && p.replica == nullptr) {
+  if (s.zero == 1 && s.runtime.whole_tensor_shards && p.replica == nullptr) {
     const double owners = real(std::max<std::int64_t>(1, std::min(p.shards, p.tensors)));
     add(end.gradients, Collective::kBroadcast, grad / owners, p.group, s.grad_dtype, p.shard,
         owners);
@@ -89,7 +89,7 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
         activation_dtype(s.precision), p.shard, owners);
     return;
   }
-  if (s.zero == 1 && s.kernels.whole_reduction) {
+  if (s.zero == 1 && s.runtime.whole_reduction) {
     add(end.gradients, Collective::kAllReduce, grad, Group::kDpCp, s.grad_dtype, p.all);
   } else if (s.zero == 1) {
     add(end.gradients, Collective::kReduceScatter, grad, p.group, s.grad_dtype, p.shard);
@@ -117,7 +117,7 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
     Seconds left = whole;
     if (overlapped) {
       const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const bool buckets = s.zero == 0 && s.kernels.bucket_mib > 0;
+      const bool buckets = s.zero == 0 && s.runtime.bucket_mib > 0;
       const Seconds tail =
           buckets ? r.each : whole * std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
       const Seconds hidden = std::min(whole - tail, window);
@@ -152,7 +152,7 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   const double grad = size_of(s.grad_dtype);
   const bool copy = storage_size(s.precision) == 2 && s.master_weights;
   const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
-  const double passes = s.kernels.fused_optimizer ? 1 : 3;
+  const double passes = s.runtime.fused_optimizer ? 1 : 3;
   const double update = real(updated_parameters(s, p)) * (moments + weights + 3 * grad) * passes;
   // ZeRO-2 and 3 free what they reduce; without replicas there is nothing to shard and to free.
   const bool frees_dense = s.zero >= 2 && shard_group(s) > 1;
@@ -213,9 +213,9 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   // decoder layer (projections and norms). A gather into lists also cuts every tensor into every
   // rank's part and copies each.
   const bool shards = s.zero >= 1 && (shard_group(s) > 1 || (m.moe && expert_dp(s) > 1));
-  const double lists = shards && s.zero == 1 ? real(groups.all.size) * s.kernels.shard_launches : 0;
+  const double lists = shards && s.zero == 1 ? real(groups.all.size) * s.runtime.shard_launches : 0;
   const double launches =
-      real(tensors) * (s.kernels.optimizer_launches + lists) * s.kernels.host_factor;
+      real(tensors) * (s.runtime.optimizer_launches + lists) * s.runtime.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   end.offload = optimizer_offload_time(c.device, s, p);
   return end;
@@ -229,7 +229,7 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
     backward *= std::max(1.0, others);
     forward *= std::max(1.0, others);
   }
-  const bool beside = s.overlap.grad_reduce && !(s.zero == 1 && s.kernels.whole_reduction);
+  const bool beside = s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
   end.exposed = exposed_time(c, s, rank.gradients, beside, backward, size_of(s.grad_dtype), table);
   end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
                               storage_size(s.precision), table);

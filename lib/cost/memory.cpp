@@ -75,7 +75,7 @@ Bytes bucket_bytes(const Strategy& s) {
   constexpr std::int64_t kBuckets = 3;
   const bool in_buckets = s.zero == 1 || s.zero == 2;
   if (!in_buckets || shard_group(s) == 1) return {};
-  return Bytes{s.kernels.zero_bucket_size * kBuckets * storage_size(s.precision)};
+  return Bytes{s.runtime.zero_bucket_size * kBuckets * storage_size(s.precision)};
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
 namespace {
 
 MemoryRates state_rates(const Strategy& s) {
-  const Kernels& k = s.kernels;
+  const Runtime& k = s.runtime;
   MemoryRates rates;
   rates.dense_shards = shard_group(s), rates.expert_shards = expert_dp(s);
   const bool low_precision = storage_size(s.precision) == 2;
@@ -168,7 +168,7 @@ MemoryRates state_rates(const Strategy& s) {
 // 4,096, whatever tp is, and 20 in steps of one microbatch.
 std::int64_t held_by_streams(const Strategy& s) {
   if (!s.sequence_parallel || s.pp > 1 || s.tp < 4) return 0;
-  const Kernels& k = s.kernels;
+  const Runtime& k = s.runtime;
   return num_microbatches(s) > 1 ? k.held_gathers : k.held_gathers_one_microbatch;
 }
 
@@ -186,7 +186,7 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
   // pass (runtime/pipe/engine.py, pipe_buffers["outputs"], as many as
   // TrainSchedule.num_pipe_buffers of pipe/schedule.py: the stages from here on, at most the
   // microbatches); Megatron-Core frees it after sending.
-  if (s.pp > 1 && !s.kernels.deallocate_pipeline_outputs) {
+  if (s.pp > 1 && !s.runtime.deallocate_pipeline_outputs) {
     rates.messages += message * std::min(s.pp, num_microbatches(s));
   }
   const Bytes gathered = Bytes{l.bytes} * l.hidden * l.tokens;

@@ -48,7 +48,7 @@ void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, 
   op.name = "optimizer step";
   op.time = step;
   // Slower than the kernel itself: the host's launches decide, which no kernel's time shows.
-  const bool on_device = s.kernels.fused_optimizer && step <= fused;
+  const bool on_device = s.runtime.fused_optimizer && step <= fused;
   op.kind = on_device ? KernelKind::kOptimizer : KernelKind::kOther;
   op.bytes = optimizer_traffic(s, p);
   if (step > Seconds{}) all.push_back({op, 1, step});

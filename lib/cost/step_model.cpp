@@ -15,12 +15,12 @@ namespace {
 // them from 5 % over the capacity on; a stage sends and receives at most four messages per
 // microbatch.
 Seconds retry_time(const Strategy& s, Bytes peak, Bytes capacity, double microbatches) {
-  if (s.kernels.retry_stall == 0) return {};
+  if (s.runtime.retry_stall == 0) return {};
   constexpr double kAllFail = 0.05;
   const double over = peak.si() / capacity.si() - 1;
   const double share = std::min(1.0, std::max(0.0, over / kAllFail));
   const double messages = static_cast<double>(std::min<std::int64_t>(2 * (s.pp - 1), 4));
-  return Seconds{s.kernels.retry_stall} * (share * std::max(1.0, messages) * microbatches);
+  return Seconds{s.runtime.retry_stall} * (share * std::max(1.0, messages) * microbatches);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ namespace {
 // Megatron-Core turns overlap_p2p_comm off without interleaving (training/arguments.py) and then
 // waits for every batch of sends and receives (core/pipeline_parallel/p2p_communication.py).
 bool messages_beside_kernels(const Strategy& s) {
-  return s.overlap.pp && !(traits_of(s.schedule).is_plain() && s.kernels.interleaved_p2p_overlap);
+  return s.overlap.pp && !(traits_of(s.schedule).is_plain() && s.runtime.interleaved_p2p_overlap);
 }
 
 // [F-PP-SEND-2] With one forward and one backward pass in turn, activations go to the next stage
@@ -50,7 +50,7 @@ BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strat
                            const Placement& placement) {
   const LocalShape l = local_shape(m, s);
   const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
-  const bool split = s.kernels.scatter_gather && s.tp > 1 && !s.sequence_parallel;
+  const bool split = s.runtime.scatter_gather && s.tp > 1 && !s.sequence_parallel;
   BoundarySend send;
   send.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;
   send.bidirectional = messages_meet(s);

@@ -14,7 +14,7 @@ constexpr double kMegatronHost = 7.2;
 // Elements of DeepSpeed's buckets (runtime/zero/config.py).
 constexpr std::int64_t kDeepspeedBucket = 500'000'000;
 
-constexpr Kernels kPlainPytorch{.fused_softmax = false,
+constexpr Runtime kPlainPytorch{.fused_softmax = false,
                                 .fused_norm = false,
                                 .fused_rope = false,
                                 .fused_activation = false,
@@ -52,7 +52,7 @@ ReshardRule sharded_checkpoint() {
 // cross_entropy_fusion_impl). Host costs: fitted to its mixtures of experts, whose layers issue
 // some hundred kernels each; CUDA graphs are host_factor 0.
 constexpr PresetValues kMegatron{.overlap = kAllOverlap,
-                                 .kernels = {.flex_dispatcher = true,
+                                 .runtime = {.flex_dispatcher = true,
                                              .host_factor = kMegatronHost,
                                              .interleaved_p2p_overlap = true,
                                              .fp32_grad_copies = true}};
@@ -62,7 +62,7 @@ constexpr PresetValues kMegatron{.overlap = kAllOverlap,
 // too; no flash attention.
 constexpr PresetValues kMegatronV2{.zero = 0,
                                    .overlap = {.tp_backward = false},
-                                   .kernels = {.fused_cross_entropy = false,
+                                   .runtime = {.fused_cross_entropy = false,
                                                .fused_grad_accumulation = false,
                                                .scatter_gather = true,
                                                .host_factor = kMegatronHost,
@@ -100,7 +100,7 @@ Preset megatron_before_core(std::string release, std::string date, std::string s
 // Dates are those of the release tags' commits (github.com/NVIDIA/Megatron-LM).
 void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
-  v.kernels.inplace_cross_entropy = true;
+  v.runtime.inplace_cross_entropy = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
@@ -109,14 +109,14 @@ void add_megatron(std::vector<Preset>& all) {
                               "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99) and "
                               "Transformer Engine's loss (0f60adbd30, 2025-03-08)",
                               v));
-  v.kernels.flex_dispatcher = v.kernels.inplace_cross_entropy = false;
+  v.runtime.flex_dispatcher = v.runtime.inplace_cross_entropy = false;
   all.push_back(megatron_core("core_r0.11", "2025-03-14",
                               "core_v0.11.0: no flexible dispatcher of tokens", v));
   all.push_back(megatron_core("core_r0.8", "2024-08-12",
                               "core_v0.8.0, the first with --cross-entropy-loss-fusion "
                               "(7b4a6d76c9, 2024-06-14)",
                               v));
-  v.kernels.fused_cross_entropy = false, v.kernels.cloned_logits = true;
+  v.runtime.fused_cross_entropy = false, v.runtime.cloned_logits = true;
   all.push_back(megatron_core("core_r0.7", "2024-05-30",
                               "core_v0.7.0: no fused loss, and the other one on a copy of the "
                               "logits (in place since 9634c0e4a3, 2024-06-13)",
@@ -125,7 +125,7 @@ void add_megatron(std::vector<Preset>& all) {
                               "core_v0.5.0, the first with a fused rotary embedding "
                               "(de9428a701, 2024-01-18)",
                               v));
-  v.kernels.fused_rope = false;
+  v.runtime.fused_rope = false;
   all.push_back(megatron_core("core_r0.4", "2023-12-11",
                               "core_v0.4.0, the first with --overlap-grad-reduce (2d5220a424), "
                               "--overlap-param-gather, --tp-comm-overlap (116ffddc58) and pipeline "
@@ -140,8 +140,8 @@ void add_megatron(std::vector<Preset>& all) {
   all.back().exported = false;
   v = kMegatron;
   v.overlap = {.tp_backward = true};
-  v.kernels.flex_dispatcher = v.kernels.fused_rope = v.kernels.fused_cross_entropy = false;
-  v.kernels.scatter_gather = true;
+  v.runtime.flex_dispatcher = v.runtime.fused_rope = v.runtime.fused_cross_entropy = false;
+  v.runtime.scatter_gather = true;
   all.push_back(megatron_before_core("v3", "2022-07-11",
                                      "748a9a7db3: megatron/arguments.py (sequence parallelism, "
                                      "distributed optimizer, fused gradient accumulation), "
@@ -154,7 +154,7 @@ void add_megatron(std::vector<Preset>& all) {
                                      "1909.08053, 2104.04473",
                                      v));
   all.back().alias = "megatron-v2";
-  v.kernels.scatter_gather = false;
+  v.runtime.scatter_gather = false;
   all.push_back(megatron_before_core("v2.0", "2021-01-12",
                                      "v2.0: pipeline messages are sent whole (split since "
                                      "27fc468964, 2021-02-09)",
@@ -167,9 +167,9 @@ void add_megatron(std::vector<Preset>& all) {
 // reduced in the training dtype unless data_types.grad_accum_dtype says otherwise.
 PresetValues deepspeed_values() {
   PresetValues v{
-      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .kernels = kPlainPytorch};
-  v.kernels.flat_grad_copies = true;
-  v.kernels.zero_bucket_size = kDeepspeedBucket;
+      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
+  v.runtime.flat_grad_copies = true;
+  v.runtime.zero_bucket_size = kDeepspeedBucket;
   return v;
 }
 
@@ -179,7 +179,7 @@ PresetValues deepspeed_values() {
 // fitted to vTrain's launch-bound single-node rows, 3.3 ms for the two forward passes and the
 // backward pass of a recomputed layer whatever its size.
 constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
-                                          .kernels = {.fused_rope = false,
+                                          .runtime = {.fused_rope = false,
                                                       .fused_cross_entropy = false,
                                                       .fused_grad_accumulation = false,
                                                       .attention = AttentionKernel::kFlash2,
@@ -202,7 +202,7 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
 constexpr PresetValues kDeepspeedV0{.zero = 3,
                                     .grad_dtype = Dtype::kFp16,
                                     .overlap = {.tp_backward = false},
-                                    .kernels = {.fused_cross_entropy = false,
+                                    .runtime = {.fused_cross_entropy = false,
                                                 .fused_grad_accumulation = false,
                                                 .host_factor = 6.9,
                                                 .shard_launches = 1,
@@ -246,8 +246,8 @@ void add_deepspeed(std::vector<Preset>& all) {
 // MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
 void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
-      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .kernels = kPlainPytorch};
-  v.kernels.late_gradients = true;
+      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
+  v.runtime.late_gradients = true;
   all.push_back({.framework_name = "fsdp",
                  .release_name = "torch2.6",
                  .date = "2025-01-29",
@@ -279,7 +279,7 @@ Preset torchtitan(std::string release, std::string date, std::string source,
 void add_torchtitan(std::vector<Preset>& all) {
   PresetValues v{.zero = 3,
                  .overlap = kShardedOverlap,
-                 .kernels = {.fused_softmax = false,
+                 .runtime = {.fused_softmax = false,
                              .inplace_cross_entropy = true,
                              .fused_grad_accumulation = false,
                              .attention = AttentionKernel::kFlash2,
@@ -291,7 +291,7 @@ void add_torchtitan(std::vector<Preset>& all) {
   all.push_back(torchtitan("bbb1b616e", "2025-04-02",
                            "bbb1b616e: the loss is compiled again where the model is", v));
   const PresetValues compiled = v;
-  v.kernels.fused_cross_entropy = v.kernels.inplace_cross_entropy = false;
+  v.runtime.fused_cross_entropy = v.runtime.inplace_cross_entropy = false;
   all.push_back(torchtitan("e8977b007", "2024-12-18",
                            "e8977b007: the loss is not compiled, even with compilation on", v));
   all.push_back(torchtitan("e10cb9494", "2024-10-22",

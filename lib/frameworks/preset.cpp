@@ -195,7 +195,7 @@ const Preset& newest_preset(Framework f) {
 }
 
 PresetValues values_of(const Strategy& s) {
-  return {s.zero, s.master_weights, s.grad_dtype, s.optimizer_dtype, s.overlap, s.kernels};
+  return {s.zero, s.master_weights, s.grad_dtype, s.optimizer_dtype, s.overlap, s.runtime};
 }
 
 Strategy with_preset(Strategy s, const Preset& preset) {
@@ -206,7 +206,7 @@ Strategy with_preset(Strategy s, const Preset& preset) {
   s.grad_dtype = preset.values.grad_dtype;
   s.optimizer_dtype = preset.values.optimizer_dtype;
   s.overlap = preset.values.overlap;
-  s.kernels = preset.values.kernels;
+  s.runtime = preset.values.runtime;
   return s;
 }
 

@@ -20,7 +20,7 @@ struct PresetValues {
   Dtype grad_dtype = Dtype::kFp32;
   Dtype optimizer_dtype = Dtype::kFp32;
   Overlap overlap;
-  Kernels kernels;
+  Runtime runtime;
 
   bool operator==(const PresetValues&) const = default;
 };

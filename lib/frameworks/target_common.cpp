@@ -50,12 +50,12 @@ void mend_fp32_states(Strategy& s, const ModelSpec&) {
 void check_plain_dispatch(const Plan& p, Findings& f) {
   if (p.s.ep == 1) return;
   if (p.s.overlap.ep) f.error({"overlap.ep"}, "the dispatch of tokens is not overlapped");
-  if (p.s.kernels.flex_dispatcher) {
+  if (p.s.runtime.flex_dispatcher) {
     f.error({"kernels.flex_dispatcher"}, "tokens are dispatched by plain all-to-alls");
   }
 }
 void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = s.kernels.flex_dispatcher = false;
+  s.overlap.ep = s.runtime.flex_dispatcher = false;
 }
 
 void check_resident_activations(const Plan& p, Findings& f) {

@@ -147,11 +147,11 @@ void dispatch(const Plan& p, Findings& f) {
 void mend_dispatch(Strategy& s, const ModelSpec&) { s.overlap.ep = false; }
 
 void gathers(const Plan& p, Findings& f) {
-  if (p.s.tp == 1 || !p.s.sequence_parallel || p.s.kernels.tp_recompute_allgather) return;
+  if (p.s.tp == 1 || !p.s.sequence_parallel || p.s.runtime.tp_recompute_allgather) return;
   f.error({"kernels.tp_recompute_allgather"},
           "the input of a split layer is always gathered again for its weight gradient");
 }
-void mend_gathers(Strategy& s, const ModelSpec&) { s.kernels.tp_recompute_allgather = true; }
+void mend_gathers(Strategy& s, const ModelSpec&) { s.runtime.tp_recompute_allgather = true; }
 
 void window(const Plan& p, Findings& f) {
   if (p.m.window == 0 || p.s.cp == 1 || p.s.cp_kind != CpKind::kRing) return;
@@ -246,7 +246,7 @@ void mend_dtypes(Strategy& s, const ModelSpec&) {
 }
 
 void kernels(const Plan& p, Findings& f) {
-  const Kernels& k = p.s.kernels;
+  const Runtime& k = p.s.runtime;
   if (!k.fused_norm) f.error({"kernels.fused_norm"}, "Transformer Engine's norms are fused");
   if (!k.fused_optimizer) f.error({"kernels.fused_optimizer"}, "Adam is one multi-tensor kernel");
   const bool old =
@@ -257,10 +257,10 @@ void kernels(const Plan& p, Findings& f) {
   }
 }
 void mend_kernels(Strategy& s, const ModelSpec&) {
-  s.kernels.fused_norm = s.kernels.fused_optimizer = true;
-  const AttentionKernel k = s.kernels.attention;
+  s.runtime.fused_norm = s.runtime.fused_optimizer = true;
+  const AttentionKernel k = s.runtime.attention;
   if (k == AttentionKernel::kFlash1 || k == AttentionKernel::kTriton) {
-    s.kernels.attention = AttentionKernel::kBest;
+    s.runtime.attention = AttentionKernel::kBest;
   }
 }
 

@@ -28,7 +28,7 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     o.push_back({"--expert-model-parallel-size", n(s.ep)});
     o.push_back({"--expert-tensor-parallel-size", n(s.etp)});
     // The flexible dispatcher wants a group (core/transformer/moe/token_dispatcher.py).
-    const bool flex = s.kernels.flex_dispatcher && s.ep * s.etp > 1;
+    const bool flex = s.runtime.flex_dispatcher && s.ep * s.etp > 1;
     o.push_back({"--moe-token-dispatcher-type", flex ? "flex" : "alltoall"});
     if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
@@ -87,7 +87,7 @@ void add_data_parallel(const LaunchPlan& p, Options& o) {
   }
   if (s.overlap.grad_reduce) o.push_back({"--overlap-grad-reduce"});
   if (s.overlap.param_gather && s.zero >= 1) o.push_back({"--overlap-param-gather"});
-  if (!s.kernels.fused_grad_accumulation) o.push_back({"--no-gradient-accumulation-fusion"});
+  if (!s.runtime.fused_grad_accumulation) o.push_back({"--no-gradient-accumulation-fusion"});
 }
 
 void add_batch(const Strategy& s, Options& o) {
@@ -159,7 +159,7 @@ void add_precision(const LaunchPlan& p, Options& o) {
 }
 
 void add_kernels(const LaunchPlan& p, Options& o) {
-  const Kernels& k = p.strategy.kernels;
+  const Runtime& k = p.strategy.runtime;
   const char* backend = "auto";
   if (k.attention == AttentionKernel::kFlash2) backend = "flash";
   if (!p.strategy.flash_attention) backend = "unfused";
@@ -193,12 +193,12 @@ Options dry_start() {
 
 void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   const Strategy& s = p.strategy;
-  if (s.pp > 1 && s.tp > 1 && !s.sequence_parallel && s.kernels.scatter_gather) {
+  if (s.pp > 1 && s.tp > 1 && !s.sequence_parallel && s.runtime.scatter_gather) {
     notes.emplace_back(
         "Megatron-Core sends whole pipeline messages without sequence parallelism; the plan counts "
         "them split over tensor ranks (kernels.scatter_gather)");
   }
-  if (p.model.mla && s.kernels.fused_rope) {
+  if (p.model.mla && s.runtime.fused_rope) {
     notes.emplace_back(
         "the rotary embedding of latent attention is not fused; the plan counts one kernel");
   }

@@ -278,7 +278,7 @@ class Importer {
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
     // Without groups of experts no dispatcher differs from another.
     const bool flex = text("--moe-token-dispatcher-type") == "flex";
-    if (s.ep * s.etp > 1) s.kernels.flex_dispatcher = flex;
+    if (s.ep * s.etp > 1) s.runtime.flex_dispatcher = flex;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
   }
 
@@ -356,7 +356,7 @@ class Importer {
     run_.replicas = std::max<std::int64_t>(copies, 1);
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
-    s.kernels.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
+    s.runtime.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
     for (const char* name :
          {"--ckpt-format", "--init-model-with-meta-device", "--megatron-fsdp-main-grads-dtype",
           "--megatron-fsdp-grad-comm-dtype"}) {
@@ -400,13 +400,13 @@ class Importer {
     s.optimizer_dtype = from_name<Dtype>(text("--exp-avg-dtype", "fp32")).value_or(Dtype::kFp32);
     const std::string backend = text("--attention-backend", "auto");
     s.flash_attention = backend != "unfused" && backend != "local";
-    if (backend == "flash") s.kernels.attention = AttentionKernel::kFlash2;
-    s.kernels.fused_cross_entropy = has("--cross-entropy-loss-fusion");
-    s.kernels.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";
-    s.kernels.fused_softmax = !has("--no-masked-softmax-fusion");
-    s.kernels.fused_dropout_add = !has("--no-bias-dropout-fusion");
-    s.kernels.fused_activation = !has("--no-bias-swiglu-fusion") && !has("--no-bias-gelu-fusion");
-    s.kernels.fused_rope = run_.model.mla.has_value() || !has("--no-rope-fusion");
+    if (backend == "flash") s.runtime.attention = AttentionKernel::kFlash2;
+    s.runtime.fused_cross_entropy = has("--cross-entropy-loss-fusion");
+    s.runtime.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";
+    s.runtime.fused_softmax = !has("--no-masked-softmax-fusion");
+    s.runtime.fused_dropout_add = !has("--no-bias-dropout-fusion");
+    s.runtime.fused_activation = !has("--no-bias-swiglu-fusion") && !has("--no-bias-gelu-fusion");
+    s.runtime.fused_rope = run_.model.mla.has_value() || !has("--no-rope-fusion");
     for (const char* name :
          {"--fp8-recipe", "--exp-avg-sq-dtype", "--moe-flex-dispatcher-backend",
           "--moe-grouped-gemm", "--moe-permute-fusion", "--moe-router-dtype", "--no-rope-fusion",

@@ -91,7 +91,7 @@ void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
       o.push_back({"--position-embedding-type", "rope"});
       // Fused rotary embedding of latent attention is for yarn only (T:3347).
       if (m.mla) o.push_back({"--rope-type", "rope"});
-      if (m.mla || !s.kernels.fused_rope) o.push_back({"--no-rope-fusion"});
+      if (m.mla || !s.runtime.fused_rope) o.push_back({"--no-rope-fusion"});
       break;
     case PositionEmbedding::kNone:
     case PositionEmbedding::kAlibi:

@@ -149,7 +149,7 @@ class Importer {
       s.ep = size("expert_parallel_degree");
       // models/llama4/infra/parallelize.py:559: without expert parallelism tp splits the experts.
       s.etp = s.ep > 1 ? size("expert_tensor_parallel_degree") : s.tp;
-      s.kernels.flex_dispatcher =
+      s.runtime.flex_dispatcher =
           s.ep > 1 &&
           settings_.text("parallelism.expert_parallel_comm_backend", "standard") == "deepep";
     }
@@ -369,7 +369,7 @@ class Importer {
   }
 
   void read_compilation() {
-    Kernels& k = run_.strategy.kernels;
+    Runtime& k = run_.strategy.runtime;
     if (!is_compiled("model")) {
       k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
     }

@@ -38,13 +38,13 @@ AttentionTimes push_attention(const BlockContext& x, std::string_view name, cons
   op.attention = a;
   op.calls = calls;
   AttentionTimes times;
-  times.forward = fused_attention_time(x.cluster.device, a, false, x.strategy.kernels.attention);
+  times.forward = fused_attention_time(x.cluster.device, a, false, x.strategy.runtime.attention);
   op.time = times.forward * calls;
   op.flops = attention_flops(a).si() * calls;
   op.launches = calls;
   ops.kernels.push_back(op);
   op.pass = Pass::kBackwardInput;
-  times.backward = fused_attention_time(x.cluster.device, a, true, x.strategy.kernels.attention);
+  times.backward = fused_attention_time(x.cluster.device, a, true, x.strategy.runtime.attention);
   op.time = times.backward * calls;
   op.flops *= 2;  // the fifth product repeats the scores: not counted as the model's work
   op.launches = 3 * calls;
@@ -211,7 +211,7 @@ double score_bytes(const BlockContext& x, std::int64_t heads) {
 
 bool softmax_is_fused(const BlockContext& x, std::int64_t heads) {
   const std::int64_t matrices = x.strategy.micro_batch * heads;
-  return x.strategy.kernels.fused_softmax && x.shape.bytes < 4 && matrices % 4 == 0;
+  return x.strategy.runtime.fused_softmax && x.shape.bytes < 4 && matrices % 4 == 0;
 }
 
 double materialised_scores(const BlockContext& x, std::int64_t heads) {

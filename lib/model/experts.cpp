@@ -30,7 +30,7 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
 // other over NVLink (DeepEP; DeepSeek-V3, 2412.19437 sec. 3.2.2).
 double copies_sent(const MoeSpec& moe, const BlockContext& x) {
   const double k = real(moe.top_k), all = real(moe.num_experts);
-  if (!x.strategy.kernels.flex_dispatcher) return k;
+  if (!x.strategy.runtime.flex_dispatcher) return k;
   const GroupShape& g = x.group(Group::kEp);
   const std::int64_t blocks = g.blocks[0] > 1 ? g.blocks[0] : g.size;
   const double parts = real(blocks), elsewhere = all - all / parts;

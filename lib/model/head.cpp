@@ -22,16 +22,16 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
   const LinearTimes logits =
       append_linear(plain, "logits", l.tokens, l.vocab, l.hidden, false, ops);
-  const bool gathered = s.kernels.gathered_logits;
+  const bool gathered = s.runtime.gathered_logits;
   const double n = real(l.tokens) * real(gathered ? l.vocab * s.tp : l.vocab), e = l.bytes;
   if (gathered)
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, e * n, 1,
                          {}, ops);
-  if (s.kernels.fused_cross_entropy && s.kernels.fp32_copies) {
+  if (s.runtime.fused_cross_entropy && s.runtime.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
-  } else if (s.kernels.fused_cross_entropy && s.kernels.inplace_cross_entropy) {
+  } else if (s.runtime.fused_cross_entropy && s.runtime.inplace_cross_entropy) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);
-  } else if (s.kernels.fused_cross_entropy) {
+  } else if (s.runtime.fused_cross_entropy) {
     append_elementwise(x, "cross entropy", (e + 20) * n, 5, (e + 4) * n, 2, ops);
   } else {
     append_elementwise(x, "cross entropy", 38 * n, 10, 22 * n, 4, ops);
@@ -40,7 +40,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, bytes, 1,
                          {}, ops);
-    if (s.kernels.tp_recompute_allgather) {
+    if (s.runtime.tp_recompute_allgather) {
       append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather,
                            bytes, 1, logits.backward_input, ops);
     }
@@ -81,7 +81,7 @@ struct LossBytes {
 //                  gradients (aten/src/ATen/native/cuda/SoftMax.cu; measured on one H200,
 //                  scripts/gpu_reference.py): e + 12
 LossBytes loss_bytes(const BlockContext& x) {
-  const Kernels& k = x.strategy.kernels;
+  const Runtime& k = x.strategy.runtime;
   const double e = x.shape.bytes;
   if (k.gathered_logits) return {4, e + 12};
   if (k.fused_cross_entropy && k.inplace_cross_entropy) return {e, 2 * e};
@@ -91,7 +91,7 @@ LossBytes loss_bytes(const BlockContext& x) {
 }
 
 double logits_held(const BlockContext& x) {
-  const bool gathered = x.strategy.kernels.gathered_logits;
+  const bool gathered = x.strategy.runtime.gathered_logits;
   return real(x.shape.tokens) * real(gathered ? x.shape.vocab * x.strategy.tp : x.shape.vocab);
 }
 

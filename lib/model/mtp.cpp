@@ -27,7 +27,7 @@ void append_projection_collectives(const BlockContext& x, const LinearTimes& pro
     return;
   }
   add(Pass::kBackwardInput, kAllGather, output, {});
-  if (s.kernels.tp_recompute_allgather) {
+  if (s.runtime.tp_recompute_allgather) {
     add(Pass::kBackwardInput, kAllGather, input, projection.backward_input);
   }
   add(Pass::kBackwardInput, kReduceScatter, input, beside);

@@ -54,11 +54,11 @@ namespace {
 // Transformer Engine, apex's FastLayerNorm (Megatron-LM since 3.0) and flash-attention's kernels
 // sum them in the same pass.
 bool reads_twice_backward(const BlockContext& x) {
-  return x.model.norm == Norm::kLayerNorm && x.strategy.kernels.two_pass_layernorm;
+  return x.model.norm == Norm::kLayerNorm && x.strategy.runtime.two_pass_layernorm;
 }
 
 bool is_fused_norm(const BlockContext& x) {
-  return x.strategy.kernels.fused_norm || x.model.norm == Norm::kLayerNorm;
+  return x.strategy.runtime.fused_norm || x.model.norm == Norm::kLayerNorm;
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
   const double e = x.shape.bytes;
   if (!is_fused_norm(x)) {
     append_elementwise(x, name, 36 * n, 7, 80 * n, 14, ops, selective);
-  } else if (x.strategy.kernels.fp32_copies) {
+  } else if (x.strategy.runtime.fp32_copies) {
     // Cast to fp32, norm of that; backward the norm reads the gradient and the copy twice and
     // writes fp32, which is cast and added to the residual's gradient.
     append_elementwise(x, name, (2 * e + 8) * n, 2, (5 * e + 20) * n, 4, ops, selective);
@@ -92,7 +92,7 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops) {
   const std::int64_t elements = x.shape.norm_tokens * x.shape.hidden;
   append_norm(x, name, elements, ops, x.strategy.flash_attention);
-  if (!is_fused_norm(x) || x.strategy.kernels.fp32_copies) return;
+  if (!is_fused_norm(x) || x.strategy.runtime.fp32_copies) return;
   append_gradient_sum(x, elements, ops);
 }
 
@@ -112,7 +112,7 @@ namespace {
 KernelOp gradient_accumulation(const BlockContext& x, double weights) {
   const Strategy& s = x.strategy;
   const double e = x.shape.bytes, sum = size_of(s.grad_dtype);
-  const bool casts = s.kernels.cast_grad_accumulation && s.precision == Precision::kBf16 &&
+  const bool casts = s.runtime.cast_grad_accumulation && s.precision == Precision::kBf16 &&
                      s.grad_dtype == Dtype::kFp32;
   const double bytes = casts ? e + 16 : e + 2 * sum;
   return memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * bytes,
@@ -143,7 +143,7 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   times.backward_input = push(Pass::kBackwardInput, tokens, k, n, e, 0);
   const double weights = static_cast<double>(n * k * count);
   const double rows = static_cast<double>(tokens * count);
-  if (s.kernels.fused_grad_accumulation) {
+  if (s.runtime.fused_grad_accumulation) {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
   } else {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
@@ -220,7 +220,7 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
     push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, window(kAllGather, row.backward_input),
             ops);
-    if (s.kernels.tp_recompute_allgather) {
+    if (s.runtime.tp_recompute_allgather) {
       push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
     }
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
@@ -237,7 +237,7 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
 void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
   if (x.model.position_embedding != PositionEmbedding::kRope) return;
   const double e = x.shape.bytes;
-  if (x.strategy.kernels.fused_rope) {
+  if (x.strategy.runtime.fused_rope) {
     append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops, false,
                        KernelKind::kRotary);
   } else {
@@ -252,7 +252,7 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   const double e = x.shape.bytes;
   const bool dropout = x.model.dropout > 0;
   const double mask = dropout ? 1 : 0;
-  if (x.strategy.kernels.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
+  if (x.strategy.runtime.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
     append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
                        dropout ? 1 : 0, ops, false,
                        dropout ? KernelKind::kOther : KernelKind::kResidual);
@@ -266,7 +266,7 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
 // gradient and writes the input gradient. Unfused: a pass per operation.
 void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   const double e = x.shape.bytes;
-  const bool fused = x.strategy.kernels.fused_activation;
+  const bool fused = x.strategy.runtime.fused_activation;
   const bool selective = x.strategy.flash_attention;
   if (x.model.gated_mlp) {
     append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
@@ -285,7 +285,7 @@ double kept(const BlockContext& x) {
 }
 
 double kept_input(const BlockContext& x) {
-  const bool gathered = x.strategy.sequence_parallel && !x.strategy.kernels.tp_recompute_allgather;
+  const bool gathered = x.strategy.sequence_parallel && !x.strategy.runtime.tp_recompute_allgather;
   return kept(x) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) * real(x.shape.hidden);
 }
 
@@ -296,7 +296,7 @@ double hidden_mask(const BlockContext& x) {
 // A norm keeps its input (e bytes per element); without a fused kernel also fp32 intermediates:
 // the cast input, its square root's product and the normalised tensor.
 double norm_bytes(const BlockContext& x, double elements) {
-  return elements * (x.shape.bytes + (x.strategy.kernels.fused_norm ? 0 : 10));
+  return elements * (x.shape.bytes + (x.strategy.runtime.fused_norm ? 0 : 10));
 }
 
 // Input of the down projection, and what the activation function needs: both gated halves or the
@@ -304,7 +304,7 @@ double norm_bytes(const BlockContext& x, double elements) {
 double activation_function_bytes(const BlockContext& x, double features) {
   const double e = x.shape.bytes;
   const double in = x.model.gated_mlp ? 2 : 1;
-  const double extra = x.model.gated_mlp && !x.strategy.kernels.fused_activation ? 1 : 0;
+  const double extra = x.model.gated_mlp && !x.strategy.runtime.fused_activation ? 1 : 0;
   return features * (e * (in + extra) + kept(x));
 }
 

@@ -123,7 +123,7 @@ class Examiner {
         by_time_(x.objective != Objective::kMemory) {}
 
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {
-    const bool more = plain_.zero >= 2 || plain_.kernels.contended_launches > 0;
+    const bool more = plain_.zero >= 2 || plain_.runtime.contended_launches > 0;
     if (by_time_ && more)
       pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_, cutoff_));
     for (const MemoryOption& option : options) {

@@ -144,7 +144,7 @@ const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& 
   Strategy s = strategy(node);
   s.order = order;
   s.zero = 0;
-  s.kernels.contended_launches = 0;
+  s.runtime.contended_launches = 0;
   return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
 }
 

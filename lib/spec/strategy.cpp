@@ -82,7 +82,7 @@ std::vector<std::int64_t> lighter_ends(std::int64_t layers, std::int64_t ranks) 
 
 std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
   if (!s.stage_layers.empty()) return s.stage_layers;
-  const bool by_elements = s.kernels.stage_split == StageSplit::kElements;
+  const bool by_elements = s.runtime.stage_split == StageSplit::kElements;
   if (by_elements && s.vp == 1 && s.pp > 1) return nanotron_layers(s, m);
   PLAN_CHECK(s.pp > 0 && s.vp > 0);
   if (m.num_layers % s.vp != 0) return lighter_ends(m.num_layers, s.pp);

@@ -34,7 +34,7 @@ struct Offload {
 
 // Which parts run as one kernel, and what the training code costs on the host. Not a choice of the
 // search: part of the `framework` preset, each settable by key (kernels.<name>).
-struct Kernels {
+struct Runtime {
   bool fused_softmax = true;      // scale + mask + softmax in one kernel (without flash attention)
   bool fused_norm = true;         // one kernel per norm instead of a chain of element-wise ones
   bool fused_rope = true;         // rotary embedding in one kernel
@@ -131,7 +131,7 @@ struct Kernels {
   std::int64_t held_gathers = 0;
   std::int64_t held_gathers_one_microbatch = 0;
 
-  bool operator==(const Kernels&) const = default;
+  bool operator==(const Runtime&) const = default;
 };
 
 using RankOrder = std::array<Axis, 5>;  // innermost first
@@ -161,7 +161,7 @@ struct Strategy {
   bool flash_attention = true;
   Overlap overlap;
   Offload offload;
-  Kernels kernels;
+  Runtime runtime;
   // Their preset (frameworks/preset.hpp) gave the values above that nobody stated.
   Framework framework = Framework::kMegatron;
   Release release;

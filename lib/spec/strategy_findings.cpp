@@ -38,16 +38,16 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("micro_batch", s.micro_batch, kBatch);
   f.check("global_batch", s.global_batch, kBatch);
   f.check("seq_len", s.seq_len, {1, 1 << 30});
-  f.check("kernels.host_factor", s.kernels.host_factor, {0, 1000});
-  f.check("kernels.collective_launches", s.kernels.collective_launches, {0, 1000});
-  f.check("kernels.contended_launches", s.kernels.contended_launches, {0, 1000});
-  f.check("kernels.optimizer_launches", s.kernels.optimizer_launches, {0, 1000});
-  f.check("kernels.shard_launches", s.kernels.shard_launches, {0, 1000});
-  f.check("kernels.bucket_mib", s.kernels.bucket_mib, {0, 1e6});
-  f.check("kernels.retry_stall", s.kernels.retry_stall, {0, 1000});
-  f.check("runtime.zero_bucket_size", s.kernels.zero_bucket_size, {0, 1'000'000'000'000});
-  f.check("runtime.held_gathers", s.kernels.held_gathers, {0, 10'000});
-  f.check("runtime.held_gathers_one_microbatch", s.kernels.held_gathers_one_microbatch,
+  f.check("kernels.host_factor", s.runtime.host_factor, {0, 1000});
+  f.check("kernels.collective_launches", s.runtime.collective_launches, {0, 1000});
+  f.check("kernels.contended_launches", s.runtime.contended_launches, {0, 1000});
+  f.check("kernels.optimizer_launches", s.runtime.optimizer_launches, {0, 1000});
+  f.check("kernels.shard_launches", s.runtime.shard_launches, {0, 1000});
+  f.check("kernels.bucket_mib", s.runtime.bucket_mib, {0, 1e6});
+  f.check("kernels.retry_stall", s.runtime.retry_stall, {0, 1000});
+  f.check("runtime.zero_bucket_size", s.runtime.zero_bucket_size, {0, 1'000'000'000'000});
+  f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
+  f.check("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch,
           {0, 10'000});
 }
 
@@ -56,7 +56,7 @@ void check_lists(const Strategy& s, Findings& f) {
     // The first and the last rank may hold only the embedding or the output head; a split by
     // matrix elements also leaves ranks before the last without layers (stage_layers()).
     const bool end = s.pp > 1 && (i == 0 || i + 1 == s.stage_layers.size() ||
-                                  s.kernels.stage_split == StageSplit::kElements);
+                                  s.runtime.stage_split == StageSplit::kElements);
     const std::int64_t layers = s.stage_layers[i];
     if (layers < (end ? 0 : 1) || layers > 100'000) {
       f.error({"stage_layers"},

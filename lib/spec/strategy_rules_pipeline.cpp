@@ -51,7 +51,7 @@ void check_stated_layers(const Plan& p, Findings& f) {
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool end =
-        i == 0 || i + 1 == layers.size() || p.s.kernels.stage_split == StageSplit::kElements;
+        i == 0 || i + 1 == layers.size() || p.s.runtime.stage_split == StageSplit::kElements;
     const std::int64_t fewest = p.s.vp - (end ? 1 : 0);
     if (layers[i] >= fewest) continue;
     f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " + n(fewest) +
@@ -144,7 +144,7 @@ void check_schedule(const Plan& p, Findings& f) {
 // (A:1034) and Composer, which has no pipeline; Megatron-FSDP
 // (core/pipeline_parallel/schedules.py:880) and torchtitan gather again.
 void check_zero_pipeline(const Plan& p, Findings& f) {
-  if (p.s.zero < 2 || p.s.pp == 1 || p.s.kernels.sharded_pipeline) return;
+  if (p.s.zero < 2 || p.s.pp == 1 || p.s.runtime.sharded_pipeline) return;
   f.error({"zero", "pp", "framework"},
           std::string(name_of(p.s.framework)) + " cannot combine zero=" + n(p.s.zero) +
               " with pp=" + n(p.s.pp),

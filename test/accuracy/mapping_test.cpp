@@ -119,7 +119,7 @@ TEST_CASE("compilation is read from the words of a row, and of torchtitan's from
   const auto fused = [&](const Run& run) {
     const auto mapped = map_run(source, run);
     REQUIRE(std::holds_alternative<Mapped>(mapped));
-    const Kernels& kernels = std::get<Mapped>(mapped).candidates.front().strategy.kernels;
+    const Runtime& kernels = std::get<Mapped>(mapped).candidates.front().strategy.runtime;
     CHECK(kernels.fused_cross_entropy == kernels.fused_norm);  // the loss is compiled too
     return kernels.fused_norm;
   };
@@ -433,7 +433,7 @@ TEST_CASE("recipes say what Megatron-Bridge's tables leave out, by release, GPU 
   s.ep = row.ep;
   apply_recipe(s, bridge, run);
   CHECK(s.overlap.ep == row.overlap);
-  CHECK(s.kernels.flex_dispatcher == row.flex);
+  CHECK(s.runtime.flex_dispatcher == row.flex);
   CHECK(s.grad_dtype == Dtype::kBf16);
   s.pp = 8;  // under a pipeline the overlap needs virtual stages
   apply_recipe(s, bridge, run);

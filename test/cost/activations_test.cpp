@@ -108,24 +108,24 @@ TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   // The norm's and the output layer's input are kept beside the loss; its gradient is made later.
   const auto kept = [&] { return (head_saved_bytes(x) - 2 * input) / logits; };
   const auto most = [&] { return kept() + (head_working_bytes(x) - input) / logits; };
-  s.kernels.fused_cross_entropy = s.kernels.inplace_cross_entropy = false;
+  s.runtime.fused_cross_entropy = s.runtime.inplace_cross_entropy = false;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(6));
-  s.kernels.cloned_logits = true;
+  s.runtime.cloned_logits = true;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(10));
-  s.kernels.torch_cross_entropy = true;
+  s.runtime.torch_cross_entropy = true;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));
-  s.kernels.fused_cross_entropy = true;
+  s.runtime.fused_cross_entropy = true;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));
-  s.kernels.fp32_copies = true;
-  s.kernels.cloned_logits = s.kernels.torch_cross_entropy = false;
+  s.runtime.fp32_copies = true;
+  s.runtime.cloned_logits = s.runtime.torch_cross_entropy = false;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(6));
-  s.kernels.fp32_copies = false;
-  s.kernels.inplace_cross_entropy = true;
+  s.runtime.fp32_copies = false;
+  s.runtime.inplace_cross_entropy = true;
   CHECK(kept() == Approx(2));
   CHECK(most() == Approx(4));
 }
@@ -152,7 +152,7 @@ TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32
   const auto saved = [&](Precision precision, bool fused) {
     Strategy s = plain_strategy(1, 1, 1);
     s.precision = precision;
-    s.kernels.fused_softmax = fused;
+    s.runtime.fused_softmax = fused;
     const BlockContext x{m, c, s, local_shape(m, s)};
     return layer_activations(x, layer_spec(m, 0)).none.si();
   };
@@ -167,7 +167,7 @@ TEST_CASE("a gathered input that is saved costs the other ranks' shares of two i
   s.sequence_parallel = true;
   const BlockContext again{m, c, s, local_shape(m, s)};
   const Bytes sharded = layer_activations(again, layer_spec(m, 0)).none;
-  s.kernels.tp_recompute_allgather = false;
+  s.runtime.tp_recompute_allgather = false;
   const BlockContext kept{m, c, s, local_shape(m, s)};
   // Inputs of qkv and of mlp up: s h elements of two bytes each, an eighth of which was there.
   CHECK(layer_activations(kept, layer_spec(m, 0)).none.si() - sharded.si() ==

@@ -71,7 +71,7 @@ TEST_CASE("[F-NORM-1] a fused norm passes its tensor twice forward and three tim
   append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), ops);
   CHECK(sum(ops, "norm", Pass::kForward).time == b.memory(2 * 2 * kElements, 1));
   CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(3 * 2 * kElements, 1));
-  b.strategy.kernels.fused_norm = false;
+  b.strategy.runtime.fused_norm = false;
   BlockOps layer;  // PyTorch's LayerNorm is one kernel anyway
   append_norm(b.context(), "norm", static_cast<std::int64_t>(kElements), layer);
   CHECK(sum(layer, "norm", Pass::kForward).time == sum(ops, "norm", Pass::kForward).time);
@@ -90,7 +90,7 @@ TEST_CASE("[F-NORM-1] apex and PyTorch read a norm's tensors again for its weigh
     return sum(ops, "norm weight gradient", Pass::kBackwardInput).time;
   };
   CHECK(weights() == Seconds{});
-  b.strategy.kernels.two_pass_layernorm = true;
+  b.strategy.runtime.two_pass_layernorm = true;
   CHECK(weights() == b.memory(2 * 2 * kElements, 2));
   b.model.norm = Norm::kRmsNorm;  // flash-attention's kernel
   CHECK(weights() == Seconds{});
@@ -105,7 +105,7 @@ TEST_CASE("[F-NORM-1] a norm before attention or MLP adds the residual's gradien
   CHECK(sum(ops, "norm", Pass::kBackwardInput).time == b.memory(3 * 2 * n, 1));
   CHECK(sum(ops, "gradient sum", Pass::kBackwardInput).time == b.memory(3 * 2 * n, 1));
   // The bytes of eager and of fp32 norms hold the addition.
-  b.strategy.kernels.fused_norm = false, b.model.norm = Norm::kRmsNorm;
+  b.strategy.runtime.fused_norm = false, b.model.norm = Norm::kRmsNorm;
   BlockOps eager;
   append_residual_norm(b.context(), "norm", eager);
   CHECK(sum(eager, "gradient sum", Pass::kBackwardInput).time == Seconds{});
@@ -121,7 +121,7 @@ TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
   CHECK(t.backward_weight == sum(ops, "linear", Pass::kBackwardWeight).time);
   // A gradient that is not added in the product's epilogue passes once more: fp16 in, fp32 in and
   // out for every weight.
-  b.strategy.kernels.fused_grad_accumulation = false;
+  b.strategy.runtime.fused_grad_accumulation = false;
   b.strategy.grad_dtype = Dtype::kFp32;
   BlockOps apart;
   append_linear(b.context(), "linear", 2048, 1024, 4096, false, apart);
@@ -131,8 +131,8 @@ TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
 
 TEST_CASE("[F-LIN-2] DeepSpeed's bf16 optimizer casts gradients to fp32 before it adds them") {
   Bench b;
-  b.strategy.kernels.fused_grad_accumulation = false;
-  b.strategy.kernels.cast_grad_accumulation = true;
+  b.strategy.runtime.fused_grad_accumulation = false;
+  b.strategy.runtime.cast_grad_accumulation = true;
   const auto bytes_each = [&b](Precision p, Dtype sums) {
     b.strategy.precision = p, b.strategy.grad_dtype = sums;
     BlockOps ops;
@@ -185,7 +185,7 @@ TEST_CASE("[F-ROPE-1] an eager rotary embedding passes queries and keys nine tim
   BlockOps fused;
   append_mixer(b.context(), layer_spec(b.model, 0).mixer, fused);
   CHECK(sum(fused, "rotary", Pass::kForward).time == b.memory(2 * 2 * 2 * kElements, 2));
-  b.strategy.kernels.fused_rope = false;
+  b.strategy.runtime.fused_rope = false;
   BlockOps eager;
   append_mixer(b.context(), layer_spec(b.model, 0).mixer, eager);
   CHECK(sum(eager, "rotary", Pass::kForward).time == b.memory(9 * 2 * 2 * kElements, 10));
@@ -232,7 +232,7 @@ TEST_CASE(
 TEST_CASE("[F-LOSS-1] the vocabulary-parallel loss reduces three numbers per token") {
   Bench b;
   b.strategy = plain_strategy(8, 1, 1);
-  b.strategy.kernels.fused_cross_entropy = false;
+  b.strategy.runtime.fused_cross_entropy = false;
   BlockOps ops;
   append_head(b.context(), ops);
   double calls = 0;
@@ -256,9 +256,9 @@ TEST_CASE("[F-LOSS-1] Megatron-Core's fused loss passes one fp32 copy, the one i
     return std::pair(sum(ops, "cross entropy", Pass::kForward).time,
                      sum(ops, "cross entropy", Pass::kBackwardInput).time);
   };
-  b.strategy.kernels.inplace_cross_entropy = false;
+  b.strategy.runtime.inplace_cross_entropy = false;
   CHECK(times() == std::pair(b.memory(22 * logits, 5), b.memory(6 * logits, 2)));
-  b.strategy.kernels.inplace_cross_entropy = true;
+  b.strategy.runtime.inplace_cross_entropy = true;
   CHECK(times() == std::pair(b.memory(4 * logits, 3), b.memory(4 * logits, 2)));
 }
 
@@ -302,7 +302,7 @@ TEST_CASE("[F-OPT-1] Adam reads and writes weight, moments and gradient once") {
   // fp16 copy 2, and 4 for zeroing.
   CHECK(optimizer_time(b.cluster.device, s, BlockParameters{1'000'000'000, 0}) ==
         b.memory(1e9 * (12 + 16 + 10 + 4), 12));
-  s.kernels.fused_optimizer = false;
+  s.runtime.fused_optimizer = false;
   CHECK(optimizer_time(b.cluster.device, s, BlockParameters{1'000'000'000, 0}) ==
         b.memory(1e9 * (3 * (12 + 16 + 10) + 4), 12));
 }

@@ -61,9 +61,9 @@ TEST_CASE("without sequence parallelism messages may be split over tensor ranks 
   const ModelSpec m = plain_gpt(8);
   Strategy s = plain_strategy(8, 2, 1);
   s.overlap.pp = false;
-  s.kernels.scatter_gather = true;
+  s.runtime.scatter_gather = true;
   const Seconds split = cost(m, 16, s).time.pp_comm_exposed;
-  s.kernels.scatter_gather = false;
+  s.runtime.scatter_gather = false;
   CHECK(split < cost(m, 16, s).time.pp_comm_exposed);
 }
 
@@ -111,12 +111,12 @@ TEST_CASE(
   const ModelSpec m = plain_gpt(8, 512, 8);
   Strategy s = plain_strategy(2, 2, 1);
   s.sequence_parallel = true;
-  s.kernels.contended_launches = 100;
+  s.runtime.contended_launches = 100;
   CHECK_FALSE(pipeline_crosses_nodes(s, plain_cluster(4)));
   s.tp = 8;
   CHECK(pipeline_crosses_nodes(s, plain_cluster(16)));
   const Seconds contended = cost(m, 16, s).time.other;
-  s.kernels.contended_launches = 0;
+  s.runtime.contended_launches = 0;
   CHECK(cost(m, 16, s).time.other < contended);
 }
 
@@ -125,9 +125,9 @@ TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
   m.moe = MoeSpec{64, 2, 256, 0, 0, 1, 1.0, false};
   const ClusterSpec c = plain_cluster(1);
   Strategy s = plain_strategy(1, 1, 1);
-  s.kernels.host_factor = 0;
+  s.runtime.host_factor = 0;
   CHECK(block_costs(m, c, s)[kFirstLayerBlock].forward.launch == Seconds{});
-  s.kernels.host_factor = 2;
+  s.runtime.host_factor = 2;
   const BlockCost layer = block_costs(m, c, s)[kFirstLayerBlock];
   Seconds device;
   double launches = 0, all = 0;
@@ -147,14 +147,14 @@ TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
 TEST_CASE("[F-OPT-2] an eager optimizer takes its host time per tensor, and per part of one") {
   const ModelSpec m = plain_gpt(8, 512, 8);
   Strategy s = plain_strategy(1, 1, 16);
-  s.kernels.host_factor = 1;
+  s.runtime.host_factor = 1;
   s.zero = 0;
-  s.kernels.optimizer_launches = 10;
+  s.runtime.optimizer_launches = 10;
   const Seconds whole = cost(m, 16, s).time.optimizer;
   CHECK(whole.si() == Approx(8 * 8 * 10 * 5e-6));  // 8 layers, 8 tensors, 5 us a launch
   s.zero = 1;
   CHECK(cost(m, 16, s).time.optimizer == whole);
-  s.kernels.shard_launches = 0.5;  // of each of 16 ranks' parts
+  s.runtime.shard_launches = 0.5;  // of each of 16 ranks' parts
   CHECK(cost(m, 16, s).time.optimizer.si() == Approx(8 * 8 * (10 + 8) * 5e-6));
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("[F-DP-4] DDP's buckets are reduced one by one, the last one exposed")
   Strategy s = plain_strategy(1, 1, 64);
   s.zero = 0;
   s.overlap.grad_reduce = true;
-  s.kernels.bucket_mib = 25;
+  s.runtime.bucket_mib = 25;
   const PlanCost plan = cost(m, 64, s);
   double count = 0;
   for (const CommEntry& e : plan.communication) {
@@ -172,7 +172,7 @@ TEST_CASE("[F-DP-4] DDP's buckets are reduced one by one, the last one exposed")
   // Of a layer the three products larger than 25 MiB, the fourth being filled by its neighbour:
   // 4 h h twice, h h and 3 h h of two bytes; and the table.
   CHECK(count == 4 * 4 + 1);
-  s.kernels.bucket_mib = 1e5;
+  s.runtime.bucket_mib = 1e5;
   double once = 0;
   for (const CommEntry& e : cost(m, 64, s).communication) {
     if (e.dimension == CommDimension::kDp) once += e.count_per_step;
@@ -186,7 +186,7 @@ TEST_CASE("[F-DP-1] ZeRO-1 of a whole reduction all-reduces after everything, th
   s.zero = 1;
   s.overlap.grad_reduce = true;
   const Seconds scattered = cost(m, 64, s).time.dp_comm_exposed;
-  s.kernels.whole_reduction = true;
+  s.runtime.whole_reduction = true;
   const PlanCost plan = cost(m, 64, s);
   bool reduces = false, gathers = false;
   for (const CommEntry& e : plan.communication) {
@@ -250,7 +250,7 @@ TEST_CASE("[F-NORM-1] norms and the loss of fp32 copies take longer") {
   const ModelSpec m = plain_gpt(8);
   Strategy s = plain_strategy(1, 1, 1);
   const Seconds plain = cost(m, 1, s).time.compute;
-  s.kernels.fp32_copies = true;
+  s.runtime.fp32_copies = true;
   const Seconds copied = cost(m, 1, s).time.compute;
   CHECK(copied > plain);
   CHECK(copied < plain * 1.1);
@@ -263,7 +263,7 @@ TEST_CASE("[F-LOSS-1] gathered logits cost a gather, and memory on every tensor 
   const ClusterSpec c = plain_cluster(8);
   const auto head = [&] { return block_costs(m, c, s).head(); };
   const BlockCost split = head();
-  s.kernels.gathered_logits = true;
+  s.runtime.gathered_logits = true;
   const BlockCost whole = head();
   // 2,048 tokens; two bytes, fp32 logarithms and two fp32 gradients.
   const double inputs = 2048.0 * 4096 * 2 * 3;
@@ -294,7 +294,7 @@ TEST_CASE("[F-DP-3] whole tensors per rank are reduced and broadcast one by one 
   const ModelSpec m = plain_gpt(4);
   Strategy s = plain_strategy(1, 1, 64);
   s.zero = 1;
-  s.kernels.whole_tensor_shards = true;
+  s.runtime.whole_tensor_shards = true;
   const PlanCost plan = cost(m, 64, s);
   double owners = 0;
   for (const CommEntry& e : plan.communication) {
@@ -303,7 +303,7 @@ TEST_CASE("[F-DP-3] whole tensors per rank are reduced and broadcast one by one 
     owners = e.count_per_step;
   }
   CHECK(owners == 4 * 8);  // 4 layers of 8 tensors: fewer than ranks
-  s.kernels.whole_tensor_shards = false;
+  s.runtime.whole_tensor_shards = false;
   CHECK(plan.time.dp_comm_exposed > cost(m, 64, s).time.dp_comm_exposed);
 }
 
@@ -311,9 +311,9 @@ TEST_CASE("[F-ZERO-3] weights gathered into lists of all ranks' parts cost the h
   const ModelSpec m = plain_gpt(4);
   Strategy s = plain_strategy(1, 1, 64);
   s.zero = 3;
-  s.kernels.host_factor = 1;
+  s.runtime.host_factor = 1;
   const Seconds before = cost(m, 64, s).time.dp_comm_exposed;
-  s.kernels.shard_launches = 3;
+  s.runtime.shard_launches = 3;
   const Seconds after = cost(m, 64, s).time.dp_comm_exposed;
   // Layers, embedding and head: two gathers and a scatter of four weights, 5 us a launch, in each
   // of eight microbatches.
@@ -326,7 +326,7 @@ TEST_CASE(
   ClusterSpec c = plain_cluster(2);
   const Strategy plain = complete(plain_strategy(1, 2, 1), m, c);
   Strategy s = plain;
-  s.kernels.retry_stall = 0.25;
+  s.runtime.retry_stall = 0.25;
   CHECK(cost_of(m, c, s).step_time == cost_of(m, c, plain).step_time);
   c.device.memory = ceil_bytes(cost_of(m, c, s).memory().peak.si() / 1.2);
   const double each = static_cast<double>(num_microbatches(s));
@@ -338,7 +338,7 @@ TEST_CASE(
 TEST_CASE(
     "[F-MEM-3] [F-MEM-4] DeepSpeed's fp16 step and pipeline engine hold what Megatron frees") {
   Strategy s = plain_strategy(1, 1, 4);
-  s.kernels.flat_grad_copies = true;
+  s.runtime.flat_grad_copies = true;
   s.grad_dtype = Dtype::kFp16;
   s.zero = 1;
   s.precision = Precision::kFp16;
@@ -350,7 +350,7 @@ TEST_CASE(
   s = plain_strategy(1, 4, 1);
   s.global_batch = 16;
   const Bytes freed = memory_rates(m, s).messages;
-  s.kernels.deallocate_pipeline_outputs = false;
+  s.runtime.deallocate_pipeline_outputs = false;
   const LocalShape l = local_shape(m, s);
   CHECK(memory_rates(m, s).messages - freed == Bytes{4 * l.tokens * l.hidden * l.bytes});
 }

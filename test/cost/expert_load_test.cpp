@@ -27,7 +27,7 @@ ModelSpec with_loads(ModelSpec m, double median, double p99) {
 Strategy spread(std::int64_t ep) {
   Strategy s = framework_preset(Framework::kMegatron);
   s.ep = ep, s.dp = 8, s.global_batch = 8, s.seq_len = 4096;
-  s.kernels.flex_dispatcher = false;  // every copy of a token is sent
+  s.runtime.flex_dispatcher = false;  // every copy of a token is sent
   return s;
 }
 

@@ -38,7 +38,7 @@ TEST_CASE("[F-ZERO-2] model states per parameter are those of the ZeRO and Megat
   }));
   CAPTURE(row.name);
   Strategy s = plain_strategy(1, 1, 16);
-  s.kernels = framework_preset(row.framework).kernels;
+  s.runtime = framework_preset(row.framework).runtime;
   s.grad_dtype = row.grad;
   s.zero = row.zero;
   const std::int64_t n = 16'000'000;
@@ -160,7 +160,7 @@ TEST_CASE("[F-MEM-6] nanotron holds gathered inputs that the host has run past")
   const ClusterSpec c = plain_cluster(16);
   const auto buffers = [&](bool held, std::int64_t tp, std::int64_t pp, std::int64_t batch) {
     Strategy s = complete(plain_strategy(tp, pp, 8 / (tp * pp)), m, c);
-    if (held) s.kernels.held_gathers = 46, s.kernels.held_gathers_one_microbatch = 20;
+    if (held) s.runtime.held_gathers = 46, s.runtime.held_gathers_one_microbatch = 20;
     s.sequence_parallel = tp > 1;
     s.global_batch = batch * s.micro_batch * s.dp;
     const Chunk all = chunk_plan(m, s).front();
@@ -188,7 +188,7 @@ TEST_CASE("[F-MEM-2] DeepSpeed's ZeRO-1 holds three buckets of 5e8 elements") {
     return buffer_bytes(memory_rates(m, s), blocks, all, s.recompute).most.count();
   };
   const std::int64_t without = buffers();
-  s.kernels.zero_bucket_size = 500'000'000;
+  s.runtime.zero_bucket_size = 500'000'000;
   CHECK(buffers() - without == 3'000'000'000);  // 1.5e9 elements of two bytes
   s.zero = 0;
   CHECK(buffers() == without);

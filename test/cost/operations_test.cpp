@@ -59,7 +59,7 @@ TEST_CASE("kernels and exposed collectives of a step add up to its terms, for ev
   context.etp = 1;
   expert.ep = 8;
   eager.flash_attention = false;
-  eager.kernels = shipped_strategy("nanotron").kernels;
+  eager.runtime = shipped_strategy("nanotron").runtime;
   offloaded.offload.optimizer = true;
   const auto row = GENERATE_COPY(values<Row>({{"full recomputation", false, full},
                                               {"selective recomputation", false, selective},

@@ -59,7 +59,7 @@ std::vector<Job> jobs() {
         Strategy s = shipped_strategy(f);
         // Cliffs of their own: where memory ends, and where tensor ranks beside pipeline messages
         // share a host (benchmarks/accuracy, nanotron's rows of tp = 8).
-        s.kernels.retry_stall = s.kernels.contended_launches = 0;
+        s.runtime.retry_stall = s.runtime.contended_launches = 0;
         s.tp = subject.tp, s.pp = subject.pp, s.ep = subject.ep;
         s.dp = 8 * std::max<std::int64_t>(1, 8 / s.tp);
         s.sequence_parallel = s.tp > 1;

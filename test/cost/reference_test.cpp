@@ -75,7 +75,7 @@ Strategy strategy_of(const Measured& r) {
   s.master_weights = false;
   s.optimizer_dtype = Dtype::kBf16;
   s.recompute = r.recompute;
-  s.kernels.fused_norm = true;
+  s.runtime.fused_norm = true;
   return s;
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("[F-MEM-5] gradients are not late with a second microbatch or with buf
   const auto memory = [&](const Strategy& s) { return cost_of(m, c, complete(s, m, c)).memory(); };
   Strategy once = strategy_of(run), twice = once, buffered = once;
   twice.global_batch = 2 * run.micro;
-  buffered.kernels.late_gradients = false;
+  buffered.runtime.late_gradients = false;
   const MemoryBreakdown late = memory(once), kept = memory(twice);
   CHECK(kept.peak > late.peak);
   CHECK(kept.gradients == late.gradients);

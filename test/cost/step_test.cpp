@@ -109,7 +109,7 @@ TEST_CASE("[F-HOST-1] a tiny model is bound by the host's launch rate") {
   Strategy s = plain_strategy(1, 1, 1);
   s.seq_len = 128;
   CHECK(cost(m, 1, s).time.other > Seconds{});
-  s.kernels.host_factor = 0;
+  s.runtime.host_factor = 0;
   CHECK(cost(m, 1, s).time.other == Seconds{});
 }
 

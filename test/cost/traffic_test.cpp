@@ -51,7 +51,7 @@ TEST_CASE(
   const BlockCosts blocks = block_costs(m, c, s);
   CHECK(tp_calls(dense(blocks)) ==
         std::map<Collective, double>{{Collective::kAllGather, 6}, {Collective::kReduceScatter, 4}});
-  s.kernels.tp_recompute_allgather = false;  // the gathered inputs were saved
+  s.runtime.tp_recompute_allgather = false;  // the gathered inputs were saved
   CHECK(tp_calls(dense(block_costs(m, c, s))) ==
         std::map<Collective, double>{{Collective::kAllGather, 4}, {Collective::kReduceScatter, 4}});
 }
@@ -70,7 +70,7 @@ TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward a
   const ClusterSpec c = plain_cluster(8);
   Strategy s = plain_strategy(1, 1, 8);
   s.ep = 8;
-  s.kernels.flex_dispatcher = false;
+  s.runtime.flex_dispatcher = false;
   const BlockCosts blocks = block_costs(m, c, s);
   double calls = 0;
   for (const CommEntry& e : blocks[kFirstLayerBlock].communication) {

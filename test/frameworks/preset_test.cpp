@@ -53,7 +53,7 @@ TEST_CASE("Unknown names are errors that say which are known") {
 
 TEST_CASE("What a release brought is not in the ones before it") {
   const auto kernels = [](const char* framework, const char* release) {
-    return (*find_preset(framework, release))->values.kernels;
+    return (*find_preset(framework, release))->values.runtime;
   };
   // Megatron-LM 0d389f5e99 (2025-02-25), 7b4a6d76c9 (2024-06-14), de9428a701 (2024-01-18).
   CHECK(kernels("megatron", "core_r0.12").flex_dispatcher);
@@ -131,7 +131,7 @@ TEST_CASE("A release alone is one of the framework that other flags name") {
 
 TEST_CASE("A preset gives its keys and no others") {
   Strategy s;
-  s.tp = 4, s.zero = 0, s.kernels.late_gradients = true, s.overlap.tp = true;
+  s.tp = 4, s.zero = 0, s.runtime.late_gradients = true, s.overlap.tp = true;
   const Strategy with = with_preset(s, Framework::kDeepspeed);
   for (const std::string_view key : strategy_keys()) {
     if (key == "framework" || key == "release") continue;

@@ -143,7 +143,7 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.overlap.ep = s.ep > 1 && s.pp == 1 && s.recompute != Recompute::kFull && choices.once_in(2);
   s.offload.optimizer = choices.once_in(6);
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
-  s.kernels.flex_dispatcher = m.moe && choices.once_in(3);
+  s.runtime.flex_dispatcher = m.moe && choices.once_in(3);
 }
 
 // Mostly legal; the rules have the last word.

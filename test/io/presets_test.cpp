@@ -47,8 +47,8 @@ TEST_CASE("A file of presets gives rows of a strategy's own keys") {
   CHECK(newest.values.zero == 3);
   CHECK(newest.values.overlap.grad_reduce);
   CHECK(newest.values.overlap.tp_backward);  // as a strategy has it that names no framework
-  CHECK(newest.values.kernels.host_factor == 2.5);
-  CHECK(newest.values.kernels.late_gradients);
+  CHECK(newest.values.runtime.host_factor == 2.5);
+  CHECK(newest.values.runtime.late_gradients);
   CHECK_FALSE(newest.exported);
   CHECK((*all)[1].values == PresetValues{});
   CHECK((*all)[1].shards.kind == ReshardKind::kAtLoad);

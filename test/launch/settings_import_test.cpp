@@ -151,7 +151,7 @@ TEST_CASE("torchtitan: what is compiled is fused, the loss and the model each") 
       {"job.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n" + std::string(row.text)}};
   const Result<SettingsRun> run = read_torchtitan_run(files, {.model = {}, .gpus = 8});
   REQUIRE(run.ok());
-  const Kernels& k = run->strategy.kernels;
+  const Runtime& k = run->strategy.runtime;
   CHECK(k.fused_norm == row.model);
   CHECK(k.fused_activation == row.model);
   CHECK(k.fused_cross_entropy == row.loss);

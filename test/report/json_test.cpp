@@ -132,7 +132,7 @@ TEST_CASE("a strategy in a result reads back as the same strategy") {
   s.recompute = Recompute::kSelective;
   s.overlap.tp = !s.overlap.tp;
   s.offload.optimizer = true;
-  s.kernels.host_factor = 1.5;
+  s.runtime.host_factor = 1.5;
   s.order = {Axis::kTp, Axis::kDp, Axis::kCp, Axis::kEp, Axis::kPp};
   PlanCost p = sample_plan();
   p.strategy = s;

@@ -18,7 +18,7 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   m.ffn_hidden_size = 8192;
   m.vocab_size = 131072;
   Strategy s;
-  s.kernels.stage_split = StageSplit::kElements;
+  s.runtime.stage_split = StageSplit::kElements;
   s.pp = 4;
   // Share 5 layers: a rank is left when its sum exceeds it, so the first takes 6 (6 > 5), the
   // second goes to 11 (> 10), the third to 16 (> 15), the last has the head alone.
@@ -28,7 +28,7 @@ TEST_CASE("[F-STAGE-1] nanotron's ranks fill up to their share of matrix element
   s.pp = 8;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{3, 3, 2, 3, 2, 3, 0, 0});
   s.pp = 4;
-  s.kernels.stage_split = StageSplit::kEven;
+  s.runtime.stage_split = StageSplit::kEven;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{4, 4, 4, 4});
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("nanotron's division holds every layer once") {
   m.head_dim = 128;
   m.ffn_hidden_size = 14336;
   Strategy s;
-  s.kernels.stage_split = StageSplit::kElements;
+  s.runtime.stage_split = StageSplit::kElements;
   m.num_layers = GENERATE(16, 32, 61);
   m.vocab_size = GENERATE(32000, 131072, 1000000);
   s.pp = GENERATE(2, 4, 8, 16);

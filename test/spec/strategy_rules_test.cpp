@@ -276,7 +276,7 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
       {"pipeline of DeepSpeed",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
          s.framework = Framework::kDeepspeed, s.zero = 2;
-         s.kernels.sharded_pipeline = false;
+         s.runtime.sharded_pipeline = false;
        },
        "error: deepspeed cannot combine zero=2 with pp=2\n  hint: zero=1, or pp=1\n"},
       {"overlap", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.overlap.grad_reduce = false; },

@@ -112,7 +112,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.kernels == Kernels{.inplace_cross_entropy = true,
+  CHECK(megatron.runtime == Runtime{.inplace_cross_entropy = true,
                                     .flex_dispatcher = true,
                                     .host_factor = 7.2,
                                     .interleaved_p2p_overlap = true,
@@ -123,7 +123,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(framework_preset(Framework::kFsdp).grad_dtype == Dtype::kBf16);
   CHECK(framework_preset(Framework::kFsdp).pp == 1);
   CHECK(framework_preset(Framework::kTorchtitan).grad_dtype == Dtype::kFp32);
-  CHECK(framework_preset(Framework::kTorchtitan).kernels.inplace_cross_entropy);  // compiled
+  CHECK(framework_preset(Framework::kTorchtitan).runtime.inplace_cross_entropy);  // compiled
   const Strategy bloom = framework_preset(Framework::kMegatronDeepspeed);
   CHECK(bloom.overlap == Overlap{.tp_backward = false});
   CHECK(bloom.framework == Framework::kMegatronDeepspeed);
@@ -145,7 +145,7 @@ TEST_CASE("A strategy's text holds the framework and what differs from its prese
   s.global_batch = 2048, s.seq_len = 8192;
   s.stage_layers = {7, 8, 7};
   s.overlap.tp = false;
-  s.kernels.host_factor = 1.25;
+  s.runtime.host_factor = 1.25;
   s.order = {Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
   CHECK(to_text(s) ==
         "framework=megatron,tp=8,pp=16,dp=128,global_batch=2048,seq_len=8192,"

@@ -129,7 +129,7 @@ TEST_CASE("the first and the last stage reduce tied embeddings in groups of thei
 TEST_CASE("[F-VAL-3] what launches hide of slower operations is said") {
   Case t(8);
   Strategy s = plain(2, 1, 4);
-  s.kernels.host_factor = 50;  // the host takes far longer than the device
+  s.runtime.host_factor = 50;  // the host takes far longer than the device
   t.add(s);
   const Machine machine = fake_machine(8, 8);
   SlowMachine slow(t, machine);

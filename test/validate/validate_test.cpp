@@ -39,7 +39,7 @@ TEST_CASE("ratios are measured over predicted, and the step grows by what is mea
   Case t(8);
   Strategy s = plain(2, 1, 4);
   s.sequence_parallel = false;  // its repeated all-gather would hide behind a product
-  s.kernels.host_factor = 0;    // slower kernels would hide launches
+  s.runtime.host_factor = 0;    // slower kernels would hide launches
   t.add(s);
   const Machine machine = fake_machine(8, 8);
   SlowMachine slow(t, machine);
