@@ -29,6 +29,6 @@ BlockCounts LayerPrefix::with_ends(const ModelSpec& m) const {
   return counts;
 }
 
-bool LayerPrefix::has_free_chunks() const { return leading <= kMostLeading; }
+bool LayerPrefix::has_uniform_tail() const { return leading <= kMostLeading; }
 
 }  // namespace meshplan

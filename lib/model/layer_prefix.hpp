@@ -20,11 +20,9 @@ struct LayerPrefix {
   [[nodiscard]] const BlockCounts& until(std::int64_t layer) const {
     return first[static_cast<std::size_t>(layer)];
   }
-  // Whether ranks with several chunks may hold any number of layers. Which layers a chunk holds
-  // then depends on all ranks before it in its round, so it takes a model that is uniform but for a
-  // few leading layers, all of them in the first round. Otherwise every chunk of a rank has one
-  // size.
-  [[nodiscard]] bool has_free_chunks() const;
+  // Whether all layers are alike but for a few leading ones, which the first round of a pipeline's
+  // chunks can hold: then it does not matter which layers later rounds hold.
+  [[nodiscard]] bool has_uniform_tail() const;
 };
 [[nodiscard]] LayerPrefix layer_prefix(const ModelSpec& m);
 

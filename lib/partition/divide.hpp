@@ -5,13 +5,32 @@
 #include <optional>
 #include <vector>
 
+#include "partition/rounds.hpp"
 #include "partition/stages.hpp"
 #include "spec/division_rules.hpp"
 
 namespace meshplan {
 
-// The better of two divisions as partition.hpp ranks them: [F-SEARCH-1].
-[[nodiscard]] bool ranks_before(const Division& a, const Division& b, std::int64_t weight);
+// Of the lists of layers per rank that the rule gives, each once.
+[[nodiscard]] std::vector<Rounds> given_rounds(const StageContext& x, const DivisionRules& rules);
+
+// Calls visit(StageContext) for the divisions of the rule with each of the totals that their rounds
+// may have, or once where those do not matter (StageLayout::needs_rounds), until it returns false.
+template <class Visit>
+void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& visit) {
+  if (!StageLayout::needs_rounds(x.strategy, x.prefix)) {
+    visit(x);
+    return;
+  }
+  const bool any = rules.partition == PartitionRule::kAny;
+  const std::vector<Rounds> given = any ? std::vector<Rounds>{} : given_rounds(x, rules);
+  const std::vector<Rounds>& all =
+      any ? all_rounds(x.model.num_layers, x.strategy.pp, x.strategy.vp) : given;
+  for (const Rounds& rounds : all) {
+    x.rounds = &rounds;
+    if (!visit(x)) return;
+  }
+}
 
 // The division of layers that the rule picks by stage times: [F-SEARCH-1]. Nothing if none
 // fits, or none of those that do lets a step take `most` seconds or less.

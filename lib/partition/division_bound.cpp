@@ -18,15 +18,22 @@ TaskTimes times_of(const BlockCost& b, Recompute recompute) {
           b.backward_weight.total().si()};
 }
 
-// Of decoder layers.
-TaskTimes fastest(const PerBlock<TaskTimes>& kinds) {
-  TaskTimes least{1e300, 1e300, 1e300};
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(kinds.size()); ++k) {
-    least.forward = std::min(least.forward, kinds[k].forward);
-    least.input = std::min(least.input, kinds[k].input);
-    least.weight = std::min(least.weight, kinds[k].weight);
+TaskTimes larger(const TaskTimes& a, const TaskTimes& b) {
+  return {std::max(a.forward, b.forward), std::max(a.input, b.input), std::max(a.weight, b.weight)};
+}
+
+TaskTimes smaller(const TaskTimes& a, const TaskTimes& b) {
+  return {std::min(a.forward, b.forward), std::min(a.input, b.input), std::min(a.weight, b.weight)};
+}
+
+// What layers that follow each other take less than so much each, at most.
+TaskTimes most_below(const TaskTimes& each, const std::vector<TaskTimes>& layers) {
+  TaskTimes most, now;
+  for (const TaskTimes& layer : layers) {
+    now = at_least_zero(now + each - layer);
+    most = larger(most, now);
   }
-  return least;
+  return most;
 }
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -35,7 +42,7 @@ std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                              const LayerPrefix& prefix, Recompute recompute, const SendTime& send)
-    : traits_(traits_of(s.schedule)), units_(m.num_layers / s.vp) {
+    : traits_(traits_of(s.schedule)), layers_(m.num_layers) {
   p_.ranks = s.pp, p_.vp = s.vp;
   p_.microbatches = static_cast<double>(num_microbatches(s));
   p_.layout = traits_.layout;
@@ -50,29 +57,48 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
   p_.head = kinds.head();
   for (std::int64_t i = 0; i < m.mtp_layers; ++i) p_.head += kinds.mtp();
   p_.whole = layers + p_.embedding + p_.head;
-  add_units(m, prefix, kinds);
+  std::vector<TaskTimes> in_order;
+  in_order.reserve(prefix.table.of_layer.size());
+  for (const std::size_t k : prefix.table.of_layer) in_order.push_back(kinds[k]);
+  p_.even = p_.vp > 1 && p_.layout != ChunkLayout::kBidirectional;
+  p_.even ? add_chunks(in_order, prefix) : add_layers(in_order);
   add_messages(s, send);
 }
 
-void DivisionBound::add_units(const ModelSpec& m, const LayerPrefix& prefix,
-                              const PerBlock<TaskTimes>& kinds) {
+void DivisionBound::add_layers(const std::vector<TaskTimes>& layers) {
+  p_.first.resize(1);
+  for (const TaskTimes& layer : layers) p_.first.push_back(p_.first.back() + layer);
+  p_.rank = p_.first;
+}
+
+// Layers count as if each were one of the uniform tail, or the mean of all. Those of a chunk follow
+// each other, so what they take less than that is limited. Leading layers of a uniform tail are in
+// the first round alone, which has got an even share, rounded down, of what the ranks before took.
+void DivisionBound::add_chunks(const std::vector<TaskTimes>& layers, const LayerPrefix& prefix) {
   const auto vp = static_cast<double>(p_.vp);
-  spread_ = p_.vp > 1 && p_.layout != ChunkLayout::kBidirectional && prefix.has_free_chunks();
-  const auto layer = [&](std::int64_t i) { return kinds[prefix.table.of_layer[index(i)]]; };
-  p_.alike = prefix.table.layers.size() == 1;
-  // Spread layers are counted as if each were the fastest kind.
-  if (spread_) units_ = m.num_layers;
-  const TaskTimes least = spread_ ? fastest(kinds) : TaskTimes{};
+  const bool tail = prefix.has_uniform_tail();
+  const double n = static_cast<double>(layers.size());
+  const TaskTimes each = tail ? layers.back() : (p_.whole - p_.embedding - p_.head) * (1 / n);
   p_.first.resize(1), p_.rank.resize(1);
-  for (std::int64_t u = 0; u < units_; ++u) {
-    p_.first.push_back(p_.first.back() + (spread_ ? least * (1.0 / vp) : layer(u)));
-    TaskTimes unit = spread_ ? least : layer(u);
-    for (std::int64_t c = 1; c < p_.vp && !spread_; ++c) {
-      unit += layer(p_.layout == ChunkLayout::kV ? m.num_layers - 1 - u : c * units_ + u);
-    }
-    p_.rank.push_back(p_.rank.back() + unit);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const TaskTimes of_first = tail ? smaller(layers[i / index(p_.vp)], each) : each;
+    p_.first.push_back(p_.first.back() + of_first * (1 / vp));
+    p_.rank.push_back(p_.rank.back() + each);
   }
-  p_.rounding = spread_ ? least * ((vp - 1) / vp) : TaskTimes{};
+  p_.rounding = each * ((vp - 1) / vp);
+  if (!tail) {
+    const TaskTimes below = most_below(each, layers);
+    p_.rounding += below;
+    p_.shortfall.assign(layers.size() + 1, below * vp);
+    return;
+  }
+  if (prefix.leading == 0) return;
+  const auto leading = static_cast<std::size_t>(prefix.leading);
+  std::vector<TaskTimes> left(layers.size() + 1);  // by the layers that the first round has given
+  for (std::size_t i = leading; i-- > 0;) {
+    left[i] = left[i + 1] + at_least_zero(each - layers[i]);
+  }
+  for (std::size_t i = 0; i <= layers.size(); ++i) p_.shortfall.push_back(left[i / index(p_.vp)]);
 }
 
 // A rank sends and receives forwards and backwards over every boundary of its chunks to others.
@@ -110,10 +136,10 @@ double DivisionBound::least(double limit) const {
 bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin) const {
   for (std::int64_t r = rank; r < p_.ranks; ++r) {
     const bool end = r == 0 || r == p_.ranks - 1;
-    const std::int64_t fewest = spread_ ? p_.vp - (end ? 1 : 0) : 1;
+    const std::int64_t fewest = p_.even ? p_.vp - (end ? 1 : 0) : 1;
     const std::int64_t left = p_.ranks - r - 1;
-    const std::int64_t later = left == 0 ? 0 : spread_ ? left * p_.vp - 1 : left;
-    std::int64_t fits = begin, too_far = units_ - later + 1;
+    const std::int64_t later = left == 0 ? 0 : p_.even ? left * p_.vp - 1 : left;
+    std::int64_t fits = begin, too_far = layers_ - later + 1;
     while (fits + 1 < too_far) {
       const std::int64_t middle = fits + (too_far - fits) / 2;
       (chain(r, begin, middle) <= limit ? fits : too_far) = middle;
@@ -121,7 +147,7 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
     if (fits - begin < fewest) return false;
     begin = fits;
   }
-  return begin == units_;
+  return begin == layers_;
 }
 
 double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end) const {

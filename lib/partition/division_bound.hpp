@@ -36,10 +36,11 @@ class DivisionBound {
   // Infinite where it exceeds the limit by more than 1 part in 1000.
   [[nodiscard]] double least(double limit) const;
 
-  // Whether the ranks from `rank` on may take the units from `begin` on within the limit. May say
+  // Whether the ranks from `rank` on may take the layers from `begin` on within the limit. May say
   // yes where they cannot.
   [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0) const;
-  // The longest chain through rank r with units begin .. end - 1: layers, or rows of chunks.
+  // The longest chain through rank r with layers begin .. end - 1, in the order in which ranks take
+  // them.
   [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
   // later ranks at least.
@@ -53,13 +54,13 @@ class DivisionBound {
   }
 
  private:
-  void add_units(const ModelSpec& m, const LayerPrefix& prefix, const PerBlock<TaskTimes>& kinds);
+  void add_layers(const std::vector<TaskTimes>& layers);
+  void add_chunks(const std::vector<TaskTimes>& layers, const LayerPrefix& prefix);
   void add_messages(const Strategy& s, const SendTime& send);
 
   const ScheduleTraits& traits_;
   DividedPipeline p_;
-  std::int64_t units_;
-  bool spread_ = false;  // a rank's layers are spread over its chunks as even as they go
+  std::int64_t layers_;
 };
 
 [[nodiscard]] double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,

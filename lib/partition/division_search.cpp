@@ -30,7 +30,8 @@ SendTime send_of(const StageContext& x, const Placement& placement) {
 
 class DivisionSearch {
  public:
-  DivisionSearch(const DivisionQuery& q, const StageContext& context)
+  // `effort`: partial divisions looked at before giving up.
+  DivisionSearch(const DivisionQuery& q, const StageContext& context, std::int64_t effort)
       : q_(q),
         x_(context),
         stages_(x_),
@@ -40,14 +41,14 @@ class DivisionSearch {
         strategy_(x_.strategy),
         limit_(q.most),
         tied_(q.placement.tied().si()),
-        left_(q.effort) {}
+        left_(effort) {}
 
   // Of the divisions given.
   void try_all(const std::vector<std::vector<std::int64_t>>& all) {
     for (const std::vector<std::int64_t>& layers : all) {
       const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
       const std::int64_t largest = *std::max_element(layers.begin(), layers.end());
-      if (stages_.least_time(largest / stages_.layout().unit_layers()) > most) continue;
+      if (stages_.least_time(largest) > most) continue;
       const std::optional<Division> d = stages_.with_layers(layers, most);
       if (d && may_keep(*d)) consider(*d);
     }
@@ -66,6 +67,15 @@ class DivisionSearch {
     if (left_ > 0) return true;
     improve();
     return false;
+  }
+
+  [[nodiscard]] const std::optional<Division>& best() const { return best_; }
+  [[nodiscard]] std::int64_t left() const { return left_; }  // of the effort
+  // Whether the best division is better than one with other totals of the rounds, or than none.
+  [[nodiscard]] bool improves(const std::optional<Division>& other, double step_time) const {
+    if (!best_ || !other) return best_.has_value();
+    const bool same = std::abs(step_time - best_time_) <= kSame * step_time;
+    return same ? stages_.prefers(*best_, *other) : best_time_ < step_time;
   }
 
   [[nodiscard]] FastestDivision result(bool every) const {
@@ -109,8 +119,7 @@ class DivisionSearch {
     if (unwanted) return false;
     if (time > limit()) return false;
     const bool same = best_ && std::abs(time - best_time_) <= kSame * best_time_;
-    if (same ? !ranks_before(d, *best_, stages_.weight()) : best_ && time > best_time_)
-      return false;
+    if (same ? !stages_.prefers(d, *best_) : best_ && time > best_time_) return false;
     best_ = d, best_time_ = time;
     limit_ = std::min(limit_, time);
     return true;
@@ -269,22 +278,21 @@ class DivisionSearch {
     return true;
   }
 
-  // Moves one unit of layers from one rank to another as long as that helps.
+  // Moves one layer from one rank to another as long as that helps.
   void improve() {
     bool better = best_.has_value();
     while (better) {
       better = false;
       const std::vector<std::int64_t> start = stages_.lists(*best_).layers;
-      const std::int64_t unit = stages_.layout().unit_layers();
       const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
       std::vector<std::int64_t> layers = start;
       for (std::size_t from = 0; from < start.size(); ++from) {
         for (std::size_t to = 0; to < start.size(); ++to) {
-          if (from == to || start[from] < unit) continue;
-          layers[from] -= unit, layers[to] += unit;
+          if (from == to || start[from] == 0) continue;
+          --layers[from], ++layers[to];
           const std::optional<Division> d = stages_.with_layers(layers, most);
           if (d && may_keep(*d)) better |= consider(*d);
-          layers[from] += unit, layers[to] -= unit;
+          ++layers[from], --layers[to];
         }
       }
     }
@@ -307,16 +315,15 @@ class DivisionSearch {
   std::int64_t tried_ = 0;
 };
 
-FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) {
-  DivisionSearch search(q, x);
-  bool every = true;
+// Of divisions whose rounds have the context's totals.
+bool search_rounds(const DivisionQuery& q, DivisionSearch& search) {
+  const StageContext& x = q.context;
   switch (q.rules.partition) {
     case PartitionRule::kAny:
-      every = search.try_every();
-      break;
+      return search.try_every();
     case PartitionRule::kEven:
       search.try_all({stage_layers(x.strategy, x.model)});
-      break;
+      return true;
     case PartitionRule::kGiven: {
       std::vector<std::vector<std::int64_t>> all = q.rules.given;
       for (std::vector<std::int64_t>& layers : all) {
@@ -326,10 +333,32 @@ FastestDivision search_divisions(const DivisionQuery& q, const StageContext& x) 
         return static_cast<std::int64_t>(layers.size()) != x.strategy.pp;
       });
       search.try_all(all);
-      break;
+      return true;
     }
   }
-  return search.result(every);
+  return true;
+}
+
+FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
+  FastestDivision best;
+  double least = 1e300;
+  std::int64_t effort = q.effort;
+  std::optional<Division> division;
+  for_each_rounds(context, q.rules, [&](const StageContext& x) {
+    DivisionSearch search(q, x, effort);
+    const bool every = search_rounds(q, search);
+    const FastestDivision found = search.result(every);
+    effort = std::max<std::int64_t>(1, search.left());
+    best.every = best.every && every;
+    if (!every) least = std::min(least, found.least);
+    if (!found.lists || !search.improves(division, best.step_time)) return true;
+    best.lists = found.lists, best.step_time = found.step_time;
+    division = search.best();
+    q.most = std::min(q.most, best.step_time);
+    return true;
+  });
+  best.least = best.every ? 0 : least;
+  return best;
 }
 
 // The same number on every rank: more of them may allow a better division.

@@ -10,53 +10,70 @@ constexpr int kDifferences = 4 * StageLayout::kMostLead + 1;  // between the two
 
 }  // namespace
 
-StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix)
-    : chunk_layout_(traits_of(s.schedule).layout),
+bool StageLayout::needs_rounds(const Strategy& s, const LayerPrefix& prefix) {
+  return s.vp > 1 && traits_of(s.schedule).layout == ChunkLayout::kRounds &&
+         !prefix.has_uniform_tail();
+}
+
+StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix,
+                         const Rounds* rounds)
+    : stages_(static_cast<int>(s.pp)),
+      layers_(static_cast<int>(m.num_layers)),
       vp_(static_cast<int>(s.vp)),
       leading_(prefix.leading),
-      layers_(m.num_layers) {
-  const auto pp = static_cast<int>(s.pp);
-  stages_ = pp;
-  if (chunk_layout_ == ChunkLayout::kBidirectional) {
+      shares_both_ends_(traits_of(s.schedule).shares_both_ends()),
+      few_leading_(prefix.has_uniform_tail() && layers_ > 2 * leading_ + kMostLead) {
+  if (traits_of(s.schedule).layout == ChunkLayout::kBidirectional) {
     kind_ = Kind::kBidirectional;
-    stages_ = pp / 2;
+    stages_ /= 2;
   } else if (vp_ > 1) {
-    kind_ = prefix.has_free_chunks() ? Kind::kSpread : Kind::kRows;
+    kind_ = prefix.has_uniform_tail() ? Kind::kSpread
+            : needs_rounds(s, prefix) ? Kind::kRounds
+                                      : Kind::kFolded;
   }
-  unit_layers_ = kind_ == Kind::kRows ? s.vp : 1;
-  units_ = static_cast<int>(m.num_layers / unit_layers_);
-  shares_both_ends_ = traits_of(s.schedule).shares_both_ends();
-  few_leading_ = prefix.has_free_chunks() && units_ > 2 * leading_ + kMostLead;
+  if (kind_ != Kind::kRounds) return;
+  rounds_ = rounds != nullptr ? rounds : &all_rounds(layers_, s.pp, vp_).front();
 }
 
 int StageLayout::num_states() const {
   switch (kind_) {
     case Kind::kContiguous:
-    case Kind::kRows:
-      return units_ + 1;
+      return layers_ + 1;
     case Kind::kSpread:
-      return (units_ + 1) * (leading_ + 1);
+      return (layers_ + 1) * (leading_ + 1);
+    case Kind::kFolded:
+      return (layers_ + 1) * (kMostLead + 1);
+    case Kind::kRounds:
+      return (layers_ + 1) * rounds_->num_leads();
     case Kind::kBidirectional:
-      return kLeads * (units_ / 2 + kMostLead + 2);
+      return kLeads * (layers_ / 2 + kMostLead + 2);
   }
   return 0;
 }
 
 bool StageLayout::is_goal(int state) const {
   const LayerCursor p = place(state);
-  return p.taken == units_ && (kind_ != Kind::kSpread || p.front == leading_);
+  if (kind_ == Kind::kRounds) return rounds_->is_whole(p.taken, p.lead);
+  return p.taken == layers_ && (kind_ != Kind::kSpread || p.front == leading_);
 }
 
 LayerCursor StageLayout::place(int state) const {
   switch (kind_) {
     case Kind::kContiguous:
-    case Kind::kRows:
-      return {state, state, 0};
+      return {state, state, 0, 0};
     case Kind::kSpread:
-      return {state / (leading_ + 1), state % (leading_ + 1), 0};
+      return {state / (leading_ + 1), state % (leading_ + 1), 0, 0};
+    case Kind::kFolded: {
+      const int taken = state / (kMostLead + 1), lead = state % (kMostLead + 1);
+      return {taken, (taken + lead) / 2, (taken - lead) / 2, 0};
+    }
+    case Kind::kRounds: {
+      const int taken = state / rounds_->num_leads(), lead = state % rounds_->num_leads();
+      return {taken, 0, 0, lead};
+    }
     case Kind::kBidirectional: {
       const int front = state / kLeads, back = front + state % kLeads - kMostLead;
-      return {front + back, front, back};
+      return {front + back, front, back, 0};
     }
   }
   return {};
@@ -65,20 +82,60 @@ LayerCursor StageLayout::place(int state) const {
 int StageLayout::state(const LayerCursor& p) const {
   switch (kind_) {
     case Kind::kContiguous:
-    case Kind::kRows:
       return p.taken;
     case Kind::kSpread:
       return p.taken * (leading_ + 1) + p.front;
+    case Kind::kFolded:
+      return p.taken * (kMostLead + 1) + p.front - p.back;
+    case Kind::kRounds:
+      return p.taken * rounds_->num_leads() + p.lead;
     case Kind::kBidirectional:
       return kLeads * p.front + p.back - p.front + kMostLead;
   }
   return 0;
 }
 
+LayerCursor StageLayout::after(int stage, const StageAssignment& share) const {
+  LayerCursor p = share.place;
+  p.taken += share.first + share.second;
+  switch (kind_) {
+    case Kind::kContiguous:
+      p.front += share.first;
+      break;
+    case Kind::kSpread:
+      if (p.front < leading_) {
+        p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
+      }
+      break;
+    case Kind::kFolded:
+      p.front += spread_chunk(stage, share.first, 0);
+      p.back += spread_chunk(stage, share.first, 1);
+      break;
+    case Kind::kRounds:
+      p.lead = rounds_->lead_after(stage, p.lead, share.first);
+      break;
+    case Kind::kBidirectional:
+      p.front += share.first;
+      p.back += share.second;
+      break;
+  }
+  return p;
+}
+
+bool StageLayout::allows(int stage, const StageAssignment& share) const {
+  if (kind_ == Kind::kFolded) {
+    const LayerCursor next = after(stage, share);
+    return next.front - next.back <= kMostLead;
+  }
+  if (kind_ != Kind::kRounds) return true;
+  const int lead = rounds_->lead_after(stage, share.place.lead, share.first);
+  return lead >= 0 && rounds_->keeps_totals(share.place.taken + share.first, lead);
+}
+
 // Megatron-LM's explicit layouts: a chunk without layers holds the embedding or the head, on the
 // first or the last rank.
 int StageLayout::fewest(int stage) const {
-  if (kind_ == Kind::kRows || vp_ == 1) return 1;
+  if (vp_ == 1) return 1;
   const bool end = stage == 0 || (!is_bidirectional() && stage == stages_ - 1);
   return end ? vp_ - 1 : vp_;
 }
@@ -99,20 +156,20 @@ void StageLayout::ranges(int stage, const StageAssignment& share,
     case Kind::kContiguous:
       result.push_back({p.front, p.front + n});
       return;
-    case Kind::kRows:
-      if (chunk_layout_ == ChunkLayout::kV) {
-        result.push_back({p.front, p.front + n});
-        result.push_back({layers_ - p.front - n, layers_ - p.front});
-        return;
-      }
-      for (std::int64_t c = 0; c < vp_; ++c) {
-        result.push_back({c * units_ + p.front, c * units_ + p.front + n});
-      }
-      return;
     case Kind::kSpread:
       result.push_back({p.front, p.front + spread_chunk(stage, share.first, 0)});
       for (int c = 1; c < vp_; ++c) {  // of layers that are alike, wherever they are
         result.push_back({layers_ - spread_chunk(stage, share.first, c), layers_});
+      }
+      return;
+    case Kind::kFolded:
+      result.push_back({p.front, p.front + spread_chunk(stage, share.first, 0)});
+      result.push_back({layers_ - p.back - spread_chunk(stage, share.first, 1), layers_ - p.back});
+      return;
+    case Kind::kRounds:
+      for (int c = 0; c < vp_; ++c) {
+        const std::int64_t begin = rounds_->next_layer(p.taken, p.lead, c);
+        result.push_back({begin, begin + spread_chunk(stage, share.first, c)});
       }
       return;
     case Kind::kBidirectional:
@@ -123,14 +180,15 @@ void StageLayout::ranges(int stage, const StageAssignment& share,
 }
 
 std::size_t StageLayout::num_slots() const {
-  const auto n = static_cast<std::size_t>(units_ + 1), s = static_cast<std::size_t>(stages_);
+  const auto n = static_cast<std::size_t>(layers_ + 1), s = static_cast<std::size_t>(stages_);
   const auto fronts = static_cast<std::size_t>(leading_ + 1);
   switch (kind_) {
     case Kind::kContiguous:
     case Kind::kSpread:
       return s * fronts * n;
-    case Kind::kRows:
-      return s * n * n;
+    case Kind::kFolded:
+    case Kind::kRounds:
+      return s * static_cast<std::size_t>(num_states()) * n;
     case Kind::kBidirectional:
       return few_leading_ ? s * fronts * n * kDifferences : s * n * n * kLeads * kDifferences;
   }
@@ -138,7 +196,7 @@ std::size_t StageLayout::num_slots() const {
 }
 
 std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
-  const auto n = static_cast<std::size_t>(units_ + 1), s = static_cast<std::size_t>(stage);
+  const auto n = static_cast<std::size_t>(layers_ + 1), s = static_cast<std::size_t>(stage);
   const auto first = static_cast<std::size_t>(share.first);
   const auto front = static_cast<std::size_t>(share.place.front);
   const auto capped = static_cast<std::size_t>(std::min(share.place.front, leading_));
@@ -147,8 +205,11 @@ std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
     case Kind::kContiguous:
     case Kind::kSpread:
       return (s * fronts + capped) * n + first;
-    case Kind::kRows:
-      return (s * n + front) * n + first;
+    case Kind::kFolded:
+    case Kind::kRounds: {
+      const auto states = static_cast<std::size_t>(num_states());
+      return (s * states + static_cast<std::size_t>(state(share.place))) * n + first;
+    }
     case Kind::kBidirectional: {
       const auto difference = static_cast<std::size_t>(share.second - share.first + 2 * kMostLead);
       if (few_leading_) return ((s * fronts + capped) * n + first) * kDifferences + difference;

@@ -7,21 +7,23 @@
 
 #include "cost/chunks.hpp"
 #include "model/layer_prefix.hpp"
+#include "partition/rounds.hpp"
 #include "schedule/traits.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
 
-// What has been taken when a stage's turn comes. Units from the front, or of the first round of
-// chunks; DualPipe also from the back.
+// What has been taken when a stage's turn comes. Layers from the front, or of the first round of
+// chunks; where the second round comes back, as in ZB-V and DualPipe, also from the back.
 struct LayerCursor {
   int taken = 0;
   int front = 0;
   int back = 0;
+  int lead = 0;  // Rounds': how far each round has got
 };
 
-// What a stage takes: units of its rank (DualPipe: of the rank nearer to the front, and of the
+// What a stage takes: layers of its rank (DualPipe: of the rank nearer to the front, and of the
 // other rank with the same two chunks).
 struct StageAssignment {
   LayerCursor place;
@@ -36,44 +38,47 @@ struct LayerRange {
 
 class StageLayout {
  public:
-  StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix);
+  // `rounds`: of the divisions that are looked at, where needs_rounds(); nothing: the most even.
+  StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefix& prefix,
+              const Rounds* rounds = nullptr);
 
-  // DualPipe: the units taken from the two ends differ by no more at any rank.
+  // Whether which layers a chunk holds depends on the totals of the rounds: chunks in rounds, of a
+  // model whose layers differ.
+  [[nodiscard]] static bool needs_rounds(const Strategy& s, const LayerPrefix& prefix);
+
+  // Layers taken from the two ends differ by no more at any rank.
   static constexpr int kMostLead = 3;
 
   [[nodiscard]] int num_stages() const { return stages_; }  // DualPipe: pairs of ranks
-  [[nodiscard]] int units() const { return units_; }
-  [[nodiscard]] std::int64_t unit_layers() const { return unit_layers_; }
+  [[nodiscard]] int layers() const { return layers_; }
   [[nodiscard]] int leading() const { return leading_; }
   [[nodiscard]] bool is_bidirectional() const { return kind_ == Kind::kBidirectional; }
   // Whether the ranks of a stage hold both the embedding and the head.
   [[nodiscard]] bool shares_both_ends() const { return shares_both_ends_; }
   // Whether a rank's layers follow each other, so that a part of what fits fits as well.
   [[nodiscard]] bool is_contiguous() const { return kind_ == Kind::kContiguous || leading_ == 0; }
-  // Whether all layers behind the leading ones are alike, and each chunk holds what follows.
-  [[nodiscard]] bool is_uniform() const { return kind_ != Kind::kRows; }
+  // Whether a rank that begins behind the leading layers holds layers that are alike.
+  [[nodiscard]] bool is_uniform() const { return kind_ != Kind::kRounds && kind_ != Kind::kFolded; }
   // Whether a rank's layers are spread over its chunks, the leading ones over the first round.
   [[nodiscard]] bool spreads() const { return kind_ == Kind::kSpread; }
+  // Whether every rank, or pair of ranks, takes layers from both ends.
+  [[nodiscard]] bool takes_from_back() const {
+    return kind_ == Kind::kFolded || kind_ == Kind::kBidirectional;
+  }
+  // Of chunks in rounds whose layers differ; else nothing.
+  [[nodiscard]] const Rounds* rounds() const { return kind_ == Kind::kRounds ? rounds_ : nullptr; }
 
   // States of partition.hpp, one per place.
   [[nodiscard]] int num_states() const;
   [[nodiscard]] int start() const { return is_bidirectional() ? kMostLead : 0; }
   [[nodiscard]] bool is_goal(int state) const;
   [[nodiscard]] LayerCursor place(int state) const;
-  [[nodiscard]] LayerCursor after(int stage, const StageAssignment& share) const {
-    LayerCursor p = share.place;
-    p.taken += share.first + share.second;
-    p.back += share.second;
-    if (kind_ != Kind::kSpread) {
-      p.front += share.first;
-    } else if (p.front < leading_) {
-      p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
-    }
-    return p;
-  }
+  [[nodiscard]] LayerCursor after(int stage, const StageAssignment& share) const;
+  // Whether a division of the space may have the share, as far as its rounds go.
+  [[nodiscard]] bool allows(int stage, const StageAssignment& share) const;
   [[nodiscard]] int state(const LayerCursor& place) const;
 
-  // Fewest units of the rank (DualPipe: of each of the two), and of all later stages.
+  // Fewest layers of the rank (DualPipe: of each of the two), and of all later stages.
   [[nodiscard]] int fewest(int stage) const;
   [[nodiscard]] int fewest_later(int stage) const;
 
@@ -88,24 +93,24 @@ class StageLayout {
     return std::abs(share.second - share.first) <= 2 * kMostLead;
   }
 
-  // Units of one chunk, where a rank's layers are spread over its chunks.
-  [[nodiscard]] int spread_chunk(int stage, int units, int chunk) const {
+  // Layers of one chunk of a rank that holds so many.
+  [[nodiscard]] int spread_chunk(int stage, int layers, int chunk) const {
     const bool last = stage == (shares_both_ends_ ? 0 : stages_ - 1);
-    return static_cast<int>(chunk_layers(units, vp_, chunk, stage == 0, last));
+    return static_cast<int>(chunk_layers(layers, vp_, chunk, stage == 0, last));
   }
 
  private:
   enum class Kind {
     kContiguous,     // one chunk per rank
-    kRows,           // chunks of a rank of one size: unit u is layer u of every round
-    kSpread,         // chunks as even as the rank's layers go
+    kSpread,         // several, as even as the rank's layers go, which are alike but for a few
+    kFolded,         // two, the second from the back
+    kRounds,         // several, of rounds with given totals
     kBidirectional,  // DualPipe
   };
 
   Kind kind_ = Kind::kContiguous;
-  ChunkLayout chunk_layout_;
-  int stages_ = 1, units_ = 1, vp_ = 1, leading_ = 0;
-  std::int64_t layers_ = 1, unit_layers_ = 1;
+  int stages_ = 1, layers_ = 1, vp_ = 1, leading_ = 0;
+  const Rounds* rounds_ = nullptr;
   bool shares_both_ends_ = false;
   bool few_leading_ = false;  // the back half holds none of the leading layers
 };

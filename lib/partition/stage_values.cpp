@@ -107,13 +107,13 @@ Bytes Stages::need(int stage, const StageAssignment& share, std::int64_t first,
 }
 
 const Stages::Value& Stages::value(int stage, const StageAssignment& holding) const {
-  Value& known = values_[layout_.slot(stage, holding)];
+  Value& known = values_.at(layout_.slot(stage, holding));
   if (known.time == kUnknown) known = compute(stage, holding);
   return known;
 }
 
 Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
-  const std::int64_t most_first = layers(h.first), most_second = layers(h.second);
+  const std::int64_t most_first = h.first, most_second = h.second;
   std::int64_t first = 0, second = 0;
   switch (x_.counts) {
     case CountRule::kNone:
@@ -147,7 +147,7 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
 std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::int64_t second,
                                   std::int64_t limit) const {
   const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
-  const std::int64_t most = std::min(limit, layers(share.first));
+  const std::int64_t most = std::min<std::int64_t>(limit, share.first);
   if (layout_.leading() == 0) return fewest_of_one_kind(most, fits);
   if (fits(0)) return 0;
   layout_.ranges(stage, share, ranges_);
@@ -194,14 +194,15 @@ std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) con
 
 // Layers of the rank, or the two ranks together, that can be recomputed within the limit.
 std::int64_t Stages::most_recomputed(int stage, const StageAssignment& share) const {
-  const std::int64_t all = layers(share.first) + layers(share.second);
+  const std::int64_t all = share.first + share.second;
   if (measures_memory() || least_full_ <= 0) return all;
   return std::clamp<std::int64_t>(
       (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);
 }
 
 bool Stages::may_take(int stage, const StageAssignment& share) const {
-  const Value& known = values_[layout_.slot(stage, share)];
+  if (!layout_.allows(stage, share)) return false;
+  const Value& known = values_.at(layout_.slot(stage, share));
   if (known.time != kUnknown || x_.counts != CountRule::kFewest) {
     const std::int64_t time = value(stage, share).time;
     return time >= 0 && time <= limit_;
@@ -225,7 +226,7 @@ Stages::Value Stages::fewest_pair(int stage, const StageAssignment& h) const {
   if (is_too_much(stage, h)) return {kTooMuch, 0, 0};
   Value best{kTooMuch, 0, 0};
   std::int64_t most = most_recomputed(stage, h);  // of both ranks together, as far as is known
-  for (std::int64_t second = 0; second <= std::min(layers(h.second), most); ++second) {
+  for (std::int64_t second = 0; second <= std::min<std::int64_t>(h.second, most); ++second) {
     const std::int64_t first = fewest_first(stage, h, second, most - second);
     if (first < 0) continue;
     const std::int64_t time = time_of(fill(stage, h, first, second));
@@ -247,12 +248,12 @@ bool Stages::is_too_much(int stage, const StageAssignment& h) const {
   if (layout_.leading() > 0 || (stage == 0 && x_.model.mtp_layers > 0)) return false;
   const auto is_known = [&](int first, int second) {
     if (first < 1 || second < 1 || !layout_.has_slot({h.place, first, second})) return false;
-    return values_[layout_.slot(stage, {h.place, first, second})].time == kTooMuch;
+    return values_.at(layout_.slot(stage, {h.place, first, second})).time == kTooMuch;
   };
   if (is_known(h.first - 1, h.second) || is_known(h.first, h.second - 1)) return true;
   const std::int64_t most = most_recomputed(stage, h);
-  const std::int64_t first = std::min(most, layers(h.first));
-  const std::int64_t second = std::min(most, layers(h.second));
+  const std::int64_t first = std::min<std::int64_t>(most, h.first);
+  const std::int64_t second = std::min<std::int64_t>(most, h.second);
   return need(stage, h, first, second) > x_.capacity && need(stage, h, 0, 0) > x_.capacity;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "base/check.hpp"
 #include "schedule/traits.hpp"
@@ -41,11 +43,12 @@ BlockQuanta block_quanta(const BlockCosts& blocks, const LayerPrefix& prefix, co
 
 Stages::Stages(const StageContext& context)
     : x_(context),
-      layout_(x_.model, x_.strategy, x_.prefix),
+      layout_(x_.model, x_.strategy, x_.prefix, x_.rounds),
       quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
       rates_(memory_rates(x_.model, x_.strategy)),
       saved_rates_(saved_rates(x_.blocks, x_.strategy.recompute)),
-      least_(x_.prefix.table.size()) {
+      least_(x_.prefix.table.size()),
+      values_(layout_.num_slots()) {
   const bool selective = x_.strategy.recompute == Recompute::kSelective;
   least_full_ = kUnbounded;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(x_.prefix.table.size()); ++k) {
@@ -55,7 +58,6 @@ Stages::Stages(const StageContext& context)
   }
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
-  values_.resize(layout_.num_slots());
   // The values themselves are worked out without asking for memory.
   const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
   ranges_.reserve(chunks), saved_.reserve(chunks), kept_.reserve(chunks);
@@ -79,7 +81,7 @@ std::int64_t Stages::max_bottleneck(double score) const {
 
 std::int64_t Stages::min_bottleneck() const { return ceil_div(least_sum_, num_stages()); }
 
-// A rank that fits also fits with any unit less at either end. So the stages together reach
+// A rank that fits also fits with any layer less at either end. So the stages together reach
 // farthest if each of them takes as much as fits.
 bool Stages::may_fit() const {
   const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
@@ -88,8 +90,8 @@ bool Stages::may_fit() const {
   for (int r = 0; r < num_stages(); ++r) {
     const int fewest = layout_.fewest(r);
     int fits = fewest - 1;
-    int too_many = layout_.units() - place.taken - layout_.fewest_later(r) + 1;
-    for (int n = std::min(too_many - 1, 2 * layout_.units() / num_stages() + 1);
+    int too_many = layout_.layers() - place.taken - layout_.fewest_later(r) + 1;
+    for (int n = std::min(too_many - 1, 2 * layout_.layers() / num_stages() + 1);
          fits + 1 < too_many;) {
       n = std::max(n, fewest);
       (value(r, {place, n, 0}).time >= 0 ? fits : too_many) = n;
@@ -98,17 +100,17 @@ bool Stages::may_fit() const {
     if (fits < fewest) return false;
     place = layout_.after(r, {place, fits, 0});
   }
-  return place.taken == layout_.units();
+  return place.taken == layout_.layers();
 }
 
-// Where all layers are of one kind a stage that fits within a limit also does with a unit less,
-// whichever units they are. So stages that take as many as fit say whether there is a division.
+// Where all layers are of one kind a stage that fits within a limit also does with a layer less,
+// whichever layers they are. So stages that take as many as fit say whether there is a division.
 std::int64_t Stages::min_bottleneck(std::int64_t most) const {
   const std::int64_t least = min_bottleneck();
   const bool alike =
       layout_.leading() == 0 && !layout_.is_bidirectional() && x_.model.mtp_layers == 0;
   if (!alike || x_.counts == CountRule::kGiven) return least;
-  std::int64_t over = 0;  // the smallest time of one unit more on some stage
+  std::int64_t over = 0;  // the smallest time of one layer more on some stage
   const auto reaches = [&](std::int64_t limit) {
     over = kUnbounded;
     int all = 0, guess = 0;
@@ -117,7 +119,7 @@ std::int64_t Stages::min_bottleneck(std::int64_t most) const {
       if (guess < layout_.fewest(r)) return false;
       all += guess;
     }
-    return all >= layout_.units();
+    return all >= layout_.layers();
   };
   std::int64_t low = least, high = most;
   for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
@@ -131,21 +133,21 @@ std::int64_t Stages::min_bottleneck(std::int64_t most) const {
   return low;
 }
 
-// Of layers that are all alike; `over`: no more than the time of one unit more, if that may fit.
+// Of layers that are all alike; `over`: no more than the time of one layer more, if that may fit.
 int Stages::most_that_fit(int stage, std::int64_t limit, int guess, std::int64_t& over) const {
   const auto share = [](int n) { return StageAssignment{{}, n, 0}; };
   const auto keeps = [&](int n) {
     const std::int64_t time = value(stage, share(n)).time;
     return time >= 0 && time <= limit;
   };
-  int fit = layout_.fewest(stage) - 1, too_many = most_units(stage, limit) + 1;
+  int fit = layout_.fewest(stage) - 1, too_many = most_layers(stage, limit) + 1;
   for (int n = guess, tried = 0; fit + 1 < too_many; ++tried) {
     n = std::clamp(n, fit + 1, too_many - 1);
     const bool kept = keeps(n);
     (kept ? fit : too_many) = n;
     n = tried == 0 ? n + (kept ? 1 : -1) : fit + (too_many - fit) / 2;
   }
-  if (fit < layout_.units()) {
+  if (fit < layout_.layers()) {
     const StageAssignment more = share(fit + 1);
     const std::int64_t least = base_time(stage, more, layout_.after(stage, more));
     const std::int64_t time = least > limit ? least : value(stage, more).time;
@@ -154,34 +156,33 @@ int Stages::most_that_fit(int stage, std::int64_t limit, int guess, std::int64_t
   return fit;
 }
 
-// No share of this stage that keeps the limit has more units of its rank, or ranks.
-int Stages::most_units(int stage, std::int64_t limit) const {
-  const std::int64_t each = least_layer_ * layout_.unit_layers();
+// No share of this stage that keeps the limit has more layers of its rank, or ranks.
+int Stages::most_layers(int stage, std::int64_t limit) const {
   const std::int64_t left = limit - ends_[static_cast<std::size_t>(stage)];
   if (left < 0) return 0;
-  const std::int64_t fit = each > 0 ? left / each : layout_.units();
-  return static_cast<int>(std::min<std::int64_t>(layout_.units(), fit));
+  const std::int64_t fit = least_layer_ > 0 ? left / least_layer_ : layout_.layers();
+  return static_cast<int>(std::min<std::int64_t>(layout_.layers(), fit));
 }
 
 // Whatever the other stages take, a stage must take what they leave, and all of them together must
-// be able to take everything. A share that fits within the limit also does with fewer units.
+// be able to take everything. A share that fits within the limit also does with fewer layers.
 bool Stages::may_fit_limit() const {
   if (layout_.is_bidirectional() || x_.counts == CountRule::kGiven) return true;
-  const int units = layout_.units(), leading = layout_.leading();
-  int most = 0;  // units that the stages can take together, as far as is known
-  for (int r = 0; r < num_stages(); ++r) most += most_units(r, limit_);
-  const int slack = most - units;
-  int guess = 0;   // units that the last stage took
-  int before = 0;  // units, or those of the first round, that the stages before take at least
-  for (int r = 0; r < num_stages() && most >= units; ++r) {
-    const int high = most_units(r, limit_);
+  const int all = layout_.layers(), leading = layout_.leading();
+  int most = 0;  // layers that the stages can take together, as far as is known
+  for (int r = 0; r < num_stages(); ++r) most += most_layers(r, limit_);
+  const int slack = most - all;
+  int guess = 0;   // layers that the last stage took
+  int before = 0;  // layers, or those of the first round, that the stages before take at least
+  for (int r = 0; r < num_stages() && most >= all; ++r) {
+    const int high = most_layers(r, limit_);
     const int low = std::max(layout_.fewest(r), high - slack);
     // Which layers a stage gets is known for the first, and where it cannot get leading ones.
     const bool known = r == 0 || (before >= leading && layout_.is_uniform());
     before += layout_.spreads() ? layout_.spread_chunk(r, low, 0) : low;
     if (!known) continue;
-    const LayerCursor place{0, r == 0 ? 0 : leading, 0};
-    int fit = low - 1, too_many = std::min(high, units - place.front) + 1;
+    const LayerCursor place{0, r == 0 ? 0 : leading, 0, 0};
+    int fit = low - 1, too_many = std::min(high, all - place.front) + 1;
     if (r == 0 && leading > 0) {  // of layers that differ, more may take less time
       fit = too_many - 1;
       while (fit >= low && !may_take(r, {place, fit, 0})) --fit;
@@ -199,7 +200,7 @@ bool Stages::may_fit_limit() const {
     if (fit < low) return false;
     most -= high - fit;
   }
-  return most >= units;
+  return most >= all;
 }
 
 void Stages::set_least_times() {
@@ -254,13 +255,8 @@ void Stages::add_up_least() {
     least_layer_ = std::min(least_layer_, of_layer(i));
   }
   least_until_.assign(1, 0);
-  for (std::int64_t u = 0; u < layout_.units(); ++u) {
-    std::int64_t time = of_layer(u);
-    for (std::int64_t c = 1; c < layout_.unit_layers(); ++c) {
-      const bool back = traits_of(x_.strategy.schedule).layout == ChunkLayout::kV;
-      time += of_layer(back ? all - 1 - u : c * layout_.units() + u);
-    }
-    least_until_.push_back(least_until_.back() + time);
+  for (std::int64_t i = 0; i < all; ++i) {
+    least_until_.push_back(least_until_.back() + of_layer(i));
   }
   ends_.assign(static_cast<std::size_t>(num_stages()), least_rank_);
   ends_.front() += least_.embedding();
@@ -276,21 +272,34 @@ void Stages::add_up_least() {
 std::int64_t Stages::base_time(int stage, const StageAssignment& share,
                                const LayerCursor& next) const {
   const LayerCursor& p = share.place;
-  std::int64_t time = ends_[static_cast<std::size_t>(stage)] + until(next.front) - until(p.front);
+  std::int64_t time = ends_[static_cast<std::size_t>(stage)];
+  if (layout_.rounds() != nullptr) return time + until_cursor(next) - until_cursor(p);
+  time += until(next.front) - until(p.front);
   if (layout_.spreads()) time += (share.first - (next.front - p.front)) * least_tail_;
-  if (layout_.is_bidirectional()) {
-    time += until(layout_.units() - p.back) - until(layout_.units() - next.back);
+  if (layout_.takes_from_back()) {
+    time += until(layout_.layers() - p.back) - until(layout_.layers() - next.back);
   }
   return time;
 }
 
 std::int64_t Stages::rest_time(const LayerCursor& p) const {
-  const int units = layout_.units();
+  const int layers = layout_.layers();
+  if (layout_.rounds() != nullptr) return until(layers) - until_cursor(p);
   if (layout_.spreads()) {
     const int leading = layout_.leading();
-    return until(leading) - until(p.front) + (units - p.taken - (leading - p.front)) * least_tail_;
+    return until(leading) - until(p.front) + (layers - p.taken - (leading - p.front)) * least_tail_;
   }
-  return until(units - p.back) - until(p.front);
+  return until(layers - p.back) - until(p.front);
+}
+
+// Of what all rounds have taken.
+std::int64_t Stages::until_cursor(const LayerCursor& p) const {
+  const Rounds& rounds = *layout_.rounds();
+  std::int64_t time = 0;
+  for (int c = 0; c < static_cast<int>(x_.strategy.vp); ++c) {
+    time += until(rounds.next_layer(p.taken, p.lead, c)) - until(rounds.begin(c));
+  }
+  return time;
 }
 
 Stages::Lists Stages::lists(const Division& division) const {
@@ -303,10 +312,10 @@ Stages::Lists Stages::lists(const Division& division) const {
     const StageAssignment share{place, move.first, move.second};
     const Value& v = value(r, share);
     const auto near = static_cast<std::size_t>(r);
-    lists.layers[near] = layers(move.first);
+    lists.layers[near] = move.first;
     lists.recomputed[near] = v.recomputed_first;
     if (layout_.is_bidirectional()) {
-      lists.layers[pp - 1 - near] = layers(move.second);
+      lists.layers[pp - 1 - near] = move.second;
       lists.recomputed[pp - 1 - near] = v.recomputed_second;
     }
     place = layout_.after(r, share);
@@ -314,7 +323,30 @@ Stages::Lists Stages::lists(const Division& division) const {
   return lists;
 }
 
+bool Stages::prefers(const Division& a, const Division& b) const {
+  const auto cost = [&](const Division& d) {
+    return measures_memory() ? d.largest : d.sum + weight() * d.largest;
+  };
+  const auto squares = [](const Division& d) {
+    return std::accumulate(d.stages.begin(), d.stages.end(), std::int64_t{0},
+                           [](std::int64_t n, const StageMove& move) {
+                             return n + std::int64_t{move.first} * move.first +
+                                    std::int64_t{move.second} * move.second;
+                           });
+  };
+  if (cost(a) != cost(b)) return cost(a) < cost(b);
+  if (a.largest != b.largest) return a.largest < b.largest;
+  if (a.sum != b.sum) return a.sum < b.sum;  // of bytes: else the same by now
+  if (squares(a) != squares(b)) return squares(a) < squares(b);
+  return std::lexicographical_compare(a.stages.begin(), a.stages.end(), b.stages.begin(),
+                                      b.stages.end(), [](const StageMove& x, const StageMove& y) {
+                                        return std::pair(x.first, x.second) <
+                                               std::pair(y.first, y.second);
+                                      });
+}
+
 std::int64_t Stages::most_useful(const Division& best) const {
+  if (measures_memory()) return best.largest;
   if (weight() == 0) return kUnbounded;
   return (best.sum - least_sum_ + weight() * best.largest) / weight();
 }
@@ -327,14 +359,13 @@ std::optional<Division> Stages::with_layers(const std::vector<std::int64_t>& siz
   LayerCursor place = layout_.place(start());
   for (int r = 0; r < num_stages(); ++r) {
     const auto near = static_cast<std::size_t>(r);
-    const std::int64_t first = sizes[near] / layout_.unit_layers();
-    const std::int64_t second =
-        layout_.is_bidirectional() ? sizes[pp - 1 - near] / layout_.unit_layers() : 0;
-    const bool whole = sizes[near] % layout_.unit_layers() == 0;
-    if (!whole || first < layout_.fewest(r) || first + second > layout_.units() - place.taken) {
+    const std::int64_t first = sizes[near];
+    const std::int64_t second = layout_.is_bidirectional() ? sizes[pp - 1 - near] : 0;
+    if (first < layout_.fewest(r) || first + second > layout_.layers() - place.taken) {
       return std::nullopt;
     }
     const StageAssignment share{place, static_cast<int>(first), static_cast<int>(second)};
+    if (!layout_.allows(r, share)) return std::nullopt;
     const LayerCursor next = layout_.after(r, share);
     if (layout_.is_bidirectional() &&
         (second < layout_.fewest(r) || std::abs(next.front - next.back) > StageLayout::kMostLead)) {

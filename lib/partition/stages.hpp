@@ -10,6 +10,7 @@
 #include "partition/in_flight_cache.hpp"
 #include "partition/partition.hpp"
 #include "partition/stage_layout.hpp"
+#include "partition/value_table.hpp"
 #include "spec/division_rules.hpp"
 
 namespace meshplan {
@@ -44,6 +45,8 @@ struct StageContext {
   CountRule counts;      // layers that each rank recomputes
   std::int64_t uniform;  // kUniform: how many
   const std::vector<std::int64_t>* given;  // kGiven: per rank
+  // Of the divisions looked at, where StageLayout::needs_rounds(); nothing: the most even ones.
+  const Rounds* rounds = nullptr;
 };
 
 // A pipeline rank, or the two ranks of DualPipe that hold the same two chunks.
@@ -87,10 +90,8 @@ class Stages {
   // takes more than `most`.
   [[nodiscard]] std::optional<Division> with_layers(const std::vector<std::int64_t>& layers,
                                                     std::int64_t most = kUnbounded) const;
-  // No stage of so many units takes less.
-  [[nodiscard]] std::int64_t least_time(std::int64_t units) const {
-    return units * layout_.unit_layers() * least_layer_;
-  }
+  // No stage of so many layers takes less.
+  [[nodiscard]] std::int64_t least_time(std::int64_t layers) const { return layers * least_layer_; }
   // Nor does a stage with these layers, whatever it recomputes beyond what every layer must.
   [[nodiscard]] std::int64_t least_time(int stage, const StageAssignment& share) const {
     return base_time(stage, share, layout_.after(stage, share));
@@ -103,14 +104,14 @@ class Stages {
   }
   // Times of each of its chunks, by depth, with recomputation.
   void chunk_times(int stage, const StageAssignment& share, std::vector<ChunkTime>& times) const;
-  // A division with a longer stage than this does not rank before `best`.
+  // Whether the first of two divisions is the better one, as partition.hpp ranks them:
+  // [F-SEARCH-1].
+  [[nodiscard]] bool prefers(const Division& a, const Division& b) const;
+  // A division with a longer stage than this is not preferred to `best`.
   [[nodiscard]] std::int64_t most_useful(const Division& best) const;
 
-  static constexpr std::int64_t kTooMuch = -1, kUnknown = -2;
-  struct Value {
-    std::int64_t time = kUnknown;  // quanta, or kTooMuch
-    std::int32_t recomputed_first = 0, recomputed_second = 0;
-  };
+  static constexpr std::int64_t kTooMuch = StageValue::kTooMuch, kUnknown = StageValue::kUnknown;
+  using Value = StageValue;
   [[nodiscard]] const Value& value(int stage, const StageAssignment& share) const;
   // Memory of a rank that recomputes so many layers (DualPipe: of each of its chunks); more than
   // there is by what the host lacks, where offloading needs more than the host has.
@@ -125,11 +126,12 @@ class Stages {
   [[nodiscard]] std::int64_t base_time(int stage, const StageAssignment& share,
                                        const LayerCursor& next) const;
   [[nodiscard]] std::int64_t rest_time(const LayerCursor& place) const;
+  [[nodiscard]] std::int64_t until_cursor(const LayerCursor& place) const;
   [[nodiscard]] std::int64_t rest_ends(int stage) const {
     return ends_after_[static_cast<std::size_t>(stage)];
   }
-  [[nodiscard]] std::int64_t until(int units) const {
-    return least_until_[static_cast<std::size_t>(units)];
+  [[nodiscard]] std::int64_t until(std::int64_t layers) const {
+    return least_until_[static_cast<std::size_t>(layers)];
   }
   void set_least_times();
   void set_least_bytes();
@@ -147,7 +149,7 @@ class Stages {
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
   [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
                                   std::int64_t& over) const;
-  [[nodiscard]] int most_units(int stage, std::int64_t limit) const;
+  [[nodiscard]] int most_layers(int stage, std::int64_t limit) const;
   [[nodiscard]] Value compute(int stage, const StageAssignment& share) const;
   [[nodiscard]] Value fewest(int stage, const StageAssignment& share) const;
   [[nodiscard]] Value fewest_pair(int stage, const StageAssignment& share) const;
@@ -159,7 +161,6 @@ class Stages {
   [[nodiscard]] std::int64_t most_recomputed(int stage, const StageAssignment& share) const;
   // Whether the stage may take the share within the limit; cheaper than its value().
   [[nodiscard]] bool may_take(int stage, const StageAssignment& share) const;
-  [[nodiscard]] std::int64_t layers(int units) const { return units * layout_.unit_layers(); }
 
   StageContext x_;
   StageLayout layout_;
@@ -173,10 +174,10 @@ class Stages {
   std::int64_t least_rank_ = 0;                  // bytes of a rank without layers
   std::int64_t least_tail_ = 0;                  // of one of the last, uniform layers
   std::int64_t least_layer_ = 0;                 // of the fastest layer
-  std::vector<std::int64_t> least_until_;        // of the units before
+  std::vector<std::int64_t> least_until_;        // of the layers before
   std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
   mutable std::int64_t guess_ = 0;               // layers recomputed by the last stage worked out
-  mutable std::vector<Value> values_;
+  mutable ValueTable values_;
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_, chunk_;
   mutable std::vector<Bytes> saved_, kept_;
@@ -192,6 +193,7 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
   const LayerCursor place = layout_.place(state);
   // False if the stage is too slow already without what may have to be recomputed.
   const auto try_move = [&](const StageAssignment& share) {
+    if (!layout_.allows(stage, share)) return true;
     const LayerCursor next = layout_.after(stage, share);
     const std::int64_t least = base_time(stage, share, next);
     if (least > limit) {
@@ -216,14 +218,14 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
     return true;
   };
   const int fewest = layout_.fewest(stage);
-  const int most = layout_.units() - place.taken - layout_.fewest_later(stage);
+  const int most = layout_.layers() - place.taken - layout_.fewest_later(stage);
   if (!layout_.is_bidirectional()) {
     for (int n = left == 0 ? std::max(fewest, most) : fewest; n <= most; ++n) {
       if (!try_move({place, n, 0})) break;
     }
     return over;
   }
-  // The units taken from the two ends differ by a few at most.
+  // The layers taken from the two ends differ by a few at most.
   const int lead = place.front - place.back;
   for (int first = fewest; first + fewest <= most; ++first) {
     const int last = std::min(first + lead + StageLayout::kMostLead, most - first);

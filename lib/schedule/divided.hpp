@@ -28,19 +28,20 @@ struct TaskTimes {
   return {std::max(0.0, t.forward), std::max(0.0, t.input), std::max(0.0, t.weight)};
 }
 
-// Layers are counted in units: one layer, or one of each chunk of a rank.
 struct DividedPipeline {
   std::int64_t ranks = 1, vp = 1;
   double microbatches = 1;
   ChunkLayout layout = ChunkLayout::kRounds;
-  bool alike = false;  // all layers are of one kind
+  bool even = false;   // chunks of a rank count as even shares of its layers, all alike
   TaskTimes rounding;  // what a chunk may hold less, or more, than an even share
   TaskTimes embedding, head, whole;
-  std::vector<TaskTimes> first;  // first chunk of a rank, summed over the units before
+  std::vector<TaskTimes> first;  // first chunk of a rank, summed over the layers before
   std::vector<TaskTimes> rank;   // all chunks of a rank, likewise
-  double transfer = 0;           // of one message
-  double end_stall = 0;          // what its two ends stand still for it
-  std::vector<double> stall;     // by rank, for the messages of one microbatch
+  // What a rank may take less than rank[] says, by the layers before; none: nothing.
+  std::vector<TaskTimes> shortfall;
+  double transfer = 0;        // of one message
+  double end_stall = 0;       // what its two ends stand still for it
+  std::vector<double> stall;  // by rank, for the messages of one microbatch
 
   [[nodiscard]] double hops(std::int64_t n) const { return transfer * static_cast<double>(n); }
   // What rank r stands still for messages of so many microbatches, but for the first and the last.
@@ -57,7 +58,7 @@ struct DividedPipeline {
   }
 };
 
-// Rank r with units begin .. end - 1.
+// Rank r with layers begin .. end - 1, in the order in which ranks take them.
 struct DividedRank {
   const DividedPipeline& pipeline;
   std::int64_t r = 0;
@@ -71,12 +72,20 @@ struct DividedRank {
         r(rank),
         begin(static_cast<std::size_t>(from)),
         end(static_cast<std::size_t>(until)),
-        own(p.rank[end] - p.rank[begin] + p.ends(rank)),
-        before(p.first[begin] + (rank > 0 ? p.embedding : TaskTimes{})),
-        work(p.microbatches * own.all()) {
+        own(p.rank[end] - p.rank[begin]),
+        before(p.first[begin] + (rank > 0 ? p.embedding : TaskTimes{})) {
+    if (!p.shortfall.empty()) own = at_least_zero(own - p.shortfall[begin]);
+    own += p.ends(rank);
+    work = p.microbatches * own.all();
     // First chunks hold an even share of their rank's layers at least, the first rank's less than
     // one layer less: there the embedding counts as a burden.
     if (rank > 0) before = at_least_zero(before - p.rounding);
+  }
+
+  // The rank's layers alone, whichever layers come before.
+  [[nodiscard]] TaskTimes layers() const {
+    const TaskTimes all = pipeline.rank[end] - pipeline.rank[begin];
+    return pipeline.shortfall.empty() ? all : at_least_zero(all - pipeline.shortfall[0]);
   }
 
   [[nodiscard]] std::int64_t last_rank() const { return pipeline.ranks - 1; }

@@ -172,15 +172,16 @@ RankPaths interleaved_paths(const PipelineShape& s, std::int64_t rank, const Cha
   return alternating_paths(s, rank, chain, interleaved_group(s), interleaved_warmup(s, rank));
 }
 
-// Through the last chunks of the ranks behind, and the first chunks of those before. Chunks of
-// spread layers hold an even share, up to less than a layer.
+// Through the last chunks of the ranks behind, and the first chunks of those before. Chunks hold an
+// even share of their rank's layers, up to less than a layer; what they take more than that counts
+// as nothing, as each task that the rank runs before its first backward it runs again after it.
 double through_last_chunks(const DividedRank& x) {
   const DividedPipeline& d = x.pipeline;
-  if (!d.alike) return 0;  // the chunks of a rank differ
+  if (!d.even) return 0;
   const auto p = static_cast<double>(d.ranks), v = static_cast<double>(d.vp);
   const double behind_ranks = p - static_cast<double>(x.r) - 1;
   const double ahead = std::min(d.microbatches * v, 2 * behind_ranks + (v - 1) * p + 1);
-  const TaskTimes share = d.first[x.end] - d.first[x.begin];
+  const TaskTimes layers = x.layers(), share = layers * (1 / v);
   const TaskTimes behind =
       at_least_zero(d.first.back() - d.first[x.end] - d.rounding * behind_ranks);
   TaskTimes before = d.first[x.begin];
@@ -197,8 +198,8 @@ double through_last_chunks(const DividedRank& x) {
   if (x.r == 0) forward += std::min(d.microbatches, ahead) * d.embedding.forward;
   if (x.r == x.last_rank()) forward += std::max(0.0, ahead - (v - 1) * p) * d.head.forward;
   const double later = d.stalls(x.r, d.microbatches - std::ceil(ahead / v) - 1);
-  return d.whole.forward + backward + x.work - forward + later +
-         d.hops(d.ranks * d.vp + d.ranks - 2);
+  const double work = d.microbatches * (layers + d.ends(x.r)).all();
+  return d.whole.forward + backward + work - forward + later + d.hops(d.ranks * d.vp + d.ranks - 2);
 }
 
 double interleaved_chain(const DividedRank& x) {

@@ -298,6 +298,19 @@ class Examiner {
   Examined result_;
 };
 
+// Whether some division fits and lets a step take `most` seconds or less, by its stages' times.
+bool may_divide_within(const StageContext& context, const DivisionRules& rules, double most) {
+  bool may = false;
+  for_each_rounds(context, rules, [&](const StageContext& x) {
+    Stages stages(x);
+    stages.limit_to(stages.max_bottleneck(most));
+    may = stages.may_fit_limit() &&
+          Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
+    return !may;
+  });
+  return may;
+}
+
 }  // namespace
 
 RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
@@ -322,10 +335,7 @@ RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const
                                counts,
                                0,
                                nullptr};
-    Stages stages(context);
-    stages.limit_to(stages.max_bottleneck(most));
-    return stages.may_fit_limit() &&
-           Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
+    return may_divide_within(context, x.space.divisions(), most);
   };
   return {possible(Recompute::kFull, CountRule::kFewest),
           possible(Recompute::kSelective, CountRule::kNone)};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "model/layer_prefix.hpp"
 #include "schedule/traits.hpp"
 #include "space/target.hpp"
 
@@ -246,11 +245,8 @@ std::vector<ScheduleChoice> SpaceLists::schedules(const Strategy& mesh) const {
         break;
     }
     // Chunks of any size: the embedding and the head may be alone in theirs.
-    const bool any_size = layer_prefix(model_).has_free_chunks();
-    const std::int64_t most = (model_.num_layers + (any_size ? 2 : 0)) / mesh.pp;
-    for (std::int64_t vp = 2; vp <= most; ++vp) {
-      if (any_size || model_.num_layers % vp == 0) candidates.push_back({schedule, vp});
-    }
+    const std::int64_t most = (model_.num_layers + 2) / mesh.pp;
+    for (std::int64_t vp = 2; vp <= most; ++vp) candidates.push_back({schedule, vp});
   };
   add(kPlainSchedule);
   for (const auto& row : NameTable<Schedule>::rows) {

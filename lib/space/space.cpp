@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "base/text.hpp"
-#include "model/layer_prefix.hpp"
 #include "model/rules.hpp"
 #include "space/fixed_keys.hpp"
 #include "space/lists.hpp"
@@ -33,9 +32,7 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 class SpaceBuilder {
  public:
   SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
-      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {
-    if (!has_errors(validate(m))) prefix_ = layer_prefix(m);
-  }
+      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {}
 
   Result<SearchSpace> build() {
     Diagnostics problems = validate(model_);
@@ -81,7 +78,7 @@ class SpaceBuilder {
 
   // Layers per rank of which the rules only ask whether such a list can be legal at all.
   std::vector<std::int64_t> some_layout(Strategy s) const {
-    if (s.vp == 1 || !prefix_.has_free_chunks()) return {};
+    if (s.vp == 1) return {};
     s.vp = 1;
     if (s.pp > model_.num_layers) return {};
     return stage_layers(s, model_);
@@ -305,7 +302,6 @@ class SpaceBuilder {
   const ClusterSpec& cluster_;
   const SpaceRequest& request_;
   SpaceLists lists_;
-  LayerPrefix prefix_;
   SearchSpace space_;
   std::vector<std::vector<MemoryOption>> option_lists_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;

@@ -7,16 +7,16 @@ namespace meshplan::search_test {
 
 using List = std::vector<std::int64_t>;
 
-// All ways to write `total` as `parts` positive multiples of `unit`, in lexicographic order.
-inline void compositions(std::int64_t total, std::int64_t parts, std::int64_t unit, List& begun,
+// All ways to write `total` as a sum of `parts` positive numbers, in lexicographic order.
+inline void compositions(std::int64_t total, std::int64_t parts, List& begun,
                          std::vector<List>& all) {
   if (parts == 0) {
     if (total == 0) all.push_back(begun);
     return;
   }
-  for (std::int64_t n = unit; n <= total; n += unit) {
+  for (std::int64_t n = 1; n <= total; ++n) {
     begun.push_back(n);
-    compositions(total - n, parts - 1, unit, begun, all);
+    compositions(total - n, parts - 1, begun, all);
     begun.pop_back();
   }
 }

@@ -44,7 +44,7 @@ class EveryDivision {
   Best best() {
     std::vector<List> divisions;
     List begun;
-    compositions(case_.model.num_layers, s_.pp, unit_of(s_, case_.model), begun, divisions);
+    compositions(case_.model.num_layers, s_.pp, begun, divisions);
     for (const List& layers : divisions) {
       s_.stage_layers = layers;
       s_.recompute_layers.clear();
@@ -60,7 +60,7 @@ class EveryDivision {
   std::vector<double> plain_times() {
     std::vector<List> divisions;
     List begun;
-    compositions(case_.model.num_layers, s_.pp, unit_of(s_, case_.model), begun, divisions);
+    compositions(case_.model.num_layers, s_.pp, begun, divisions);
     std::vector<double> times;
     for (const List& layers : divisions) {
       s_.stage_layers = layers;
@@ -71,6 +71,23 @@ class EveryDivision {
     }
     std::sort(times.begin(), times.end());
     return times;
+  }
+
+  // Of the divisions that fit, nothing recomputed.
+  Best best_plain() {
+    std::vector<List> divisions;
+    List begun;
+    compositions(case_.model.num_layers, s_.pp, begun, divisions);
+    for (const List& layers : divisions) {
+      s_.stage_layers = layers;
+      s_.recompute_layers.clear();
+      if (has_errors(validate(s_, case_.model, case_.cluster))) continue;
+      s_.recompute_layers.assign(layers.size(), 0);
+      if (!is_in_space(s_, case_.model) || !brute_.fits(s_, blocks_)) continue;
+      best_.cost = std::min(best_.cost, cost(s_));
+      best_.step_time = std::min(best_.step_time, step_time(s_));
+    }
+    return best_;
   }
 
   [[nodiscard]] double cost(const Strategy& s) const {
@@ -175,6 +192,71 @@ void compare(const Case& c, Compared& n) {
   }
 }
 
+// Layers of two to four kinds in turn, too many before the last for them to count as leading ones,
+// in chunks of every schedule that has several, with memory to spare or just not enough.
+Case hybrid_case(Dice& dice, std::int64_t most_layers) {
+  Case c;
+  c.model = small_model(dice.between(7, most_layers), 1024 * dice.between(1, 3));
+  c.model.window = 512, c.model.window_every = dice.between(2, 4);
+  if (dice.once_in(2)) add_experts(c.model, 4, dice.between(0, 2), 2);
+  if (dice.once_in(6)) c.model.mtp_layers = 1;
+  const std::int64_t pp = dice.between(2, 4);
+  c.cluster = small_cluster(1, pp, Bytes{dice.one_of<std::int64_t>({6, 10, 16, 4096}) * kGiB});
+  c.request.base = framework_preset(Framework::kMegatron);
+  c.request.base.global_batch = pp * dice.between(1, 4);
+  c.request.base.seq_len = dice.one_of<std::int64_t>({2048, 8192, 32768});
+  c.request.limits = {only("pp", {std::to_string(pp)}), only("micro_batch", {"1"}),
+                      only("schedule", {"interleaved", "zb-v"}), only("recompute", {"none"})};
+  c.request.threads = 1;
+  return c;
+}
+
+struct Hybrids {
+  int searches = 0, none = 0, uneven_rounds = 0;
+  int not_by_rows = 0;  // the best has chunks of a rank that differ
+};
+
+// The fastest of all divisions that fit, and that nothing faster than it is promised or found.
+void compare_hybrid(const Case& c, Hybrids& n) {
+  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
+  REQUIRE(space.ok());
+  SearchContext x(c.model, c.cluster, c.request, *space);
+  for (const Mesh& mesh : space->meshes()) {
+    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
+      Strategy s = strategy_of(*space, mesh, schedule);
+      const StageContext context = stages_of(x, s, mesh.base, CountRule::kNone);
+      CAPTURE(to_text(s), c.model.num_layers);
+      const Best best = EveryDivision(c, s).best_plain();
+      const auto search = [&](double most) {
+        return fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
+                                 most, 0, false, 1 << 20});
+      };
+      const Divided divided = divide(context, space->divisions(), 1e300);
+      const FastestDivision found = search(1e300);
+      REQUIRE(found.every);
+      REQUIRE(found.lists.has_value() == (best.cost < 1e300));
+      REQUIRE(divided.lists.has_value() == found.lists.has_value());
+      ++(found.lists ? n.searches : n.none);
+      if (!found.lists) continue;
+      REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
+      REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
+      REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
+      EveryDivision every(c, s);
+      s.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
+      s.stage_layers = divided.lists->layers;
+      REQUIRE(std::abs(every.cost(s) / best.cost - 1) < 1e-9);
+      s.stage_layers = found.lists->layers;
+      REQUIRE(std::abs(every.step_time(s) / best.step_time - 1) < 1e-9);
+      const RoundTotals rounds = round_totals(s.stage_layers, s.vp);
+      n.uneven_rounds += rounds.front() != rounds.back() ? 1 : 0;
+      n.not_by_rows += std::any_of(s.stage_layers.begin(), s.stage_layers.end(),
+                                   [&](std::int64_t layers) { return layers % s.vp != 0; })
+                           ? 1
+                           : 0;
+    }
+  }
+}
+
 // Longer pipelines that hold both ends of the model on their first ranks, with memory to spare.
 Case shared_ends_case(Dice& dice) {
   Case c;
@@ -263,4 +345,19 @@ TEST_CASE("[F-SEARCH-11] no division of ZB-V or DualPipe beats the one chosen, n
   CAPTURE(n.searches, n.uneven);
   CHECK(n.searches > 250);
   CHECK(n.uneven > 150);
+}
+
+TEST_CASE(
+    "[F-SEARCH-12] layers of several kinds are divided freely over chunks in rounds or in a V") {
+  Dice dice(29);
+  Hybrids n;
+  for (int i = 0; i < 120; ++i) {
+    CAPTURE(i);
+    compare_hybrid(hybrid_case(dice, i % 6 == 0 ? 13 : 10), n);
+  }
+  CAPTURE(n.searches, n.none, n.uneven_rounds, n.not_by_rows);
+  CHECK(n.searches > 200);
+  CHECK(n.none > 20);
+  CHECK(n.uneven_rounds > 50);
+  CHECK(n.not_by_rows > 50);
 }

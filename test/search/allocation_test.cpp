@@ -39,7 +39,7 @@ int evaluate_all(const Stages& stages) {
   for (int r = 0; r < stages.num_stages(); ++r) {
     for (int state = 0; state < stages.num_states(); ++state) {
       const LayerCursor p = stages.layout().place(state);
-      if (p.front < 0 || p.back < 0 || p.taken > stages.layout().units()) continue;  // of nothing
+      if (p.front < 0 || p.back < 0 || p.taken > stages.layout().layers()) continue;  // of nothing
       stages.moves(r, state, kUnbounded / 4, [&](const StageMove&) { ++n; });
     }
   }

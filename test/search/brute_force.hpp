@@ -32,14 +32,9 @@ inline std::int64_t leading(const ModelSpec& m) {
   return static_cast<std::int64_t>(n);
 }
 
-// Chunks of any size take a model of at most four leading layers before all others, which are
-// alike; otherwise the chunks of a rank have one size, but for DualPipe's.
-inline std::int64_t unit_of(const Strategy& s, const ModelSpec& m) {
-  return s.schedule == Schedule::kDualPipe || leading(m) <= 4 ? 1 : s.vp;
-}
-
-// DualPipe: the layers taken from both ends differ by three at most. Chunks of any size: all
-// leading layers are in the first round.
+// DualPipe: the layers taken from both ends differ by three at most. Chunks in rounds or in a V: up
+// to four leading layers are all in the first round; if more layers differ, any two rounds hold
+// about as many.
 inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
   if (s.schedule == Schedule::kDualPipe) {
     std::int64_t lead = 0;
@@ -49,11 +44,15 @@ inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
     }
     return true;
   }
-  if (s.vp == 1 || leading(m) > 4) return true;
-  std::int64_t first_round = 0;
+  if (s.vp == 1) return true;
   const std::vector<Chunk> chunks = chunk_plan(m, s);
-  for (std::int64_t r = 0; r < s.pp; ++r) first_round += chunks[static_cast<std::size_t>(r)].layers;
-  return first_round >= leading(m);
+  List rounds(static_cast<std::size_t>(s.vp), 0);
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    rounds[c / static_cast<std::size_t>(s.pp)] += chunks[c].layers;
+  }
+  if (leading(m) <= 4) return rounds.front() >= leading(m);
+  const auto [low, high] = std::minmax_element(rounds.begin(), rounds.end());
+  return *high - *low <= (s.vp <= 4 ? 3 : s.vp <= 8 ? 2 : 1);
 }
 
 class Brute {
@@ -225,11 +224,9 @@ class Brute {
 
   // Layers per rank with which the strategy breaks no rule.
   std::vector<List> legal_divisions(Strategy s) const {
-    const std::int64_t unit = unit_of(s, c_.model);
     std::vector<List> all, legal;
-    if (leading(c_.model) > 4 && has_errors(validate(s, c_.model, c_.cluster))) return legal;
     List begun;
-    compositions(c_.model.num_layers, s.pp, unit, begun, all);
+    compositions(c_.model.num_layers, s.pp, begun, all);
     for (const List& layers : all) {
       // nanotron may leave ranks before the last without layers; the search never does.
       const bool hollow = layers.size() > 2 && std::any_of(layers.begin() + 1, layers.end() - 1,
@@ -326,14 +323,13 @@ class Brute {
     const bool pairs = s.schedule == Schedule::kDualPipe;
     if (pairs) times.resize(times.size() / 2);
     rank.largest = *std::max_element(times.begin(), times.end());
-    const std::int64_t unit = unit_of(s, c_.model);
     const double weight = static_cast<double>(num_microbatches(s) * s.vp - 1);
     rank.cost = std::accumulate(times.begin(), times.end(), 0.0) + weight * rank.largest;
     for (std::size_t r = 0; r < times.size(); ++r) {
-      rank.order.push_back(s.stage_layers[r] / unit);
-      if (pairs) rank.order.push_back(s.stage_layers[s.stage_layers.size() - 1 - r] / unit);
+      rank.order.push_back(s.stage_layers[r]);
+      if (pairs) rank.order.push_back(s.stage_layers[s.stage_layers.size() - 1 - r]);
     }
-    for (const std::int64_t units : rank.order) rank.squares += units * units;
+    for (const std::int64_t n : rank.order) rank.squares += n * n;
     return rank;
   }
 
@@ -348,10 +344,10 @@ class Brute {
         bytes = std::max(bytes, step.memory(mine).peak.si());
       }
       rank.largest = std::max(rank.largest, bytes), rank.cost += bytes;
-      rank.order.push_back(s.stage_layers[static_cast<std::size_t>(r)] / unit_of(s, c_.model));
+      rank.order.push_back(s.stage_layers[static_cast<std::size_t>(r)]);
       if (pairs) rank.order.push_back(s.stage_layers[static_cast<std::size_t>(s.pp - 1 - r)]);
     }
-    for (const std::int64_t units : rank.order) rank.squares += units * units;
+    for (const std::int64_t n : rank.order) rank.squares += n * n;
     return rank;
   }
 

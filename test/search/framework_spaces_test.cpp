@@ -16,7 +16,7 @@ namespace {
 std::vector<List> divisions(const Case& c, Strategy s) {
   std::vector<List> all, legal;
   List begun;
-  compositions(c.model.num_layers, s.pp, unit_of(s, c.model), begun, all);
+  compositions(c.model.num_layers, s.pp, begun, all);
   for (const List& layers : all) {
     s.stage_layers = layers;
     s.recompute_layers.assign(layers.size(), 0);

@@ -38,10 +38,9 @@ class Neighbours {
   void check() {
     const Strategy& s = plan_.strategy;
     ++n_.plans;
-    const std::int64_t unit = unit_of(s, case_.model);
     for (std::size_t from = 0; from < s.stage_layers.size(); ++from) {
       for (std::size_t to = 0; to < s.stage_layers.size(); ++to) {
-        if (from != to && s.stage_layers[from] > unit) move(from, to, unit);
+        if (from != to && s.stage_layers[from] > 1) move(from, to);
       }
       if (s.recompute == Recompute::kFull) change_count(from);
     }
@@ -49,14 +48,14 @@ class Neighbours {
 
  private:
   // Whatever number of layers the two ranks recompute then.
-  void move(std::size_t from, std::size_t to, std::int64_t unit) {
+  void move(std::size_t from, std::size_t to) {
     Strategy s = plan_.strategy;
-    s.stage_layers[from] -= unit, s.stage_layers[to] += unit;
+    --s.stage_layers[from], ++s.stage_layers[to];
     if (!is_in_space(s, case_.model)) return;
     const bool full = s.recompute == Recompute::kFull;
     const List before = s.recompute_layers;
-    for (const std::int64_t less : {std::int64_t{0}, unit}) {
-      for (const std::int64_t more : {std::int64_t{0}, unit}) {
+    for (const std::int64_t less : {0, 1}) {
+      for (const std::int64_t more : {0, 1}) {
         if (!full && less + more > 0) continue;
         s.recompute_layers[from] =
             std::min(std::max<std::int64_t>(0, before[from] - less), s.stage_layers[from]);
