@@ -14,6 +14,17 @@ struct LayerPrefix {
   // Layers before the last run of layers that are alike: 0 where all are alike, 3 in DeepSeek-V3.
   int leading = 0;
 
+  // Layers from this one on are alike to those `period` later.
+  std::int64_t periodic_from = 0, period = 1;
+
+  // Equal for two layers only if those that follow them are alike, one by one, as far as both have
+  // any. Below num_followings().
+  [[nodiscard]] std::int64_t following(std::int64_t layer) const {
+    if (layer < periodic_from) return layer;
+    return periodic_from + (layer - periodic_from) % period;
+  }
+  [[nodiscard]] std::int64_t num_followings() const { return periodic_from + period; }
+
   [[nodiscard]] const BlockCounts& all() const { return first.back(); }
   // With the embedding, the head and the layers of multi-token prediction.
   [[nodiscard]] BlockCounts with_ends(const ModelSpec& m) const;

@@ -65,7 +65,7 @@ Divided divide_all(const StageContext& x, const DivisionRules& rules, double mos
     Divided divided = divide_rounds(of_rounds, rules, most, best);
     all.fits |= divided.fits;
     if (divided.lists) all.lists = std::move(divided.lists);
-    return true;
+    return x.measure == Measure::kMemory || !all.lists;
   });
   return all;
 }

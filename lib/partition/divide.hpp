@@ -32,8 +32,9 @@ void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& vi
   }
 }
 
-// The division of layers that the rule picks by stage times: [F-SEARCH-1]. Nothing if none
-// fits, or none of those that do lets a step take `most` seconds or less.
+// The division of layers that the rule picks by stage times, or by memory: [F-SEARCH-1]. Nothing if
+// none fits, or none of those that do lets a step take `most` seconds or less. Times only say where
+// to begin, so there the first totals of the rounds do that allow a division.
 struct Divided {
   std::optional<Stages::Lists> lists;
   bool fits = false;  // whether some division does, as far as that was looked at

@@ -1,12 +1,16 @@
 #include "partition/stage_layout.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace meshplan {
 namespace {
 
 constexpr int kLeads = 2 * StageLayout::kMostLead + 1;        // of the front over the back
 constexpr int kDifferences = 4 * StageLayout::kMostLead + 1;  // between the two ranks of a stage
+
+constexpr std::size_t kMany = std::numeric_limits<std::size_t>::max();  // most are never asked for
 
 }  // namespace
 
@@ -22,6 +26,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
       vp_(static_cast<int>(s.vp)),
       leading_(prefix.leading),
       shares_both_ends_(traits_of(s.schedule).shares_both_ends()),
+      prefix_(&prefix),
       few_leading_(prefix.has_uniform_tail() && layers_ > 2 * leading_ + kMostLead) {
   if (traits_of(s.schedule).layout == ChunkLayout::kBidirectional) {
     kind_ = Kind::kBidirectional;
@@ -31,6 +36,10 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
             : needs_rounds(s, prefix) ? Kind::kRounds
                                       : Kind::kFolded;
   }
+  // Enough numbers for a key of every chunk's first layer.
+  const double keys = std::pow(static_cast<double>(prefix.num_followings() + 1), vp_) *
+                      static_cast<double>(stages_) * (layers_ + 1.0);
+  by_followings_ = keys < 1e18;
   if (kind_ != Kind::kRounds) return;
   rounds_ = rounds != nullptr ? rounds : &all_rounds(layers_, s.pp, vp_).front();
 }
@@ -188,11 +197,31 @@ std::size_t StageLayout::num_slots() const {
       return s * fronts * n;
     case Kind::kFolded:
     case Kind::kRounds:
-      return s * static_cast<std::size_t>(num_states()) * n;
+      return kMany;
     case Kind::kBidirectional:
       return few_leading_ ? s * fronts * n * kDifferences : s * n * n * kLeads * kDifferences;
   }
   return 0;
+}
+
+// A chunk of as many layers holds the same kinds in the same order if it begins with a layer that
+// the same ones follow.
+std::size_t StageLayout::key_of_followings(int stage, const StageAssignment& share) const {
+  auto key = static_cast<std::size_t>(stage * (layers_ + 1) + share.first);
+  const auto add = [&](int chunk, std::int64_t begin) {
+    const bool empty = spread_chunk(stage, share.first, chunk) == 0;
+    const std::int64_t number = empty ? prefix_->num_followings() : prefix_->following(begin);
+    key = key * static_cast<std::size_t>(prefix_->num_followings() + 1) +
+          static_cast<std::size_t>(number);
+  };
+  const LayerCursor& p = share.place;
+  if (kind_ == Kind::kFolded) {
+    add(0, p.front);
+    add(1, layers_ - p.back - spread_chunk(stage, share.first, 1));
+    return key;
+  }
+  for (int c = 0; c < vp_; ++c) add(c, rounds_->next_layer(p.taken, p.lead, c));
+  return key;
 }
 
 std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
@@ -207,6 +236,7 @@ std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
       return (s * fronts + capped) * n + first;
     case Kind::kFolded:
     case Kind::kRounds: {
+      if (by_followings_) return key_of_followings(stage, share);
       const auto states = static_cast<std::size_t>(num_states());
       return (s * states + static_cast<std::size_t>(state(share.place))) * n + first;
     }

@@ -85,7 +85,7 @@ class StageLayout {
   // Layers of each chunk, by depth.
   void ranges(int stage, const StageAssignment& share, std::vector<LayerRange>& result) const;
 
-  // Shares with the same slot hold the same kinds of layers.
+  // Shares with the same slot hold the same kinds of layers in the same order.
   [[nodiscard]] std::size_t num_slots() const;
   [[nodiscard]] std::size_t slot(int stage, const StageAssignment& share) const;
   // Whether the two ranks of the share may differ as much as they do.
@@ -100,6 +100,8 @@ class StageLayout {
   }
 
  private:
+  [[nodiscard]] std::size_t key_of_followings(int stage, const StageAssignment& share) const;
+
   enum class Kind {
     kContiguous,     // one chunk per rank
     kSpread,         // several, as even as the rank's layers go, which are alike but for a few
@@ -111,7 +113,9 @@ class StageLayout {
   Kind kind_ = Kind::kContiguous;
   int stages_ = 1, layers_ = 1, vp_ = 1, leading_ = 0;
   const Rounds* rounds_ = nullptr;
+  bool by_followings_ = false;  // slots are told apart by which kinds of layers chunks begin with
   bool shares_both_ends_ = false;
+  const LayerPrefix* prefix_;
   bool few_leading_ = false;  // the back half holds none of the leading layers
 };
 
