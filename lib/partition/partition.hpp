@@ -21,7 +21,7 @@ namespace meshplan {
 struct StageMove {
   std::int32_t to = 0;
   std::int64_t time = 0;
-  std::int32_t first = 0;   // units of layers; DualPipe: of the rank nearer to the front
+  std::int32_t first = 0;   // layers; DualPipe: of the rank nearer to the front
   std::int32_t second = 0;  // DualPipe: of the rank nearer to the back
 };
 
