@@ -24,10 +24,10 @@ using RoundTotals = std::vector<std::int64_t>;
 [[nodiscard]] RoundTotals round_totals(const std::vector<std::int64_t>& stage_layers,
                                        std::int64_t vp);
 
-// How far each round has got when all ranks before a stage have taken their layers, given the
-// totals. A rank's chunks differ by one layer at most (cost/chunks.hpp, chunk_layers), so all
-// rounds have got about as far as the last one: what the others are ahead of it has few values, the
-// leads, numbered from 0 (none).
+// [F-SEARCH-12] How far each round has got when all ranks before a stage have taken their layers,
+// given the totals. A rank's chunks differ by one layer at most (cost/chunks.hpp, chunk_layers), so
+// all rounds have got about as far as the last one: what the others are ahead of it has few values,
+// the leads, numbered from 0 (none).
 class Rounds {
  public:
   Rounds(const RoundTotals& totals, std::int64_t pp);
