@@ -104,7 +104,7 @@ Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slo
   Seconds device, host;
   for (const KernelOp& op : ops.kernels) {
     if (!op.awaited) continue;
-    device += op.time * slowest;
+    device += pass_time(op, slowest);
     host += x.cluster.device.launch_gap * (op.launches * k.host_factor);
   }
   return clamp_positive(host - device);
@@ -127,10 +127,11 @@ double wait_for_last(std::int64_t ranks) {
 void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const double slowest = slowest_of(x.cluster.device, num_gpus(x.strategy));
   for (const KernelOp& op : ops.kernels) {
-    pass_of(cost, op.pass).compute += op.time * slowest;
+    const Seconds time = pass_time(op, slowest);
+    pass_of(cost, op.pass).compute += time;
     if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
     if (op.selective) {
-      cost.recompute_selective.compute += op.time * slowest;
+      cost.recompute_selective.compute += time;
       cost.recompute_selective_flops += Flops{op.flops};
     }
   }
@@ -138,7 +139,7 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     const bool waits = op.hidden < op.time_each;
     const Seconds gap =
         waits ? x.cluster.device.collective_gap * wait_for_last(op.group.size) : Seconds{};
-    const Seconds exposed = (op.time_each - op.hidden + op.slowdown + gap) * op.count;
+    const Seconds exposed = pass_time(op, gap);
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
                                   op.bytes, op.count, op.time_each, exposed, op.kind, op.dtype,
@@ -216,9 +217,11 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
   const Strategy& s = x.strategy;
   const Dtype weight = activation_dtype(s.precision);
   const Dtype grad = s.grad_dtype;
-  Seconds forward = s.overlap.param_gather ? cost.forward.compute : Seconds{};
+  // While the device waits for the host to issue kernels, messages go on.
+  const auto time_beside = [](const PassTime& pass) { return pass.compute + pass.launch; };
+  Seconds forward = s.overlap.param_gather ? time_beside(cost.forward) : Seconds{};
   Seconds backward = s.overlap.grad_reduce || s.overlap.param_gather
-                         ? cost.backward_input.compute + cost.backward_weight.compute
+                         ? time_beside(cost.backward_input) + time_beside(cost.backward_weight)
                          : Seconds{};
   const auto both = [&](Pass pass, Collective op, Dtype dtype, Seconds& window) {
     const double each = size_of(dtype);

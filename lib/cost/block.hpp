@@ -114,6 +114,16 @@ class BlockCosts {
 [[nodiscard]] std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c,
                                               const Strategy& s);
 
+// What one operation adds to the wall time of its pass. `slowest`: of a kernel on the device that
+// all others wait for, over the mean (kernels/kernels.hpp, slowest_of). `gap`: what ranks wait for
+// the last of them before each collective; zero for a time that a block never undercuts.
+[[nodiscard]] inline Seconds pass_time(const KernelOp& op, double slowest) {
+  return op.time * slowest;
+}
+[[nodiscard]] inline Seconds pass_time(const CommOp& op, Seconds gap) {
+  return (op.time_each - op.hidden + op.slowdown + gap) * op.count;
+}
+
 // The bytes that a layer saves, by recomputation mode.
 [[nodiscard]] SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer);
 

@@ -8,14 +8,12 @@ namespace {
 
 PartTime time_of(const BlockOps& ops, double slowest) {
   PartTime t;
-  const auto add = [&](Pass pass, double seconds) {
-    t.all += seconds;
-    if (pass != Pass::kBackwardWeight) t.chain += seconds;
+  const auto add = [&](Pass pass, Seconds time) {
+    t.all += time.si();
+    if (pass != Pass::kBackwardWeight) t.chain += time.si();
   };
-  for (const KernelOp& op : ops.kernels) add(op.pass, op.time.si() * slowest);
-  for (const CommOp& op : ops.comm) {
-    add(op.pass, (op.time_each - op.hidden + op.slowdown).si() * op.count);
-  }
+  for (const KernelOp& op : ops.kernels) add(op.pass, pass_time(op, slowest));
+  for (const CommOp& op : ops.comm) add(op.pass, pass_time(op, Seconds{}));
   return t;
 }
 
