@@ -82,4 +82,10 @@ CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
   return fastest(route_of(c, g), op, bytes);
 }
 
+bool is_uniform(const ClusterSpec& c) {
+  const LinkLevel& inner = c.levels.front();
+  const bool joins_all = c.levels.size() == 1 || inner.span == 0 || inner.span >= num_gpus(c);
+  return joins_all && inner.kind != LinkKind::kPcie;
+}
+
 }  // namespace meshplan

@@ -32,6 +32,10 @@ struct CollectiveTime {
 [[nodiscard]] CollectiveTime collective_time(const ClusterSpec& c, Collective op, Bytes bytes,
                                              const GroupShape& g, bool bidirectional = false);
 
+// Whether any two groups of as many devices are equally fast, wherever their ranks are: one level
+// of links joins all devices and does not halve them between two sockets, as PCIe does.
+[[nodiscard]] bool is_uniform(const ClusterSpec& c);
+
 // How c.exact_collectives names an operation.
 [[nodiscard]] CollectiveKey exact_key(Collective op, Bytes bytes, const GroupShape& g,
                                       bool bidirectional = false);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/collectives.hpp"
 #include "schedule/traits.hpp"
 #include "space/target.hpp"
 
@@ -163,7 +164,7 @@ std::vector<Split> SpaceLists::splits(const Strategy& mesh) const {
 }
 
 std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
-  const bool one_node = num_gpus(cluster_) <= cluster_.gpus_per_node;  // no order differs there
+  const bool all_alike = is_uniform(cluster_);  // then no order differs from another
   std::vector<RankOrder> all{kDefaultOrder, kPipelineInside};
   const auto refused = [&](const RankOrder& order) {
     Strategy s = mesh;
@@ -177,12 +178,12 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
       if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
     }
     std::erase_if(all, refused);
-    if (one_node && all.size() > 1) all.resize(1);
+    if (all_alike && all.size() > 1) all.resize(1);
     return all;
   }
   if (freed("order")) all = every_order(mesh);
   std::erase_if(all, refused);
-  const bool same = one_node || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
+  const bool same = all_alike || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
   if (same && all.size() > 1) all.resize(1);
   return all;
 }

@@ -109,15 +109,20 @@ class Brute {
     }
   }
 
-  // The layouts of devices are the same without a pipeline, without replicas, and in one node.
+  // The layouts of devices are the same without a pipeline, without replicas, and in one node
+  // unless its links are halved between two sockets.
   void try_orders(Strategy s) {
-    if (frees("order") && c_.cluster.nodes > 1) return try_every_order(s);
-    const bool same = s.pp == 1 || s.dp == 1 || c_.cluster.nodes == 1;
+    if (frees("order") && !is_alike()) return try_every_order(s);
+    const bool same = s.pp == 1 || s.dp == 1 || is_alike();
     for (const RankOrder& order : {kDefaultOrder, kPipelineInside}) {
       if (same && order != kDefaultOrder) continue;
       s.order = order;
       try_shardings(s);
     }
+  }
+
+  [[nodiscard]] bool is_alike() const {
+    return c_.cluster.nodes == 1 && c_.cluster.levels.front().kind != LinkKind::kPcie;
   }
 
   // Experts and axes of one rank stay where the default order has them.

@@ -1,4 +1,6 @@
 // What must hold of the best plan whatever the cost model's constants are.
+#include <array>
+
 #include "cost/step.hpp"
 #include "frameworks/preset.hpp"
 #include "search/cases.hpp"
@@ -66,6 +68,58 @@ TEST_CASE("a faster device never makes the best plan slower") {
     for (FlopsPerSecond& rate : d.peak) rate *= 1.5;
     d.memory_bandwidth *= 1.5;
     CHECK(no_slower(best_time(c), before));
+  }
+}
+
+// One number of the device or of its links, better by a factor.
+struct Improvement {
+  const char* what;
+  void (*apply)(ClusterSpec& c, double factor);
+};
+
+constexpr std::array kImprovements{
+    Improvement{"peak rates",
+                [](ClusterSpec& c, double factor) {
+                  for (FlopsPerSecond& rate : c.device.peak) rate *= factor;
+                }},
+    Improvement{"memory bandwidth",
+                [](ClusterSpec& c, double factor) { c.device.memory_bandwidth *= factor; }},
+    Improvement{"kernel overhead",
+                [](ClusterSpec& c, double factor) { c.device.kernel_overhead *= 1 / factor; }},
+    Improvement{"launch gap",
+                [](ClusterSpec& c, double factor) { c.device.launch_gap *= 1 / factor; }},
+    Improvement{"collective gap",
+                [](ClusterSpec& c, double factor) { c.device.collective_gap *= 1 / factor; }},
+    Improvement{"host link", [](ClusterSpec& c, double factor) { c.device.host_link *= factor; }},
+    Improvement{"bandwidth of links",
+                [](ClusterSpec& c, double factor) { scale_links(c, factor, 1); }},
+    Improvement{"latency of links",
+                [](ClusterSpec& c, double factor) { scale_links(c, 1, 1 / factor); }}};
+
+TEST_CASE("no single number of the hardware that gets better makes the best plan slower") {
+  for (unsigned seed = 7'000; seed < 7'000 + kCases; ++seed) {
+    Dice dice(seed);
+    Case c = random_case(seed);
+    c.request.top = 1;
+    DeviceSpec& d = c.cluster.device;
+    d.launch_gap = Seconds{1e-6 * static_cast<double>(dice.between(1, 8))};
+    d.collective_gap = Seconds{1e-6 * static_cast<double>(dice.between(0, 40))};
+    d.kernel_overhead = Seconds{1e-6 * static_cast<double>(dice.between(1, 5))};
+    if (dice.once_in(2)) {  // sharded weights travel while the host issues small layers
+      c.request.base = framework_preset(Framework::kMegatron);
+      c.request.base.global_batch = num_gpus(c.cluster) * dice.between(1, 2);
+      c.request.base.seq_len = dice.one_of<std::int64_t>({512, 1024, 2048});
+      c.request.limits = {only("zero", {dice.one_of<std::string>({"2", "3"})}), only("tp", {"1"}),
+                          only("pp", {"1"}), only("cp", {"1"})};
+    }
+    const double factor = 1 + 0.1 * static_cast<double>(dice.between(1, 20));
+    const Seconds before = best_time(c);
+    for (const Improvement& improvement : kImprovements) {
+      CAPTURE(seed, improvement.what, factor);
+      Case better = c;
+      improvement.apply(better.cluster, factor);
+      CHECK(no_slower(best_time(better), before));
+    }
   }
 }
 
