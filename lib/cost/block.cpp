@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/collectives.hpp"
+#include "model/encoder.hpp"
 #include "model/kinds.hpp"
 #include "model/parameters.hpp"
 
@@ -306,6 +307,7 @@ BlockCost embedding_cost(const BlockContext& x) {
     cost.parameters.dense += x.model.max_seq_length * x.shape.hidden;
   }
   if (x.model.embedding_norm) cost.parameters.dense += 2 * x.shape.hidden;
+  cost.parameters.dense += encoder_parameters_of_device(x.model, x.strategy);
   return finish(x, ops, cost);
 }
 
@@ -335,6 +337,10 @@ BlockCost mtp_cost(const BlockContext& x) {
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   cost.parameters.dense +=
       ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;
+  if (x.model.mtp_shared) {  // every pass is a block: each holds its share of the one layer
+    cost.parameters.dense = ceil_div(cost.parameters.dense, x.model.mtp_layers);
+    cost.parameters.experts = ceil_div(cost.parameters.experts, x.model.mtp_layers);
+  }
   return finish(x, ops, cost);
 }
 

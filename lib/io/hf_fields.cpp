@@ -1,5 +1,7 @@
 #include "io/hf_fields.hpp"
 
+#include <algorithm>
+
 #include "base/text.hpp"
 
 namespace meshplan {
@@ -28,9 +30,33 @@ bool same_value(const YamlNode& a, const YamlNode& b) {
 }  // namespace
 
 HfFields::HfFields(Document& document, const YamlNode& map, HfOrigins& origins)
-    : document_(&document), map_(&map), origins_(&origins) {}
+    : document_(&document),
+      map_(&map),
+      origins_(&origins),
+      asked_(std::make_shared<std::set<std::string, std::less<>>>()) {}
+
+void HfFields::ask(const HfNames& names) const {
+  for (const std::string_view name : names) asked_->emplace(name);
+}
+
+bool HfFields::is_list(const HfNames& names) const {
+  for (const std::string_view name : names) {
+    const YamlNode* node = map_->find(name);
+    if (node != nullptr && node->kind == YamlNode::Kind::kSequence) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> HfFields::unread() const {
+  std::vector<std::string> keys;
+  for (const auto& [name, node] : map_->entries) {
+    if (!asked_->contains(name.text)) keys.push_back(name.text);
+  }
+  return keys;
+}
 
 bool HfFields::has(const HfNames& names) const {
+  ask(names);
   for (const std::string_view name : names) {
     const YamlNode* node = map_->find(name);
     if (node != nullptr && node->kind != YamlNode::Kind::kNull) return true;
@@ -48,6 +74,7 @@ bool HfFields::is_null(const HfNames& names) const {
 
 // The first spelling that is present and not null; another one with another value is an error.
 const YamlNode* HfFields::value(const HfNames& names) {
+  ask(names);
   const YamlNode* found = nullptr;
   std::string_view found_name;
   for (const std::string_view name : names) {
@@ -162,6 +189,25 @@ std::vector<std::string> HfFields::texts(const HfNames& names) {
     items.push_back(std::move(text));
   }
   return items;
+}
+
+std::int64_t HfFields::first_count_or(const std::string& key, const HfNames& names,
+                                      std::int64_t fallback) {
+  if (!is_list(names)) return count_or(key, names, fallback);
+  const std::vector<std::int64_t> all = counts(names);
+  return all.empty() ? fallback : std::min(all.front(), kLargestHfSize);
+}
+
+std::vector<HfFields> HfFields::sections(std::string_view name) {
+  std::vector<HfFields> all;
+  const YamlNode* node = value({name});
+  if (node == nullptr || node->kind != YamlNode::Kind::kSequence) return all;
+  for (const YamlNode& item : node->items) {
+    if (item.kind == YamlNode::Kind::kMap) all.emplace_back(*document_, item, *origins_);
+  }
+  if (all.size() == node->items.size()) return all;
+  error({name}, "'" + std::string(name) + "' must be a list of mappings");
+  return {};
 }
 
 HfFields HfFields::section(std::string_view name) {

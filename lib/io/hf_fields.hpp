@@ -4,6 +4,8 @@
 // ways: versions of the library and files of the hub differ.
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +47,14 @@ class HfFields {
   // Items of a list; empty if there is none.
   std::vector<std::int64_t> counts(const HfNames& names);
   std::vector<std::string> texts(const HfNames& names);
+  // A whole number, or the first of a list of them; `fallback` where there is none.
+  std::int64_t first_count_or(const std::string& key, const HfNames& names, std::int64_t fallback);
+  // The mappings of a list.
+  std::vector<HfFields> sections(std::string_view name);
+  // Whether the value is a list.
+  [[nodiscard]] bool is_list(const HfNames& names) const;
+  // Keys of this mapping that nothing asked for.
+  [[nodiscard]] std::vector<std::string> unread() const;
   // The mapping under `name`, without keys if there is none.
   HfFields section(std::string_view name);
 
@@ -55,7 +65,10 @@ class HfFields {
   Document* document_;
   const YamlNode* map_;
   HfOrigins* origins_;
+  // Keys that were asked for; copies of this object share them.
+  std::shared_ptr<std::set<std::string, std::less<>>> asked_;
 
+  void ask(const HfNames& names) const;
   const YamlNode* value(const HfNames& names);
   const YamlNode& nearest_node(const HfNames& names) const;
   std::int64_t integer(const std::string& key, const HfNames& names, std::int64_t fallback,

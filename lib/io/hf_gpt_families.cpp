@@ -105,7 +105,7 @@ ModelSpec read_gpt_neox(HfFields& f) {
   set_attention_kind(m);
   m.ffn_hidden_size = f.size("ffn_hidden_size", {"intermediate_size"});
   read_activation(f, m, {"hidden_act"}, "gelu");
-  set_biases(f, m, f.flag_or({"attention_bias"}, true), true, {"attention_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, true), true);
   m.parallel_block = f.flag_or({"use_parallel_residual"}, true);
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
   m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 2048);
@@ -191,8 +191,7 @@ ModelSpec read_nemotron(HfFields& f) {
   set_attention_kind(m);
   m.ffn_hidden_size = f.size("ffn_hidden_size", {"intermediate_size"});
   read_activation(f, m, {"hidden_act"}, "relu2");
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false),
-             {"mlp_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false));
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
   m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 4096);
   read_dropout(f, m, {"hidden_dropout"}, 0.0, {"attention_dropout"}, 0.0);

@@ -27,7 +27,8 @@ void read_qwen_window(HfFields& f, ModelSpec& m, std::int64_t full_layers_fallba
   read_window(f, m, std::move(windowed), window);
 }
 
-// Llama and what was built like it: RMSNorm, rotary positions, SwiGLU.
+}  // namespace
+
 ModelSpec llama_without_attention(HfFields& f, std::int64_t context) {
   ModelSpec m = read_core(f);
   m.ffn_hidden_size = f.size("ffn_hidden_size", {"intermediate_size"});
@@ -41,8 +42,6 @@ ModelSpec llama_without_attention(HfFields& f, std::int64_t context) {
   return m;
 }
 
-// `groups` and `head_dim` are the defaults of the family; 0: as many groups as heads, and hidden
-// size over heads.
 ModelSpec llama_like(HfFields& f, std::int64_t context, std::int64_t groups,
                      std::int64_t head_dim) {
   ModelSpec m = llama_without_attention(f, context);
@@ -63,7 +62,7 @@ void read_qwen_experts(HfFields& f, ModelSpec& m, const HfNames& experts, std::i
   for (const std::int64_t layer : f.counts({"mlp_only_layers"})) {
     if (layer < m.num_layers) sparse[static_cast<std::size_t>(layer)] = false;
   }
-  set_expert_layers(f, m, sparse, {"mlp_only_layers", "decoder_sparse_step"});
+  set_expert_layers(m, sparse);
 }
 
 // A null q_lora_rank means that queries are projected directly (the Lite models).
@@ -78,12 +77,6 @@ MlaSpec read_latent(HfFields& f) {
   return mla;
 }
 
-struct ExpertDefaults {
-  std::int64_t top_k, first_dense, shared_experts;
-  bool correction;  // one bias per expert steers the routing
-};
-
-// Routed and shared experts behind leading dense layers, as DeepSeek has them.
 void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d) {
   MoeSpec moe = read_experts(f, {"n_routed_experts", "num_local_experts", "num_experts"}, d.top_k,
                              {"moe_intermediate_size"});
@@ -102,7 +95,7 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d) {
     const auto layer = static_cast<std::int64_t>(i);
     sparse[i] = layer >= dense && layer % step == 0;
   }
-  set_expert_layers(f, m, sparse, {"moe_layer_freq", "first_k_dense_replace"});
+  set_expert_layers(m, sparse);
   m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
 }
 
@@ -111,17 +104,14 @@ ModelSpec deepseek_like(HfFields& f, std::int64_t context, const ExpertDefaults&
   m.attention = AttentionKind::kMla;
   m.mla = read_latent(f);
   m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
   read_deepseek_experts(f, m, d);
   return m;
 }
 
-}  // namespace
-
 ModelSpec read_llama(HfFields& f) {
   ModelSpec m = llama_like(f, 2048, 0, 0);
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false),
-             {"mlp_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false));
   return m;
 }
 
@@ -149,7 +139,7 @@ ModelSpec read_gemma(HfFields& f) {
   // Early files say hidden_act "gelu" and mean what hidden_activation corrects.
   read_activation(f, m, {"hidden_activation"}, f.text_or({"hidden_act"}, "gelu_pytorch_tanh"));
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
   return m;
 }
 
@@ -163,7 +153,7 @@ ModelSpec read_qwen2(HfFields& f) {
 ModelSpec read_qwen3(HfFields& f) {
   ModelSpec m = llama_like(f, 32768, 32, 128);
   m.qk_norm = true;
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
   read_qwen_window(f, m, 28);
   return m;
 }
@@ -182,7 +172,7 @@ ModelSpec read_qwen2_moe(HfFields& f) {
 ModelSpec read_qwen3_moe(HfFields& f) {
   ModelSpec m = llama_like(f, 32768, 4, 0);
   m.qk_norm = true;
-  set_biases(f, m, f.flag_or({"attention_bias"}, false), false, {"attention_bias"});
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
   read_qwen_experts(f, m, {"num_experts", "num_local_experts"}, 8);
   read_qwen_window(f, m, 28);
   return m;

@@ -24,24 +24,28 @@ constexpr auto kActivations =
                                   {"silu", Activation::kSilu},
                                   {"swish", Activation::kSilu},
                                   {"relu", Activation::kRelu},
-                                  {"relu2", Activation::kRelu2}});
+                                  {"relu2", Activation::kRelu2},
+                                  {"swigluoai", Activation::kSilu}});
 
-// Which layers attend to a window only: every n-th, starting with the first.
-void set_window(HfFields& f, ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window,
-                const HfNames& names) {
+// Which layers attend to a window only: every n-th from the first by flat keys, others listed.
+void set_window(ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window) {
   const auto count = std::count(windowed.begin(), windowed.end(), true);
   if (count == 0) return;
   const auto second = std::find(windowed.begin() + 1, windowed.end(), true);
   const auto every = static_cast<std::size_t>(second - windowed.begin());
+  bool regular = m.layers.empty();
   for (std::size_t i = 0; i < windowed.size(); ++i) {
-    if (windowed[i] == (i % every == 0)) continue;
-    f.error(names, "this pattern of windowed and full-attention layers cannot be described",
-            "only every n-th layer from the first can be windowed; without the window the plan is "
-            "an upper bound");
+    regular = regular && windowed[i] == (i % every == 0);
+  }
+  if (regular) {
+    m.window = window;
+    m.window_every = static_cast<std::int64_t>(every);
     return;
   }
-  m.window = window;
-  m.window_every = static_cast<std::int64_t>(every);
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    auto* attention = std::get_if<AttentionSpec>(&layer.mixer);
+    if (attention != nullptr) attention->window = windowed[i] ? window : 0;
+  });
 }
 
 }  // namespace
@@ -63,8 +67,11 @@ ModelSpec read_core(HfFields& f, const CoreNames& names) {
   ModelSpec m;
   m.num_layers = f.size("num_layers", names.layers, 100'000);
   m.hidden_size = f.size("hidden_size", names.hidden);
-  m.num_attention_heads = f.size("num_attention_heads", names.heads);
-  m.vocab_size = f.size("vocab_size", {"vocab_size"});
+  const auto size = [&](const std::string& key, const HfNames& spelled, std::int64_t fallback) {
+    return fallback > 0 ? f.size_or(key, spelled, fallback) : f.size(key, spelled);
+  };
+  m.num_attention_heads = size("num_attention_heads", names.heads, names.default_heads);
+  m.vocab_size = size("vocab_size", names.vocab, names.default_vocab);
   m.num_query_groups = m.num_attention_heads;
   return m;
 }
@@ -100,22 +107,19 @@ void read_dropout(HfFields& f, ModelSpec& m, const HfNames& hidden, double hidde
                        f.real_or("dropout", attention, attention_fallback));
 }
 
-void set_biases(HfFields& f, ModelSpec& m, bool attention, bool mlp, const HfNames& names) {
+void set_biases(ModelSpec& m, bool attention, bool mlp) {
   m.linear_bias = attention && mlp;
   if (m.linear_bias) return;
   m.qkv_bias = attention;
   m.attention_out_bias = attention;
-  if (mlp) {
-    f.error(names, "biases in the MLP but not in the attention cannot be described",
-            "the difference is small: give both or neither");
-  }
+  m.mlp_bias = mlp;
 }
 
 // `layer_types` overrides the older keys that say which layers are windowed.
 void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int64_t window) {
   const std::vector<std::string> types = f.texts({"layer_types"});
   if (types.empty()) {
-    set_window(f, m, windowed, window, {"max_window_layers", "sliding_window"});
+    set_window(m, windowed, window);
     return;
   }
   if (types.size() != windowed.size()) {
@@ -131,15 +135,14 @@ void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int
     }
     windowed[i] = types[i] == "sliding_attention";
   }
-  set_window(f, m, windowed, window, {"layer_types"});
+  set_window(m, windowed, window);
 }
 
 std::vector<bool> all_layers(const ModelSpec& m, bool value) {
   return std::vector<bool>(static_cast<std::size_t>(m.num_layers), value);
 }
 
-void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& experts,
-                       const HfNames& names) {
+void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts) {
   if (std::find(experts.begin(), experts.end(), true) == experts.end()) {
     m.moe.reset();
     return;
@@ -148,14 +151,39 @@ void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& exper
   const auto second = std::find(first + 1, experts.end(), true);
   m.moe->every = second == experts.end() ? 1 : second - first;
   m.moe->first_dense = (first - experts.begin()) - m.moe->every + 1;
-  bool same = m.moe->first_dense >= 0;
+  bool same = m.moe->first_dense >= 0 && m.layers.empty();
   for (std::size_t i = 0; same && i < experts.size(); ++i) {
     same = experts[i] == (layer_kind(m, static_cast<std::int64_t>(i)) == LayerKind::kMoe);
   }
   if (same) return;
   m.moe->first_dense = 0;
-  f.error(names, "this pattern of layers with and without experts cannot be described",
-          "leading dense layers, then every n-th layer with experts");
+  m.moe->every = 1;
+  const MoeSpec moe = *m.moe;
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    if (experts[i]) {
+      layer.feed_forward = moe;
+    } else {
+      layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
+    }
+  });
+}
+
+void edit_layers(ModelSpec& m, const std::function<void(std::size_t, LayerSpec&)>& edit) {
+  std::vector<LayerSpec> all;
+  for (std::int64_t i = 0; i < m.num_layers; ++i) all.push_back(layer_spec(m, i));
+  m.window = 0;
+  m.window_every = 1;
+  if (m.moe) m.moe->first_dense = 0, m.moe->every = 1;
+  m.layers.clear();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::holds_alternative<MoeSpec>(all[i].feed_forward)) all[i].feed_forward = *m.moe;
+    edit(i, all[i]);
+    if (!m.layers.empty() && m.layers.back().layer == all[i]) {
+      ++m.layers.back().count;
+    } else {
+      m.layers.push_back({1, all[i]});
+    }
+  }
 }
 
 MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k, const HfNames& ffn) {

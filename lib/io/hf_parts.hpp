@@ -1,6 +1,7 @@
 #pragma once
 // Parts that several Hugging Face model families read alike, and the families themselves.
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ struct CoreNames {
   HfNames layers{"num_hidden_layers"};
   HfNames hidden{"hidden_size"};
   HfNames heads{"num_attention_heads"};
+  HfNames vocab{"vocab_size"};
+  std::int64_t default_heads = 0, default_vocab = 0;  // 0: a file without them is reported
 };
 
 // The sizes that make a model what it is: they have no default, a file without them is reported.
@@ -28,8 +31,8 @@ void set_attention_kind(ModelSpec& m);
 // The dropout of the residual stream and that of the attention: the larger, which costs more.
 void read_dropout(HfFields& f, ModelSpec& m, const HfNames& hidden, double hidden_fallback,
                   const HfNames& attention, double attention_fallback);
-// Biases of the attention's and of the MLP's linear layers; `names` say where they are switched.
-void set_biases(HfFields& f, ModelSpec& m, bool attention, bool mlp, const HfNames& names);
+// Biases of the attention's and of the MLP's linear layers.
+void set_biases(ModelSpec& m, bool attention, bool mlp);
 
 [[nodiscard]] std::vector<bool> all_layers(const ModelSpec& m, bool value);
 // `windowed` says which layers attend to `window` tokens only, unless the file's layer_types do.
@@ -37,9 +40,27 @@ void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int
 
 [[nodiscard]] MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k,
                                    const HfNames& ffn);
-// `experts` says which layers have experts: leading dense layers, then every n-th, or an error.
-void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& experts,
-                       const HfNames& names);
+// `experts` says which layers have experts: flat keys where they can say it, else a list.
+void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts);
+// Lists the layers of `m` one by one, each as `edit` leaves it.
+void edit_layers(ModelSpec& m, const std::function<void(std::size_t, LayerSpec&)>& edit);
+
+// Llama and what was built like it: RMSNorm, rotary positions, SwiGLU. `context` and the others are
+// the defaults of the family; groups 0: as many as heads, head_dim 0: hidden size over heads.
+[[nodiscard]] ModelSpec llama_without_attention(HfFields& f, std::int64_t context);
+[[nodiscard]] ModelSpec llama_like(HfFields& f, std::int64_t context, std::int64_t groups,
+                                   std::int64_t head_dim);
+// Experts in every `decoder_sparse_step`-th layer, except for those in `mlp_only_layers`.
+void read_qwen_experts(HfFields& f, ModelSpec& m, const HfNames& experts, std::int64_t top_k);
+
+struct ExpertDefaults {
+  std::int64_t top_k, first_dense, shared_experts;
+  bool correction;  // one bias per expert steers the routing
+};
+// Routed and shared experts behind leading dense layers, as DeepSeek has them.
+void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
+[[nodiscard]] MlaSpec read_latent(HfFields& f);
+[[nodiscard]] ModelSpec deepseek_like(HfFields& f, std::int64_t context, const ExpertDefaults& d);
 
 // The families. Defaults are those of the configuration class of the same name (transformers,
 // src/transformers/models/<family>/configuration_<family>.py). Granite is Llama with factors that
@@ -65,5 +86,32 @@ void set_expert_layers(HfFields& f, ModelSpec& m, const std::vector<bool>& exper
 [[nodiscard]] ModelSpec read_mpt(HfFields& f);
 [[nodiscard]] ModelSpec read_bloom(HfFields& f);
 [[nodiscard]] ModelSpec read_opt(HfFields& f);
+
+// Windows, sizes or experts that differ by layer (hf_window_families.cpp).
+[[nodiscard]] ModelSpec read_gemma2(HfFields& f);
+[[nodiscard]] ModelSpec read_gemma3(HfFields& f);
+[[nodiscard]] ModelSpec read_gemma4(HfFields& f);
+[[nodiscard]] ModelSpec read_llama4(HfFields& f);
+[[nodiscard]] ModelSpec read_cohere2(HfFields& f);
+[[nodiscard]] ModelSpec read_mimo_v2(HfFields& f);
+[[nodiscard]] ModelSpec read_step3(HfFields& f);
+[[nodiscard]] ModelSpec read_nemotron_nas(HfFields& f);
+[[nodiscard]] ModelSpec read_smollm3(HfFields& f);
+[[nodiscard]] ModelSpec read_dbrx(HfFields& f);
+
+// Sparse attention, and layers with a state (hf_hybrid_families.cpp).
+[[nodiscard]] ModelSpec read_deepseek_v32(HfFields& f);
+[[nodiscard]] ModelSpec read_glm_moe_dsa(HfFields& f);
+[[nodiscard]] ModelSpec read_qwen3_next(HfFields& f);
+[[nodiscard]] ModelSpec read_kimi_linear(HfFields& f);
+[[nodiscard]] ModelSpec read_minimax(HfFields& f);
+[[nodiscard]] ModelSpec read_minimax_m2(HfFields& f);
+[[nodiscard]] ModelSpec read_minimax_m3(HfFields& f);
+[[nodiscard]] ModelSpec read_nemotron_h(HfFields& f);
+[[nodiscard]] ModelSpec read_granite_hybrid(HfFields& f);
+[[nodiscard]] ModelSpec read_bamba(HfFields& f);
+[[nodiscard]] ModelSpec read_jamba(HfFields& f);
+[[nodiscard]] ModelSpec read_mamba(HfFields& f);
+[[nodiscard]] ModelSpec read_mamba2(HfFields& f);
 
 }  // namespace meshplan::hf

@@ -1,71 +1,97 @@
 #include "io/layer_sections.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "io/layer_keys_reader.hpp"
+#include "spec/hybrid_pattern.hpp"
+
 namespace meshplan {
 namespace {
 
-constexpr std::array<std::string_view, 2> kFeedForwardKinds{"dense", "experts"};
+constexpr std::array<std::string_view, 8> kMixerKinds{
+    "mha", "gqa", "mla", "mamba2", "mamba", "gated_delta_net", "lightning", "none"};
+constexpr std::array<std::string_view, 3> kFeedForwardKinds{"dense", "experts", "none"};
 
-MlaSpec read_latent_sizes(MapReader& r, const ModelSpec& m) {
-  MlaSpec sizes = m.mla.value_or(MlaSpec{});
-  const Need need = m.mla ? Need::kOptional : Need::kRequired;
-  r.read("q_lora_rank", sizes.q_lora_rank);
-  r.read("kv_lora_rank", sizes.kv_lora_rank, need);
-  r.read("qk_nope_head_dim", sizes.qk_nope_head_dim, need);
-  r.read("qk_rope_head_dim", sizes.qk_rope_head_dim, need);
-  r.read("v_head_dim", sizes.v_head_dim, need);
-  return sizes;
+// The kind that a section states, or `fallback`.
+std::string_view read_kind(MapReader& r, std::span<const std::string_view> kinds,
+                           std::string_view fallback) {
+  const YamlNode* node = r.find("kind");
+  if (node == nullptr) return fallback;
+  const auto kind = read_name(r.document(), r.path_of("kind"), *node, kinds);
+  return kind ? kinds[*kind] : fallback;
+}
+
+AttentionSpec read_attention(MapReader& r, const ModelSpec& m, bool one_head_each) {
+  AttentionSpec mixer{m.num_attention_heads, m.num_query_groups, m.head_dim, m.window};
+  mixer.output_gate = m.attention_output_gate;
+  // Heads of its own without groups of its own: one key/value head each, if all layers are so.
+  if (one_head_each && r.has("num_attention_heads") && !r.has("num_query_groups")) {
+    r.read("num_attention_heads", mixer.num_query_groups);
+  }
+  read_layer_keys(r, mixer, true);
+  return mixer;
+}
+
+template <class Kind>
+Mixer read_own(MapReader& r) {
+  Kind kind;
+  read_layer_keys(r, kind, false);
+  return kind;
+}
+
+Mixer read_mixer_of(MapReader& r, std::string_view kind, const ModelSpec& m) {
+  if (kind == "mla") {
+    LatentAttentionSpec mixer{m.num_attention_heads, m.mla.value_or(MlaSpec{}), m.window};
+    r.read("num_attention_heads", mixer.num_attention_heads);
+    r.read("window", mixer.window);
+    read_layer_keys(r, mixer.sizes, m.mla.has_value());
+    return mixer;
+  }
+  if (kind == "mamba2") return read_own<Mamba2Spec>(r);
+  if (kind == "mamba") return read_own<MambaSpec>(r);
+  if (kind == "gated_delta_net") return read_own<GatedDeltaNetSpec>(r);
+  if (kind == "lightning") return read_own<LightningSpec>(r);
+  if (kind == "none") return NoneSpec{};
+  return read_attention(r, m, kind == "mha");
 }
 
 Mixer read_mixer(MapReader r, const ModelSpec& m) {
-  AttentionKind kind = m.attention;
-  std::int64_t heads = m.num_attention_heads, window = m.window;
-  r.read("kind", kind);
-  const bool own_heads = r.read("num_attention_heads", heads);
-  r.read("window", window);
-  if (kind == AttentionKind::kMla) {
-    LatentAttentionSpec mixer{heads, read_latent_sizes(r, m), window};
-    r.refuse_unknown();
-    return mixer;
-  }
-  AttentionSpec mixer{heads, m.num_query_groups, m.head_dim, window};
-  // Heads of its own without groups of its own: one key/value head each, if all layers are so.
-  if (kind == AttentionKind::kMha && own_heads) mixer.num_query_groups = heads;
-  r.read("num_query_groups", mixer.num_query_groups);
-  r.read("head_dim", mixer.head_dim);
+  Mixer mixer = read_mixer_of(r, read_kind(r, kMixerKinds, name_of(m.attention)), m);
   r.refuse_unknown();
   return mixer;
 }
 
-FeedForward read_feed_forward(MapReader r, const ModelSpec& m) {
-  std::size_t kind = 0;
-  if (const YamlNode* node = r.find("kind")) {
-    kind = read_name(r.document(), r.path_of("kind"), *node, kFeedForwardKinds).value_or(0);
-  }
-  if (kind == 0) {
+FeedForward read_feed_forward_of(MapReader& r, std::string_view kind, const ModelSpec& m) {
+  if (kind == "none") return NoneSpec{};
+  if (kind == "dense") {
     DenseMlpSpec mlp{m.ffn_hidden_size};
-    r.read("ffn_hidden_size", mlp.ffn_hidden_size);
-    r.refuse_unknown();
+    read_layer_keys(r, mlp, true);
     return mlp;
   }
   MoeSpec moe = m.moe.value_or(MoeSpec{});
-  r.read("num_experts", moe.num_experts);
-  r.read("top_k", moe.top_k);
-  r.read("expert_ffn_hidden_size", moe.expert_ffn_hidden_size);
-  r.read("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size);
+  read_layer_keys(r, moe, true);
   if (r.read("imbalance", moe.imbalance)) moe.load_histogram.clear(), moe.load_zipf.reset();
-  r.read("router_bias", moe.router_bias);
-  r.refuse_unknown();
   return moe;
+}
+
+FeedForward read_feed_forward(MapReader r, const ModelSpec& m) {
+  FeedForward part = read_feed_forward_of(r, read_kind(r, kFeedForwardKinds, "dense"), m);
+  r.refuse_unknown();
+  return part;
 }
 
 // Sections by name.
 template <class Part>
 using Sections = std::map<std::string, Part, std::less<>>;
+
+struct AllSections {
+  Sections<Mixer> mixers;
+  Sections<FeedForward> feed_forwards;
+};
 
 template <class Part, class Read>
 Sections<Part> read_sections(MapReader& r, std::string_view key, const ModelSpec& m, Read read) {
@@ -77,6 +103,23 @@ Sections<Part> read_sections(MapReader& r, std::string_view key, const ModelSpec
                               read(MapReader(r.document(), node, all->path_of(name.text)), m));
   }
   return sections;
+}
+
+// Those of the file, and those that need none: what the keys of all layers say, and nothing.
+AllSections read_all_sections(MapReader& r, const ModelSpec& m) {
+  AllSections all{read_sections<Mixer>(r, "mixers", m, read_mixer),
+                  read_sections<FeedForward>(r, "feed_forwards", m, read_feed_forward)};
+  const LayerSpec plain = layer_spec(m, LayerKind::kDense, m.window > 0);
+  all.mixers.emplace("attention", plain.mixer);
+  all.mixers.emplace("none", NoneSpec{});
+  if (m.mla) {
+    all.mixers.emplace(m.mla->index.top_k > 0 ? "sparse_attention" : "latent_attention",
+                       plain.mixer);
+  }
+  all.feed_forwards.emplace("dense", plain.feed_forward);
+  all.feed_forwards.emplace("none", NoneSpec{});
+  if (m.moe) all.feed_forwards.emplace("experts", *m.moe);
+  return all;
 }
 
 // A section's name, or the section itself.
@@ -101,31 +144,118 @@ void read_part(MapReader& entry, std::string_view key, const Sections<Part>& sec
                "one of " + names);
 }
 
+LayerSpec read_parts(MapReader& entry, const AllSections& all, const ModelSpec& m) {
+  LayerSpec layer;
+  read_part(entry, "mixer", all.mixers, m, read_mixer, layer.mixer);
+  read_part(entry, "feed_forward", all.feed_forwards, m, read_feed_forward, layer.feed_forward);
+  return layer;
+}
+
+constexpr std::size_t kMostRuns = 100'000;
+
+// One entry of `layers`: a run, or a list of runs that is repeated.
+void read_entry(MapReader entry, const AllSections& all, ModelSpec& m, bool nested) {
+  LayerRun run;
+  if (nested || !entry.has("repeat")) {
+    entry.read("count", run.count, Need::kRequired);
+    run.layer = read_parts(entry, all, m);
+    entry.refuse_unknown();
+    m.layers.push_back(std::move(run));
+    return;
+  }
+  std::int64_t times = 0;
+  entry.read("repeat", times);
+  const std::size_t first = m.layers.size();
+  const std::vector<const YamlNode*> items = entry.list("layers", Need::kRequired);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    read_entry(MapReader(entry.document(), *items[i],
+                         entry.path_of("layers") + "[" + std::to_string(i) + "]"),
+               all, m, true);
+  }
+  entry.refuse_unknown();
+  const std::size_t period = m.layers.size() - first;
+  if (times < 1 || static_cast<std::size_t>(times) > kMostRuns / std::max<std::size_t>(period, 1)) {
+    entry.report("repeat", "'" + entry.path_of("repeat") + "' must be from 1 to " +
+                               std::to_string(kMostRuns) + " over its layers, got " +
+                               std::to_string(times));
+    return;
+  }
+  for (std::int64_t i = 1; i < times; ++i) {
+    for (std::size_t k = 0; k < period; ++k) m.layers.push_back(m.layers[first + k]);
+  }
+}
+
+void read_pattern(MapReader& r, const AllSections& all, ModelSpec& m) {
+  std::string text;
+  if (!r.read("layers", text)) return;
+  const HybridPattern pattern = parse_hybrid_pattern(text);
+  if (!pattern.stages.empty()) {
+    r.report("layers", "'|' divides the layers over pipeline stages, which is the strategy's",
+             "leave it out and give the strategy 'stage_layers'");
+    return;
+  }
+  const std::int64_t stated = m.num_layers;
+  const auto lookup = [&](const HybridSymbol& symbol) -> std::optional<LayerSpec> {
+    LayerSpec layer{NoneSpec{}, NoneSpec{}};
+    if (symbol.is_mixer) {
+      const auto at = all.mixers.find(symbol.section);
+      if (at == all.mixers.end()) return std::nullopt;
+      layer.mixer = at->second;
+    } else {
+      const auto at = all.feed_forwards.find(symbol.section);
+      if (at == all.feed_forwards.end()) return std::nullopt;
+      layer.feed_forward = at->second;
+    }
+    return layer;
+  };
+  const std::string problem = apply_hybrid_pattern(pattern, lookup, m);
+  if (!problem.empty()) r.report("layers", problem);
+  m.num_layers = stated;
+}
+
+// What each pass of multi-token prediction is built like.
+void read_prediction(MapReader& r, const AllSections& all, ModelSpec& m) {
+  std::optional<MapReader> mtp = r.map("mtp");
+  if (!mtp) return;
+  mtp->read("shared", m.mtp_shared);
+  if (mtp->has("mixer") || mtp->has("feed_forward")) m.mtp_layer = read_parts(*mtp, all, m);
+  mtp->refuse_unknown();
+}
+
+}  // namespace
+
+namespace {
+
+void read_encoder(MapReader& r, ModelSpec& m) {
+  std::optional<MapReader> section = r.map("encoder");
+  if (!section) return;
+  EncoderSpec encoder;
+  read_layer_keys(*section, encoder, false);
+  section->refuse_unknown();
+  m.encoder = encoder;
+}
+
 }  // namespace
 
 void read_layers(MapReader& r, ModelSpec& m) {
-  Sections<Mixer> mixers = read_sections<Mixer>(r, "mixers", m, read_mixer);
-  Sections<FeedForward> feed_forwards =
-      read_sections<FeedForward>(r, "feed_forwards", m, read_feed_forward);
-  const LayerSpec plain = layer_spec(m, LayerKind::kDense, m.window > 0);
-  mixers.emplace("attention", plain.mixer);
-  feed_forwards.emplace("dense", plain.feed_forward);
-  if (m.moe) feed_forwards.emplace("experts", *m.moe);
-  const std::vector<const YamlNode*> items = r.list("layers");
+  read_encoder(r, m);
+  const AllSections all = read_all_sections(r, m);
   for (const std::string_view key : {"mixers", "feed_forwards"}) {
     if (r.has(key) && !r.has("layers")) {
       r.report(key, "'" + std::string(key) + "' without 'layers' that name its sections");
     }
   }
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    MapReader entry(r.document(), *items[i], "layers[" + std::to_string(i) + "]");
-    LayerRun run;
-    entry.read("count", run.count, Need::kRequired);
-    read_part(entry, "mixer", mixers, m, read_mixer, run.layer.mixer);
-    read_part(entry, "feed_forward", feed_forwards, m, read_feed_forward, run.layer.feed_forward);
-    entry.refuse_unknown();
-    m.layers.push_back(std::move(run));
+  const YamlNode* node = r.find("layers");
+  if (node != nullptr && node->kind == YamlNode::Kind::kScalar) {
+    read_pattern(r, all, m);
+  } else {
+    const std::vector<const YamlNode*> items = r.list("layers");
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      read_entry(MapReader(r.document(), *items[i], "layers[" + std::to_string(i) + "]"), all, m,
+                 false);
+    }
   }
+  read_prediction(r, all, m);
 }
 
 }  // namespace meshplan

@@ -1,6 +1,6 @@
 #pragma once
-// Layers that differ: `layers`, a list of {count, mixer, feed_forward}, and the sections `mixers`
-// and `feed_forwards` that its entries may name.
+// Layers that differ: `layers`, a list of {count, mixer, feed_forward} or of {repeat, layers}, or a
+// hybrid pattern such as "M-M*-", and the sections `mixers` and `feed_forwards` that they name.
 #include "io/yaml_reader.hpp"
 #include "spec/model.hpp"
 

@@ -1,6 +1,7 @@
 // Our model files. See the hf_config reader for config.json.
 #include <algorithm>
 
+#include "io/layer_keys_reader.hpp"
 #include "io/layer_sections.hpp"
 #include "io/load.hpp"
 #include "io/parts.hpp"
@@ -14,7 +15,10 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("name", m.name, Need::kRequired);
   r.read("num_layers", m.num_layers, Need::kRequired);
   r.read("hidden_size", m.hidden_size, Need::kRequired);
-  r.read("num_attention_heads", m.num_attention_heads, Need::kRequired);
+  // Layers that are listed may have no attention.
+  if (r.has("layers")) m.num_attention_heads = 1;
+  r.read("num_attention_heads", m.num_attention_heads,
+         r.has("layers") ? Need::kOptional : Need::kRequired);
   r.read("vocab_size", m.vocab_size, Need::kRequired);
   r.read("max_seq_length", m.max_seq_length, Need::kRequired);
   r.read("gated_mlp", m.gated_mlp);
@@ -25,9 +29,14 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("linear_bias", m.linear_bias);
   r.read("qkv_bias", m.qkv_bias);
   r.read("attention_out_bias", m.attention_out_bias);
+  r.read("mlp_bias", m.mlp_bias);
   r.read("expert_bias", m.expert_bias);
   r.read("qk_norm", m.qk_norm);
   r.read("attention_sinks", m.attention_sinks);
+  r.read("attention_output_gate", m.attention_output_gate);
+  r.read("rotary_percent", m.rotary_percent);
+  r.read("sandwich_norm", m.sandwich_norm);
+  r.read("logit_softcapping", m.logit_softcapping);
   r.read("parallel_block", m.parallel_block);
   r.read("parallel_shared_norm", m.parallel_shared_norm);
   r.read("embedding_norm", m.embedding_norm);
@@ -48,11 +57,7 @@ void read_attention(MapReader& r, ModelSpec& m) {
     a->read("window_every", m.window_every);
     if (has_kind && m.attention == AttentionKind::kMla) {
       MlaSpec mla;
-      a->read("q_lora_rank", mla.q_lora_rank);
-      a->read("kv_lora_rank", mla.kv_lora_rank, Need::kRequired);
-      a->read("qk_nope_head_dim", mla.qk_nope_head_dim, Need::kRequired);
-      a->read("qk_rope_head_dim", mla.qk_rope_head_dim, Need::kRequired);
-      a->read("v_head_dim", mla.v_head_dim, Need::kRequired);
+      read_layer_keys(*a, mla, false);
       m.mla = mla;
     }
     a->refuse_unknown();
@@ -120,12 +125,8 @@ void read_experts(MapReader& r, ModelSpec& m) {
   std::optional<MapReader> e = r.map("moe");
   if (!e) return;
   MoeSpec moe;
-  e->read("num_experts", moe.num_experts, Need::kRequired);
-  e->read("top_k", moe.top_k, Need::kRequired);
-  e->read("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, Need::kRequired);
-  e->read("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size);
+  read_layer_keys(*e, moe, false);
   read_imbalance(*e, moe);
-  e->read("router_bias", moe.router_bias);
   if (std::optional<MapReader> layers = e->map("layers")) {
     layers->read("first_dense", moe.first_dense);
     layers->read("every", moe.every);
@@ -165,6 +166,9 @@ Result<ModelSpec> read_model(Document& document) {
   if (m.moe || !r.has("moe")) document.add(findings(m));
   if (!document.ok()) return document.diagnostics();
   if (m.moe) derive_loads(*m.moe);
+  if (m.mtp_layer) {
+    if (auto* moe = std::get_if<MoeSpec>(&m.mtp_layer->feed_forward)) derive_loads(*moe);
+  }
   for (LayerRun& run : m.layers) {
     if (auto* moe = std::get_if<MoeSpec>(&run.layer.feed_forward)) derive_loads(*moe);
   }

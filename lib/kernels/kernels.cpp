@@ -177,6 +177,18 @@ Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double 
   return memory_time(d, bytes, kernels);
 }
 
+Seconds fused_time(const DeviceSpec& d, const FusedWork& work) {
+  const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
+                          ? Precision::kBf16
+                          : Precision::kFp16;
+  const auto sms = static_cast<double>(d.multiprocessors);
+  const double busy = work.programs > 0 ? std::min(1.0, work.programs / sms) : 1;
+  const double rate = peak_rate(d, p).si() * d.attention.forward *
+                      kernel_share(AttentionKernel::kTriton, d.architecture, false) * busy;
+  const Seconds traffic = memory_time(d, work.bytes, work.kernels);
+  return std::max(Seconds{work.flops / rate} + work.kernels * d.kernel_overhead, traffic);
+}
+
 double causal_fraction(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
   if (q <= 0 || k <= 0) return 0;

@@ -64,6 +64,20 @@ struct AttentionShape {
 [[nodiscard]] Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double bytes,
                                   double kernels);
 
+// A kernel that multiplies what it loads and keeps intermediate products on chip: the scans of
+// layers with a state. `programs` are the thread blocks that can run at once, where a scan over the
+// sequence leaves few; 0: enough.
+struct FusedWork {
+  double flops = 0, bytes = 0, kernels = 1, programs = 0;
+};
+
+// [F-SCAN-1] The slower of its products, at the rate of a Triton kernel for attention (the scans of
+// mamba_ssm and flash-linear-attention are Triton programs of the same products), and of its
+// traffic, plus one overhead per kernel:
+//   max(flops / (16-bit peak * attention.forward * share * min(1, programs / multiprocessors)),
+//       bytes / sustained bandwidth) + kernels * kernel_overhead
+[[nodiscard]] Seconds fused_time(const DeviceSpec& d, const FusedWork& work);
+
 // How d.exact_kernels names a kernel; where it holds one, the functions above return its time.
 [[nodiscard]] KernelKey exact_key(const GemmShape& g, Precision p);
 [[nodiscard]] KernelKey exact_key(const AttentionShape& a, bool backward);

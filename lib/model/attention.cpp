@@ -5,26 +5,48 @@
 namespace meshplan {
 namespace {
 
+std::int64_t value_dim(const AttentionSpec& kind) {
+  return kind.v_head_dim > 0 ? kind.v_head_dim : kind.head_dim;
+}
+
+// Columns of the projection that values have: none where they are the keys.
+std::int64_t projected_values(const AttentionSpec& kind, std::int64_t groups) {
+  return kind.shared_values ? 0 : groups * value_dim(kind);
+}
+
 HeadShape heads_of(const AttentionSpec& kind, const Strategy& s) {
   HeadShape h;
   h.heads = ceil_div(kind.num_attention_heads, s.tp);
   h.groups = ceil_div(kind.num_query_groups, s.tp);
-  h.query_size = h.value_size = h.heads * kind.head_dim;
-  h.key_size = h.sent_values = h.groups * kind.head_dim;
+  h.query_size = h.heads * kind.head_dim;
+  h.value_size = h.heads * value_dim(kind);
+  h.key_size = h.groups * kind.head_dim;
+  h.sent_values = projected_values(kind, h.groups);
   h.window = kind.window;
+  h.chunked = kind.chunked;
+  h.top_k = kind.index.top_k;
+  h.output_gate = kind.output_gate;
+  h.bidirectional = kind.bidirectional;
   return h;
 }
 
-LinearTimes append_qkv(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
+// Elements of queries and keys that rotate, of all of them.
+double rotary_share(const AttentionSpec& kind, const ModelSpec& m) {
+  return kind.rotary_dim < 0 ? m.rotary_percent : real(kind.rotary_dim) / real(kind.head_dim);
+}
+
+LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const HeadShape& h,
+                       BlockOps& ops) {
   const LocalShape& l = x.shape;
   const bool bias = x.model.linear_bias || x.model.qkv_bias;
-  const LinearTimes column =
-      append_linear(x, "qkv", l.tokens, h.query_size + 2 * h.key_size, l.hidden, bias, ops);
-  const double qkv = real(l.tokens) * real(h.query_size + 2 * h.key_size);
+  const std::int64_t gate = h.output_gate ? h.value_size : 0;
+  const std::int64_t columns = h.query_size + h.key_size + h.sent_values + gate;
+  const LinearTimes column = append_linear(x, "qkv", l.tokens, columns, l.hidden, bias, ops);
+  const double qkv = real(l.tokens) * real(columns);
   append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
   const double qk = real(l.tokens) * real(h.query_size + h.key_size);
   if (x.model.qk_norm) append_norm(x, "qk norm", l.tokens * (h.query_size + h.key_size), ops);
-  append_rotary(x, qk, ops);
+  append_rotary(x, qk * rotary_share(kind, x.model), ops);
   return column;
 }
 
@@ -35,10 +57,14 @@ LinearTimes append_qkv(const BlockContext& x, const HeadShape& h, BlockOps& ops)
 // Vaswani et al. 2017 sec. 3.2.2; Ainslie et al. 2023 (GQA); Shoeybi et al. 2019 sec. 3.
 void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParameters& p) {
   const std::int64_t h = m.hidden_size;
-  const std::int64_t queries = kind.num_attention_heads * kind.head_dim;
-  const std::int64_t keys_values = 2 * kind.num_query_groups * kind.head_dim;
-  p.attention_linear += h * (queries + keys_values) + queries * h;
+  const std::int64_t outputs = kind.num_attention_heads * value_dim(kind);
+  const std::int64_t queries =
+      kind.num_attention_heads * kind.head_dim + (kind.output_gate ? outputs : 0);
+  const std::int64_t keys_values =
+      kind.num_query_groups * kind.head_dim + projected_values(kind, kind.num_query_groups);
+  p.attention_linear += h * (queries + keys_values) + outputs * h;
   if (m.linear_bias || m.qkv_bias) p.attention_linear += queries + keys_values;
+  add_index_parameters(kind.index, m, h, p);
   add_output_bias(m, kind.num_attention_heads, p);
   if (m.qk_norm) p.attention_other += 2 * norm_parameters(m, kind.head_dim);
 }
@@ -46,19 +72,21 @@ void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParamete
 // Key and value heads are copied to every tensor rank beyond their number.
 std::int64_t copied_parameters(const AttentionSpec& kind, const ModelSpec& m, std::int64_t tp) {
   if (tp <= kind.num_query_groups) return 0;
-  const std::int64_t one = 2 * m.hidden_size * kind.head_dim;
+  const std::int64_t one = m.hidden_size * (kind.head_dim + projected_values(kind, 1));
   return one - one * kind.num_query_groups / tp;
 }
 
 double token_flops(const AttentionSpec& kind, std::int64_t seq_len) {
-  const double dim = real(kind.head_dim);
-  return score_flops(kind.num_attention_heads, dim, dim, kind.window, seq_len);
+  return score_flops(kind.num_attention_heads, real(kind.head_dim), real(value_dim(kind)),
+                     seen_tokens(kind.window, kind.index), seq_len) +
+         index_token_flops(kind.index, seq_len);
 }
 
 void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
   const HeadShape heads = heads_of(kind, x.strategy);
   append_residual_norm(x, "input norm", ops);
-  const LinearTimes column = append_qkv(x, heads, ops);
+  const LinearTimes column = append_qkv(x, kind, heads, ops);
+  append_index(x, kind.index, x.shape.hidden, ops);
   append_scores(x, heads, ops);
   append_attention_output(x, heads, column, ops);
 }
@@ -68,11 +96,13 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   const double t = real(x.shape.tokens), e = x.shape.bytes;
   double projections = t * e * (real(h.query_size) + real(h.key_size) + real(h.sent_values));
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
+  projections += index_saved_bytes(x, kind.index);
   return attention_saved_bytes(x, h, projections, 0);
 }
 
-double num_scores(const AttentionSpec& kind, const BlockContext& x) {
-  return materialised_scores(x, heads_of(kind, x.strategy).heads);
+// Gradients of the scores going in and coming out.
+double temporary_bytes(const AttentionSpec& kind, const BlockContext& x) {
+  return 2 * x.shape.bytes * materialised_scores(x, heads_of(kind, x.strategy).heads);
 }
 
 }  // namespace meshplan

@@ -7,24 +7,6 @@
 namespace meshplan {
 namespace {
 
-void push_cp(const BlockContext& x, Pass pass, Collective op, double bytes, double count,
-             Seconds window, BlockOps& ops) {
-  CommOp comm;
-  comm.dimension = CommDimension::kCp;
-  comm.pass = pass;
-  comm.operation = op;
-  comm.bytes = ceil_bytes(bytes);
-  comm.group = x.group(Group::kCp);
-  comm.kind = Group::kCp;
-  comm.dtype = activation_dtype(x.strategy.precision);
-  comm.count = count;
-  comm.bidirectional = op == Collective::kSendRecv;  // a ring: to the next, from the one before
-  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group, comm.bidirectional).total;
-  comm.hidden = std::min(comm.time_each, window);
-  comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
-  ops.comm.push_back(comm);
-}
-
 // Of one call.
 struct AttentionTimes {
   Seconds forward, backward;
@@ -83,6 +65,21 @@ void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, 
   push_attention(x, "attention of the last chunk", last, 1, ops);
 }
 
+// [F-ATT-3] Share of queries x keys that is computed. In chunks of w tokens each sees those before
+// it in its own: w (w + 1) / 2 pairs a chunk (Llama 4's attention_chunk_size); of tokens that an
+// index chose, as many as of a window of top_k.
+double seen_fraction(const HeadShape& h, std::int64_t tokens) {
+  if (h.bidirectional) return 1;
+  if (h.chunked && h.window > 0 && h.window < tokens) {
+    const double w = real(h.window), rest = real(tokens % h.window), s = real(tokens);
+    return (real(tokens / h.window) * w * (w + 1) / 2 + rest * (rest + 1) / 2) / (s * s);
+  }
+  const double seen = causal_fraction(tokens, tokens, h.window);
+  return h.top_k > 0 ? std::min(seen, causal_fraction(tokens, tokens, h.top_k)) : seen;
+}
+
+bool sees_all(const HeadShape& h) { return h.window == 0 && h.top_k == 0; }
+
 // [F-CP-1] Context parallelism around fused attention, c ranks of s/c tokens each, causal load
 // balanced by 2c chunks. Ring (Transformer Engine p2p; Liu et al. 2310.01889): c steps over s/c
 // keys, c - 1 messages of keys and values, twice that backward (keys, values and their gradients),
@@ -99,7 +96,7 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
   a.keys = s.seq_len;
   a.qk_dim = h.query_size / std::max<std::int64_t>(h.heads, 1);
   a.v_dim = h.value_size / std::max<std::int64_t>(h.heads, 1);
-  a.pair_fraction = causal_fraction(s.seq_len, s.seq_len, h.window);
+  a.pair_fraction = seen_fraction(h, s.seq_len);
   a.kv_heads = h.groups;
   if (s.cp == 1) {
     push_attention(x, "attention", a, 1, ops);
@@ -110,23 +107,25 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
     case CpKind::kRing: {
       const double steps = real(s.cp);
       a.keys = l.sequence;
-      const AttentionTimes step = h.window > 0 ? push_attention(x, "attention", a, steps, ops)
-                                               : push_ring_attention(x, a, ops);
-      push_cp(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, step.forward, ops);
-      push_cp(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1, step.backward,
-              ops);
+      const AttentionTimes step = sees_all(h) ? push_ring_attention(x, a, ops)
+                                              : push_attention(x, "attention", a, steps, ops);
+      append_cp_collective(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, step.forward,
+                           ops);
+      append_cp_collective(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1,
+                           step.backward, ops);
       return;
     }
     case CpKind::kAllGather: {
-      if (h.window > 0) {
-        push_attention(x, "attention", a, 1, ops);
-      } else {
+      if (sees_all(h)) {
         push_gathered_attention(x, a, ops);
+      } else {
+        push_attention(x, "attention", a, 1, ops);
       }
       const double all = kv * real(s.cp);
-      push_cp(x, Pass::kForward, Collective::kAllGather, all, 1, Seconds{}, ops);
-      push_cp(x, Pass::kBackwardInput, Collective::kAllGather, all, 1, Seconds{}, ops);
-      push_cp(x, Pass::kBackwardInput, Collective::kReduceScatter, all, 1, Seconds{}, ops);
+      append_cp_collective(x, Pass::kForward, Collective::kAllGather, all, 1, Seconds{}, ops);
+      append_cp_collective(x, Pass::kBackwardInput, Collective::kAllGather, all, 1, Seconds{}, ops);
+      append_cp_collective(x, Pass::kBackwardInput, Collective::kReduceScatter, all, 1, Seconds{},
+                           ops);
       return;
     }
     case CpKind::kUlysses: {
@@ -137,9 +136,9 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
       const double q = real(l.tokens) * real(h.query_size) * l.bytes;
       const double o = real(l.tokens) * real(h.value_size) * l.bytes;
       for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-        push_cp(x, pass, Collective::kAllToAll, q, 1, Seconds{}, ops);
-        push_cp(x, pass, Collective::kAllToAll, kv / 2, 2, Seconds{}, ops);
-        push_cp(x, pass, Collective::kAllToAll, o, 1, Seconds{}, ops);
+        append_cp_collective(x, pass, Collective::kAllToAll, q, 1, Seconds{}, ops);
+        append_cp_collective(x, pass, Collective::kAllToAll, kv / 2, 2, Seconds{}, ops);
+        append_cp_collective(x, pass, Collective::kAllToAll, o, 1, Seconds{}, ops);
       }
       return;
     }
@@ -231,6 +230,10 @@ void append_scores(const BlockContext& x, const HeadShape& heads, BlockOps& ops)
 void append_attention_output(const BlockContext& x, const HeadShape& heads,
                              const LinearTimes& column, BlockOps& ops) {
   const LocalShape& l = x.shape;
+  if (heads.output_gate) {
+    const double gated = real(l.tokens) * real(heads.value_size) * l.bytes;
+    append_elementwise(x, "output gate", 3 * gated, 1, 5 * gated, 1, ops);
+  }
   const bool bias = x.model.linear_bias || x.model.attention_out_bias;
   const LinearTimes row =
       append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size, bias, ops);
@@ -252,7 +255,14 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   if (fused) bytes += 4 * t * real(heads.heads);  // log-sum-exp, fp32
   bytes += kept(x) * t * real(heads.value_size);  // attention's output, input of the projection
   if (fused && kept(x) < l.bytes) bytes += l.bytes * t * real(heads.value_size);
+  // The gate, and the output before it, which the projection does not keep.
+  if (heads.output_gate) bytes += 2 * l.bytes * t * real(heads.value_size);
   return {bytes + hidden_mask(x), fused ? kept_input(x) + repeated : scores};
+}
+
+std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index) {
+  if (window == 0 || index.top_k == 0) return std::max(window, index.top_k);
+  return std::min(window, index.top_k);
 }
 
 double score_flops(std::int64_t heads, double qk_dim, double v_dim, std::int64_t window,

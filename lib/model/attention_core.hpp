@@ -17,6 +17,10 @@ struct HeadShape {
   std::int64_t sent_values = 0;  // values as context parallelism exchanges them
   std::int64_t value_size = 0;   // of all heads: input of the output projection
   std::int64_t window = 0;
+  bool chunked = false;      // the window is a chunk
+  std::int64_t top_k = 0;    // tokens that sparse attention keeps; 0: all
+  bool output_gate = false;  // the output is multiplied by a gate as wide
+  bool bidirectional = false;
 };
 
 // Products over scores, fused or materialised, with context parallelism.
@@ -36,9 +40,20 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
 // 16-bit scores and multiples of four matrices (fused_softmax.py, is_kernel_available).
 [[nodiscard]] bool softmax_is_fused(const BlockContext& x, std::int64_t heads);
 
+// What sparse attention's index adds: its projections, scores over all tokens before, and the
+// choice among them. `query_input`: elements that its queries are projected from.
+void add_index_parameters(const IndexSpec& index, const ModelSpec& m, std::int64_t query_input,
+                          LayerParameters& p);
+[[nodiscard]] double index_token_flops(const IndexSpec& index, std::int64_t seq_len);
+void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t query_input,
+                  BlockOps& ops);
+[[nodiscard]] double index_saved_bytes(const BlockContext& x, const IndexSpec& index);
+
 // Per token: products of queries with the keys that they see, and of these with the values, as if
 // attention were not causal.
 [[nodiscard]] double score_flops(std::int64_t heads, double qk_dim, double v_dim,
                                  std::int64_t window, std::int64_t seq_len);
+// Tokens that a query sees at most, for score_flops(); 0: all.
+[[nodiscard]] std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index);
 
 }  // namespace meshplan

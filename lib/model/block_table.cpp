@@ -46,6 +46,8 @@ BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table) {
   return counts;
 }
 
-LayerSpec mtp_layer(const ModelSpec& m) { return layer_spec(m, m.num_layers - 1); }
+LayerSpec mtp_layer(const ModelSpec& m) {
+  return m.mtp_layer ? *m.mtp_layer : layer_spec(m, m.num_layers - 1);
+}
 
 }  // namespace meshplan

@@ -28,7 +28,7 @@ struct BlockTable {
 // How many of each block the model has, ends included.
 [[nodiscard]] BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table);
 
-// What a multi-token-prediction layer is built like: the last decoder layer.
+// What a multi-token-prediction layer is built like: the last decoder layer unless the model says.
 [[nodiscard]] LayerSpec mtp_layer(const ModelSpec& m);
 
 }  // namespace meshplan

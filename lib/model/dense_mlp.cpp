@@ -14,10 +14,10 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
   const std::int64_t ffn = ceil_div(kind.ffn_hidden_size, x.strategy.tp);
   if (has_own_norm(m)) append_residual_norm(x, "mlp norm", ops);
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
-                                       m.linear_bias, ops);
+                                       has_mlp_bias(m), ops);
   append_activation(x, real(l.tokens) * real(ffn), ops);
   const LinearTimes down =
-      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, m.linear_bias, ops);
+      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops);
   // A parallel block sums attention and MLP before one reduction, counted with attention.
   if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
   append_residual(x, ops);

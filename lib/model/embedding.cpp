@@ -1,4 +1,5 @@
-// The first block: token embedding.
+// The first block: token embedding, and the vision encoder of a model that has one.
+#include "model/encoder.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -22,6 +23,7 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   append_elementwise(x, "embedding", forward, kernels, 3 * e * n + table * (2 * e + 2 * grad), 4,
                      ops);
   if (x.model.embedding_norm) append_norm(x, "embedding norm", l.norm_tokens * l.hidden, ops);
+  append_encoder(x, ops);
   const double bytes = e * n;
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kReduceScatter, bytes,
@@ -34,9 +36,9 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   }
 }
 
-// Token ids (8 bytes), and the dropout mask.
+// Token ids (8 bytes), the dropout mask, and what an encoder keeps.
 double embedding_saved_bytes(const BlockContext& x) {
-  return 8 * real(x.shape.tokens) + hidden_mask(x);
+  return 8 * real(x.shape.tokens) + hidden_mask(x) + encoder_saved_bytes(x);
 }
 
 }  // namespace meshplan

@@ -59,18 +59,25 @@ double received_tokens(const MoeSpec& moe, const BlockContext& x) {
   return real(x.shape.norm_tokens) * real(moe.top_k) * rank_load(moe, x.strategy.ep).p99;
 }
 
+// Elements per token that routed experts work on.
+std::int64_t expert_input(const MoeSpec& moe, std::int64_t hidden) {
+  return moe.latent_size > 0 ? moe.latent_size : hidden;
+}
+
 }  // namespace
 
 // [F-PAR-4] E experts, each an MLP of width f_e, a router h*E (and E where it has a bias), of which
 // a token passes top_k. Shazeer et al. 2017; Fedus et al. 2021 (Switch) sec. 2; biases of gpt-oss.
 void add_parameters(const MoeSpec& moe, const ModelSpec& m, LayerParameters& p) {
-  std::int64_t expert = mlp_matrices(m, moe.expert_ffn_hidden_size);
+  const std::int64_t input = expert_input(moe, m.hidden_size);
+  std::int64_t expert = (m.gated_mlp ? 3 : 2) * input * moe.expert_ffn_hidden_size;
   if (m.linear_bias || m.expert_bias) {
-    expert += mlp_first_bias(m, moe.expert_ffn_hidden_size) + m.hidden_size;
+    expert += mlp_first_bias(m, moe.expert_ffn_hidden_size) + input;
   }
   p.experts = moe.num_experts * expert;
   p.experts_active = moe.top_k * expert;
   p.router = moe.num_experts * (m.hidden_size + (moe.router_bias ? 1 : 0));
+  p.router += 2 * m.hidden_size * moe.latent_size;  // the projections to and from the latent
   add_mlp(m, moe.shared_expert_ffn_hidden_size, p);
 }
 
@@ -83,7 +90,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
   const Strategy& s = x.strategy;
-  const double e = l.bytes, h = real(l.hidden);
+  const std::int64_t input = expert_input(moe, l.hidden);
+  const double e = l.bytes, h = real(input);
   append_residual_norm(x, "mlp norm", ops);
   append_gradient_sum(x, l.norm_tokens * l.hidden, ops);  // of router and experts
 
@@ -105,6 +113,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const double scores = tokens * real(moe.num_experts);
   append_elementwise(x, "routing", 40 * scores, 10, 40 * scores, 8, ops);
 
+  if (moe.latent_size > 0) {
+    append_linear(x, "latent down", l.norm_tokens, input, l.hidden, false, ops);
+  }
   const double routed = tokens * real(moe.top_k);  // token copies this rank sends
   const double busiest = rank_load(moe, s.ep).median;
   append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
@@ -128,16 +139,19 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
       std::max<std::int64_t>(1, static_cast<std::int64_t>(received / real(local_experts)));
   const std::int64_t ffn = ceil_div(moe.expert_ffn_hidden_size, s.etp);
   const std::size_t first_expert = ops.kernels.size();
-  append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), l.hidden, m.expert_bias,
-                ops, local_experts);
+  append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), input, m.expert_bias, ops,
+                local_experts);
   append_activation(x, received * real(ffn), ops);
-  append_linear(x, "experts down", per_expert, l.hidden, ffn, m.expert_bias, ops, local_experts);
+  append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts);
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
     ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
   }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   append_elementwise(x, "unpermute", (2 * e * received + 2 * e * routed) * h, 3,
                      (2 * e * received + 2 * e * routed) * h, 3, ops);
+  if (moe.latent_size > 0) {
+    append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
+  }
   if (moe.shared_expert_ffn_hidden_size > 0) {
     const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
     const LinearTimes up = append_linear(x, "shared expert up", l.tokens,
@@ -165,7 +179,8 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const double hidden = routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp));
   const double shared = real(l.tokens) * real(ceil_div(moe.shared_expert_ffn_hidden_size, s.tp));
   double bytes = norm_bytes(x, norm) + kept(x) * norm;
-  bytes += routed * gathered * real(l.hidden) * kept(x);
+  bytes += routed * gathered * real(expert_input(moe, l.hidden)) * kept(x);
+  bytes += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
   bytes += activation_function_bytes(x, hidden);
   bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;
   bytes += activation_function_bytes(x, shared);

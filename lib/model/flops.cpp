@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "model/block_table.hpp"
+#include "model/encoder.hpp"
 #include "model/kinds.hpp"
 
 namespace meshplan {
@@ -23,6 +24,7 @@ Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens) {
   }
   const double head = 2.0 * static_cast<double>(m.vocab_size) * static_cast<double>(m.hidden_size);
   forward += head;
+  if (m.encoder) forward += encoder_flops(m) / static_cast<double>(seq_len);
   const auto h = static_cast<double>(m.hidden_size);
   forward += static_cast<double>(m.mtp_layers) *
              (layer_forward_flops(m, mtp_layer(m), seq_len) + head + 4 * h * h);

@@ -27,6 +27,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   if (gathered)
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, e * n, 1,
                          {}, ops);
+  // tanh, scaled before and behind, on the logits in place (Gemma 2, 2408.00118 sec. 2).
+  if (x.model.logit_softcapping) {
+    append_elementwise(x, "logit soft-capping", 6 * e * n, 3, 7 * e * n, 3, ops);
+  }
   if (s.runtime.fused_cross_entropy && s.runtime.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
   } else if (s.runtime.fused_cross_entropy && s.runtime.inplace_cross_entropy) {
@@ -100,7 +104,8 @@ double logits_held(const BlockContext& x) {
 // The norm's input, the output layer's, and what the loss keeps.
 double head_saved_bytes(const BlockContext& x) {
   const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
-  return norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x);
+  const double capped = x.model.logit_softcapping ? x.shape.bytes * logits_held(x) : 0;
+  return norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x) + capped;
 }
 
 // Beside that: the rest of what the loss needs, and the gradient of the output layer's input.

@@ -1,7 +1,7 @@
 #pragma once
 // What every kind of layer states of itself, in one file of its own: a new kind is a struct in
-// spec/layers.hpp, the functions below for it, and its section in io/layer_sections.cpp. The
-// compiler asks for each of them.
+// spec/layers.hpp with its keys (spec/layer_keys.hpp) and rules (spec/layer_rules.hpp), and the
+// functions below for it. The compiler asks for each of them.
 #include <cstdint>
 
 #include "model/context.hpp"
@@ -23,33 +23,79 @@ struct KeptBytes {
 //   token_flops         forward operations per token and layer besides its matrices
 //   append_operations   kernels and collectives of one microbatch
 //   saved_bytes         norm and projections included
-//   num_scores          elements of the largest temporary that is not features: attention scores
+//   temporary_bytes     of the largest temporaries of the backward pass that are not features
+
 void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
-void add_parameters(const LatentAttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
 [[nodiscard]] std::int64_t copied_parameters(const AttentionSpec& kind, const ModelSpec& m,
                                              std::int64_t tp);
+[[nodiscard]] double token_flops(const AttentionSpec& kind, std::int64_t seq_len);
+void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const AttentionSpec& kind, const BlockContext& x);
+
+void add_parameters(const LatentAttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
 [[nodiscard]] std::int64_t copied_parameters(const LatentAttentionSpec& kind, const ModelSpec& m,
                                              std::int64_t tp);
-[[nodiscard]] double token_flops(const AttentionSpec& kind, std::int64_t seq_len);
 [[nodiscard]] double token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len);
-void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops);
 void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops);
-[[nodiscard]] KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x);
 [[nodiscard]] KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
-[[nodiscard]] double num_scores(const AttentionSpec& kind, const BlockContext& x);
-[[nodiscard]] double num_scores(const LatentAttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
+
+void add_parameters(const Mamba2Spec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const Mamba2Spec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const Mamba2Spec& kind, std::int64_t seq_len);
+void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const Mamba2Spec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const Mamba2Spec& kind, const BlockContext& x);
+
+void add_parameters(const MambaSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const MambaSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const MambaSpec& kind, std::int64_t seq_len);
+void append_operations(const MambaSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const MambaSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const MambaSpec& kind, const BlockContext& x);
+
+void add_parameters(const GatedDeltaNetSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const GatedDeltaNetSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const GatedDeltaNetSpec& kind, std::int64_t seq_len);
+void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x);
+
+void add_parameters(const LightningSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const LightningSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const LightningSpec& kind, std::int64_t seq_len);
+void append_operations(const LightningSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const LightningSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const LightningSpec& kind, const BlockContext& x);
+
+void add_parameters(const NoneSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const NoneSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const NoneSpec& kind, std::int64_t seq_len);
+void append_operations(const NoneSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const NoneSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const NoneSpec& kind, const BlockContext& x);
 
 // Each kind of feed-forward:
 //   add_parameters, append_operations, saved_bytes   as above
 //   widest_features     elements of the widest tensor inside of it
+
 void add_parameters(const DenseMlpSpec& kind, const ModelSpec& m, LayerParameters& p);
-void add_parameters(const MoeSpec& kind, const ModelSpec& m, LayerParameters& p);
 void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps& ops);
-void append_operations(const MoeSpec& kind, const BlockContext& x, BlockOps& ops);
 [[nodiscard]] KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x);
-[[nodiscard]] KeptBytes saved_bytes(const MoeSpec& kind, const BlockContext& x);
 [[nodiscard]] double widest_features(const DenseMlpSpec& kind, const BlockContext& x);
+
+void add_parameters(const MoeSpec& kind, const ModelSpec& m, LayerParameters& p);
+void append_operations(const MoeSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const MoeSpec& kind, const BlockContext& x);
 [[nodiscard]] double widest_features(const MoeSpec& kind, const BlockContext& x);
+
+[[nodiscard]] double widest_features(const NoneSpec& kind, const BlockContext& x);
 
 // The ends of the chain, and what joins them for multi-token prediction.
 void append_embedding(const BlockContext& x, BlockOps& ops);

@@ -12,6 +12,8 @@ HeadShape heads_of(const LatentAttentionSpec& kind, const Strategy& s) {
   h.key_size = h.query_size;
   h.value_size = h.sent_values = h.heads * kind.sizes.v_head_dim;
   h.window = kind.window;
+  h.top_k = kind.sizes.index.top_k;
+  h.output_gate = kind.sizes.output_gate;
   return h;
 }
 
@@ -26,9 +28,11 @@ LinearTimes append_projections(const BlockContext& x, const MlaSpec& mla, const 
   append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
                 false, ops);
   append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
+  const std::int64_t query_input = mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden;
+  append_index(x, mla.index, query_input, ops);
+  if (h.output_gate) append_linear(x, "gate", l.tokens, h.value_size, l.hidden, false, ops);
   const std::size_t first_up = ops.kernels.size();
-  const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk,
-                                      mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden, false, ops);
+  const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk, query_input, false, ops);
   const LinearTimes kv =
       append_linear(x, "kv up", l.tokens, h.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
                     mla.kv_lora_rank, false, ops);
@@ -65,6 +69,8 @@ void add_parameters(const LatentAttentionSpec& kind, const ModelSpec& m, LayerPa
     p.attention_linear += query + key_value;
     p.attention_other += mla.q_lora_rank + compressed;
   }
+  if (mla.output_gate) p.attention_linear += h * a * mla.v_head_dim;
+  add_index_parameters(mla.index, m, query_input, p);
   add_output_bias(m, a, p);
 }
 
@@ -74,8 +80,9 @@ std::int64_t copied_parameters(const LatentAttentionSpec&, const ModelSpec&, std
 
 double token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len) {
   const double qk = real(kind.sizes.qk_nope_head_dim + kind.sizes.qk_rope_head_dim);
-  return score_flops(kind.num_attention_heads, qk, real(kind.sizes.v_head_dim), kind.window,
-                     seq_len);
+  return score_flops(kind.num_attention_heads, qk, real(kind.sizes.v_head_dim),
+                     seen_tokens(kind.window, kind.sizes.index), seq_len) +
+         index_token_flops(kind.sizes.index, seq_len);
 }
 
 void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
@@ -95,12 +102,13 @@ KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
   projections +=
       real(l.norm_tokens) * e * 2 * real(kind.sizes.q_lora_rank + kind.sizes.kv_lora_rank);
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
+  projections += index_saved_bytes(x, kind.sizes.index);
   const double repeated = t * e * real(h.query_size + h.key_size + h.value_size);
   return attention_saved_bytes(x, h, projections, repeated);
 }
 
-double num_scores(const LatentAttentionSpec& kind, const BlockContext& x) {
-  return materialised_scores(x, heads_of(kind, x.strategy).heads);
+double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
+  return 2 * x.shape.bytes * materialised_scores(x, heads_of(kind, x.strategy).heads);
 }
 
 }  // namespace meshplan

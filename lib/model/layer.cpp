@@ -9,18 +9,32 @@ namespace meshplan {
 
 LayerParameters layer_parameters(const ModelSpec& m, const LayerSpec& layer) {
   LayerParameters p;
-  p.norms = (has_own_norm(m) ? 2 : 1) * norm_parameters(m, m.hidden_size);
+  const std::int64_t norms =
+      (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) && has_own_norm(m) ? 1 : 0);
+  p.norms = (m.sandwich_norm ? 2 : 1) * norms * norm_parameters(m, m.hidden_size);
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.mixer);
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.feed_forward);
   return p;
 }
 
+namespace {
+
+// [F-NORM-2] The norm behind a part of a layer, before the residual takes it (Gemma 2, 2408.00118).
+template <class Part>
+void append_part(const BlockContext& x, const Part& part, BlockOps& ops) {
+  std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, part);
+  if (!x.model.sandwich_norm || std::holds_alternative<NoneSpec>(part)) return;
+  append_norm(x, "post norm", x.shape.norm_tokens * x.shape.hidden, ops);
+}
+
+}  // namespace
+
 void append_mixer(const BlockContext& x, const Mixer& mixer, BlockOps& ops) {
-  std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, mixer);
+  append_part(x, mixer, ops);
 }
 
 void append_feed_forward(const BlockContext& x, const FeedForward& feed_forward, BlockOps& ops) {
-  std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, feed_forward);
+  append_part(x, feed_forward, ops);
 }
 
 void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) {
@@ -32,19 +46,24 @@ void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) 
 KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
   const auto of = [&](const auto& kind) { return saved_bytes(kind, x); };
   const KeptBytes mixer = std::visit(of, layer.mixer), rest = std::visit(of, layer.feed_forward);
-  return {mixer.all + rest.all, mixer.selective + rest.selective};
+  const int parts = (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) ? 1 : 0);
+  const double behind =
+      x.model.sandwich_norm
+          ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
+          : 0;
+  return {mixer.all + rest.all + behind, mixer.selective + rest.selective};
 }
 
 // Gradients of the widest features (both gated halves and the product), and of the gathered input
-// and output of the layer; or the gradients of an operation's scores going in and coming out.
+// and output of the layer; or what the mixer has in use besides.
 double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double e = x.shape.bytes, hidden = real(x.shape.tokens) * real(x.shape.hidden);
   const double features =
       std::visit([&](const auto& kind) { return widest_features(kind, x); }, layer.feed_forward);
-  const double scores =
-      std::visit([&](const auto& kind) { return num_scores(kind, x); }, layer.mixer);
+  const double mixer =
+      std::visit([&](const auto& kind) { return temporary_bytes(kind, x); }, layer.mixer);
   return std::max(features * (x.model.gated_mlp ? 3 : 2) * e + 3 * e * hidden,
-                  2 * e * scores + 2 * e * hidden);
+                  mixer + 2 * e * hidden);
 }
 
 }  // namespace meshplan

@@ -1,6 +1,7 @@
 #include "model/parameters.hpp"
 
 #include "model/block_table.hpp"
+#include "model/encoder.hpp"
 
 namespace meshplan {
 namespace {
@@ -28,6 +29,8 @@ ParameterCount parameter_count(const ModelSpec& m) {
   count.output_head = m.tied_embeddings ? 0 : m.vocab_size * h;
   count.total = count.embedding + count.output_head + norm_parameters(m, h);
   if (m.embedding_norm) count.total += norm_parameters(m, h);
+  count.encoder = encoder_parameters(m);
+  count.total += count.encoder;
   count.active = count.total;
   const BlockTable table = block_table(m);
   const BlockCounts blocks = all_blocks(m, table);
@@ -39,7 +42,8 @@ ParameterCount parameter_count(const ModelSpec& m) {
   }
   if (m.mtp_layers > 0) {
     const std::int64_t joint = 2 * h * h + 3 * norm_parameters(m, h);
-    count.mtp = m.mtp_layers * (sum(layer_parameters(m, mtp_layer(m))) + joint);
+    count.mtp =
+        (m.mtp_shared ? 1 : m.mtp_layers) * (sum(layer_parameters(m, mtp_layer(m))) + joint);
   }
   return count;
 }

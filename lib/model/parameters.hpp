@@ -25,6 +25,7 @@ struct ParameterCount {
   std::int64_t active = 0;       // passed by one token: equals `total` for dense models
   std::int64_t embedding = 0;    // token embedding, and position table where learned
   std::int64_t output_head = 0;  // 0 when tied
+  std::int64_t encoder = 0;      // vision encoder and projector
   std::int64_t mtp = 0;          // multi-token-prediction layers
 };
 

@@ -308,6 +308,8 @@ double activation_function_bytes(const BlockContext& x, double features) {
   return features * (e * (in + extra) + kept(x));
 }
 
+bool has_mlp_bias(const ModelSpec& m) { return m.linear_bias || m.mlp_bias; }
+
 bool has_own_norm(const ModelSpec& m) { return !(m.parallel_block && m.parallel_shared_norm); }
 
 std::int64_t mlp_matrices(const ModelSpec& m, std::int64_t ffn) {
@@ -327,7 +329,7 @@ double repeated_features(const BlockContext& x, double features) {
 void add_mlp(const ModelSpec& m, std::int64_t ffn, LayerParameters& p) {
   if (ffn == 0) return;
   p.mlp_linear += mlp_matrices(m, ffn);
-  if (m.linear_bias) {
+  if (has_mlp_bias(m)) {
     p.mlp_linear += mlp_first_bias(m, ffn);
     p.norms += m.hidden_size;
   }
@@ -355,6 +357,36 @@ void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass p
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
   ops.comm.push_back(comm);
+}
+
+void append_cp_collective(const BlockContext& x, Pass pass, Collective op, double bytes,
+                          double count, Seconds window, BlockOps& ops) {
+  CommOp comm;
+  comm.dimension = CommDimension::kCp;
+  comm.pass = pass;
+  comm.operation = op;
+  comm.bytes = ceil_bytes(bytes);
+  comm.group = x.group(Group::kCp);
+  comm.kind = Group::kCp;
+  comm.dtype = activation_dtype(x.strategy.precision);
+  comm.count = count;
+  comm.bidirectional = op == Collective::kSendRecv;  // a ring: to the next, from the one before
+  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group, comm.bidirectional).total;
+  comm.hidden = std::min(comm.time_each, window);
+  comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  ops.comm.push_back(comm);
+}
+
+void append_fused(const BlockContext& x, std::string_view name, Pass pass, const FusedWork& work,
+                  BlockOps& ops) {
+  KernelOp op;
+  op.name = name;
+  op.pass = pass;
+  op.time = fused_time(x.cluster.device, work);
+  op.flops = work.flops;
+  op.bytes = work.bytes;
+  op.launches = work.kernels;
+  ops.kernels.push_back(op);
 }
 
 }  // namespace meshplan

@@ -38,6 +38,13 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
 void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass pass, Collective op,
                           double bytes, double count, Seconds window, BlockOps& ops);
 
+// One of context parallelism. It hides behind `window` at most.
+void append_cp_collective(const BlockContext& x, Pass pass, Collective op, double bytes,
+                          double count, Seconds window, BlockOps& ops);
+// A kernel, or a few in a row, that compute on what they load: see fused_time().
+void append_fused(const BlockContext& x, std::string_view name, Pass pass, const FusedWork& work,
+                  BlockOps& ops);
+
 // Bytes per element of an input that a linear layer keeps for its weight gradient.
 [[nodiscard]] double kept(const BlockContext& x);
 // The input that a column-parallel layer keeps: this rank's share of the sequence, or all of it
@@ -53,6 +60,7 @@ void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass p
 
 // Whether the feed-forward has a norm of its own.
 [[nodiscard]] bool has_own_norm(const ModelSpec& m);
+[[nodiscard]] bool has_mlp_bias(const ModelSpec& m);
 // Matrices of a plain or gated MLP, and the biases of its first projection (and gate).
 [[nodiscard]] std::int64_t mlp_matrices(const ModelSpec& m, std::int64_t ffn);
 [[nodiscard]] std::int64_t mlp_first_bias(const ModelSpec& m, std::int64_t ffn);

@@ -9,21 +9,14 @@
 #include "base/text.hpp"
 #include "model/block_table.hpp"
 #include "model/parameters.hpp"
+#include "spec/layer_keys.hpp"
 
 namespace meshplan {
 namespace {
 
 constexpr IntegerRange kLayers{1, 100'000};
-constexpr IntegerRange kWidth{1, 1 << 22};
-constexpr IntegerRange kOptionalWidth{0, 1 << 22};
-constexpr IntegerRange kHeads{1, 1 << 16};
-constexpr IntegerRange kHeadDim{1, 1 << 16};
-constexpr IntegerRange kLatent{1, 1 << 20};
-constexpr IntegerRange kOptionalLatent{0, 1 << 20};
 constexpr IntegerRange kVocabulary{1, 1 << 26};
 constexpr IntegerRange kTokens{1, 1 << 30};
-constexpr IntegerRange kOptionalTokens{0, 1 << 30};
-constexpr IntegerRange kExperts{1, 1 << 16};
 constexpr RealRange kPublished{0, 1e16};
 constexpr double kMostParameters = 1e16;
 
@@ -32,26 +25,31 @@ bool has_dense_layers(const ModelSpec& m) { return num_moe_layers(m) < m.num_lay
 void check_sizes(const ModelSpec& m, Findings& f) {
   if (m.name.empty()) f.error({"name"}, "'name' is empty");
   f.check("num_layers", m.num_layers, kLayers);
-  f.check("hidden_size", m.hidden_size, kWidth);
-  f.check("num_attention_heads", m.num_attention_heads, kHeads);
-  f.check("num_query_groups", m.num_query_groups, kHeads);
-  f.check("head_dim", m.head_dim, kHeadDim);
+  f.check("hidden_size", m.hidden_size, kLayerWidth);
+  f.check("num_attention_heads", m.num_attention_heads, kLayerHeads);
+  f.check("num_query_groups", m.num_query_groups, kLayerHeads);
+  f.check("head_dim", m.head_dim, kLayerHeadDim);
   f.check("vocab_size", m.vocab_size, kVocabulary);
   f.check("max_seq_length", m.max_seq_length, kTokens);
-  f.check("attention.window", m.window, kOptionalTokens);
+  f.check("attention.window", m.window, kWindowTokens);
   f.check("attention.window_every", m.window_every, kLayers);
   f.check("mtp_layers", m.mtp_layers, {0, 100});
   f.check("dropout", m.dropout, {0, 0.99});
+  f.check("rotary_percent", m.rotary_percent, {0, 1});
   f.check("published_parameters", m.published_parameters, kPublished);
   f.check("published_active_parameters", m.published_active_parameters, kPublished);
 }
 
-void check_latent_sizes(const MlaSpec& sizes, const std::string& at, Findings& f) {
-  f.check(at + ".q_lora_rank", sizes.q_lora_rank, kOptionalLatent);
-  f.check(at + ".kv_lora_rank", sizes.kv_lora_rank, kLatent);
-  f.check(at + ".qk_nope_head_dim", sizes.qk_nope_head_dim, kHeadDim);
-  f.check(at + ".qk_rope_head_dim", sizes.qk_rope_head_dim, {0, kHeadDim.highest});
-  f.check(at + ".v_head_dim", sizes.v_head_dim, kHeadDim);
+// Ranges of a kind's sizes, under the keys of its section.
+template <class Kind>
+bool check_keys(const Kind& kind, const std::string& at, Findings& f) {
+  bool good = true;
+  for_each_layer_key(kind, [&](const LayerKey& key, const auto& value) {
+    if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>) {
+      good = f.check(at + "." + std::string(key.name), value, key.range) && good;
+    }
+  });
+  return good;
 }
 
 void check_latent_attention(const ModelSpec& m, Findings& f) {
@@ -59,7 +57,7 @@ void check_latent_attention(const ModelSpec& m, Findings& f) {
   if (is_mla && !m.mla)
     f.error({"attention"}, "'attention' of kind mla needs its sizes", "kv_lora_rank, ...");
   if (!is_mla && m.mla) f.error({"attention"}, "latent sizes need 'attention.kind' mla");
-  if (m.mla) check_latent_sizes(*m.mla, "attention", f);
+  if (m.mla) check_keys(*m.mla, "attention", f);
 }
 
 // Loads that a router can give: of every expert, and no expert twice per token.
@@ -94,13 +92,10 @@ void check_histogram(const MoeSpec& moe, const std::string& at, Findings& f) {
 }
 
 void check_expert_sizes(const MoeSpec& moe, const std::string& at, Findings& f) {
-  f.check(at + ".num_experts", moe.num_experts, kExperts);
-  f.check(at + ".top_k", moe.top_k, kExperts);
-  f.check(at + ".expert_ffn_hidden_size", moe.expert_ffn_hidden_size, kWidth);
-  f.check(at + ".shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size, kOptionalWidth);
+  check_keys(moe, at, f);
   f.check(at + ".layers.first_dense", moe.first_dense, {0, kLayers.highest});
   f.check(at + ".layers.every", moe.every, kLayers);
-  f.check(at + ".imbalance", moe.imbalance, {1, static_cast<double>(kExperts.highest)});
+  f.check(at + ".imbalance", moe.imbalance, {1, static_cast<double>(kExpertCount.highest)});
   if (moe.load_zipf) f.check(at + ".imbalance.zipf", *moe.load_zipf, {0, 8});
   check_histogram(moe, at, f);
 }
@@ -127,7 +122,7 @@ void check_heads(const ModelSpec& m, Findings& f) {
 
 void check_dense_mlp(const ModelSpec& m, Findings& f) {
   const bool needed = m.layers.empty() && has_dense_layers(m);
-  f.check("ffn_hidden_size", m.ffn_hidden_size, needed ? kWidth : kOptionalWidth);
+  f.check("ffn_hidden_size", m.ffn_hidden_size, needed ? kLayerWidth : or_none(kLayerWidth));
 }
 
 void check_expert_choice(const MoeSpec& moe, const std::string& at, Findings& f) {
@@ -159,32 +154,80 @@ void check_norms(const ModelSpec& m, Findings& f) {
   }
 }
 
-// Sizes that a kind of layer states itself, under the keys of its section.
-void check_mixer(const Mixer& mixer, const std::string& at, Findings& f) {
-  f.check(at + ".num_attention_heads", num_heads(mixer), kHeads);
-  f.check(at + ".window", window_of(mixer), kOptionalTokens);
-  if (const auto* kind = std::get_if<LatentAttentionSpec>(&mixer)) {
-    check_latent_sizes(kind->sizes, at, f);
-    return;
-  }
-  const auto& kind = std::get<AttentionSpec>(mixer);
-  f.check(at + ".head_dim", kind.head_dim, kHeadDim);
-  if (!f.check(at + ".num_query_groups", kind.num_query_groups, kHeads)) return;
+// What must hold between the sizes of one kind, once each is in its range.
+void must_be_multiple(std::int64_t value, std::int64_t of, const std::string& at,
+                      const char* value_key, const char* of_key, Findings& f) {
+  if (value % of == 0) return;
+  const std::string key(value_key), other(of_key);
+  f.error({at + "." + other, at + "." + key, at, "layers"},
+          "'" + at + "': its '" + other + "' must divide its '" + key + "' " +
+              std::to_string(value) + ", got " + std::to_string(of));
+}
+
+void check_joint(const AttentionSpec& kind, const std::string& at, Findings& f) {
   if (kind.num_attention_heads % kind.num_query_groups != 0) {
     f.error({at + ".num_query_groups", at + ".num_attention_heads", at, "layers"},
             "'" + at + "': its 'num_query_groups' must divide the " +
                 std::to_string(kind.num_attention_heads) + " attention heads, got " +
                 std::to_string(kind.num_query_groups));
   }
+  if (kind.shared_values && kind.v_head_dim > 0 && kind.v_head_dim != kind.head_dim) {
+    f.error({at + ".v_head_dim", at}, "'" + at + "': values that are the keys have their size");
+  }
+  if (kind.chunked && kind.window == 0) {
+    f.error({at + ".chunked", at}, "'" + at + "': 'chunked' needs a 'window', the chunk's tokens");
+  }
+}
+
+void check_joint(const Mamba2Spec& kind, const std::string& at, Findings& f) {
+  must_be_multiple(kind.num_heads, kind.num_groups, at, "num_heads", "num_groups", f);
+}
+
+void check_joint(const GatedDeltaNetSpec& kind, const std::string& at, Findings& f) {
+  must_be_multiple(kind.num_value_heads, kind.num_key_heads, at, "num_value_heads", "num_key_heads",
+                   f);
+}
+
+template <class Kind>
+void check_joint(const Kind&, const std::string&, Findings&) {}
+
+void check_mixer(const Mixer& mixer, const std::string& at, Findings& f) {
+  std::visit(
+      [&](const auto& kind) {
+        if (check_keys(kind, at, f)) check_joint(kind, at, f);
+      },
+      mixer);
 }
 
 void check_feed_forward(const FeedForward& feed_forward, const std::string& at, Findings& f) {
-  if (const auto* kind = std::get_if<DenseMlpSpec>(&feed_forward)) {
-    f.check(at + ".ffn_hidden_size", kind->ffn_hidden_size, kWidth);
+  if (const auto* moe = std::get_if<MoeSpec>(&feed_forward)) {
+    check_expert_sizes(*moe, at, f);
+    check_expert_choice(*moe, at, f);
     return;
   }
-  check_expert_sizes(std::get<MoeSpec>(feed_forward), at, f);
-  check_expert_choice(std::get<MoeSpec>(feed_forward), at, f);
+  std::visit([&](const auto& kind) { check_keys(kind, at, f); }, feed_forward);
+}
+
+void check_layer(const LayerSpec& layer, const std::string& at, Findings& f) {
+  check_mixer(layer.mixer, at + ".mixer", f);
+  check_feed_forward(layer.feed_forward, at + ".feed_forward", f);
+  if (has_mixer(layer) || has_feed_forward(layer)) return;
+  f.error({at}, "'" + at + "' has neither a mixer nor a feed-forward");
+}
+
+void check_encoder(const ModelSpec& m, Findings& f) {
+  if (!m.encoder || !check_keys(*m.encoder, "encoder", f)) return;
+  must_be_multiple(m.encoder->hidden_size, m.encoder->num_attention_heads, "encoder", "hidden_size",
+                   "num_attention_heads", f);
+  must_be_multiple(m.encoder->patches_per_image, m.encoder->merged_patches, "encoder",
+                   "patches_per_image", "merged_patches", f);
+}
+
+void check_prediction(const ModelSpec& m, Findings& f) {
+  if (m.mtp_layer) check_layer(*m.mtp_layer, "mtp", f);
+  if (m.mtp_layers == 0 && (m.mtp_layer || m.mtp_shared)) {
+    f.error({"mtp", "mtp_layers"}, "'mtp' needs 'mtp_layers', the number of its passes");
+  }
 }
 
 void check_layers(const ModelSpec& m, Findings& f) {
@@ -195,8 +238,7 @@ void check_layers(const ModelSpec& m, Findings& f) {
     const std::string at = "layers[" + std::to_string(i) + "]";
     if (!f.check(at + ".count", m.layers[i].count, kLayers)) return;
     all += m.layers[i].count;
-    check_mixer(m.layers[i].layer.mixer, at + ".mixer", f);
-    check_feed_forward(m.layers[i].layer.feed_forward, at + ".feed_forward", f);
+    check_layer(m.layers[i].layer, at, f);
     experts = experts || experts_of(m.layers[i].layer) != nullptr;
   }
   if (all != m.num_layers) {
@@ -239,7 +281,8 @@ void check_total(const ModelSpec& m, Findings& f) {
 
 using Rule = void (*)(const ModelSpec&, Findings&);
 // The first group looks at keys and sections by themselves; the second may rely on it.
-constexpr Rule kRangeRules[] = {check_sizes, check_latent_attention, check_experts, check_layers};
+constexpr Rule kRangeRules[] = {check_sizes,  check_latent_attention, check_experts,
+                                check_layers, check_prediction,       check_encoder};
 constexpr Rule kJointRules[] = {check_heads, check_dense_mlp, check_routing, check_norms};
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include "base/check.hpp"
 #include "model/parameters.hpp"
 #include "report/json_value.hpp"
+#include "spec/hybrid_pattern.hpp"
+#include "spec/layer_keys.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -22,17 +24,26 @@ void add_if(Json& json, const char* key, bool value) {
   if (value) json[key] = true;
 }
 
-void add_latent_sizes(Json& json, const MlaSpec& sizes) {
-  json["q_lora_rank"] = sizes.q_lora_rank;
-  json["kv_lora_rank"] = sizes.kv_lora_rank;
-  json["qk_nope_head_dim"] = sizes.qk_nope_head_dim;
-  json["qk_rope_head_dim"] = sizes.qk_rope_head_dim;
-  json["v_head_dim"] = sizes.v_head_dim;
+// The keys of one kind of layer, without those that are as in `plain`, what a reader starts from.
+template <class Kind>
+void add_kind(Json& json, const Kind& kind, const Kind& plain = {}) {
+  Json defaults = Json::object();
+  for_each_layer_key(plain, [&](const LayerKey& key, const auto& value) {
+    if (key.has_default) defaults[std::string(key.name)] = value;
+  });
+  for_each_layer_key(kind, [&](const LayerKey& key, const auto& value) {
+    const Json written = value;
+    const std::string name(key.name);
+    if (!defaults.contains(name) || defaults[name] != written) json[name] = written;
+  });
 }
 
 Json attention_keys(const ModelSpec& m) {
   Json json{{"kind", std::string(name_of(m.attention))}};
-  if (m.mla) add_latent_sizes(json, *m.mla);
+  if (m.mla) {
+    json["q_lora_rank"] = m.mla->q_lora_rank;
+    add_kind(json, *m.mla);
+  }
   if (m.window > 0) {
     json["window"] = m.window;
     if (m.window_every > 1) json["window_every"] = m.window_every;
@@ -61,51 +72,105 @@ Json moe_keys(const MoeSpec& e) {
             {"layers", {{"first_dense", e.first_dense}, {"every", e.every}}},
             {"imbalance", imbalance_json(e)}};
   add_if(json, "router_bias", e.router_bias);
+  if (e.latent_size > 0) json["latent_size"] = e.latent_size;
   return json;
 }
 
-Json mixer_keys(const Mixer& mixer) {
-  const auto* latent = std::get_if<LatentAttentionSpec>(&mixer);
-  Json json;
-  if (latent != nullptr) {
-    json["kind"] = std::string(name_of(AttentionKind::kMla));
-    json["num_attention_heads"] = latent->num_attention_heads;
-    add_latent_sizes(json, latent->sizes);
-  } else {
-    const auto& kind = std::get<AttentionSpec>(mixer);
-    json["kind"] = std::string(name_of(AttentionKind::kGqa));
-    json["num_attention_heads"] = kind.num_attention_heads;
-    json["num_query_groups"] = kind.num_query_groups;
-    json["head_dim"] = kind.head_dim;
-  }
-  json["window"] = window_of(mixer);
-  return json;
+// What a section of attention leaves out is what the model says of all layers.
+template <class Kind>
+Kind left_out(const ModelSpec&, const Kind&) {
+  return {};
+}
+AttentionSpec left_out(const ModelSpec& m, const AttentionSpec&) {
+  AttentionSpec plain;
+  plain.window = m.window;
+  plain.output_gate = m.attention_output_gate;
+  return plain;
+}
+LatentAttentionSpec left_out(const ModelSpec& m, const LatentAttentionSpec&) {
+  return {0, m.mla.value_or(MlaSpec{}), m.window};
 }
 
-// What the model says of the loads of experts holds where a section says nothing else.
+Json mixer_keys(const Mixer& mixer, const ModelSpec& m) {
+  return std::visit(
+      [&](const auto& kind) {
+        Json json{{"kind", std::string(kind_name(kind))}};
+        add_kind(json, kind, left_out(m, kind));
+        return json;
+      },
+      mixer);
+}
+
+// What the model says of all experts holds where a section says nothing else: where it says it, the
+// section writes all of its own.
 Json feed_forward_keys(const FeedForward& feed_forward, const ModelSpec& m) {
-  if (const auto* mlp = std::get_if<DenseMlpSpec>(&feed_forward)) {
-    return {{"kind", "dense"}, {"ffn_hidden_size", mlp->ffn_hidden_size}};
+  const auto* moe = std::get_if<MoeSpec>(&feed_forward);
+  if (moe == nullptr) {
+    return std::visit(
+        [](const auto& kind) {
+          Json json{{"kind", std::string(kind_name(kind))}};
+          add_kind(json, kind);
+          return json;
+        },
+        feed_forward);
   }
-  const auto& moe = std::get<MoeSpec>(feed_forward);
   Json json{{"kind", "experts"},
-            {"num_experts", moe.num_experts},
-            {"top_k", moe.top_k},
-            {"expert_ffn_hidden_size", moe.expert_ffn_hidden_size},
-            {"shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size}};
-  if (!m.moe || m.moe->imbalance != moe.imbalance) json["imbalance"] = number(moe.imbalance);
-  if (!m.moe || m.moe->router_bias != moe.router_bias) json["router_bias"] = moe.router_bias;
+            {"num_experts", moe->num_experts},
+            {"top_k", moe->top_k},
+            {"expert_ffn_hidden_size", moe->expert_ffn_hidden_size},
+            {"shared_expert_ffn_hidden_size", moe->shared_expert_ffn_hidden_size}};
+  if (!m.moe || m.moe->latent_size != moe->latent_size) json["latent_size"] = moe->latent_size;
+  if (!m.moe || m.moe->imbalance != moe->imbalance) json["imbalance"] = number(moe->imbalance);
+  if (!m.moe || m.moe->router_bias != moe->router_bias) json["router_bias"] = moe->router_bias;
   return json;
+}
+
+Json part_keys(const LayerSpec& layer, const ModelSpec& m) {
+  return {{"mixer", mixer_keys(layer.mixer, m)},
+          {"feed_forward", feed_forward_keys(layer.feed_forward, m)}};
 }
 
 Json layer_keys(const ModelSpec& m) {
   Json runs = Json::array();
   for (const LayerRun& run : m.layers) {
-    runs.push_back({{"count", run.count},
-                    {"mixer", mixer_keys(run.layer.mixer)},
-                    {"feed_forward", feed_forward_keys(run.layer.feed_forward, m)}});
+    Json keys{{"count", run.count}};
+    keys.update(part_keys(run.layer, m));
+    runs.push_back(std::move(keys));
   }
   return runs;
+}
+
+// A hybrid pattern and the sections of its letters.
+void add_pattern(Json& json, const ModelSpec& m, const std::string& pattern) {
+  json["layers"] = pattern;
+  std::vector<LayerSpec> layers = distinct_layers(m);
+  if (m.mtp_layer) {  // the pattern spells its parts
+    layers.push_back({m.mtp_layer->mixer, NoneSpec{}});
+    layers.push_back({NoneSpec{}, m.mtp_layer->feed_forward});
+  }
+  for (const LayerSpec& layer : layers) {
+    const HybridSymbol* symbol = hybrid_symbol(hybrid_letter(layer));
+    if (symbol == nullptr) continue;
+    const std::string section(symbol->section);
+    if (symbol->is_mixer) {
+      json["mixers"][section] = mixer_keys(layer.mixer, m);
+    } else {
+      json["feed_forwards"][section] = feed_forward_keys(layer.feed_forward, m);
+    }
+  }
+}
+
+void add_layers(Json& json, const ModelSpec& m) {
+  const std::optional<std::string> pattern = hybrid_pattern(m);
+  if (pattern) {
+    add_pattern(json, m, *pattern);
+  } else if (!m.layers.empty()) {
+    json["layers"] = layer_keys(m);
+  }
+  Json mtp = Json::object();
+  if (m.mtp_layer && !pattern) mtp = part_keys(*m.mtp_layer, m);
+  add_if(mtp, "shared", m.mtp_shared);
+  if (!mtp.empty()) json["mtp"] = mtp;
 }
 
 // Parameter counts are whole numbers in files.
@@ -137,9 +202,14 @@ Json model_keys(const ModelSpec& m) {
   json["linear_bias"] = m.linear_bias;
   add_if(json, "qkv_bias", m.qkv_bias);
   add_if(json, "attention_out_bias", m.attention_out_bias);
+  add_if(json, "mlp_bias", m.mlp_bias);
   add_if(json, "expert_bias", m.expert_bias);
   add_if(json, "qk_norm", m.qk_norm);
   add_if(json, "attention_sinks", m.attention_sinks);
+  add_if(json, "attention_output_gate", m.attention_output_gate);
+  if (m.rotary_percent < 1) json["rotary_percent"] = number(m.rotary_percent);
+  add_if(json, "sandwich_norm", m.sandwich_norm);
+  add_if(json, "logit_softcapping", m.logit_softcapping);
   add_if(json, "parallel_block", m.parallel_block);
   add_if(json, "parallel_shared_norm", m.parallel_shared_norm);
   add_if(json, "embedding_norm", m.embedding_norm);
@@ -147,8 +217,13 @@ Json model_keys(const ModelSpec& m) {
   json["max_seq_length"] = m.max_seq_length;
   json["attention"] = attention_keys(m);
   if (m.moe) json["moe"] = moe_keys(*m.moe);
-  if (!m.layers.empty()) json["layers"] = layer_keys(m);
+  add_layers(json, m);
   json["mtp_layers"] = m.mtp_layers;
+  if (m.encoder) {
+    Json encoder = Json::object();
+    add_kind(encoder, *m.encoder);
+    json["encoder"] = encoder;
+  }
   if (m.published_parameters > 0) json["published_parameters"] = whole(m.published_parameters);
   if (m.published_active_parameters > 0) {
     json["published_active_parameters"] = whole(m.published_active_parameters);

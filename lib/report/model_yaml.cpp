@@ -59,7 +59,7 @@ std::string model_yaml(const ModelSpec& m) {
   for (const auto& [key, value] : keys.items()) {
     if (key == "attention") {
       text += key + ": " + flow_text(value) + "\n";
-    } else if (key == "layers") {
+    } else if (key == "layers" && value.is_array()) {
       text += key + ":\n";
       for (const Json& run : value) text += "  - " + flow_text(run) + "\n";
     } else if (value.is_object()) {

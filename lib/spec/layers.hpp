@@ -10,13 +10,36 @@
 
 namespace meshplan {
 
+// Nothing in the place of a mixer or of a feed-forward: a layer of the other one alone.
+struct NoneSpec {
+  bool operator==(const NoneSpec&) const = default;
+};
+
+// Which tokens sparse attention looks at: light heads score all that came before, and the best are
+// kept (DeepSeek-V3.2, 2512.02556 sec. 2.1).
+struct IndexSpec {
+  std::int64_t heads = 0;     // 0: another layer's choice is used again
+  std::int64_t head_dim = 0;  // one key for all heads
+  std::int64_t top_k = 0;     // tokens that are kept; 0: all, there is no index
+
+  bool operator==(const IndexSpec&) const = default;
+};
+
 // Attention whose query heads share key/value heads (Ainslie et al. 2305.13245): as many groups as
 // heads are multi-head attention, one group is multi-query attention.
 struct AttentionSpec {
   std::int64_t num_attention_heads = 0;
   std::int64_t num_query_groups = 0;  // key/value heads
   std::int64_t head_dim = 0;
-  std::int64_t window = 0;  // tokens that a token sees; 0: all before it
+  std::int64_t window = 0;      // tokens that a token sees; 0: all before it
+  std::int64_t v_head_dim = 0;  // of values; 0: as head_dim
+  // Elements of a head that rotate, where the model's positions are rotary; -1: as the model says.
+  std::int64_t rotary_dim = -1;
+  bool chunked = false;        // the window is a chunk: a token sees those before it in its own
+  bool output_gate = false;    // a gate as wide as the output, projected with the queries
+  bool shared_values = false;  // the values are the keys: no projection of their own
+  bool bidirectional = false;  // tokens see those behind them as well: encoders
+  IndexSpec index = {};
 
   bool operator==(const AttentionSpec&) const = default;
 };
@@ -28,6 +51,8 @@ struct MlaSpec {
   std::int64_t qk_nope_head_dim = 0;
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
+  IndexSpec index = {};
+  bool output_gate = false;
 
   bool operator==(const MlaSpec&) const = default;
 };
@@ -38,6 +63,53 @@ struct LatentAttentionSpec {
   std::int64_t window = 0;
 
   bool operator==(const LatentAttentionSpec&) const = default;
+};
+
+// Mamba-2 (Dao and Gu, 2405.21060): heads with a state of head_dim x state_size each, whose input
+// and output projections of state_size a group of heads shares.
+struct Mamba2Spec {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t state_size = 0;
+  std::int64_t num_groups = 0;
+  std::int64_t conv_kernel = 4;
+  std::int64_t chunk_size = 128;  // tokens whose products are one
+
+  bool operator==(const Mamba2Spec&) const = default;
+};
+
+// Mamba (Gu and Dao, 2312.00752): every channel has a state of its own.
+struct MambaSpec {
+  std::int64_t inner_size = 0;
+  std::int64_t state_size = 16;
+  std::int64_t dt_rank = 0;  // of the projection to the step sizes
+  std::int64_t conv_kernel = 4;
+  bool inner_norms = false;  // of step sizes and both projections (Jamba, 2403.19887)
+
+  bool operator==(const MambaSpec&) const = default;
+};
+
+// Gated delta rule (Yang et al. 2412.06464), and Kimi Delta Attention (2510.26692), whose decay is
+// one per channel of the keys instead of one per head, made by a projection of low rank.
+struct GatedDeltaNetSpec {
+  std::int64_t num_key_heads = 0;  // of queries and keys
+  std::int64_t num_value_heads = 0;
+  std::int64_t key_head_dim = 0;
+  std::int64_t value_head_dim = 0;
+  std::int64_t conv_kernel = 4;
+  std::int64_t gate_rank =
+      0;  // of the decay's and the output gate's projections; 0: decay per head
+
+  bool operator==(const GatedDeltaNetSpec&) const = default;
+};
+
+// Linear attention with one fixed decay per head and a gated output (lightning attention of
+// MiniMax-01, 2501.08313 sec. 2.2).
+struct LightningSpec {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+
+  bool operator==(const LightningSpec&) const = default;
 };
 
 // A plain or gated MLP.
@@ -72,12 +144,16 @@ struct MoeSpec {
   std::vector<double> load_histogram = {};
   std::optional<double> load_zipf = {};
   std::vector<RankLoad> rank_loads = {};  // for every number of ranks that divides the experts
+  // Routed experts work on so many elements per token, projected from and to the hidden size
+  // before dispatch and after combination (Nemotron 3, 2512.20848); 0: on the hidden size.
+  std::int64_t latent_size = 0;
 
   bool operator==(const MoeSpec&) const = default;
 };
 
-using Mixer = std::variant<AttentionSpec, LatentAttentionSpec>;
-using FeedForward = std::variant<DenseMlpSpec, MoeSpec>;
+using Mixer = std::variant<AttentionSpec, LatentAttentionSpec, Mamba2Spec, MambaSpec,
+                           GatedDeltaNetSpec, LightningSpec, NoneSpec>;
+using FeedForward = std::variant<DenseMlpSpec, MoeSpec, NoneSpec>;
 
 struct LayerSpec {
   Mixer mixer;
@@ -94,11 +170,20 @@ struct LayerRun {
   bool operator==(const LayerRun&) const = default;
 };
 
-[[nodiscard]] inline std::int64_t num_heads(const Mixer& mixer) {
-  return std::visit([](const auto& kind) { return kind.num_attention_heads; }, mixer);
-}
+// Of attention; 0 for what has no window.
 [[nodiscard]] inline std::int64_t window_of(const Mixer& mixer) {
-  return std::visit([](const auto& kind) { return kind.window; }, mixer);
+  return std::visit(
+      [](const auto& kind) -> std::int64_t {
+        if constexpr (requires { kind.window; }) return kind.window;
+        return 0;
+      },
+      mixer);
+}
+[[nodiscard]] inline bool has_mixer(const LayerSpec& layer) {
+  return !std::holds_alternative<NoneSpec>(layer.mixer);
+}
+[[nodiscard]] inline bool has_feed_forward(const LayerSpec& layer) {
+  return !std::holds_alternative<NoneSpec>(layer.feed_forward);
 }
 [[nodiscard]] inline bool has_experts(const FeedForward& feed_forward) {
   return std::holds_alternative<MoeSpec>(feed_forward);

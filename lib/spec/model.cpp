@@ -50,7 +50,9 @@ LayerSpec layer_spec(const ModelSpec& m, LayerKind kind, bool windowed) {
   if (m.mla) {
     layer.mixer = LatentAttentionSpec{m.num_attention_heads, *m.mla, window};
   } else {
-    layer.mixer = AttentionSpec{m.num_attention_heads, m.num_query_groups, m.head_dim, window};
+    AttentionSpec attention{m.num_attention_heads, m.num_query_groups, m.head_dim, window};
+    attention.output_gate = m.attention_output_gate;
+    layer.mixer = attention;
   }
   if (kind == LayerKind::kMoe) {
     PLAN_CHECK(m.moe.has_value());

@@ -1,5 +1,5 @@
 #pragma once
-// What is trained: a decoder-only transformer.
+// What is trained: a decoder-only language model, behind a vision encoder where it has one.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +10,27 @@
 #include "spec/layers.hpp"
 
 namespace meshplan {
+
+// A vision transformer and the projector that turns its output into tokens of the language model,
+// before the first layer and on its pipeline rank.
+struct EncoderSpec {
+  std::int64_t num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t ffn_hidden_size = 0;
+  bool gated_mlp = false;
+  bool linear_bias = true;
+  std::int64_t patch_size = 14;  // pixels along an edge
+  std::int64_t channels = 3;     // of a pixel, times the frames that a patch joins
+  std::int64_t positions = 0;    // learned; 0: none
+  std::int64_t patches_per_image = 0;
+  std::int64_t merged_patches = 1;  // patches that one token of the language model is made of
+  std::int64_t projector_hidden_size = 0;  // of a projector of two layers; 0: one layer
+  std::int64_t projectors = 1;             // more where earlier layers' outputs are projected too
+  std::int64_t images_per_sequence = 1;
+
+  bool operator==(const EncoderSpec&) const = default;
+};
 
 struct ModelSpec {
   std::string name;
@@ -27,11 +48,16 @@ struct ModelSpec {
   bool tied_embeddings = false;
   bool linear_bias = false;  // every linear layer has a bias
   bool qkv_bias = false;     // the query/key/value projection has one (implied by linear_bias)
-  bool attention_out_bias = false;  // the output projection has one (implied by linear_bias)
-  bool expert_bias = false;         // the experts' linear layers have one (gpt-oss)
-  bool qk_norm = false;             // queries and keys are normalised per head
-  bool attention_sinks = false;     // one learned logit per head (gpt-oss)
-  bool parallel_block = false;      // attention and MLP read the same normalised input (PaLM, NeoX)
+  bool attention_out_bias = false;     // the output projection has one (implied by linear_bias)
+  bool mlp_bias = false;               // the dense MLPs' layers have one (implied by linear_bias)
+  bool expert_bias = false;            // the experts' linear layers have one (gpt-oss)
+  bool qk_norm = false;                // queries and keys are normalised per head
+  bool attention_sinks = false;        // one learned logit per head (gpt-oss)
+  bool attention_output_gate = false;  // AttentionSpec::output_gate
+  double rotary_percent = 1.0;         // share of a head's elements that rotate
+  bool sandwich_norm = false;          // norms behind attention and MLP too (Gemma 2)
+  bool logit_softcapping = false;      // tanh of the logits, scaled (Gemma 2)
+  bool parallel_block = false;  // attention and MLP read the same normalised input (PaLM, NeoX)
   bool parallel_shared_norm =
       false;                    // with parallel_block: one norm for both (PaLM), else two (NeoX)
   bool embedding_norm = false;  // a norm after the embedding (BLOOM)
@@ -46,7 +72,10 @@ struct ModelSpec {
   // of attention, feed-forward, window and experts is what their sections leave out. Empty: all
   // layers are as above.
   std::vector<LayerRun> layers;
-  std::int64_t mtp_layers = 0;  // multi-token-prediction layers
+  std::int64_t mtp_layers = 0;         // multi-token-prediction layers
+  std::optional<LayerSpec> mtp_layer;  // what each is built like; none: the last decoder layer
+  bool mtp_shared = false;             // they are passes of one layer with the same weights
+  std::optional<EncoderSpec> encoder;
   std::string source;
   double published_parameters = 0;         // what the source states, 0 if nothing
   double published_active_parameters = 0;  // per token, for mixtures of experts

@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "schedule/limits.hpp"
 #include "schedule/traits.hpp"
+#include "spec/layer_rules.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -123,35 +124,13 @@ void check_positions(const Plan& p, Findings& f) {
 
 double real(std::int64_t i) { return static_cast<double>(i); }
 
-double mixer_width(const AttentionSpec& kind) {
-  return real(kind.num_attention_heads) * real(kind.head_dim);
-}
-
-double mixer_width(const LatentAttentionSpec& kind) {
-  const MlaSpec& mla = kind.sizes;
-  return real(mla.q_lora_rank) + real(mla.kv_lora_rank) +
-         real(kind.num_attention_heads) *
-             (2 * real(mla.qk_nope_head_dim + mla.qk_rope_head_dim) + real(mla.v_head_dim));
-}
-
-double feed_forward_width(const ModelSpec&, const DenseMlpSpec& kind) {
-  return real(kind.ffn_hidden_size);
-}
-
-double feed_forward_width(const ModelSpec& m, const MoeSpec& moe) {
-  const double experts = real(moe.top_k) * (real(m.hidden_size) + real(moe.expert_ffn_hidden_size));
-  return experts * moe.imbalance + real(moe.shared_expert_ffn_hidden_size) + real(moe.num_experts);
-}
-
 // Elements per token that the widest layer may hold, at most a few of each.
 double layer_width(const Plan& p) {
-  const auto of_feed_forward = [&](const auto& kind) { return feed_forward_width(p.m, kind); };
+  const auto width = [&](const auto& kind) { return tensor_width(kind, p); };
   double mixer = 0, feed_forward = 0;
   for (const LayerSpec& layer : distinct_layers(p.m)) {
-    double width = std::visit([](const auto& kind) { return mixer_width(kind); }, layer.mixer);
-    if (!p.s.flash_attention) width += real(num_heads(layer.mixer)) * real(p.s.seq_len);
-    mixer = std::max(mixer, width);
-    feed_forward = std::max(feed_forward, std::visit(of_feed_forward, layer.feed_forward));
+    mixer = std::max(mixer, std::visit(width, layer.mixer));
+    feed_forward = std::max(feed_forward, std::visit(width, layer.feed_forward));
   }
   return real(p.m.hidden_size) + mixer + feed_forward;
 }
@@ -189,9 +168,8 @@ constexpr OwnRule kOwnRules[] = {check_degrees, check_workload, check_lists, che
 using Rule = void (*)(const Plan&, Findings&);
 constexpr Rule kRules[] = {
     check_gpus,
-    check_heads,
-    check_query_groups,
-    check_mlp_width,
+    check_mixers,
+    check_feed_forwards,
     check_experts,
     check_expert_ranks,
     check_expert_sequence,

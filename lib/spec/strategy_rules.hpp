@@ -25,11 +25,11 @@ struct Plan {
 void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
                  std::int64_t value, const std::string& what);
 
-// Who holds what: devices, heads, widths, experts, sequence, sharded states.
+// Who holds what: devices, sizes of the layers (spec/layer_rules.hpp), experts, sequence, sharded
+// states.
 void check_gpus(const Plan& p, Findings& f);
-void check_heads(const Plan& p, Findings& f);
-void check_query_groups(const Plan& p, Findings& f);
-void check_mlp_width(const Plan& p, Findings& f);
+void check_mixers(const Plan& p, Findings& f);
+void check_feed_forwards(const Plan& p, Findings& f);
 void check_experts(const Plan& p, Findings& f);
 void check_expert_ranks(const Plan& p, Findings& f);
 void check_expert_sequence(const Plan& p, Findings& f);

@@ -2,6 +2,7 @@
 
 #include "base/text.hpp"
 #include "spec/axes.hpp"
+#include "spec/layer_rules.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -63,43 +64,33 @@ void check_gpus(const Plan& p, Findings& f) {
           hint);
 }
 
-// T:1447; the same for latent attention, whose heads are split the same way.
-void check_heads(const Plan& p, Findings& f) {
+namespace {
+
+// Of each kind of layer the first one that breaks a rule is reported.
+template <class Part, class Check>
+void check_layers(const Plan& p, Findings& f, const Part& part, const Check& check) {
+  std::vector<std::size_t> broken;
   for (const LayerSpec& layer : distinct_layers(p.m)) {
-    const std::int64_t heads = num_heads(layer.mixer);
-    if (heads % p.s.tp == 0) continue;
-    must_divide(f, {"tp"}, p.s.tp, heads, "attention heads");
-    return;
+    const std::size_t kind = part(layer).index(), before = f.all().size();
+    if (std::find(broken.begin(), broken.end(), kind) != broken.end()) continue;
+    std::visit(check, part(layer));
+    if (f.all().size() > before) broken.push_back(kind);
   }
 }
 
-// T:1465: groups are split, or copied where there are fewer of them than tensor ranks.
-void check_query_groups(const Plan& p, Findings& f) {
-  for (const LayerSpec& layer : distinct_layers(p.m)) {
-    const auto* kind = std::get_if<AttentionSpec>(&layer.mixer);
-    if (kind == nullptr) continue;
-    const std::int64_t groups = kind->num_query_groups;
-    if (groups % p.s.tp == 0 || p.s.tp % groups == 0) continue;
-    f.error({"tp"}, "'tp' must divide the " + n(groups) +
-                        " query groups or be a multiple of them, got " + n(p.s.tp));
-    return;
-  }
+constexpr auto kMixer = [](const LayerSpec& layer) -> const Mixer& { return layer.mixer; };
+constexpr auto kFeedForward = [](const LayerSpec& layer) -> const FeedForward& {
+  return layer.feed_forward;
+};
+
+}  // namespace
+
+void check_mixers(const Plan& p, Findings& f) {
+  check_layers(p, f, kMixer, [&](const auto& kind) { check_split(kind, p, f); });
 }
 
-// core/utils.py divide(), called when the layers are built.
-void check_mlp_width(const Plan& p, Findings& f) {
-  for (const LayerSpec& layer : distinct_layers(p.m)) {
-    const auto* kind = std::get_if<DenseMlpSpec>(&layer.feed_forward);
-    if (kind == nullptr || kind->ffn_hidden_size % p.s.tp == 0) continue;
-    must_divide(f, {"tp"}, p.s.tp, kind->ffn_hidden_size, "columns of 'ffn_hidden_size'");
-    break;
-  }
-  for (const MoeSpec& moe : distinct_experts(p.m)) {
-    must_divide(f, {"tp"}, p.s.tp, moe.shared_expert_ffn_hidden_size,
-                "columns of 'moe.shared_expert_ffn_hidden_size'");
-    must_divide(f, {"etp"}, p.s.etp, moe.expert_ffn_hidden_size,
-                "columns of 'moe.expert_ffn_hidden_size'");
-  }
+void check_feed_forwards(const Plan& p, Findings& f) {
+  check_layers(p, f, kFeedForward, [&](const auto& kind) { check_split(kind, p, f); });
 }
 
 // A:1656, A:1657.
@@ -192,19 +183,7 @@ void check_context_parallel(const Plan& p, Findings& f) {
     f.error({"seq_len", "cp"}, "'seq_len' must be a multiple of " + n(parts) +
                                    " for cp=" + n(s.cp) + ", got " + n(s.seq_len));
   }
-  if (!ulysses) return;
-  const std::int64_t ranks = product({s.tp, s.cp});
-  for (const LayerSpec& layer : distinct_layers(p.m)) {
-    const std::int64_t heads = num_heads(layer.mixer);
-    const auto* grouped = std::get_if<AttentionSpec>(&layer.mixer);
-    const std::int64_t groups = grouped != nullptr ? grouped->num_query_groups : heads;
-    if (heads % ranks == 0 && groups % ranks == 0) continue;
-    f.error({"cp", "tp"},
-            "cp_kind ulysses needs tp * cp = " + n(ranks) + " to divide the " + n(heads) +
-                " attention heads and the " + n(groups) + " query groups",
-            "cp_kind=ring");
-    return;
-  }
+  check_layers(p, f, kMixer, [&](const auto& kind) { check_context_split(kind, p, f); });
 }
 
 void check_zero_group(const Plan& p, Findings& f) {

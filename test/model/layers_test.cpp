@@ -219,9 +219,9 @@ TEST_CASE("a kind states the widest that it has in use, split over tensor ranks"
   const BlockContext x{m, c, s, local_shape(m, s)};
   CHECK(widest_features(DenseMlpSpec{4096}, x) == 2048.0 * 2048);
   CHECK(widest_features(MoeSpec{8, 2, 512, 0}, x) == 2048.0 * 2 * 512);
-  CHECK(num_scores(AttentionSpec{16, 4, 64, 0}, x) == 8.0 * 2048 * 2048);
+  CHECK(temporary_bytes(AttentionSpec{16, 4, 64, 0}, x) == 2 * 2 * 8.0 * 2048 * 2048);
   Strategy fused = s;
   fused.flash_attention = true;
   const BlockContext y{m, c, fused, local_shape(m, fused)};
-  CHECK(num_scores(AttentionSpec{16, 4, 64, 0}, y) == 0);
+  CHECK(temporary_bytes(AttentionSpec{16, 4, 64, 0}, y) == 0);
 }

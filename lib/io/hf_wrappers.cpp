@@ -1,0 +1,224 @@
+#include "io/hf_wrappers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace meshplan::hf {
+namespace {
+
+// Keys under which wrappers of several models keep the language model.
+constexpr auto kLanguage = std::to_array<std::string_view>(
+    {"text_config", "llm_config", "language_config", "language_model_config", "thinker_config"});
+
+constexpr auto kAudio =
+    std::to_array<std::string_view>({"audio_config", "audio_encoder_config", "audio_processor",
+                                     "speech_config", "talker_config", "audio_encoder"});
+
+struct RefusedRow {
+  std::string_view what;
+  std::vector<std::string_view> model_types;
+};
+
+const std::vector<RefusedRow>& refused_types() {
+  static const std::vector<RefusedRow> kRows{
+      {"an encoder-decoder model",
+       {"t5",
+        "mt5",
+        "umt5",
+        "byt5",
+        "longt5",
+        "switch_transformers",
+        "bart",
+        "mbart",
+        "pegasus",
+        "pegasus_x",
+        "bigbird_pegasus",
+        "marian",
+        "m2m_100",
+        "nllb-moe",
+        "blenderbot",
+        "blenderbot-small",
+        "led",
+        "prophetnet",
+        "xlm-prophetnet",
+        "fsmt",
+        "plbart",
+        "mvp",
+        "encoder-decoder",
+        "t5gemma",
+        "ul2",
+        "florence2",
+        "vision-encoder-decoder",
+        "udop",
+        "pop2piano",
+        "moonshine",
+        "speech_to_text",
+        "whisper",
+        "seamless_m4t",
+        "speecht5"}},
+      {"an encoder-only model",
+       {"bert",     "roberta",       "xlm-roberta", "xlm-roberta-xl", "camembert",  "albert",
+        "electra",  "deberta",       "deberta-v2",  "distilbert",     "modernbert", "nomic_bert",
+        "mpnet",    "ernie",         "ernie_m",     "convbert",       "funnel",     "longformer",
+        "big_bird", "squeezebert",   "mobilebert",  "rembert",        "roformer",   "xlm",
+        "flaubert", "nystromformer", "esm",         "megatron-bert",  "new",        "gte",
+        "layoutlm", "layoutlmv2",    "layoutlmv3",  "xmod",           "mra",        "eurobert"}},
+      {"a vision model",
+       {"vit",
+        "vit_mae",
+        "deit",
+        "beit",
+        "swin",
+        "swinv2",
+        "dinov2",
+        "dinov3_vit",
+        "clip",
+        "clip_vision_model",
+        "siglip",
+        "siglip2",
+        "siglip_vision_model",
+        "convnext",
+        "convnextv2",
+        "resnet",
+        "detr",
+        "sam",
+        "sam2",
+        "segformer",
+        "mask2former",
+        "owlvit",
+        "groupvit"}},
+      {"an audio model",
+       {"wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "encodec", "musicgen", "bark", "clap",
+        "dac", "mimi", "moshi", "vits", "qwen2_audio", "qwen2_audio_encoder", "ultravox",
+        "granite_speech"}},
+      {"a diffusion model",
+       {"unet", "dit", "flux", "stable-diffusion", "latent-diffusion", "llada"}},
+      {"a decoder whose parts cannot be described yet: compressed attention and hyper-connections",
+       {"deepseek_v4"}},
+      {"a decoder whose parts cannot be described yet: attention and a state side by side",
+       {"falcon_h1", "hymba"}},
+      {"a decoder whose parts cannot be described yet: layers that share weights",
+       {"zamba", "zamba2"}},
+      {"a decoder whose parts cannot be described yet: recurrences of another kind",
+       {"rwkv", "rwkv7", "recurrent_gemma", "xlstm", "lfm2", "lfm2_moe"}}};
+  return kRows;
+}
+
+// Square patches of a square image.
+std::int64_t image_patches(HfFields& v, std::int64_t patch) {
+  const std::int64_t positions = v.count_or("encoder.positions", {"num_position_embeddings"}, 0);
+  if (positions > 0) return positions;
+  if (v.has({"init_pos_emb_height"})) {
+    return v.size_or("encoder.positions", {"init_pos_emb_height"}, 64) *
+           v.size_or("encoder.positions", {"init_pos_emb_width"}, 64);
+  }
+  const std::int64_t pixels = v.size_or("encoder.image_size", {"image_size"}, 32 * patch);
+  const std::int64_t edge =
+      std::max<std::int64_t>(std::min<std::int64_t>(pixels, 1 << 16) / patch, 1);
+  return edge * edge;
+}
+
+// Patches along an edge that one token is made of.
+std::int64_t merge_edge(HfFields& f, HfFields& v, std::int64_t patches) {
+  if (v.is_list({"merge_kernel_size"})) {
+    const std::vector<std::int64_t> edges = v.counts({"merge_kernel_size"});
+    return edges.empty() ? 1 : std::clamp<std::int64_t>(edges.front(), 1, 64);
+  }
+  if (v.has({"spatial_merge_size", "pooling_kernel_size"})) {
+    return v.size_or("encoder.merged_patches", {"spatial_merge_size", "pooling_kernel_size"}, 1);
+  }
+  if (v.has({"pixel_shuffle_ratio"})) {
+    const double ratio = v.real_or("encoder.merged_patches", {"pixel_shuffle_ratio"}, 1);
+    return ratio > 0 ? std::clamp<std::int64_t>(std::llround(1 / ratio), 1, 64) : 1;
+  }
+  const std::int64_t tokens = f.count_or("encoder.merged_patches", {"mm_tokens_per_image"}, 0);
+  if (tokens == 0 || tokens > patches) return 1;
+  return std::max<std::int64_t>(
+      std::llround(std::sqrt(static_cast<double>(patches) / static_cast<double>(tokens))), 1);
+}
+
+}  // namespace
+
+std::string language_model_key(const HfFields& f) {
+  for (const std::string_view key : kLanguage) {
+    if (f.has({key})) return std::string(key);
+  }
+  return {};
+}
+
+void read_encoder(HfFields& f, ModelSpec& m) {
+  if (!f.has({"vision_config"})) return;
+  HfFields v = f.section("vision_config");
+  const HfNames depth{"num_hidden_layers", "depth", "vt_num_hidden_layers", "layers"};
+  if (!v.has(depth)) return;  // written as defaults of its class alone: nothing to read
+  EncoderSpec e;
+  e.num_layers = v.size("encoder.num_layers", depth);
+  e.hidden_size = v.has({"embed_dim"})
+                      ? v.size("encoder.hidden_size", {"embed_dim"})
+                      : v.size("encoder.hidden_size", {"hidden_size", "vt_hidden_size", "width"});
+  e.num_attention_heads = v.size("encoder.num_attention_heads",
+                                 {"num_attention_heads", "num_heads", "vt_num_attention_heads"});
+  const double ratio = v.real_or("encoder.ffn_hidden_size", {"mlp_ratio"}, 4.0);
+  e.ffn_hidden_size = v.size_or(
+      "encoder.ffn_hidden_size", {"intermediate_size", "vt_intermediate_size"},
+      std::max<std::int64_t>(
+          std::llround(std::clamp(ratio, 0.0, 64.0) * static_cast<double>(e.hidden_size)), 1));
+  // Qwen2.5-VL's and Gemma 4's MLPs are gated.
+  const std::string type = v.text_or({"model_type"}, "");
+  const std::string wrapper = f.text_or({"model_type"}, "");
+  e.gated_mlp = wrapper == "qwen2_5_vl" || type == "gemma4_vision" || type == "pixtral";
+  e.linear_bias = type != "gemma4_vision" && type != "pixtral";
+  e.patch_size = v.size_or("encoder.patch_size", {"patch_size", "spatial_patch_size"}, 14);
+  e.channels = v.size_or("encoder.channels", {"in_channels", "num_channels", "in_chans"}, 3) *
+               v.size_or("encoder.channels", {"temporal_patch_size"}, 1);
+  e.patches_per_image = image_patches(v, e.patch_size);
+  const bool learned = v.has(
+      {"num_position_embeddings", "position_embedding_size", "init_pos_emb_height", "image_size"});
+  e.positions =
+      learned ? v.count_or("encoder.positions", {"position_embedding_size"}, e.patches_per_image)
+              : 0;
+  const std::int64_t edge = merge_edge(f, v, e.patches_per_image);
+  e.merged_patches = edge * edge;
+  e.patches_per_image =
+      std::max<std::int64_t>(e.patches_per_image / e.merged_patches, 1) * e.merged_patches;
+  // Averaged patches are one projection; joined ones pass a layer of their own width.
+  const bool averaged = v.has({"pooling_kernel_size"}) || f.has({"mm_tokens_per_image"});
+  if (averaged) {
+    e.patches_per_image /= 1;
+    e.projector_hidden_size = 0;
+    e.merged_patches = 1;
+  } else {
+    e.projector_hidden_size = e.merged_patches * e.hidden_size;
+    if (v.has({"vision_output_dim"})) {
+      e.projector_hidden_size = v.size("encoder.projector_hidden_size", {"vision_output_dim"});
+    }
+  }
+  e.projectors = 1 + static_cast<std::int64_t>(v.counts({"deepstack_visual_indexes"}).size());
+  m.encoder = e;
+}
+
+std::string refusal(HfFields& f, const std::string& model_type) {
+  for (const std::string_view key : kAudio) {
+    if (f.has({key})) {
+      return "the model has an audio part ('" + std::string(key) +
+             "'), which cannot be planned for";
+    }
+  }
+  for (const std::string_view key : {"_class_name", "_diffusers_version", "diffusion_config"}) {
+    if (f.has({key})) return "the file describes a diffusion model, which cannot be planned for";
+  }
+  if (f.flag_or({"is_encoder_decoder"}, false)) {
+    return "encoder-decoder models are not supported";
+  }
+  for (const RefusedRow& row : refused_types()) {
+    if (std::find(row.model_types.begin(), row.model_types.end(), model_type) ==
+        row.model_types.end()) {
+      continue;
+    }
+    return "'" + model_type + "' is " + std::string(row.what);
+  }
+  return {};
+}
+
+}  // namespace meshplan::hf

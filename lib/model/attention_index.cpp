@@ -1,0 +1,53 @@
+// The index of sparse attention (DeepSeek-V3.2, 2512.02556 sec. 2.1): light heads score every token
+// before a query, and attention looks at the best of them.
+#include <algorithm>
+
+#include "model/attention_core.hpp"
+
+namespace meshplan {
+
+// [F-IDX-1] Queries q * a_i * d_i from q elements, one key h * d_i with a LayerNorm, a weight per
+// head h * a_i; copied on every tensor rank (Megatron-Core experimental_attention_variant/dsa.py,
+// DSAIndexer: parallel_mode "duplicated").
+void add_index_parameters(const IndexSpec& index, const ModelSpec& m, std::int64_t query_input,
+                          LayerParameters& p) {
+  if (index.heads == 0) return;
+  p.attention_other += query_input * index.heads * index.head_dim + m.hidden_size * index.head_dim +
+                       2 * index.head_dim + m.hidden_size * index.heads;
+}
+
+// Scores as attention is counted: over all tokens, not only those before.
+double index_token_flops(const IndexSpec& index, std::int64_t seq_len) {
+  return 2 * real(seq_len) * real(index.heads) * real(index.head_dim);
+}
+
+// [F-IDX-2] Its projections; scores of all tokens before, a_i products of d_i each, summed to one
+// of four bytes that is written and read by the choice; backward the chosen scores alone, twice the
+// products (same file: the loss of the index is over the tokens that attention saw).
+void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t query_input,
+                  BlockOps& ops) {
+  if (index.heads == 0) return;
+  const LocalShape& l = x.shape;
+  append_linear(x, "index queries", l.tokens, index.heads * index.head_dim, query_input, false,
+                ops);
+  append_linear(x, "index key", l.tokens, index.head_dim + index.heads, l.hidden, false, ops);
+  append_norm(x, "index norm", l.tokens * index.head_dim, ops);
+  const double width = real(index.heads) * real(index.head_dim), e = l.bytes;
+  const double tokens = real(l.tokens), before = real(x.strategy.seq_len) / 2;
+  const double chosen = std::min(before, real(index.top_k));
+  const double operands = e * tokens * (width + real(index.head_dim));
+  append_fused(x, "index scores", Pass::kForward,
+               {2 * tokens * before * width, operands + 8 * tokens * before, 2}, ops);
+  append_fused(x, "index scores", Pass::kBackwardInput,
+               {4 * tokens * chosen * width, 2 * operands + 12 * tokens * chosen, 2}, ops);
+}
+
+// Queries, key and weights of the index, its choice (8 bytes each) and the scores of the chosen.
+double index_saved_bytes(const BlockContext& x, const IndexSpec& index) {
+  if (index.heads == 0) return 0;
+  const double width = real(index.heads) * (real(index.head_dim) + 1) + real(index.head_dim);
+  const double chosen = std::min(real(x.strategy.seq_len), real(index.top_k));
+  return real(x.shape.tokens) * (x.shape.bytes * width + 12 * chosen);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,189 @@
+// Linear attention whose state a gated delta rule updates (Yang et al. 2412.06464), and Kimi Delta
+// Attention (2510.26692), which decays every channel of a key by itself.
+#include <algorithm>
+
+#include "model/state_mixer.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr double kChunk = 64;  // tokens of a chunk (flash-linear-attention ops/gated_delta_rule)
+
+// One tensor rank's share, per token.
+struct Shape {
+  double key_heads = 0, heads = 0;    // of queries and keys; of values
+  double key_dim = 0, value_dim = 0;  // of a head
+  double keys = 0, values = 0;        // of all key heads; of all value heads
+  double repeated_keys = 0;           // keys of as many heads as values have
+  double decays = 0;                  // one per head, or one per channel of its keys
+};
+
+Shape shape_of(const GatedDeltaNetSpec& kind, const Strategy& s) {
+  Shape a;
+  a.key_heads = real(ceil_div(kind.num_key_heads, s.tp));
+  a.heads = real(ceil_div(kind.num_value_heads, s.tp));
+  a.key_dim = real(kind.key_head_dim);
+  a.value_dim = real(kind.value_head_dim);
+  a.keys = a.key_heads * a.key_dim;
+  a.values = a.heads * a.value_dim;
+  a.repeated_keys = a.heads * a.key_dim;
+  a.decays = kind.gate_rank > 0 ? a.repeated_keys : a.heads;
+  return a;
+}
+
+double convolved(const Shape& a) { return 2 * a.keys + a.values; }
+// Elements of the states of all chunks, per token.
+double states(const Shape& a) { return a.heads * a.key_dim * a.value_dim / kChunk; }
+
+// What the projection from the hidden size makes: queries, keys, values, gate, and one step size
+// and decay per head. With gates of low rank the gate and the decay have projections of their own.
+double input_features(const GatedDeltaNetSpec& kind, const Shape& a) {
+  const double direct = convolved(a) + a.heads;
+  return kind.gate_rank > 0 ? direct : direct + a.values + a.heads;
+}
+
+// Thread blocks of the scan over the sequence: one per sequence, head and 64 values.
+double scan_programs(const Shape& a, const BlockContext& x) {
+  constexpr double kValues = 64;
+  return real(x.strategy.micro_batch) * a.heads / real(x.strategy.cp) *
+         std::max(1.0, a.value_dim / kValues);
+}
+
+// [F-GDN-2] Kernels of the chunked rule, per token, for C = 64 tokens of a chunk, K keys and V
+// values of all value heads, S = heads d_k d_v (flash-linear-attention
+// ops/gated_delta_rule/chunk.py). Forward: products of keys 2 C K, their triangular inverse 2/3 C^2
+// per head, keys and values through it 2 C (K + V), the scan over chunks 4 S, outputs 2 S + 2 C (K
+// + V). Backward: keys and values and the scan again, values' gradients inside of the chunks 2 C (K
+// + V), the scan back 6 S, gradients of queries, keys and decays 6 S + 4 C (K + V), and of the
+// inverse 4 C (K + V).
+struct Rule {
+  FusedWork inside, scan;
+};
+
+Rule forward_rule(const Shape& a, double e) {
+  const double both = a.repeated_keys + a.values, state = a.heads * a.key_dim * a.value_dim;
+  Rule rule;
+  rule.inside.flops = 2 * kChunk * a.repeated_keys + 2.0 / 3 * kChunk * kChunk * a.heads +
+                      4 * kChunk * both + 2 * state;
+  rule.inside.bytes = e * a.repeated_keys + (12 + 2 * e) * kChunk * a.heads + 2 * e * both +
+                      e * (2 * a.repeated_keys + 2 * a.values + states(a)) + 12 * a.decays;
+  rule.inside.kernels = 5;
+  rule.scan.flops = 4 * state;
+  rule.scan.bytes = e * (2 * a.repeated_keys + 2 * a.values + states(a));
+  return rule;
+}
+
+Rule backward_rule(const Shape& a, double e) {
+  const double both = a.repeated_keys + a.values, state = a.heads * a.key_dim * a.value_dim;
+  Rule rule;
+  rule.inside.flops = 2 * kChunk * both + 2 * kChunk * both + 6 * state + 8 * kChunk * both;
+  rule.inside.bytes = e * (2 * both + a.repeated_keys + 3 * a.values) +
+                      e * (8 * a.repeated_keys + 4 * a.values + 2 * states(a)) +
+                      e * (4 * both + 2 * kChunk * a.heads) + 12 * a.decays;
+  rule.inside.kernels = 6;
+  rule.scan.flops = 10 * state;
+  rule.scan.bytes = 2 * e * (2 * a.repeated_keys + 2 * a.values + states(a)) + e * a.values;
+  rule.scan.kernels = 2;
+  return rule;
+}
+
+void append_rule(const BlockContext& x, const Shape& a, Pass pass, Rule rule, BlockOps& ops) {
+  const double tokens = real(x.shape.tokens);
+  rule.inside.flops *= tokens, rule.inside.bytes *= tokens;
+  rule.scan.flops *= tokens, rule.scan.bytes *= tokens;
+  rule.scan.programs = scan_programs(a, x);
+  append_fused(x, "delta rule", pass, rule.inside, ops);
+  append_fused(x, "delta rule scan", pass, rule.scan, ops);
+}
+
+// Norms of queries and keys, their copies for the heads of values, step sizes and decays in fp32.
+void append_preparation(const BlockContext& x, const Shape& a, BlockOps& ops) {
+  const double tokens = real(x.shape.tokens), e = x.shape.bytes;
+  append_elementwise(x, "delta norm", 4 * e * tokens * a.keys, 2, 6 * e * tokens * a.keys, 2, ops);
+  if (a.heads > a.key_heads) {
+    const double copied = 2 * e * tokens * (a.keys + a.repeated_keys);
+    append_elementwise(x, "delta copies", copied, 2, copied, 2, ops);
+  }
+  const double gates = tokens * ((e + 4) * a.decays + 2 * e * a.heads);
+  append_elementwise(x, "delta gates", gates, 3, 2 * gates, 4, ops);
+}
+
+}  // namespace
+
+// [F-GDN-1] Projections h (2 K + 2 V + 2 a_v), convolution of 2 K + V channels without biases,
+// decay and step bias of a_v each, the norm of one head, out projection V h (Qwen3-Next;
+// Megatron-Core ssm/gated_delta_net). With gates of rank r: h (2 K + V + a_v), decay and gate 2 h r
+// + r (K + V), a bias per channel of the keys, one decay per head (Kimi Linear, fla/layers/kda.py).
+void add_parameters(const GatedDeltaNetSpec& kind, const ModelSpec& m, LayerParameters& p) {
+  const std::int64_t h = m.hidden_size, heads = kind.num_value_heads;
+  const std::int64_t keys = kind.num_key_heads * kind.key_head_dim;
+  const std::int64_t values = heads * kind.value_head_dim;
+  p.attention_linear +=
+      h * (2 * keys + values + heads) + (2 * keys + values) * kind.conv_kernel + values * h;
+  p.attention_other += kind.value_head_dim;
+  if (kind.gate_rank == 0) {
+    p.attention_linear += h * (values + heads) + 2 * heads;
+    return;
+  }
+  p.attention_linear += kind.gate_rank * (keys + values) + keys + heads;
+  p.attention_other += 2 * h * kind.gate_rank;
+}
+
+std::int64_t copied_parameters(const GatedDeltaNetSpec&, const ModelSpec&, std::int64_t) {
+  return 0;
+}
+
+// Four products with the state (Megatron-LM training.py, gdn_layer_flops).
+double token_flops(const GatedDeltaNetSpec& kind, std::int64_t) {
+  return 8 * real(kind.num_value_heads) * real(kind.key_head_dim) * real(kind.value_head_dim);
+}
+
+void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, BlockOps& ops) {
+  const Shape a = shape_of(kind, x.strategy);
+  const LocalShape& l = x.shape;
+  const double e = l.bytes, tokens = real(l.tokens);
+  append_residual_norm(x, "input norm", ops);
+  const auto features = static_cast<std::int64_t>(input_features(kind, a));
+  const auto values = static_cast<std::int64_t>(a.values);
+  const LinearTimes column = append_linear(x, "delta in", l.tokens, features, l.hidden, false, ops);
+  if (kind.gate_rank > 0) {
+    append_linear(x, "delta gates down", l.norm_tokens, 2 * kind.gate_rank, l.hidden, false, ops);
+    const auto up = static_cast<std::int64_t>(a.decays + a.values);
+    append_linear(x, "delta gates up", l.tokens, up, kind.gate_rank, false, ops);
+  }
+  append_head_exchange(x, input_features(kind, a) + (kind.gate_rank > 0 ? a.decays + a.values : 0),
+                       a.values, ops);
+  append_convolution(x, convolved(a), ops);
+  append_preparation(x, a, ops);
+  append_rule(x, a, Pass::kForward, forward_rule(a, e), ops);
+  append_rule(x, a, Pass::kBackwardInput, backward_rule(a, e), ops);
+  const double gated = e * tokens * a.values;
+  append_elementwise(x, "gated norm", 3 * gated, 2, 5 * gated, 3, ops);
+  append_mixer_output(x, "delta out", values, column, ops);
+}
+
+// [F-GDN-3] The projection's output (input of convolution and gate), the convolution's, queries and
+// keys for all heads and the values, fp32 decays, step sizes, the inverse of every chunk, and the
+// rule's output (flash-linear-attention ops/gated_delta_rule/chunk.py, ctx.save_for_backward).
+KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
+  const Shape a = shape_of(kind, x.strategy);
+  const double e = x.shape.bytes;
+  const double gates = kind.gate_rank > 0 ? a.decays + a.values : 0;
+  const double features = input_features(kind, a) + gates + convolved(a) + 2 * a.repeated_keys +
+                          2 * a.values + a.heads + kChunk * a.heads;
+  const double ranks = kind.gate_rank > 0 ? 2 * real(kind.gate_rank) : 0;
+  const double inside = real(x.shape.tokens) * (e * features + 4 * a.decays) +
+                        kept(x) * real(x.shape.norm_tokens) * ranks;
+  return state_mixer_bytes(x, inside, static_cast<std::int64_t>(a.values));
+}
+
+// Keys and values through the inverse, states and their gradients, and gradients of the rule's
+// inputs.
+double temporary_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
+  const Shape a = shape_of(kind, x.strategy);
+  const double features =
+      2 * (a.repeated_keys + a.values) + 2 * states(a) + 4 * a.repeated_keys + 2 * a.values;
+  return x.shape.bytes * real(x.shape.tokens) * features;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,143 @@
+// Mamba-2 (Dao and Gu, 2405.21060): a state-space model whose scan is products over chunks.
+#include "model/state_mixer.hpp"
+
+namespace meshplan {
+namespace {
+
+// One tensor rank's share, per token.
+struct Shape {
+  double heads = 0, groups = 0;
+  double inner = 0;        // elements of all heads
+  double state = 0;        // of one head's input and output projection
+  double projections = 0;  // of all groups, input and output projection each
+  double chunk = 0;
+};
+
+Shape shape_of(const Mamba2Spec& kind, const Strategy& s) {
+  Shape a;
+  a.heads = real(ceil_div(kind.num_heads, s.tp));
+  a.groups = real(ceil_div(kind.num_groups, s.tp));
+  a.inner = a.heads * real(kind.head_dim);
+  a.state = real(kind.state_size);
+  a.projections = a.groups * a.state;
+  a.chunk = real(kind.chunk_size);
+  return a;
+}
+
+// Gate, input, both projections and step sizes.
+double input_features(const Shape& a) { return 2 * a.inner + 2 * a.projections + a.heads; }
+double convolved(const Shape& a) { return a.inner + 2 * a.projections; }
+// Elements of the states of all chunks, per token.
+double states(const Shape& a) { return a.inner * a.state / a.chunk; }
+
+// Of one product of states with inner features, and of one inside of the chunks, per token: blocks
+// of 64 rows of the causal square are computed.
+double state_product(const Shape& a) { return 2 * a.inner * a.state; }
+double chunk_product(const Shape& a) {
+  constexpr double kBlock = 64;
+  return a.inner * (a.chunk + kBlock);
+}
+
+// [F-SSM-2] The scan's kernels, per token, for N = state_size, C = chunk_size, d = inner features,
+// g N of each projection (mamba_ssm ops/triton/ssd_combined.py). Forward: states of the chunks 2 d
+// N; passing them on (fp32 read, 16 bit written); products of both projections 2 C g N; output 2 d
+// N and d (C + 64). Backward does all of that but the output again, gradients of gate, of states 2
+// d N, of inputs 2 d N and d (C + 64), of both projections 2 d N each, of their products d (C +
+// 64), of the decay d (C + 64), and 4 C g N for the products of projections.
+FusedWork forward_work(const Shape& a, double e) {
+  const double flops = 2 * state_product(a) + chunk_product(a) + 2 * a.chunk * a.projections;
+  const double chunk_states = e * (a.inner + a.projections) + 4 * states(a);
+  const double passing = (4 + e) * states(a);
+  const double products = 2 * e * a.projections + 4 * a.chunk * a.groups;
+  const double output =
+      4 * e * a.inner + e * states(a) + e * a.projections + 4 * a.chunk * a.groups;
+  return {flops, chunk_states + passing + products + output + 12 * a.heads, 5};
+}
+
+FusedWork backward_work(const Shape& a, double e) {
+  const double repeated = state_product(a) + 2 * a.chunk * a.projections;
+  const double flops =
+      repeated + 4 * state_product(a) + 3 * chunk_product(a) + 4 * a.chunk * a.projections;
+  const double again = e * (a.inner + a.projections) + (8 + e) * states(a) + 2 * e * a.projections +
+                       4 * a.chunk * a.groups;
+  const double gate = 5 * e * a.inner;
+  const double of_states = e * (a.inner + a.projections) + (4 + 3 * e + 4) * states(a);
+  const double of_inputs =
+      3 * e * a.inner + e * a.projections + e * states(a) + 4 * a.chunk * a.groups;
+  const double of_projections = 2 * (e * a.inner + e * states(a) + (4 + e) * a.projections);
+  const double of_products = 2 * e * a.inner + 8 * a.chunk * a.groups;
+  const double of_decay = 2 * e * a.inner + 4 * a.chunk * a.groups;
+  const double of_both = 8 * a.chunk * a.groups + 4 * e * a.projections;
+  return {flops,
+          again + gate + of_states + of_inputs + of_projections + of_products + of_decay + of_both +
+              24 * a.heads,
+          14};
+}
+
+void scale(FusedWork& work, double tokens) { work.flops *= tokens, work.bytes *= tokens; }
+
+}  // namespace
+
+// [F-SSM-1] In projection h (2 d + 2 g N + a), out projection d h, convolution of d + 2 g N
+// channels with biases, decay, skip and step bias of a heads each, and the gated norm's d: d inner
+// size, g groups, N state size, a heads. Dao and Gu 2405.21060 sec. 8; Megatron-Core
+// ssm/mamba_mixer.py.
+void add_parameters(const Mamba2Spec& kind, const ModelSpec& m, LayerParameters& p) {
+  const std::int64_t inner = kind.num_heads * kind.head_dim;
+  const std::int64_t projections = 2 * kind.num_groups * kind.state_size;
+  p.attention_linear +=
+      m.hidden_size * (2 * inner + projections + kind.num_heads) + inner * m.hidden_size;
+  p.attention_linear += (inner + projections) * (kind.conv_kernel + 1) + 3 * kind.num_heads + inner;
+}
+
+std::int64_t copied_parameters(const Mamba2Spec&, const ModelSpec&, std::int64_t) { return 0; }
+
+// Seven operations per element of the state (Megatron-LM training.py, mamba_layer_flops).
+double token_flops(const Mamba2Spec& kind, std::int64_t) {
+  return 7 * real(kind.num_heads) * real(kind.head_dim) * real(kind.state_size);
+}
+
+void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& ops) {
+  const Shape a = shape_of(kind, x.strategy);
+  const LocalShape& l = x.shape;
+  const double e = l.bytes, tokens = real(l.tokens);
+  append_residual_norm(x, "input norm", ops);
+  const auto features = static_cast<std::int64_t>(input_features(a));
+  const LinearTimes column = append_linear(x, "mamba in", l.tokens, features, l.hidden, false, ops);
+  append_head_exchange(x, input_features(a), a.inner, ops);
+  if (x.strategy.micro_batch > 1) {  // sequences become the outer dimension, and the inner again
+    const double moved = 2 * e * tokens * (input_features(a) + a.inner);
+    append_elementwise(x, "mamba layout", moved, 2, moved, 2, ops);
+  }
+  append_convolution(x, convolved(a), ops);
+  FusedWork forward = forward_work(a, e), backward = backward_work(a, e);
+  scale(forward, tokens), scale(backward, tokens);
+  append_fused(x, "mamba scan", Pass::kForward, forward, ops);
+  append_fused(x, "mamba scan", Pass::kBackwardInput, backward, ops);
+  const auto inner = static_cast<std::int64_t>(a.inner);
+  append_norm(x, "mamba norm", l.tokens * inner, ops);
+  append_mixer_output(x, "mamba out", inner, column, ops);
+}
+
+// [F-SSM-3] The fused scan keeps its whole input and its output before the gate, and recomputes the
+// rest; the norm behind it keeps its own input (mamba_ssm ops/triton/ssd_combined.py,
+// MambaSplitConv1dScanCombinedFn.forward, save_for_backward).
+KeptBytes saved_bytes(const Mamba2Spec& kind, const BlockContext& x) {
+  const Shape a = shape_of(kind, x.strategy);
+  const double tokens = real(x.shape.tokens), e = x.shape.bytes;
+  const double inside =
+      tokens * e * (input_features(a) + a.inner) + norm_bytes(x, tokens * a.inner);
+  return state_mixer_bytes(x, inside, static_cast<std::int64_t>(a.inner));
+}
+
+// The convolution's output again, gradients of the scan's input and output, states and their
+// gradients, fp32 gradients of both projections, and products of projections with their gradients.
+double temporary_bytes(const Mamba2Spec& kind, const BlockContext& x) {
+  const Shape a = shape_of(kind, x.strategy);
+  const double e = x.shape.bytes;
+  return real(x.shape.tokens) *
+         (e * (convolved(a) + input_features(a) + a.inner) + (4 + 2 * e) * states(a) +
+          8 * a.projections + 8 * a.chunk * a.groups);
+}
+
+}  // namespace meshplan

@@ -1,0 +1,179 @@
+// Published configurations of the families: every one has as many parameters as its publisher
+// states. The files hold the keys of the published config.json that sizes follow from; counts are
+// typed by hand.
+#include <string>
+#include <vector>
+
+#include "io/load.hpp"
+#include "model/parameters.hpp"
+#include "spec/model.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+struct Published {
+  const char* name;
+  double parameters;
+  const char* source;
+  bool with_prediction = false;  // counts the layers of multi-token prediction too
+};
+
+const std::vector<Published>& published() {
+  static const std::vector<Published> kRows{
+      {"llama-3.2-1b", 1'235'814'400, "safetensors metadata of the hub"},
+      {"gemma-2-9b", 9'241'705'984, "safetensors metadata of the hub"},
+      {"gemma-3-4b", 4'300'079'472, "safetensors metadata of the hub"},
+      {"gemma-3-27b", 27'432'406'640, "safetensors metadata of the hub"},
+      {"llama-4-scout", 109e9, "model card: 109B parameters"},
+      {"llama-4-maverick", 400e9, "model card: 400B parameters"},
+      {"qwen2.5-0.5b", 494'032'768, "safetensors metadata of the hub"},
+      {"qwen2.5-7b", 7'615'616'512, "safetensors metadata of the hub"},
+      {"qwen2.5-72b", 72'706'203'648, "safetensors metadata of the hub"},
+      {"qwen2.5-vl-7b", 8'292'166'656, "safetensors metadata of the hub"},
+      {"qwen2-vl-7b", 8'291'375'616, "safetensors metadata of the hub"},
+      {"qwen3-vl-8b", 8'767'123'696, "safetensors metadata of the hub"},
+      {"qwen3-vl-30b-a3b", 31'070'754'032, "safetensors metadata of the hub"},
+      {"qwen3-next-80b-a3b", 79.7e9,
+       "model card: 80B in total; 79.7B without multi-token prediction"},
+      {"qwen3.5-397b-a17b", 397e9, "model card: 397B in total"},
+      {"qwen3.5-35b-a3b", 35e9, "model card: 35B in total"},
+      {"deepseek-v3.2", 671e9,
+       "DeepSeek-V3 (2412.19437), which it continues; the index adds 0.1 %"},
+      {"glm-5", 744e9, "model card: 744B parameters"},
+      {"kimi-k2", 1'026'408'232'448, "safetensors metadata of the hub"},
+      {"kimi-linear-48b-a3b", 49'122'681'728, "safetensors metadata of the hub"},
+      {"minimax-text-01", 456e9, "2501.08313 abstract: 456 billion parameters"},
+      {"minimax-m2", 228.7e9, "safetensors metadata of the hub, rounded"},
+      {"nemotron-h-56b", 56.3e9, "2504.03624 Table 1 (56B); [F-SSM-1] by hand"},
+      {"nemotron-3-nano-30b-a3b", 31.6e9, "2512.20848: 31.6B parameters in total"},
+      {"nemotron-3-super-120b-a12b", 120.6e9, "model card: 120.6B parameters in total"},
+      {"nemotron-super-49b", 49'867'145'216, "safetensors metadata of the hub"},
+      {"olmo-2-7b", 7'298'617'344, "safetensors metadata of the hub"},
+      {"olmo-7b", 6'888'095'744, "safetensors metadata of the hub"},
+      {"olmoe-1b-7b", 6'919'161'856, "safetensors metadata of the hub"},
+      {"phi-2", 2'779'683'840, "safetensors metadata of the hub"},
+      {"phi-3.5-moe", 41'873'153'344, "safetensors metadata of the hub"},
+      {"gpt-j-6b", 6'053'381'344, "checkpoint of the hub"},
+      {"starcoder2-15b", 15'957'889'024, "safetensors metadata of the hub"},
+      {"stablelm-3b", 2'795'443'200, "safetensors metadata of the hub"},
+      {"command-r", 34'980'831'232, "safetensors metadata of the hub"},
+      {"command-r7b", 8'028'033'024, "safetensors metadata of the hub"},
+      {"internlm2-20b", 19'861'149'696, "safetensors metadata of the hub"},
+      {"baichuan2-7b", 7'505'973'248, "checkpoint of the hub"},
+      {"chatglm3-6b", 6'243'584'032, "safetensors metadata of the hub"},
+      {"glm-4-9b", 9'400'279'040, "safetensors metadata of the hub"},
+      {"dbrx", 131'596'523'520, "safetensors metadata of the hub"},
+      {"jamba-v0.1", 51'570'323'328, "safetensors metadata of the hub"},
+      {"mamba-2.8b", 2'768'345'600, "safetensors metadata of the hub"},
+      {"mamba-codestral-7b", 7'285'403'648, "safetensors metadata of the hub"},
+      {"smollm3-3b", 3'075'098'624, "safetensors metadata of the hub"},
+      {"afm-4.5b", 4.62e9, "safetensors metadata of the hub, rounded"},
+      {"seed-oss-36b", 36'151'104'512, "safetensors metadata of the hub"},
+      {"hunyuan-a13b", 80'393'183'232, "safetensors metadata of the hub"},
+      {"grok-1", 315.7e9,
+       "release of the weights (314B); 64 layers of 8 x 3 x 6144 x 32768 and more, by hand"},
+      {"ling-mini-2.0", 16'255'643'392, "safetensors metadata of the hub"},
+      {"step-3.7-flash", 196e9, "model card of Step-3.5-Flash: 196B parameters"},
+      {"mimo-v2-flash", 309e9, "model card: 309B parameters"},
+      {"gemma-4-31b", 31.3e9, "safetensors metadata of the hub, rounded"},
+      {"ernie-4.5-21b-a3b", 21.8e9, "safetensors metadata of the hub, rounded"},
+      {"ernie-4.5-0.3b", 360'748'032, "safetensors metadata of the hub"},
+      {"mimo-7b", 7'833'409'536, "safetensors metadata of the hub, prediction layer included",
+       true},
+  };
+  return kRows;
+}
+
+ModelSpec imported(const std::string& name) {
+  const std::string file =
+      std::string(MESHPLAN_SOURCE_DIR) + "/test/io/hf_configs/" + name + ".json";
+  const auto text = read_text_file(file);
+  REQUIRE(text.ok());
+  const auto model = parse_hf_config(*text, name + ".json");
+  if (!model.ok()) FAIL(to_text(model.errors()));
+  return *model;
+}
+
+}  // namespace
+
+TEST_CASE("Every family's parameter count lies within 0.5 % of the published one") {
+  for (const Published& row : published()) {
+    INFO(row.name << ", " << row.source);
+    const ParameterCount count = parameter_count(imported(row.name));
+    const double total = static_cast<double>(count.total + (row.with_prediction ? count.mtp : 0));
+    CHECK(total == Approx(row.parameters).epsilon(0.005));
+  }
+}
+
+TEST_CASE("Layers that differ are those that the configuration lists") {
+  const ModelSpec gemma = imported("gemma-3-4b");
+  CHECK(layer_is_windowed(gemma, 4));
+  CHECK_FALSE(layer_is_windowed(gemma, 5));
+  CHECK(gemma.encoder.has_value());
+  const ModelSpec scout = imported("llama-4-scout");
+  CHECK(std::get<AttentionSpec>(layer_spec(scout, 0).mixer).chunked);
+  CHECK(std::get<AttentionSpec>(layer_spec(scout, 3).mixer).window == 0);
+  CHECK(std::get<AttentionSpec>(layer_spec(scout, 3).mixer).rotary_dim == 0);
+  const ModelSpec next = imported("qwen3-next-80b-a3b");
+  CHECK(std::holds_alternative<GatedDeltaNetSpec>(layer_spec(next, 0).mixer));
+  CHECK(std::get<AttentionSpec>(layer_spec(next, 3).mixer).output_gate);
+  const ModelSpec nano = imported("nemotron-3-nano-30b-a3b");
+  CHECK(std::holds_alternative<Mamba2Spec>(layer_spec(nano, 0).mixer));
+  CHECK_FALSE(has_mixer(layer_spec(nano, 1)));
+  CHECK(num_moe_layers(nano) == 23);
+  const ModelSpec minimax = imported("minimax-text-01");
+  CHECK(std::holds_alternative<LightningSpec>(layer_spec(minimax, 0).mixer));
+  CHECK(std::holds_alternative<AttentionSpec>(layer_spec(minimax, 7).mixer));
+  const ModelSpec super = imported("nemotron-3-super-120b-a12b");
+  REQUIRE(super.mtp_layer.has_value());
+  CHECK(has_mixer(*super.mtp_layer));
+  CHECK(experts_of(*super.mtp_layer)->latent_size == 1024);
+}
+
+TEST_CASE("Models that are no decoders of text are refused by their kind") {
+  const auto refused = [](const std::string& text) {
+    const auto model = parse_hf_config(text, "config.json");
+    REQUIRE_FALSE(model.ok());
+    return to_text(model.errors());
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    CAPTURE(text);
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(refused(R"({"model_type": "t5"})"), "'t5' is an encoder-decoder model"));
+  CHECK(has(refused(R"({"model_type": "bert"})"), "'bert' is an encoder-only model"));
+  CHECK(has(refused(R"({"model_type": "whisper"})"), "'whisper' is an encoder-decoder model"));
+  CHECK(has(refused(R"({"model_type": "siglip"})"), "'siglip' is a vision model"));
+  CHECK(has(refused(R"({"_class_name": "FluxTransformer2DModel"})"), "a diffusion model"));
+  CHECK(has(refused(R"({"model_type": "qwen2_5_omni", "thinker_config":
+      {"model_type": "qwen2_5_omni_thinker", "audio_config": {"d_model": 1280}}})"),
+            "the model has an audio part ('audio_config')"));
+  CHECK(has(refused(R"({"model_type": "deepseek_v4"})"), "hyper-connections"));
+}
+
+TEST_CASE("An unknown family is refused with what has no place and a model file of the rest") {
+  const auto model = parse_hf_config(R"({
+  "model_type": "novel",
+  "hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 16,
+  "num_key_value_heads": 4, "intermediate_size": 4096, "vocab_size": 32000,
+  "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16",
+  "wormhole_depth": 3
+})",
+                                     "config.json");
+  REQUIRE_FALSE(model.ok());
+  REQUIRE(model.errors().size() == 1);
+  const Diagnostic& d = model.errors().front();
+  CHECK(d.message == "model_type 'novel' is not supported");
+  CHECK(d.where.line == 2);
+  INFO(d.hint);
+  CHECK(d.hint.find("these keys have no place: wormhole_depth;") == 0);
+  const std::size_t at = d.hint.find('{');
+  REQUIRE(at != std::string::npos);
+  const auto written = parse_model(d.hint.substr(at), "template.yaml");
+  if (!written.ok()) FAIL(to_text(written.errors()));
+  CHECK(written->num_query_groups == 4);
+  CHECK(written->ffn_hidden_size == 4096);
+}
+
+}  // namespace meshplan
