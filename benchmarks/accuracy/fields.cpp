@@ -66,6 +66,7 @@ std::optional<MoeSpec> moe_of(const json& moe) {
   spec.shared_expert_ffn_hidden_size =
       integer(field(moe, "shared_expert_ffn_hidden_size")).value_or(0);
   spec.first_dense = integer(field(moe, "num_dense_layers")).value_or(0);
+  spec.latent_size = integer(field(moe, "latent_size")).value_or(0);
   return spec;
 }
 
@@ -80,6 +81,38 @@ std::optional<MlaSpec> mla_of(const json& mla) {
   return spec;
 }
 
+std::optional<Mamba2Spec> mamba_of(const json& mamba, std::int64_t hidden) {
+  if (!mamba.is_object()) return std::nullopt;
+  Mamba2Spec spec;
+  spec.head_dim = count(field(mamba, "head_dim")).value_or(64);
+  const std::int64_t inner = count(field(mamba, "expand")).value_or(2) * hidden;
+  spec.num_heads = count(field(mamba, "num_heads")).value_or(inner / spec.head_dim);
+  spec.state_size = count(field(mamba, "state")).value_or(128);
+  spec.num_groups = count(field(mamba, "groups")).value_or(8);
+  spec.conv_kernel = count(field(mamba, "conv_kernel")).value_or(4);
+  return spec;
+}
+
+std::optional<GatedDeltaNetSpec> linear_attention_of(const json& linear) {
+  if (!linear.is_object()) return std::nullopt;
+  GatedDeltaNetSpec spec;
+  spec.num_key_heads = count(field(linear, "num_key_heads")).value_or(0);
+  spec.num_value_heads = count(field(linear, "num_value_heads")).value_or(spec.num_key_heads);
+  spec.key_head_dim = count(field(linear, "key_head_dim")).value_or(0);
+  spec.value_head_dim = count(field(linear, "value_head_dim")).value_or(spec.key_head_dim);
+  spec.conv_kernel = count(field(linear, "conv_kernel")).value_or(4);
+  return spec;
+}
+
+std::string not_described(const json& m) {
+  std::string parts;
+  for (const char* key : {"sparse_attention", "hyper_connections"}) {
+    if (!field(m, key).is_object()) continue;
+    parts += (parts.empty() ? "" : ", ") + std::string(key);
+  }
+  return parts;
+}
+
 PublishedModel model_of(const json& m) {
   PublishedModel model;
   model.name = text(field(m, "name"));
@@ -92,6 +125,7 @@ PublishedModel model_of(const json& m) {
   model.vocab_size = count(field(m, "vocab_size"));
   model.seq_length = count(field(m, "seq_length"));
   model.mtp_layers = integer(field(m, "mtp_layers"));
+  if (!model.mtp_layers) model.mtp_layers = integer(field(field(m, "mtp"), "depth"));
   model.gated = boolean(field(m, "gated"));
   model.tied_embeddings = boolean(field(m, "tied_embeddings"));
   model.linear_bias = boolean(field(m, "linear_bias"));
@@ -100,6 +134,10 @@ PublishedModel model_of(const json& m) {
   model.position_embedding = text(field(m, "position_embedding"));
   model.moe = moe_of(field(m, "moe"));
   model.mla = mla_of(field(m, "mla"));
+  model.layer_pattern = text(field(m, "layer_pattern"));
+  model.mamba = mamba_of(field(m, "mamba"), model.hidden_size.value_or(0));
+  model.linear_attention = linear_attention_of(field(m, "linear_attention"));
+  model.not_described = not_described(m);
   model.notes = text(field(m, "notes")) + "; " + text(field(m, "arch_from"));
   return model;
 }

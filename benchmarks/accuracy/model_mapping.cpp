@@ -1,6 +1,9 @@
 // Published model section -> ModelSpec.
+#include <algorithm>
+
 #include "mapping.hpp"
 #include "model/rules.hpp"
+#include "spec/hybrid_pattern.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -41,6 +44,7 @@ Activation activation_of(const PublishedModel& p, bool gated) {
 PositionEmbedding position_of(const PublishedModel& p) {
   if (has_word(p.position_embedding, "learned")) return PositionEmbedding::kLearned;
   if (has_word(p.position_embedding, "alibi")) return PositionEmbedding::kAlibi;
+  if (has_word(p.position_embedding, "none")) return PositionEmbedding::kNone;
   return PositionEmbedding::kRope;
 }
 
@@ -65,6 +69,41 @@ void apply_attention(ModelSpec& m, const PublishedModel& p) {
       m.num_query_groups < m.num_attention_heads ? AttentionKind::kGqa : AttentionKind::kMha;
   m.mla = p.mla;
   if (m.mla) m.attention = AttentionKind::kMla;
+}
+
+// The layers of a hybrid; why they cannot be described, or an empty text.
+std::string apply_pattern(ModelSpec& m, const PublishedModel& p) {
+  std::string letters = p.layer_pattern;
+  std::replace(letters.begin(), letters.end(), 'L', 'G');
+  const LayerSpec flat = layer_spec(m, LayerKind::kDense, false);
+  const auto lookup = [&](const HybridSymbol& symbol) -> std::optional<LayerSpec> {
+    switch (symbol.symbol) {
+      case 'M':
+        if (p.mamba) return LayerSpec{*p.mamba, NoneSpec{}};
+        return std::nullopt;
+      case 'G':
+        if (p.linear_attention) return LayerSpec{*p.linear_attention, NoneSpec{}};
+        return std::nullopt;
+      case '*':
+        return LayerSpec{flat.mixer, NoneSpec{}};
+      case '-':
+        return LayerSpec{NoneSpec{}, flat.feed_forward};
+      case 'E':
+        if (m.moe) return LayerSpec{NoneSpec{}, *m.moe};
+        return std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  };
+  const std::int64_t passes = m.mtp_layers;
+  const std::string problem = apply_hybrid_pattern(parse_hybrid_pattern(letters), lookup, m);
+  if (!problem.empty() || passes == 0) return problem;
+  m.mtp_layers = passes;
+  if (m.mtp_layer) return problem;
+  // Prediction is by attention and experts, or an MLP (Nemotron 3: "*E").
+  const HybridSymbol* last = hybrid_symbol(m.moe ? 'E' : '-');
+  m.mtp_layer = LayerSpec{flat.mixer, lookup(*last)->feed_forward};
+  return problem;
 }
 
 }  // namespace
@@ -95,6 +134,11 @@ std::variant<ModelSpec, Skip> model_of(const Run& run, std::optional<std::int64_
   m.mtp_layers = p.mtp_layers.value_or(0);
   apply_attention(m, p);
   apply_family(m, run);
+  if (!p.not_described.empty()) return Skip{"model not described: " + p.not_described};
+  if (!p.layer_pattern.empty()) {
+    const std::string problem = apply_pattern(m, p);
+    if (!problem.empty()) return Skip{"model not described: " + problem};
+  }
   m.source = "published run " + run.id;
   const Diagnostics broken = validate(m);
   if (has_errors(broken)) return Skip{"model not plannable: " + broken.front().message};

@@ -20,7 +20,11 @@ struct PublishedModel {
   std::string activation, normalization, position_embedding;
   std::optional<MoeSpec> moe;
   std::optional<MlaSpec> mla;
-  std::string notes;  // `notes` and `arch_from` of the model
+  std::string layer_pattern;  // of a hybrid, as Megatron-LM writes it; L: linear attention
+  std::optional<Mamba2Spec> mamba;
+  std::optional<GatedDeltaNetSpec> linear_attention;
+  std::string not_described;  // parts that no layer kind describes
+  std::string notes;          // `notes` and `arch_from` of the model
 
   bool operator==(const PublishedModel&) const = default;
 };

@@ -27,6 +27,48 @@ bool looks_like_path(std::string_view text) {
          text.ends_with(".yml") || text.ends_with(".json");
 }
 
+// Letters and digits of a name's last part, in lower case: what differs between
+// "meta-llama/Llama-3.1-8B" and "llama-3.1-8b" is gone.
+std::string bare_name(std::string_view name) {
+  name = name.substr(name.find_last_of('/') + 1);
+  std::string bare;
+  for (const char c : name) {
+    if (c >= 'A' && c <= 'Z') {
+      bare += static_cast<char>(c - 'A' + 'a');
+    } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      bare += c;
+    }
+  }
+  return bare;
+}
+
+// The shipped file whose name is the same but for case, organisation, punctuation and the suffixes
+// by which hubs tell variants of the same sizes apart.
+fs::path find_alike(std::string_view folder, std::string_view name, const DataFolders& data) {
+  std::string wanted = bare_name(name);
+  const std::vector<std::string> names = data.names(folder);
+  const auto find = [&](const std::string& bare) -> fs::path {
+    for (const std::string& known : names) {
+      if (bare_name(known) == bare) return data.find(folder, known);
+    }
+    return {};
+  };
+  if (wanted.starts_with("metallama")) wanted = wanted.substr(4);
+  if (wanted.starts_with("nvidianemotron")) wanted = wanted.substr(6);
+  for (bool again = true; again;) {
+    if (fs::path path = find(wanted); !path.empty()) return path;
+    again = false;
+    for (const std::string_view suffix :
+         {"hf", "instruct", "base", "chat", "it", "pt", "fp8", "bf16", "2507", "thinking"}) {
+      if (wanted.size() <= suffix.size() || !wanted.ends_with(suffix)) continue;
+      wanted.resize(wanted.size() - suffix.size());
+      again = true;
+      break;
+    }
+  }
+  return {};
+}
+
 struct Named {
   std::string text;
   std::string file;
@@ -40,6 +82,10 @@ Result<Named> read_named(const std::string& name_or_path, std::string_view what,
   if (!looks_like_path(name_or_path)) {
     path = data.find(folder, name_or_path);
     if (path.empty() && !name_or_path.empty() && is_file(name_or_path)) path = name_or_path;
+  }
+  if (path.empty() || (looks_like_path(name_or_path) && !is_file(path) && !is_folder(path))) {
+    fs::path alike = find_alike(folder, name_or_path, data);
+    if (!alike.empty()) path = std::move(alike);
   }
   if (path.empty()) {
     const std::vector<std::string> names = data.names(folder);

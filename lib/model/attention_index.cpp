@@ -35,11 +35,11 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
   const double width = real(index.heads) * real(index.head_dim), e = l.bytes;
   const double tokens = real(l.tokens), before = real(x.strategy.seq_len) / 2;
   const double chosen = std::min(before, real(index.top_k));
-  const double operands = e * tokens * (width + real(index.head_dim));
-  append_fused(x, "index scores", Pass::kForward,
-               {2 * tokens * before * width, operands + 8 * tokens * before, 2}, ops);
-  append_fused(x, "index scores", Pass::kBackwardInput,
-               {4 * tokens * chosen * width, 2 * operands + 12 * tokens * chosen, 2}, ops);
+  const double operands = e * (width + real(index.head_dim));
+  const FusedWork forward{2 * before * width, operands + 8 * before, 2};
+  const FusedWork backward{4 * chosen * width, 2 * operands + 12 * chosen, 2};
+  append_fused(x, "index scores", Pass::kForward, {&forward, 1}, tokens, ops);
+  append_fused(x, "index scores", Pass::kBackwardInput, {&backward, 1}, tokens, ops);
 }
 
 // Queries, key and weights of the index, its choice (8 bytes each) and the scores of the chosen.

@@ -1,6 +1,7 @@
 // Linear attention whose state a gated delta rule updates (Yang et al. 2412.06464), and Kimi Delta
 // Attention (2510.26692), which decays every channel of a key by itself.
 #include <algorithm>
+#include <array>
 
 #include "model/state_mixer.hpp"
 
@@ -56,44 +57,45 @@ double scan_programs(const Shape& a, const BlockContext& x) {
 // + V). Backward: keys and values and the scan again, values' gradients inside of the chunks 2 C (K
 // + V), the scan back 6 S, gradients of queries, keys and decays 6 S + 4 C (K + V), and of the
 // inverse 4 C (K + V).
+constexpr std::size_t kForwardKernels = 4, kBackwardKernels = 5;
+
 struct Rule {
-  FusedWork inside, scan;
+  std::array<FusedWork, kForwardKernels> forward;
+  std::array<FusedWork, kBackwardKernels> backward;
+  FusedWork forward_scan, backward_scan;
 };
 
-Rule forward_rule(const Shape& a, double e) {
+Rule rule_of(const Shape& a, double e) {
   const double both = a.repeated_keys + a.values, state = a.heads * a.key_dim * a.value_dim;
-  Rule rule;
-  rule.inside.flops = 2 * kChunk * a.repeated_keys + 2.0 / 3 * kChunk * kChunk * a.heads +
-                      4 * kChunk * both + 2 * state;
-  rule.inside.bytes = e * a.repeated_keys + (12 + 2 * e) * kChunk * a.heads + 2 * e * both +
-                      e * (2 * a.repeated_keys + 2 * a.values + states(a)) + 12 * a.decays;
-  rule.inside.kernels = 5;
-  rule.scan.flops = 4 * state;
-  rule.scan.bytes = e * (2 * a.repeated_keys + 2 * a.values + states(a));
-  return rule;
+  const double square = kChunk * a.heads;  // elements of the chunks' squares
+  const double scanned = e * (2 * a.repeated_keys + 2 * a.values + states(a));
+  Rule r;
+  // Products of keys (with the decays' sums), their inverse, keys and values through it, outputs.
+  r.forward = {{{2 * kChunk * a.repeated_keys, e * a.repeated_keys + 4 * square + 8 * a.decays, 2},
+                {2.0 / 3 * kChunk * square, (4 + e) * square, 1},
+                {2 * kChunk * both, e * (square + 2 * both) + 4 * a.decays, 1},
+                {2 * state + 2 * kChunk * both, scanned, 1}}};
+  r.forward_scan = {4 * state, scanned, 1};
+  // Keys and values through the inverse again, values' gradients in the chunks, gradients of
+  // queries, keys and decays, of the inverse, and the decays' sums.
+  r.backward = {
+      {{2 * kChunk * both, e * (square + 2 * both) + 4 * a.decays, 1},
+       {2 * kChunk * both, e * (a.repeated_keys + 3 * a.values), 1},
+       {6 * state + 4 * kChunk * both, e * (6 * a.repeated_keys + 3 * a.values + 2 * states(a)), 1},
+       {4 * kChunk * both, e * (4 * both + 2 * square), 1},
+       {0, 8 * a.decays, 1}}};
+  r.backward_scan = {10 * state, 2 * scanned + e * a.values, 2};
+  return r;
 }
 
-Rule backward_rule(const Shape& a, double e) {
-  const double both = a.repeated_keys + a.values, state = a.heads * a.key_dim * a.value_dim;
-  Rule rule;
-  rule.inside.flops = 2 * kChunk * both + 2 * kChunk * both + 6 * state + 8 * kChunk * both;
-  rule.inside.bytes = e * (2 * both + a.repeated_keys + 3 * a.values) +
-                      e * (8 * a.repeated_keys + 4 * a.values + 2 * states(a)) +
-                      e * (4 * both + 2 * kChunk * a.heads) + 12 * a.decays;
-  rule.inside.kernels = 6;
-  rule.scan.flops = 10 * state;
-  rule.scan.bytes = 2 * e * (2 * a.repeated_keys + 2 * a.values + states(a)) + e * a.values;
-  rule.scan.kernels = 2;
-  return rule;
-}
-
-void append_rule(const BlockContext& x, const Shape& a, Pass pass, Rule rule, BlockOps& ops) {
+void append_rule(const BlockContext& x, const Shape& a, BlockOps& ops) {
   const double tokens = real(x.shape.tokens);
-  rule.inside.flops *= tokens, rule.inside.bytes *= tokens;
-  rule.scan.flops *= tokens, rule.scan.bytes *= tokens;
-  rule.scan.programs = scan_programs(a, x);
-  append_fused(x, "delta rule", pass, rule.inside, ops);
-  append_fused(x, "delta rule scan", pass, rule.scan, ops);
+  Rule r = rule_of(a, x.shape.bytes);
+  r.forward_scan.programs = r.backward_scan.programs = scan_programs(a, x);
+  append_fused(x, "delta rule", Pass::kForward, r.forward, tokens, ops);
+  append_fused(x, "delta rule scan", Pass::kForward, {&r.forward_scan, 1}, tokens, ops);
+  append_fused(x, "delta rule", Pass::kBackwardInput, r.backward, tokens, ops);
+  append_fused(x, "delta rule scan", Pass::kBackwardInput, {&r.backward_scan, 1}, tokens, ops);
 }
 
 // Norms of queries and keys, their copies for the heads of values, step sizes and decays in fp32.
@@ -155,8 +157,7 @@ void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, Blo
                        a.values, ops);
   append_convolution(x, convolved(a), ops);
   append_preparation(x, a, ops);
-  append_rule(x, a, Pass::kForward, forward_rule(a, e), ops);
-  append_rule(x, a, Pass::kBackwardInput, backward_rule(a, e), ops);
+  append_rule(x, a, ops);
   const double gated = e * tokens * a.values;
   append_elementwise(x, "gated norm", 3 * gated, 2, 5 * gated, 3, ops);
   append_mixer_output(x, "delta out", values, column, ops);

@@ -42,10 +42,10 @@ void append_operations(const LightningSpec& kind, const BlockContext& x, BlockOp
   append_head_exchange(x, 3 * features, features, ops);
   const double inside = 2 * kBlock * features, states = 4 * features * real(kind.head_dim);
   const double bytes = e * (4 * features + 2 * features * real(kind.head_dim) / kBlock);
-  append_fused(x, "linear attention", Pass::kForward,
-               {tokens * (inside + states), tokens * bytes, 2}, ops);
-  append_fused(x, "linear attention", Pass::kBackwardInput,
-               {tokens * (2.5 * inside + 2 * states), 2 * tokens * bytes, 4}, ops);
+  const FusedWork forward{inside + states, bytes, 2};
+  const FusedWork backward{2.5 * inside + 2 * states, 2 * bytes, 4};
+  append_fused(x, "linear attention", Pass::kForward, {&forward, 1}, tokens, ops);
+  append_fused(x, "linear attention", Pass::kBackwardInput, {&backward, 1}, tokens, ops);
   append_norm(x, "linear attention norm", l.tokens * d, ops);
   append_elementwise(x, "output gate", 3 * e * tokens * features, 1, 5 * e * tokens * features, 1,
                      ops);

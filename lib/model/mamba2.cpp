@@ -1,4 +1,6 @@
 // Mamba-2 (Dao and Gu, 2405.21060): a state-space model whose scan is products over chunks.
+#include <array>
+
 #include "model/state_mixer.hpp"
 
 namespace meshplan {
@@ -38,43 +40,38 @@ double chunk_product(const Shape& a) {
   return a.inner * (a.chunk + kBlock);
 }
 
-// [F-SSM-2] The scan's kernels, per token, for N = state_size, C = chunk_size, d = inner features,
-// g N of each projection (mamba_ssm ops/triton/ssd_combined.py). Forward: states of the chunks 2 d
-// N; passing them on (fp32 read, 16 bit written); products of both projections 2 C g N; output 2 d
-// N and d (C + 64). Backward does all of that but the output again, gradients of gate, of states 2
-// d N, of inputs 2 d N and d (C + 64), of both projections 2 d N each, of their products d (C +
-// 64), of the decay d (C + 64), and 4 C g N for the products of projections.
-FusedWork forward_work(const Shape& a, double e) {
-  const double flops = 2 * state_product(a) + chunk_product(a) + 2 * a.chunk * a.projections;
-  const double chunk_states = e * (a.inner + a.projections) + 4 * states(a);
-  const double passing = (4 + e) * states(a);
-  const double products = 2 * e * a.projections + 4 * a.chunk * a.groups;
-  const double output =
-      4 * e * a.inner + e * states(a) + e * a.projections + 4 * a.chunk * a.groups;
-  return {flops, chunk_states + passing + products + output + 12 * a.heads, 5};
+// [F-SSM-2] The scan's kernels one after the other, per token, for N = state_size, C = chunk_size,
+// d = inner features, g N of each projection (mamba_ssm ops/triton/ssd_combined.py). Forward:
+// states of the chunks 2 d N; passing them on (fp32 read, 16 bit written); products of both
+// projections 2 C g N; output 2 d N and d (C + 64).
+constexpr std::size_t kForwardKernels = 4, kBackwardKernels = 9;
+
+std::array<FusedWork, kForwardKernels> forward_work(const Shape& a, double e) {
+  const double products = 4 * a.chunk * a.groups;
+  return {{{state_product(a), e * (a.inner + a.projections) + 4 * states(a) + 12 * a.heads, 2},
+           {0, (4 + e) * states(a), 1},
+           {2 * a.chunk * a.projections, 2 * e * a.projections + products, 1},
+           {state_product(a) + chunk_product(a),
+            4 * e * a.inner + e * (states(a) + a.projections) + products, 1}}};
 }
 
-FusedWork backward_work(const Shape& a, double e) {
-  const double repeated = state_product(a) + 2 * a.chunk * a.projections;
-  const double flops =
-      repeated + 4 * state_product(a) + 3 * chunk_product(a) + 4 * a.chunk * a.projections;
-  const double again = e * (a.inner + a.projections) + (8 + e) * states(a) + 2 * e * a.projections +
-                       4 * a.chunk * a.groups;
-  const double gate = 5 * e * a.inner;
-  const double of_states = e * (a.inner + a.projections) + (4 + 3 * e + 4) * states(a);
-  const double of_inputs =
-      3 * e * a.inner + e * a.projections + e * states(a) + 4 * a.chunk * a.groups;
-  const double of_projections = 2 * (e * a.inner + e * states(a) + (4 + e) * a.projections);
-  const double of_products = 2 * e * a.inner + 8 * a.chunk * a.groups;
-  const double of_decay = 2 * e * a.inner + 4 * a.chunk * a.groups;
-  const double of_both = 8 * a.chunk * a.groups + 4 * e * a.projections;
-  return {flops,
-          again + gate + of_states + of_inputs + of_projections + of_products + of_decay + of_both +
-              24 * a.heads,
-          14};
+// Backward: states, passing and products again; gradients of the gate, of states 2 d N and back
+// through the chunks, of inputs 2 d N and d (C + 64), of both projections 2 d N each, of their
+// products d (C + 64), of the decay d (C + 64), and 4 C g N for the products of projections.
+std::array<FusedWork, kBackwardKernels> backward_work(const Shape& a, double e) {
+  const double products = 4 * a.chunk * a.groups;
+  return {
+      {{state_product(a), e * (a.inner + a.projections) + (8 + e) * states(a) + 12 * a.heads, 3},
+       {2 * a.chunk * a.projections, 2 * e * a.projections + products, 1},
+       {0, 5 * e * a.inner, 1},
+       {state_product(a), e * (a.inner + a.projections) + 4 * states(a), 1},
+       {0, (4 + 3 * e) * states(a), 1},
+       {state_product(a) + chunk_product(a),
+        3 * e * a.inner + e * (a.projections + states(a)) + products, 1},
+       {2 * state_product(a), 2 * e * (a.inner + states(a)) + 2 * (4 + e) * a.projections, 2},
+       {2 * chunk_product(a), 4 * e * a.inner + 3 * products, 2},
+       {4 * a.chunk * a.projections, 2 * products + 4 * e * a.projections + 12 * a.heads, 2}}};
 }
-
-void scale(FusedWork& work, double tokens) { work.flops *= tokens, work.bytes *= tokens; }
 
 }  // namespace
 
@@ -110,10 +107,8 @@ void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& 
     append_elementwise(x, "mamba layout", moved, 2, moved, 2, ops);
   }
   append_convolution(x, convolved(a), ops);
-  FusedWork forward = forward_work(a, e), backward = backward_work(a, e);
-  scale(forward, tokens), scale(backward, tokens);
-  append_fused(x, "mamba scan", Pass::kForward, forward, ops);
-  append_fused(x, "mamba scan", Pass::kBackwardInput, backward, ops);
+  append_fused(x, "mamba scan", Pass::kForward, forward_work(a, e), tokens, ops);
+  append_fused(x, "mamba scan", Pass::kBackwardInput, backward_work(a, e), tokens, ops);
   const auto inner = static_cast<std::int64_t>(a.inner);
   append_norm(x, "mamba norm", l.tokens * inner, ops);
   append_mixer_output(x, "mamba out", inner, column, ops);

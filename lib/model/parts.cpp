@@ -377,15 +377,19 @@ void append_cp_collective(const BlockContext& x, Pass pass, Collective op, doubl
   ops.comm.push_back(comm);
 }
 
-void append_fused(const BlockContext& x, std::string_view name, Pass pass, const FusedWork& work,
-                  BlockOps& ops) {
+void append_fused(const BlockContext& x, std::string_view name, Pass pass,
+                  std::span<const FusedWork> kernels, double times, BlockOps& ops) {
   KernelOp op;
   op.name = name;
   op.pass = pass;
-  op.time = fused_time(x.cluster.device, work);
-  op.flops = work.flops;
-  op.bytes = work.bytes;
-  op.launches = work.kernels;
+  op.launches = 0;
+  for (FusedWork work : kernels) {
+    work.flops *= times, work.bytes *= times;
+    op.time += fused_time(x.cluster.device, work);
+    op.flops += work.flops;
+    op.bytes += work.bytes;
+    op.launches += work.kernels;
+  }
   ops.kernels.push_back(op);
 }
 

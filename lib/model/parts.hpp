@@ -2,6 +2,7 @@
 // Building stones that kinds of layers are put together from: their kernels and collectives with
 // times, and what they leave for the backward pass.
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "model/context.hpp"
@@ -41,9 +42,9 @@ void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass p
 // One of context parallelism. It hides behind `window` at most.
 void append_cp_collective(const BlockContext& x, Pass pass, Collective op, double bytes,
                           double count, Seconds window, BlockOps& ops);
-// A kernel, or a few in a row, that compute on what they load: see fused_time().
-void append_fused(const BlockContext& x, std::string_view name, Pass pass, const FusedWork& work,
-                  BlockOps& ops);
+// Kernels in a row that compute on what they load (fused_time()), `times` as much as they say.
+void append_fused(const BlockContext& x, std::string_view name, Pass pass,
+                  std::span<const FusedWork> kernels, double times, BlockOps& ops);
 
 // Bytes per element of an input that a linear layer keeps for its weight gradient.
 [[nodiscard]] double kept(const BlockContext& x);

@@ -23,6 +23,36 @@ struct Published {
 const std::vector<Published>& published_models() {
   static const std::vector<Published> table{
       {"bloom-176b", 176'247'271'424, "model card of bigscience/bloom"},
+      {"deepseek-v3.2", 671e9, "2412.19437 abstract, which it continues"},
+      {"gemma-3-4b", 4'300'079'472, "safetensors metadata of the hub"},
+      {"gemma-3-12b", 12'187'325'040, "safetensors metadata of the hub"},
+      {"gemma-3-27b", 27'432'406'640, "safetensors metadata of the hub"},
+      {"glm-5", 744e9, "model card of zai-org/GLM-5"},
+      {"kimi-k2", 1'026'408'232'448, "safetensors metadata of the hub"},
+      {"llama-3.2-1b", 1'235'814'400, "safetensors metadata of the hub"},
+      {"llama-3.2-3b", 3'212'749'824, "safetensors metadata of the hub"},
+      {"llama-3.3-70b", 70'553'706'496, "safetensors metadata of the hub"},
+      {"llama-4-scout", 109e9, "model card"},
+      {"llama-4-maverick", 400e9, "model card"},
+      {"minimax-m2", 230e9, "model card of MiniMaxAI/MiniMax-M2"},
+      {"nemotron-h-56b", 56.3e9, "2504.03624 Table 1 (56B); [F-SSM-1] by hand"},
+      {"nemotron-3-nano-30b-a3b", 31.6e9, "2512.20848: 31.6B parameters"},
+      {"nemotron-3-super-120b-a12b", 120.6e9, "model card"},
+      {"olmo-2-7b", 7'298'617'344, "safetensors metadata of the hub"},
+      {"olmo-2-13b", 13'716'198'400, "safetensors metadata of the hub"},
+      {"olmo-2-32b", 32'234'279'936, "safetensors metadata of the hub"},
+      {"qwen2.5-7b", 7'615'616'512, "safetensors metadata of the hub"},
+      {"qwen2.5-14b", 14'770'033'664, "safetensors metadata of the hub"},
+      {"qwen2.5-32b", 32'763'876'352, "safetensors metadata of the hub"},
+      {"qwen2.5-72b", 72'706'203'648, "safetensors metadata of the hub"},
+      {"qwen3-0.6b", 596'049'920, "safetensors metadata of the hub, tied"},
+      {"qwen3-4b", 4'022'468'096, "safetensors metadata of the hub"},
+      {"qwen3-14b", 14'768'307'200, "safetensors metadata of the hub"},
+      {"qwen3-30b-a3b", 30'532'122'624, "safetensors metadata of the hub"},
+      {"qwen3-next-80b-a3b", 80e9, "model card"},
+      {"qwen3.5-27b", 27.4e9, "model card (27B); sum of its sizes without prediction by hand"},
+      {"qwen3.5-35b-a3b", 35e9, "model card"},
+      {"qwen3.5-397b-a17b", 397e9, "model card"},
       {"deepseek-v3", 671e9, "2412.19437 abstract; README_WEIGHTS.md, main model"},
       {"gpt-neox-20b", 20'554'567'680, "model card of EleutherAI/gpt-neox-20b"},
       {"gpt-oss-120b", 116.83e9, "2508.10925 Table 1"},
@@ -83,6 +113,10 @@ TEST_CASE("Counts that the hub states exactly are met to the last parameter") {
                                                  {"llama-3.1-405b", 405'853'388'800},
                                                  {"mistral-7b", 7'241'732'096},
                                                  {"mixtral-8x7b", 46'702'792'704},
+                                                 {"qwen2.5-72b", 72'706'203'648},
+                                                 {"qwen3-30b-a3b", 30'532'122'624},
+                                                 {"kimi-k2", 1'026'408'232'448},
+                                                 {"llama-3.2-1b", 1'235'814'400},
                                                  {"qwen3-8b", 8'190'735'360},
                                                  {"qwen3-235b-a22b", 235'093'634'560},
                                                  {"bloom-176b", 176'247'271'424},
@@ -98,6 +132,9 @@ TEST_CASE("Active parameters of mixtures of experts lie within 1 % of the publis
       {{"mixtral-8x7b", 12.9e9, Convention::kBothEmbeddings, "release notes, December 2023"},
        {"mixtral-8x22b", 39e9, Convention::kBothEmbeddings, "release notes, April 2024"},
        {"qwen3-235b-a22b", 22e9, Convention::kBothEmbeddings, "2505.09388 Table 2"},
+       {"kimi-k2", 32.6e9, Convention::kBothEmbeddings, "2507.20534 Table 2"},
+       {"nemotron-3-nano-30b-a3b", 3.6e9, Convention::kBothEmbeddings, "2512.20848"},
+       {"nemotron-3-super-120b-a12b", 12.7e9, Convention::kBothEmbeddings, "model card"},
        {"deepseek-v3", 36.7e9, Convention::kWithoutInputTable, "README_WEIGHTS.md"},
        {"gpt-oss-120b", 5.13e9, Convention::kWithoutInputTable,
         "2508.10925 Table 1: unembedding counted, embedding not"}}));
@@ -148,6 +185,65 @@ TEST_CASE("The shipped models carry the shapes of their papers") {
   CHECK(model->num_query_groups == row.groups);
   CHECK(model->max_seq_length == row.context);
   CHECK(model->dropout == row.dropout);
+}
+
+TEST_CASE("A shipped model is found by the names that hubs and people give it") {
+  const auto name_of_found = [](const std::string& name) {
+    const auto model = load_model(name, shipped());
+    return model.ok() ? model->name : to_text(model.errors());
+  };
+  CHECK(name_of_found("meta-llama/Llama-3.1-8B") == "llama-3.1-8b");
+  CHECK(name_of_found("meta-llama/Meta-Llama-3.1-8B-Instruct") == "llama-3.1-8b");
+  CHECK(name_of_found("Llama_3.1_8B") == "llama-3.1-8b");
+  CHECK(name_of_found("meta-llama/Llama-2-7b-chat-hf") == "llama-2-7b");
+  CHECK(name_of_found("Qwen/Qwen3-30B-A3B-Instruct-2507") == "qwen3-30b-a3b");
+  CHECK(name_of_found("google/gemma-3-27b-it") == "gemma-3-27b");
+  CHECK(name_of_found("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16") == "nemotron-3-nano-30b-a3b");
+  CHECK(name_of_found("llama-3.1-9b").find("no model is called 'llama-3.1-9b'") !=
+        std::string::npos);
+}
+
+TEST_CASE("Shipped models are what their configurations become") {
+  const auto [shipped_name, config] = GENERATE(
+      table<std::string, std::string>({{"deepseek-v3.2", "deepseek-v3.2"},
+                                       {"gemma-3-4b", "gemma-3-4b"},
+                                       {"gemma-3-27b", "gemma-3-27b"},
+                                       {"glm-5", "glm-5"},
+                                       {"kimi-k2", "kimi-k2"},
+                                       {"llama-3.2-1b", "llama-3.2-1b"},
+                                       {"llama-4-maverick", "llama-4-maverick"},
+                                       {"llama-4-scout", "llama-4-scout"},
+                                       {"minimax-m2", "minimax-m2"},
+                                       {"nemotron-3-nano-30b-a3b", "nemotron-3-nano-30b-a3b"},
+                                       {"nemotron-3-super-120b-a12b", "nemotron-3-super-120b-a12b"},
+                                       {"nemotron-h-56b", "nemotron-h-56b"},
+                                       {"olmo-2-7b", "olmo-2-7b"},
+                                       {"qwen2.5-7b", "qwen2.5-7b"},
+                                       {"qwen2.5-72b", "qwen2.5-72b"},
+                                       {"qwen3-next-80b-a3b", "qwen3-next-80b-a3b"},
+                                       {"qwen3.5-35b-a3b", "qwen3.5-35b-a3b"},
+                                       {"qwen3.5-397b-a17b", "qwen3.5-397b-a17b"}}));
+  INFO(shipped_name);
+  const auto model = load_model(shipped_name, shipped());
+  const auto text = read_text_file(std::filesystem::path(MESHPLAN_SOURCE_DIR) / "test" / "io" /
+                                   "hf_configs" / (config + ".json"));
+  REQUIRE(model.ok());
+  REQUIRE(text.ok());
+  const auto imported = parse_hf_config(*text, config);
+  REQUIRE(imported.ok());
+  REQUIRE(model->num_layers == imported->num_layers);
+  for (std::int64_t i = 0; i < model->num_layers; ++i) {
+    INFO("layer " << i);
+    CHECK(layer_spec(*model, i) == layer_spec(*imported, i));
+  }
+  CHECK(model->encoder == imported->encoder);
+  CHECK(model->mtp_layers == imported->mtp_layers);
+  CHECK(parameter_count(*model).total == parameter_count(*imported).total);
+  CHECK(parameter_count(*model).active == parameter_count(*imported).active);
+  CHECK(model->rotary_percent == imported->rotary_percent);
+  CHECK(model->sandwich_norm == imported->sandwich_norm);
+  CHECK(model->qk_norm == imported->qk_norm);
+  CHECK(model->activation == imported->activation);
 }
 
 }  // namespace meshplan

@@ -103,7 +103,34 @@ struct Case {
   SearchRequest request;
 };
 
-// Two to six layers, dense or not, all alike or not, tied or not, on one or two nodes.
+// Layers of any order of kinds, some of them a mixer or a feed-forward alone.
+inline void make_hybrid(Dice& dice, ModelSpec& m) {
+  const Mamba2Spec mamba{
+      .num_heads = m.hidden_size / 32, .head_dim = 64, .state_size = 128, .num_groups = 8};
+  const GatedDeltaNetSpec delta{
+      .num_key_heads = 8, .num_value_heads = 16, .key_head_dim = 64, .value_head_dim = 64};
+  const LayerSpec flat = layer_spec(m, LayerKind::kDense, m.window > 0);
+  std::vector<LayerSpec> kinds{{mamba, NoneSpec{}},
+                               {NoneSpec{}, flat.feed_forward},
+                               {flat.mixer, NoneSpec{}},
+                               {delta, flat.feed_forward},
+                               flat};
+  if (m.moe) {
+    m.moe->first_dense = 0, m.moe->every = 1;
+    kinds.push_back({NoneSpec{}, *m.moe});
+    kinds.push_back({delta, *m.moe});
+  }
+  m.window = 0, m.window_every = 1;
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const auto last = static_cast<std::int64_t>(kinds.size()) - 1;
+    // Experts come first, so that a model with any has a layer with some.
+    const std::int64_t kind = i == 0 && m.moe ? last : dice.between(0, last);
+    m.layers.push_back({1, kinds[static_cast<std::size_t>(kind)]});
+  }
+}
+
+// Two to six layers, dense or not, all alike or not, hybrids among them, tied or not, on one or two
+// nodes.
 inline ModelSpec random_model(Dice& dice) {
   ModelSpec m = small_model(dice.between(2, 6), 1024 * dice.between(1, 4));
   m.tied_embeddings = dice.once_in(4);
@@ -115,6 +142,7 @@ inline ModelSpec random_model(Dice& dice) {
     add_experts(m, experts, dense, m.num_layers > 2 ? dice.between(1, 2) : 1);
   }
   if (dice.once_in(6)) m.mtp_layers = 1;
+  if (dice.once_in(3)) make_hybrid(dice, m);
   return m;
 }
 

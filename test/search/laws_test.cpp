@@ -133,6 +133,7 @@ TEST_CASE("twice the bandwidth at half the latency lengthens no message of a pla
     for (const PlanCost& before : result_of(c).plans) {
       CAPTURE(to_text(before.strategy));
       const PlanCost after = cost_of(c.model, faster, before.strategy);
+      if (after.last_stage != before.last_stage) continue;  // another rank's messages
       CHECK(no_slower(communication(after.time), communication(before.time)));
       REQUIRE(after.communication.size() == before.communication.size());
       for (std::size_t i = 0; i < before.communication.size(); ++i) {
