@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "frameworks/target.hpp"
+#include "launch/megatron_hybrid.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -147,7 +148,8 @@ class Importer {
     ModelSpec& m = run_.model;
     m.name = "imported";
     m.source = "arguments of Megatron-LM";
-    m.num_layers = needed("--num-layers");
+    const std::int64_t hybrid = hybrid_layers(arguments());
+    m.num_layers = hybrid > 0 ? number("--num-layers", hybrid) : needed("--num-layers");
     m.hidden_size = needed("--hidden-size");
     m.num_attention_heads = needed("--num-attention-heads");
     if (!problems_.empty()) return;
@@ -180,10 +182,20 @@ class Importer {
     m.mtp_layers = number("--mtp-num-layers", 0);
     read_attention();
     read_experts();
+    const HybridProblem problem = read_hybrid(arguments(), m);
+    if (!problem.option.empty()) report(find(problem.option)->name, problem.message);
     for (const char* name : {"--transformer-impl", "--make-vocab-size-divisible-by",
                              "--attention-dropout", "--rope-type", "--tokenizer-type"}) {
       read_.insert(name);
     }
+  }
+
+  ArgumentReader arguments() {
+    return {[this](const std::string& name) { return has(name); },
+            [this](const std::string& name) { return text(name); },
+            [this](const std::string& name, std::int64_t otherwise) {
+              return number(name, otherwise);
+            }};
   }
 
   double real(const std::string& name, double otherwise) {
@@ -338,6 +350,11 @@ class Importer {
     if (const MegatronOption* layout = find("--pipeline-model-parallel-layout")) {
       s.stage_layers = layout_layers(*layout, s);
       if (s.stage_layers.empty()) report(layout->name, "this pipeline layout cannot be read");
+    }
+    if (const HybridStages stages = hybrid_stages(arguments(), s.pp);
+        !stages.layers_per_rank.empty()) {
+      s.vp = stages.chunks;
+      if (s.pp > 1) s.stage_layers = stages.layers_per_rank;
     }
     if (s.vp > 1) s.schedule = Schedule::kInterleaved;
     s.overlap.pp = s.vp > 1 && !has("--no-overlap-p2p-communication");

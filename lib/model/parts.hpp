@@ -42,7 +42,8 @@ void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass p
 // One of context parallelism. It hides behind `window` at most.
 void append_cp_collective(const BlockContext& x, Pass pass, Collective op, double bytes,
                           double count, Seconds window, BlockOps& ops);
-// Kernels in a row that compute on what they load (fused_time()), `times` as much as they say.
+// Triton kernels in a row that compute on what they load (fused_time()), `times` as much as they
+// say.
 void append_fused(const BlockContext& x, std::string_view name, Pass pass,
                   std::span<const FusedWork> kernels, double times, BlockOps& ops);
 

@@ -122,6 +122,19 @@ void check_positions(const Plan& p, Findings& f) {
                              " is more than the model's 'max_seq_length' " + n(p.m.max_seq_length));
 }
 
+// What the plan of a model that sees images stands on.
+void check_encoder(const Plan& p, Findings& f) {
+  if (!p.m.encoder) return;
+  const EncoderSpec& e = *p.m.encoder;
+  f.warning(
+      {"encoder"},
+      "planned for " + n(e.images_per_sequence) +
+          (e.images_per_sequence == 1 ? " image" : " images") + " of " + n(e.patches_per_image) +
+          " patches in each sequence: 'encoder.images_per_sequence' and "
+          "'encoder.patches_per_image' of the model; video, other resolutions in the same run "
+          "and frozen encoders are not modelled");
+}
+
 double real(std::int64_t i) { return static_cast<double>(i); }
 
 // Elements per token that the widest layer may hold, at most a few of each.
@@ -187,6 +200,7 @@ constexpr Rule kRules[] = {
     check_offload,
     check_precision,
     check_positions,
+    check_encoder,
     check_countable,
 };
 

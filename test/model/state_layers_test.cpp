@@ -141,6 +141,19 @@ TEST_CASE("[F-SSM-2] the chunked scan's products are those of its kernels") {
   }
 }
 
+TEST_CASE("[F-HOST-3] the host issues a scan's kernels more slowly than others") {
+  const Mamba2Spec kind{.num_heads = 32, .head_dim = 64, .state_size = 128, .num_groups = 8};
+  const ModelSpec m = of_layer(rms(1024), {kind, NoneSpec{}});
+  const ClusterSpec c = plain_cluster(1);
+  const Strategy s = bf16(1);
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const BlockOps ops = ops_of(x, kind);
+  // Sums of decays, states, passing, products, output; backward 14.
+  CHECK(kernel(ops, "mamba scan").launches == Approx(5 * 13.2 / 5));
+  CHECK(kernel(ops, "mamba scan", Pass::kBackwardInput).launches == Approx(14 * 13.2 / 5));
+  CHECK(kernel(ops, "mamba in").launches == 1);
+}
+
 TEST_CASE("[F-SSM-3] Mamba-2 keeps its projection, the scan's output and the norm's input") {
   const Mamba2Spec kind{.num_heads = 32, .head_dim = 64, .state_size = 128, .num_groups = 8};
   const ModelSpec m = of_layer(rms(1024), {kind, NoneSpec{}});

@@ -17,7 +17,7 @@ namespace {
 Case pipeline_case(Dice& dice) {
   Case c;
   c.model = random_model(dice);
-  c.model.num_layers = dice.between(4, 6);
+  set_layers(dice, c.model, dice.between(4, 6));
   c.cluster = small_cluster(1, dice.between(2, 4), Bytes{dice.between(3, 24) * kGiB});
   c.request.base = framework_preset(Framework::kMegatron);
   c.request.base.global_batch = 8;
@@ -174,7 +174,10 @@ void compare(const Case& c, Compared& n) {
       Strategy first = s;
       first.stage_layers = divided.lists->layers;
       first.recompute_layers = divided.lists->recomputed;
-      REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
+      // Where rounds of chunks need totals, the first that allow a division do for the beginning.
+      if (!StageLayout::needs_rounds(s, x.prefix)) {
+        REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
+      }
       const double excess = every.step_time(first) / best.step_time - 1;
       n.worst = std::max(n.worst, excess), n.sum += excess;
       const FastestDivision fastest =
@@ -264,7 +267,7 @@ Case shared_ends_case(Dice& dice) {
   Case c;
   c.model = random_model(dice);
   const std::int64_t pp = dice.one_of<std::int64_t>({2, 4, 6, 8});
-  c.model.num_layers = pp + dice.between(1, pp == 8 ? 5 : 7);
+  set_layers(dice, c.model, pp + dice.between(1, pp == 8 ? 5 : 7));
   c.cluster = small_cluster(1, pp, Bytes{4096 * kGiB});
   c.request.base = framework_preset(Framework::kMegatron);
   c.request.base.global_batch = 2 * pp + 2 * dice.between(0, 20);

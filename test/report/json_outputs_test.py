@@ -28,22 +28,77 @@ PROGRAM, DOCUMENTS, SCHEMAS = "", "", pathlib.Path()
 JOB = ["--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "64", "--seq-len",
        "4096"]
 SMALL = ["--fix", "pp=1,cp=1,micro_batch=1"]
-# Every key that a run of layers has.
-RUNS = """\
+# Every key that a layer of some kind has.
+SIZES = """\
+hidden_size: 1024
+num_attention_heads: 16
+ffn_hidden_size: 4096
+vocab_size: 32000
+max_seq_length: 8192
+mlp_bias: true
+attention_output_gate: true
+rotary_percent: 0.5
+sandwich_norm: true
+logit_softcapping: true
+moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512, latent_size: 256}
+"""
+RUNS = (
+    """\
 name: mixed
+num_layers: 8
+mtp_layers: 2
+mtp:
+  shared: true
+  mixer: {kind: gqa}
+  feed_forward: dense
+encoder: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, ffn_hidden_size: 128, gated_mlp: true,
+          linear_bias: false, patch_size: 16, channels: 6, positions: 16, patches_per_image: 16, merged_patches: 4,
+          projector_hidden_size: 64, projectors: 2, images_per_sequence: 2}
+layers:
+  - count: 2
+    mixer: {kind: gqa, num_query_groups: 4, head_dim: 64, window: 512, chunked: true, v_head_dim: 32, rotary_dim: 32,
+            output_gate: false, index_heads: 4, index_head_dim: 64, index_top_k: 256}
+    feed_forward: {ffn_hidden_size: 2048}
+  - count: 2
+    mixer: {kind: mla, q_lora_rank: 256, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 32, v_head_dim: 64}
+    feed_forward: {kind: experts, num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512,
+                   shared_expert_ffn_hidden_size: 512, imbalance: 1.5, router_bias: true, latent_size: 0}
+  - count: 1
+    mixer: {kind: mamba, inner_size: 2048, state_size: 8, dt_rank: 64, conv_kernel: 3, inner_norms: true}
+    feed_forward: none
+  - {count: 1, mixer: {kind: lightning, num_heads: 8, head_dim: 64}, feed_forward: dense}
+  - {count: 1, mixer: {num_query_groups: 4, shared_values: true}, feed_forward: dense}
+  - count: 1
+    mixer: {kind: gated_delta_net, num_key_heads: 8, num_value_heads: 8, key_head_dim: 64, value_head_dim: 64,
+            conv_kernel: 2, gate_rank: 32}
+    feed_forward: dense
+source: a test
+"""
+    + SIZES
+)
+# A hybrid pattern with its sections.
+PATTERN = (
+    """\
+name: hybrid
+num_layers: 4
+mixers:
+  mamba: {kind: mamba2, num_heads: 16, head_dim: 64, state_size: 64, num_groups: 4, conv_kernel: 2, chunk_size: 256}
+layers: M-*E
+source: a test
+"""
+    + SIZES
+)
+# Sparse latent attention by flat keys.
+SPARSE = """\
+name: sparse
 num_layers: 4
 hidden_size: 1024
 num_attention_heads: 16
 ffn_hidden_size: 4096
 vocab_size: 32000
 max_seq_length: 8192
-moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512}
-layers:
-  - {count: 2, mixer: {kind: gqa, num_query_groups: 4, head_dim: 64, window: 512}, feed_forward: {ffn_hidden_size: 2048}}
-  - count: 2
-    mixer: {kind: mla, q_lora_rank: 256, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 32, v_head_dim: 64}
-    feed_forward: {kind: experts, num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512,
-                   shared_expert_ffn_hidden_size: 512, imbalance: 1.5, router_bias: true}
+attention: {kind: mla, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 32, v_head_dim: 64,
+            output_gate: true, index_heads: 4, index_head_dim: 64, index_top_k: 256}
 source: a test
 """
 
@@ -186,8 +241,10 @@ class JsonOutputs(unittest.TestCase):
             self.document("explain", "explain", *JOB, "--strategy", strategy, code=code)
 
     def test_estimates_of_a_model_of_runs(self):
-        self.put({"mixed.yaml": RUNS})
-        self.document("estimate", "estimate", "--model", "mixed.yaml", *JOB[2:], "--strategy", "tp=2")
+        self.put({"mixed.yaml": RUNS, "hybrid.yaml": PATTERN, "sparse.yaml": SPARSE})
+        for model in ("mixed.yaml", "hybrid.yaml", "sparse.yaml"):
+            with self.subTest(model=model):
+                self.document("estimate", "estimate", "--model", model, *JOB[2:], "--strategy", "tp=2")
 
     def test_estimates_of_every_schedule_framework_and_precision(self):
         names = {key: self.schemas["plan"]["definitions"][key]["enum"]

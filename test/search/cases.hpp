@@ -146,6 +146,14 @@ inline ModelSpec random_model(Dice& dice) {
   return m;
 }
 
+// The same with another number of layers; a hybrid's are drawn anew.
+inline void set_layers(Dice& dice, ModelSpec& m, std::int64_t layers) {
+  m.num_layers = layers;
+  if (m.layers.empty()) return;
+  m.layers.clear();
+  make_hybrid(dice, m);
+}
+
 inline ClusterSpec random_cluster(Dice& dice) {
   const auto [nodes, each] = dice.one_of<std::pair<std::int64_t, std::int64_t>>(
       {{1, 2}, {1, 4}, {2, 2}, {1, 3}, {1, 6}, {2, 3}, {3, 2}, {1, 8}, {2, 4}, {1, 5}});

@@ -14,11 +14,7 @@ namespace {
 Case pipeline_case(Dice& dice) {
   Case c;
   c.model = random_model(dice);
-  c.model.num_layers = dice.between(6, 20);
-  if (!c.model.layers.empty()) {
-    c.model.layers.clear();
-    make_hybrid(dice, c.model);
-  }
+  set_layers(dice, c.model, dice.between(6, 20));
   c.cluster = small_cluster(dice.between(1, 2), dice.one_of<std::int64_t>({4, 6, 8}),
                             Bytes{dice.between(5, 24) * kGiB});
   c.request.base = framework_preset(dice.one_of({Framework::kMegatron, Framework::kTorchtitan}));

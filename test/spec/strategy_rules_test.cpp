@@ -391,4 +391,44 @@ TEST_CASE("Every broken rule is reported, not only the first") {
   CHECK(validate(s, model(), cluster(64)).size() == 3);
 }
 
+TEST_CASE("kinds of layers with a state say what tensor and context ranks must divide") {
+  const auto said = [](const Mixer& mixer, std::int64_t tp, std::int64_t cp) {
+    ModelSpec m = model();
+    m.layers = {{24, {mixer, DenseMlpSpec{16384}}}};
+    Strategy s = legal();
+    s.tp = tp, s.cp = cp, s.pp = 1, s.dp = 64 / tp / cp;
+    s.sequence_parallel = tp > 1;
+    return to_text(validate(s, m, cluster(64)));
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    CAPTURE(text);
+    return text.find(part) != std::string::npos;
+  };
+  const Mamba2Spec mamba{.num_heads = 24, .head_dim = 64, .state_size = 128, .num_groups = 4};
+  CHECK(said(mamba, 4, 2).empty());
+  CHECK(has(said(mamba, 16, 1), "'tp' must divide the 24 Mamba heads, got 16"));
+  CHECK(has(said(mamba, 8, 1), "'tp' must divide the 4 Mamba groups, got 8"));
+  CHECK(has(said(mamba, 2, 16), "tp * cp = 32 must divide the 24 Mamba heads"));
+  const GatedDeltaNetSpec delta{4, 8, 128, 128};
+  CHECK(said(delta, 4, 1).empty());
+  CHECK(has(said(delta, 8, 1), "'tp' must divide the 4 key heads of linear attention, got 8"));
+  CHECK(has(said(delta, 2, 4), "tp * cp = 8 must divide the 4 key heads"));
+  CHECK(has(said(LightningSpec{12, 64}, 8, 1), "'tp' must divide the 12 heads"));
+  CHECK(has(said(MambaSpec{.inner_size = 1000, .dt_rank = 16}, 16, 1),
+            "'tp' must divide the 1000 channels of Mamba"));
+}
+
+TEST_CASE("a plan of a model that sees images says how many it is for") {
+  ModelSpec m = model();
+  m.encoder = EncoderSpec{.num_layers = 27,
+                          .hidden_size = 1152,
+                          .num_attention_heads = 16,
+                          .ffn_hidden_size = 4304,
+                          .patches_per_image = 2304};
+  const Diagnostics said = validate(legal(), m, cluster(64));
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].severity == Severity::kWarning);
+  CHECK(said[0].message.find("planned for 1 image of 2304 patches in each sequence") == 0);
+}
+
 }  // namespace meshplan

@@ -1,0 +1,87 @@
+// Hybrids in Megatron-LM's arguments, as its functional tests write them
+// (tests/functional_tests/test_cases/hybrid).
+#include <string>
+
+#include "launch/megatron_import.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+namespace {
+
+const std::string kSizes =
+    "torchrun --nproc-per-node 8 pretrain_mamba.py --hidden-size 1024 --num-attention-heads 16 "
+    "--group-query-attention --num-query-groups 8 --seq-length 1024 --micro-batch-size 4 "
+    "--global-batch-size 32 --vocab-size 50257 --bf16 ";
+
+MegatronRun read(const std::string& more) {
+  const auto run = read_megatron_run(kSizes + more, "train.sh");
+  if (!run.ok()) FAIL(to_text(run.errors()));
+  return *run;
+}
+
+std::string refused(const std::string& more) {
+  const auto run = read_megatron_run(kSizes + more, "train.sh");
+  return run.ok() ? "read" : to_text(run.errors());
+}
+
+}  // namespace
+
+TEST_CASE("a hybrid's pattern says its layers, with Megatron-LM's defaults of Mamba") {
+  const MegatronRun run = read("--num-layers 6 --hybrid-override-pattern M-M*-M --is-hybrid-model");
+  const ModelSpec& m = run.model;
+  CHECK(m.num_layers == 6);
+  const Mamba2Spec mamba{.num_heads = 32, .head_dim = 64, .state_size = 128, .num_groups = 8};
+  CHECK(layer_spec(m, 0) == LayerSpec{mamba, NoneSpec{}});
+  CHECK(layer_spec(m, 1) == LayerSpec{NoneSpec{}, DenseMlpSpec{4096}});
+  CHECK(layer_spec(m, 3) == LayerSpec{AttentionSpec{16, 8, 64, 0}, NoneSpec{}});
+}
+
+TEST_CASE("a hybrid's pattern says its stages and its passes of multi-token prediction") {
+  const MegatronRun run = read(
+      "--hybrid-layer-pattern 'M-M-|M*E-/*E/*E' --pipeline-model-parallel-size 2 --num-experts 8 "
+      "--moe-ffn-hidden-size 512 --moe-latent-size 256 --mtp-num-layers 2 --mtp-use-repeated-layer "
+      "--mamba-num-heads 16 --mamba-state-dim 64 --mamba-num-groups 4 --mamba-head-dim 32");
+  const ModelSpec& m = run.model;
+  CHECK(m.num_layers == 8);
+  CHECK(run.strategy.stage_layers == std::vector<std::int64_t>{4, 4});
+  const Mamba2Spec mamba{.num_heads = 16, .head_dim = 32, .state_size = 64, .num_groups = 4};
+  CHECK(layer_spec(m, 0).mixer == Mixer{mamba});
+  CHECK(experts_of(layer_spec(m, 6))->latent_size == 256);
+  CHECK(m.mtp_layers == 2);
+  CHECK(m.mtp_shared);
+  REQUIRE(m.mtp_layer.has_value());
+  CHECK(has_mixer(*m.mtp_layer));
+  CHECK(experts_of(*m.mtp_layer) != nullptr);
+}
+
+TEST_CASE("linear attention takes all layers but every n-th") {
+  const MegatronRun run = read(
+      "--num-layers 6 --linear-attention-type gated_delta_net --linear-attention-freq 3 "
+      "--linear-key-head-dim 64 --linear-value-head-dim 64 --linear-num-key-heads 4 "
+      "--linear-num-value-heads 8 --attention-output-gate --rotary-percent 0.5");
+  const GatedDeltaNetSpec delta{4, 8, 64, 64, 4, 0};
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const LayerSpec layer = layer_spec(run.model, i);
+    CHECK((layer.mixer == Mixer{delta}) == (i % 3 != 2));
+    CHECK(layer.feed_forward == FeedForward{DenseMlpSpec{4096}});
+  }
+  CHECK(std::get<AttentionSpec>(layer_spec(run.model, 2).mixer).output_gate);
+  CHECK(run.model.rotary_percent == 0.5);
+  const MegatronRun listed = read(
+      "--num-layers 4 --linear-attention-type gated_delta_net --linear-attention-freq "
+      "'[1,0]*2'");
+  CHECK(std::holds_alternative<GatedDeltaNetSpec>(layer_spec(listed.model, 2).mixer));
+  CHECK(std::holds_alternative<AttentionSpec>(layer_spec(listed.model, 3).mixer));
+}
+
+TEST_CASE("hybrids that cannot be described are refused where they are said") {
+  CHECK(refused("--hybrid-layer-pattern MXM").find("'X' is no layer of a hybrid pattern") !=
+        std::string::npos);
+  CHECK(refused("--hybrid-layer-pattern ME").find("no section 'experts'") != std::string::npos);
+  CHECK(refused("--num-layers 4 --is-hybrid-model").find("nothing says which layers are Mamba") !=
+        std::string::npos);
+  CHECK(refused("--num-layers 4 --linear-attention-type gated_delta_net --linear-attention-freq "
+                "'[1,0]'")
+            .find("says nothing of 4 layers") != std::string::npos);
+}
