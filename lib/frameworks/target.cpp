@@ -64,11 +64,36 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
   return layers;
 }
 
-Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
-  Findings f;
-  if (!m.layers.empty() && t != Target::kAccelerate) {  // which leaves the model to its own code
+namespace {
+
+// Parts of a model that no file of the target says.
+void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
+  if (t == Target::kAccelerate) return;  // it leaves the model to its own code
+  const bool megatron = t == Target::kMegatron;
+  if (!m.layers.empty() && !(megatron && is_megatron_hybrid(m))) {
     f.error({"layers"}, "its files describe models without 'layers' of different sizes");
   }
+  const auto refuse = [&](bool there, const char* key, const char* what) {
+    if (there) f.error({key}, "its files describe no " + std::string(what));
+  };
+  refuse(m.encoder.has_value(), "encoder", "vision encoder");
+  refuse(m.sandwich_norm, "sandwich_norm", "norms behind attention and MLP");
+  refuse(m.logit_softcapping, "logit_softcapping", "soft-capping of logits");
+  refuse(m.mlp_bias, "mlp_bias", "biases of the MLP alone");
+  refuse(m.mla && (m.mla->index.top_k > 0 || m.mla->output_gate), "attention",
+         "index or output gate of latent attention");
+  refuse(!megatron && m.attention_output_gate, "attention_output_gate", "output gate of attention");
+  refuse(!megatron && m.rotary_percent < 1, "rotary_percent", "partial rotary embedding");
+  refuse(!megatron && m.moe && m.moe->latent_size > 0, "moe.latent_size", "experts on a latent");
+  refuse(!megatron && m.mtp_shared, "mtp", "passes of one prediction layer");
+  refuse(m.mtp_layer.has_value() && m.layers.empty(), "mtp", "prediction layer of its own kind");
+}
+
+}  // namespace
+
+Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  Findings f;
+  check_model_parts(t, m, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
 }

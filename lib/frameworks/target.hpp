@@ -40,6 +40,10 @@ struct TargetRule {
 
 [[nodiscard]] std::span<const TargetRule> target_rules(Target t);
 
+// Whether Megatron-LM's hybrid pattern and arguments say the layers of `m`: each a mixer or a
+// feed-forward alone, and all of one kind alike.
+[[nodiscard]] bool is_megatron_hybrid(const ModelSpec& m);
+
 // What the rules leave of stages and of the layers that a rank recomputes.
 struct TargetLayers {
   PartitionRule stages = PartitionRule::kAny;

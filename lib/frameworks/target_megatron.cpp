@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frameworks/target_tables.hpp"
+#include "spec/hybrid_pattern.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -297,6 +298,24 @@ constexpr TargetRule kRules[] = {
 }  // namespace
 
 std::span<const TargetRule> megatron_rules() { return kRules; }
+
+bool is_megatron_hybrid(const ModelSpec& m) {
+  if (!hybrid_pattern(m) || (m.mtp_layers > 0 && !m.mtp_layer)) return false;
+  const LayerSpec flat = layer_spec(m, LayerKind::kDense, m.window > 0);
+  const auto says = [&](const LayerSpec& layer) {
+    if (std::holds_alternative<AttentionSpec>(layer.mixer) && !(layer.mixer == flat.mixer)) {
+      return false;
+    }
+    const auto* mamba = std::get_if<Mamba2Spec>(&layer.mixer);
+    if (mamba != nullptr && mamba->conv_kernel != 4) return false;  // fixed in MambaMixer
+    if (std::holds_alternative<LatentAttentionSpec>(layer.mixer)) return false;
+    const auto* mlp = std::get_if<DenseMlpSpec>(&layer.feed_forward);
+    return mlp == nullptr || mlp->ffn_hidden_size == m.ffn_hidden_size;
+  };
+  return std::all_of(m.layers.begin(), m.layers.end(),
+                     [&](const LayerRun& run) { return says(run.layer); }) &&
+         (!m.mtp_layer || says(*m.mtp_layer));
+}
 
 std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s, const ModelSpec& m) {
   const std::vector<std::int64_t>& counts = s.recompute_layers;

@@ -44,6 +44,10 @@ void add_stages(const LaunchPlan& p, Options& o) {
   const Strategy& s = p.strategy;
   if (s.pp == 1) return;
   const std::vector<std::int64_t>& layers = s.stage_layers;
+  if (is_megatron_hybrid(p.model)) {  // whose pattern says the stages
+    if (s.vp > 1 && !s.overlap.pp) o.push_back({"--no-overlap-p2p-communication"});
+    return;
+  }
   const auto whole = [&](std::int64_t count) { return count > 0 && count % s.vp == 0; };
   const bool middle_alike = std::adjacent_find(layers.begin() + 1, layers.end() - 1,
                                                std::not_equal_to<>()) == layers.end() - 1;
@@ -267,7 +271,8 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
                       {"plan", std::move(parallel)},
                       {"run", dry_start()}};
   command.needs = {": \"${MEGATRON_PATH:?set it to a checkout of Megatron-LM}\""};
-  command.program = "\"$MEGATRON_PATH/pretrain_gpt.py\"";
+  command.program = is_megatron_hybrid(plan.model) ? "\"$MEGATRON_PATH/pretrain_hybrid.py\""
+                                                   : "\"$MEGATRON_PATH/pretrain_gpt.py\"";
   add_notes(plan, command.notes);
   return command;
 }

@@ -1,7 +1,10 @@
 #include <algorithm>
 
 #include "base/quantity.hpp"
+#include "cost/chunks.hpp"
+#include "frameworks/target.hpp"
 #include "launch/megatron.hpp"
+#include "spec/hybrid_pattern.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -30,6 +33,7 @@ void add_attention(const ModelSpec& m, Options& o) {
     o.push_back({"--num-query-groups", n(m.num_query_groups)});
   }
   if (m.qk_norm) o.push_back({"--qk-layernorm"});
+  if (m.attention_output_gate) o.push_back({"--attention-output-gate"});
   if (m.attention_sinks) o.push_back({"--softmax-type", "learnable"});
 }
 
@@ -61,7 +65,8 @@ void add_experts(const ModelSpec& m, Options& o) {
   if (e.shared_expert_ffn_hidden_size > 0) {
     o.push_back({"--moe-shared-expert-intermediate-size", n(e.shared_expert_ffn_hidden_size)});
   }
-  if (num_moe_layers(m) != m.num_layers) {
+  if (e.latent_size > 0) o.push_back({"--moe-latent-size", n(e.latent_size)});
+  if (m.layers.empty() && num_moe_layers(m) != m.num_layers) {
     o.push_back({"--moe-layer-freq", python_list(m.num_layers, [&](std::int64_t i) {
                    return layer_kind(m, i) == LayerKind::kMoe;
                  })});
@@ -78,6 +83,32 @@ void add_experts(const ModelSpec& m, Options& o) {
   }
 }
 
+// Layers by letters, stages between bars, and what the letters stand for (A: hybrid_layer_pattern;
+// core/models/hybrid/hybrid_layer_allocation.py).
+void add_hybrid(const ModelSpec& m, const Strategy& s, Options& o) {
+  std::vector<std::int64_t> stages;
+  if (s.pp > 1) {
+    for (const Chunk& chunk : chunk_plan(m, s)) stages.push_back(chunk.layers);
+  }
+  o.push_back({"--hybrid-layer-pattern", hybrid_pattern(m, stages).value_or("")});
+  o.push_back({"--spec", "megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec"});
+  for (const LayerSpec& layer : distinct_layers(m)) {
+    if (const auto* mamba = std::get_if<Mamba2Spec>(&layer.mixer)) {
+      o.push_back({"--mamba-num-heads", n(mamba->num_heads)});
+      o.push_back({"--mamba-head-dim", n(mamba->head_dim)});
+      o.push_back({"--mamba-state-dim", n(mamba->state_size)});
+      o.push_back({"--mamba-num-groups", n(mamba->num_groups)});
+    }
+    if (const auto* delta = std::get_if<GatedDeltaNetSpec>(&layer.mixer)) {
+      o.push_back({"--linear-num-key-heads", n(delta->num_key_heads)});
+      o.push_back({"--linear-num-value-heads", n(delta->num_value_heads)});
+      o.push_back({"--linear-key-head-dim", n(delta->key_head_dim)});
+      o.push_back({"--linear-value-head-dim", n(delta->value_head_dim)});
+      o.push_back({"--linear-conv-kernel-dim", n(delta->conv_kernel)});
+    }
+  }
+}
+
 void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
   o.push_back({"--seq-length", n(s.seq_len)});
   o.push_back({"--max-position-embeddings", n(m.position_embedding == PositionEmbedding::kLearned
@@ -89,6 +120,7 @@ void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
       break;
     case PositionEmbedding::kRope:
       o.push_back({"--position-embedding-type", "rope"});
+      if (m.rotary_percent < 1) o.push_back({"--rotary-percent", key_text(m.rotary_percent)});
       // Fused rotary embedding of latent attention is for yarn only (T:3347).
       if (m.mla) o.push_back({"--rope-type", "rope"});
       if (m.mla || !s.runtime.fused_rope) o.push_back({"--no-rope-fusion"});
@@ -105,7 +137,11 @@ void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
 Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   Options o;
   o.push_back({"--transformer-impl", "transformer_engine"});
-  o.push_back({"--num-layers", n(m.num_layers)});
+  if (is_megatron_hybrid(m)) {
+    add_hybrid(m, s, o);
+  } else {
+    o.push_back({"--num-layers", n(m.num_layers)});
+  }
   o.push_back({"--hidden-size", n(m.hidden_size)});
   add_mlp(m, o);
   add_attention(m, o);
@@ -119,6 +155,7 @@ Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   o.push_back({"--make-vocab-size-divisible-by", "128"});
   add_experts(m, o);
   if (m.mtp_layers > 0) o.push_back({"--mtp-num-layers", n(m.mtp_layers)});
+  if (m.mtp_shared) o.push_back({"--mtp-use-repeated-layer"});
   return o;
 }
 

@@ -2,7 +2,10 @@
 // (tests/functional_tests/test_cases/hybrid).
 #include <string>
 
+#include "frameworks/target.hpp"
 #include "launch/megatron_import.hpp"
+#include "launch/plans.hpp"
+#include "launch/targets.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -84,4 +87,43 @@ TEST_CASE("hybrids that cannot be described are refused where they are said") {
   CHECK(refused("--num-layers 4 --linear-attention-type gated_delta_net --linear-attention-freq "
                 "'[1,0]'")
             .find("says nothing of 4 layers") != std::string::npos);
+}
+
+TEST_CASE("an exported hybrid is read back, with its stages and prediction") {
+  struct Row {
+    const char* model;
+    std::int64_t gpus;
+    const char* keys;
+  };
+  const auto row = GENERATE(values<Row>(
+      {{"nemotron-h-56b", 64, "tp=8,sequence_parallel=true,seq_len=8192"},
+       {"nemotron-h-56b", 64, "tp=4,pp=4,sequence_parallel=true,stage_layers=[28,30,31,29]"},
+       {"nemotron-3-nano-30b-a3b", 64, "pp=2,vp=2,schedule=interleaved,ep=8"},
+       {"nemotron-3-super-120b-a12b", 128, "pp=4,ep=8,stage_layers=[24,22,22,20]"}}));
+  INFO(row.model << " " << row.keys);
+  const LaunchPlan p = test::plan_of(row.model, "dgx-h100", row.gpus, row.keys);
+  CHECK(is_megatron_hybrid(p.model));
+  const LaunchCommand command = megatron_command(p);
+  CHECK(command.program.find("pretrain_hybrid.py") != std::string::npos);
+  const Result<MegatronRun> run = read_megatron_run(arguments_text(p, command), "train.sh");
+  if (!run.ok()) FAIL(to_text(run.errors()));
+  CHECK(run->model.layers == p.model.layers);
+  CHECK(run->model.mtp_layer == p.model.mtp_layer);
+  CHECK(run->model.mtp_layers == p.model.mtp_layers);
+  CHECK(run->strategy.vp == p.strategy.vp);
+  if (p.strategy.pp > 1) CHECK(run->strategy.stage_layers == p.strategy.stage_layers);
+}
+
+TEST_CASE("what Megatron-LM's arguments do not say of a model is refused by name") {
+  const auto refused = [](const std::string& model, const std::string& keys) {
+    const LaunchPlan p = test::plan_of(model, "dgx-h100", 64, keys);
+    return to_text(
+        target_findings(Target::kMegatron, p.strategy, p.model, p.cluster).diagnostics());
+  };
+  CHECK(refused("gemma-3-27b", "tp=4").find("vision encoder") != std::string::npos);
+  CHECK(refused("gemma-3-27b", "tp=4").find("norms behind attention") != std::string::npos);
+  CHECK(refused("deepseek-v3.2", "ep=8,pp=4").find("index or output gate") != std::string::npos);
+  CHECK(refused("qwen3-next-80b-a3b", "ep=8").find("'layers' of different sizes") !=
+        std::string::npos);
+  CHECK(refused("minimax-m2", "ep=8").empty());
 }
