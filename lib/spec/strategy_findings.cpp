@@ -148,6 +148,21 @@ double layer_width(const Plan& p) {
   return real(p.m.hidden_size) + mixer + feed_forward;
 }
 
+// Elements that the encoder's layers, patches and projectors hold of one microbatch.
+double encoder_elements(const Plan& p) {
+  if (!p.m.encoder) return 0;
+  const EncoderSpec& e = *p.m.encoder;
+  const double patches =
+      real(p.s.micro_batch) * real(e.images_per_sequence) * real(e.patches_per_image);
+  double width = 8 * real(e.hidden_size) + 3 * real(e.ffn_hidden_size);
+  if (!p.s.flash_attention) width += real(e.num_attention_heads) * real(e.patches_per_image);
+  const double projected =
+      real(e.projectors) *
+      (real(e.hidden_size) + real(e.projector_hidden_size) + real(p.m.hidden_size));
+  const double pixels = real(e.patch_size) * real(e.patch_size) * real(e.channels);
+  return patches * (width * real(e.num_layers) + projected + pixels);
+}
+
 // Microbatches of which a pipeline rank holds all layers' activations at most
 // (schedule/memory.cpp).
 double most_in_flight(const Strategy& s) {
@@ -161,7 +176,8 @@ void check_countable(const Plan& p, Findings& f) {
   const double tokens = real(p.s.micro_batch) * real(p.s.seq_len);
   const double layers = real(p.m.num_layers + p.m.mtp_layers);
   const double elements =
-      tokens * (layer_width(p) * layers + real(p.m.vocab_size) * real(1 + p.m.mtp_layers));
+      tokens * (layer_width(p) * layers + real(p.m.vocab_size) * real(1 + p.m.mtp_layers)) +
+      encoder_elements(p);
   constexpr double kMost = 1e16;
   const double held = elements * most_in_flight(p.s);
   if (held <= kMost) return;

@@ -80,6 +80,35 @@ std::vector<ModelSpec> extreme_models() {
       m.moe = moe;
     });
   }
+  const auto add_mixer = [&](const Mixer& mixer) {
+    add([&](ModelSpec& m) { m.layers = {{m.num_layers, {mixer, NoneSpec{}}}}; });
+  };
+  add_mixer(Mamba2Spec{1 << 16, 1 << 8, 1 << 8, 1 << 16, 64, 1});
+  add_mixer(Mamba2Spec{1, 1 << 16, 1 << 16, 1, 1, 1 << 16});
+  add_mixer(MambaSpec{1 << 22, 1 << 16, 1 << 20, 64, true});
+  add_mixer(GatedDeltaNetSpec{1 << 12, 1 << 12, 1 << 10, 1 << 10, 64, 1 << 20});
+  add_mixer(GatedDeltaNetSpec{1, 1 << 16, 1, 1 << 10, 1, 0});
+  add_mixer(LightningSpec{1 << 16, 1 << 10});
+  for (const std::int64_t heads : {0, 1 << 16}) {
+    AttentionSpec sparse{8, 8, 64, 0};
+    sparse.index = {heads, 1 << 16, 1 << 30};
+    sparse.v_head_dim = 1 << 16;
+    sparse.output_gate = true;
+    add_mixer(sparse);
+  }
+  add([](ModelSpec& m) {
+    EncoderSpec e;
+    e.num_layers = 10'000;
+    e.hidden_size = e.num_attention_heads = 1 << 10;
+    e.ffn_hidden_size = 1 << 12;
+    e.patch_size = e.channels = 1024;
+    e.patches_per_image = e.positions = 1 << 20;
+    e.merged_patches = 1024;
+    e.projector_hidden_size = 1 << 20;
+    e.projectors = 64;
+    e.images_per_sequence = 4096;
+    m.encoder = e;
+  });
   add([](ModelSpec& m) {
     m.attention = AttentionKind::kMla;
     m.num_attention_heads = m.num_query_groups = 1 << 16;
