@@ -13,6 +13,7 @@ namespace meshplan::fuzz {
 namespace {
 
 constexpr std::size_t kBytesOfSeed = 512;
+constexpr std::int64_t kStateHeads = 8;  // divides the heads and groups of layers with a state
 
 void add_latent_attention(Choices& choices, ModelSpec& m) {
   m.attention = AttentionKind::kMla;
@@ -34,6 +35,37 @@ void add_experts(Choices& choices, ModelSpec& m) {
   moe.router_bias = choices.once_in(3);
   if (choices.once_in(6)) moe.load_zipf = choices.one_of({0.0, 0.5, 1.2});
   m.moe = moe;
+}
+
+// Runs of layers of any kinds, some of them a mixer or a feed-forward alone.
+void add_layers(Choices& choices, ModelSpec& m) {
+  if (m.moe) m.moe->first_dense = 0, m.moe->every = 1;
+  const LayerSpec flat = layer_spec(m, LayerKind::kDense, m.window > 0);
+  m.window = 0, m.window_every = 1;
+  const auto heads = choices.one_of<std::int64_t>({8, 16, 64});
+  const Mixer mixers[] = {
+      flat.mixer,
+      NoneSpec{},
+      Mamba2Spec{heads, 64, choices.one_of<std::int64_t>({16, 128}), kStateHeads},
+      MambaSpec{64 * heads, 16, 16},
+      GatedDeltaNetSpec{kStateHeads, heads, 64, 128, 4, choices.one_of<std::int64_t>({0, 64})},
+      LightningSpec{heads, 64}};
+  std::int64_t left = m.num_layers;
+  while (left > 0) {
+    LayerRun run;
+    run.count = choices.between(1, left);
+    run.layer.mixer = mixers[choices.between(0, 5)];
+    const bool last_with_experts = m.moe && left == run.count;
+    if (last_with_experts || (m.moe && choices.once_in(3))) {
+      run.layer.feed_forward = *m.moe;
+    } else if (has_mixer(run.layer) && choices.once_in(3)) {
+      run.layer.feed_forward = NoneSpec{};
+    } else {
+      run.layer.feed_forward = flat.feed_forward;
+    }
+    left -= run.count;
+    m.layers.push_back(run);
+  }
 }
 
 ModelSpec make_model(Choices& choices, Size size) {
@@ -66,6 +98,7 @@ ModelSpec make_model(Choices& choices, Size size) {
   if (choices.once_in(4)) add_latent_attention(choices, m);
   if (choices.once_in(2)) add_experts(choices, m);
   if (choices.once_in(6)) m.mtp_layers = choices.between(1, 2);
+  if (choices.once_in(3)) add_layers(choices, m);
   return m;
 }
 
@@ -98,9 +131,12 @@ void choose_degrees(Choices& choices, const ModelSpec& m, const ClusterSpec& c, 
   std::int64_t left = num_gpus(c);
   const std::int64_t shared = m.moe ? m.moe->shared_expert_ffn_hidden_size : 0;
   s.tp = take_degree(choices, left,
-                     {m.num_attention_heads, m.num_query_groups, m.ffn_hidden_size, shared});
+                     {m.num_attention_heads, m.num_query_groups, m.ffn_hidden_size, shared,
+                      m.layers.empty() ? 0 : kStateHeads});
   s.pp = choices.once_in(2) ? take_degree(choices, left, {m.num_layers}) : 1;
-  s.cp = choices.once_in(4) ? take_degree(choices, left, {16}) : 1;
+  s.cp = choices.once_in(4)
+             ? take_degree(choices, left, {m.layers.empty() ? 16 : kStateHeads / s.tp})
+             : 1;
   s.dp = left;
   s.sequence_parallel = s.tp > 1 && (m.moe || choices.once_in(2));
   if (!m.moe) return;
@@ -195,6 +231,9 @@ bool make_case(Choices& choices, Size size, Case& out) {
   out.model = make_model(choices, size);
   if (has_errors(validate(out.model))) return false;
   if (out.model.moe) derive_loads(*out.model.moe);
+  for (LayerRun& run : out.model.layers) {
+    if (auto* moe = std::get_if<MoeSpec>(&run.layer.feed_forward)) *moe = *out.model.moe;
+  }
   out.cluster = make_cluster(choices, size);
   if (has_errors(validate(out.cluster))) return false;
   out.strategy = make_strategy(choices, out.model, out.cluster);
