@@ -26,9 +26,16 @@ void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& 
       {"--nodes", !flags.nodes.empty() && !kind.of_topology},
       {"--network", !flags.network.empty() && !kind.of_topology},
       {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology},
-      {"--model", !flags.model.empty() && !kind.of_run},
-      {"--gpus", !flags.gpus.empty() && !kind.of_run},
-      {"--seq-len", !flags.seq_len.empty() && !kind.of_run}};
+      {"--model", !flags.open.model.empty() && !kind.of_run},
+      {"--gpus", !flags.open.gpus.empty() && !kind.of_run},
+      {"--seq-len", !flags.open.seq_len.empty() && !kind.of_run},
+      {"--micro-batch", !flags.open.micro_batch.empty() && !kind.of_run},
+      {"--grad-accum", !flags.open.accumulation.empty() && !kind.of_run},
+      {"--global-batch", !flags.open.global_batch.empty() && !kind.of_run},
+      {"--set", !flags.open.set.empty() && !kind.of_run},
+      {"arguments behind '--'", flags.open.arguments.has_value() && !kind.of_run},
+      {"--lenient", flags.open.lenient && !kind.of_run},
+      {"--report", flags.report && !kind.of_run}};
   for (const auto& [flag, misplaced] : extra) {
     if (misplaced) problems.push_back(error("import " + name + " does not take " + flag));
   }
@@ -85,16 +92,6 @@ static void add_topology_flags(Command& command, ImportFlags& flags) {
       "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)");
 }
 
-static void add_run_flags(Command& command, ImportFlags& flags) {
-  command.add_value("--model", flags.model, "NAME|FILE",
-                    "The model of the run, where its files do not say (deepspeed, torchtitan)");
-  command.add_value("--gpus", flags.gpus, "N",
-                    "GPUs of the run, where its files do not say (megatron-args, deepspeed, "
-                    "torchtitan)");
-  command.add_value("--seq-len", flags.seq_len, "N",
-                    "Tokens of a sequence, where the files do not say (deepspeed)");
-}
-
 void add_import_command(Program& program) {
   const auto flags = std::make_shared<ImportFlags>();
   Command command = program.add_command(
@@ -104,7 +101,8 @@ void add_import_command(Program& program) {
       "      --nic-bandwidth '400 Gbit/s' --out my-cluster.yaml\n"
       "  meshplan import nccl-tests all_reduce.log alltoall.log --cluster dgx-h100 \\\n"
       "      --out measured.yaml\n"
-      "  meshplan import deepspeed ds_config.json train.sh --model llama-2-7b --out run");
+      "  meshplan import deepspeed ds_config.json train.sh --model llama-2-7b --out run\n"
+      "  meshplan import megatron-args train.sh --set NNODES=4 -- 8b 4096");
   std::string kinds;
   for (const ImportKind& kind : kImportKinds) {
     kinds += (kinds.empty() ? "" : "; ") + std::string(kind.name) + ": " + std::string(kind.what);
@@ -119,7 +117,10 @@ void add_import_command(Program& program) {
       "--operation", flags->operation, "NAME",
       "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>());
   add_topology_flags(command, *flags);
-  add_run_flags(command, *flags);
+  add_open_flags(command, flags->open);
+  command.add_switch("--report", flags->report,
+                     "Print what every option was taken as, and what is assumed, instead of the "
+                     "result (runs)");
   command.add_value("--out", flags->out, "FILE|DIR",
                     "Write the result here instead of standard output; of a run it is a folder for "
                     "model.yaml and strategy.yaml");

@@ -3,6 +3,7 @@
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
+#include "launch/import_account.hpp"
 #include "launch/lint_json.hpp"
 #include "log.hpp"
 #include "model/rules.hpp"
@@ -45,7 +46,10 @@ std::optional<LoadedRun> read_files(const LintFlags& flags, Diagnostics& problem
     target = read_choice(
         flags.format, "--format", kReadTargets, [](Target t) { return name_of(t); }, problems);
   }
-  return read_run(flags.files, target, flags.open, problems);
+  // What is not understood is found with the rest, not refused.
+  OpenFlags open = flags.open;
+  open.lenient = true;
+  return read_run(flags.files, target, open, problems);
 }
 
 int lint_files(const LintFlags& flags) {
@@ -57,7 +61,10 @@ int lint_files(const LintFlags& flags) {
   const std::optional<ClusterSpec> cluster = read_cluster(flags, run, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
-  const Diagnostics found = loaded->lint(cluster, flags.files.front());
+  Diagnostics found = loaded->lint(cluster, flags.files.front());
+  const OptionTable& table =
+      run.target == Target::kDeepspeed ? megatron_deepspeed_options() : megatron_options();
+  append(found, account_findings(run, table, flags.files.front()));
   std::optional<SearchResult> plans;
   const bool complete = run.knows_model && run.strategy.seq_len > 0;
   if (cluster && complete && !has_errors(validate(run.model))) {
@@ -105,11 +112,7 @@ void add_lint_command(Program& program) {
   command.add_value("--cluster", flags->cluster, "NAME|FILE",
                     "Where it runs: a shipped name or a cluster file; compares with the best plan "
                     "there");
-  command.add_value("--gpus", flags->open.gpus, "N", "GPUs of the run, where the files do not say");
-  command.add_value("--model", flags->open.model, "NAME|FILE",
-                    "The model of the run, where the files do not say (deepspeed, torchtitan)");
-  command.add_value("--seq-len", flags->open.seq_len, "N",
-                    "Tokens of a sequence, where the files do not say (deepspeed)");
+  add_open_flags(command, flags->open);
   command.add_common(flags->common);
   command.set_action([flags] { return lint_files(*flags); });
 }

@@ -51,6 +51,8 @@ void Command::add_common(CommonFlags& flags) {
   add_switch("-q,--quiet", flags.quiet, "Say nothing but errors on standard error");
 }
 
+void Command::add_rest(RestOfLine& rest) { (*rests_)[app_->get_name()] = &rest; }
+
 void Command::set_action(Action action) {
   app_->callback([action = std::move(action), chosen = chosen_] { *chosen = action; });
 }
@@ -78,10 +80,19 @@ Command Program::add_command(const std::string& name, const std::string& what,
   CLI::App* command = app_->add_subcommand(name, what);
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Example:\n  " + example);
-  return {*command, action_};
+  return {*command, action_, rests_};
 }
 
 int Program::run(int argc, char** argv) {
+  const auto rest = argc > 1 ? rests_.find(argv[1]) : rests_.end();
+  if (rest != rests_.end()) {
+    char** const end = argv + argc;
+    char** const mark = std::find_if(argv, end, [](const char* w) { return std::string_view(w) == "--"; });
+    if (mark != end) {
+      *rest->second = std::vector<std::string>(mark + 1, end);
+      argc = static_cast<int>(mark - argv);
+    }
+  }
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForVersion&) {

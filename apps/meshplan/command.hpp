@@ -2,7 +2,9 @@
 // What every subcommand shares: flags, exit codes, and how it hands its work to the program.
 // CLI11 stays behind it, in command.cpp: its headers and templates cost seconds per file.
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,8 @@ struct CommonFlags {
   bool quiet = false;
 };
 
+using RestOfLine = std::optional<std::vector<std::string>>;
+
 // What a subcommand does once its flags are read; returns the exit code.
 using Action = std::function<int()>;
 
@@ -33,7 +37,8 @@ using Action = std::function<int()>;
 // values are written to must live until the program has run; `type` is what the help calls a value.
 class Command {
  public:
-  Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
+  Command(CLI::App& app, Action& chosen, std::map<std::string, RestOfLine*>& rests)
+      : app_(&app), chosen_(&chosen), rests_(&rests) {}
 
   void add_switch(const std::string& name, bool& value, const std::string& help);
   void add_value(const std::string& name, std::string& value, const std::string& type,
@@ -47,6 +52,8 @@ class Command {
   // --name A,B
   void add_comma_list(const std::string& name, std::vector<std::string>& values,
                       const std::string& type, const std::string& help);
+  // What stands behind "--"; nothing where there is no "--".
+  void add_rest(RestOfLine& rest);
   // --json, -v and -q, which every subcommand has; call it after the command's own flags are added.
   void add_common(CommonFlags& flags);
   void set_action(Action action);
@@ -54,6 +61,7 @@ class Command {
  private:
   CLI::App* app_;
   Action* chosen_;
+  std::map<std::string, RestOfLine*>* rests_;
 };
 
 class Program {
@@ -72,6 +80,7 @@ class Program {
  private:
   std::unique_ptr<CLI::App> app_;
   Action action_;  // of the subcommand that the user chose
+  std::map<std::string, RestOfLine*> rests_;  // by the names of the subcommands that take them
 };
 
 void add_plan_command(Program& program);

@@ -7,6 +7,7 @@
 
 #include "console.hpp"
 #include "inputs.hpp"
+#include "read_run.hpp"
 
 namespace meshplan {
 
@@ -16,7 +17,8 @@ struct ImportFlags {
   std::vector<std::string> files;
   std::string cluster, operation;                     // of measurements
   std::string device, nodes, network, nic_bandwidth;  // of topologies
-  std::string model, gpus, seq_len;                   // of runs
+  OpenFlags open;                                     // of runs
+  bool report = false;                                // of runs
 };
 
 // Returns the exit code.
@@ -36,7 +38,7 @@ struct ImportKind {
   bool several_files = false;
   bool of_cluster = false;   // needs --cluster
   bool of_topology = false;  // takes --device and what else a cluster needs
-  bool of_run = false;       // takes --model, --gpus and --seq-len
+  bool of_run = false;       // takes --gpus and what else its files may leave open
 };
 inline constexpr std::array kImportKinds{
     ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},

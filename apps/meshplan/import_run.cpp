@@ -3,17 +3,21 @@
 
 #include "frameworks/preset.hpp"
 #include "import.hpp"
+#include "launch/import_account.hpp"
 #include "io/write.hpp"
 #include "launch/lint_json.hpp"
 #include "log.hpp"
 #include "read_run.hpp"
 #include "report/model_yaml.hpp"
+#include "report/table.hpp"
 
 namespace meshplan {
 namespace {
 
 void warn(const ImportedRun& run) {
   for (const std::string& note : run.notes) log_warning(note);
+  for (const std::string& name : run.unknown) log_warning("unknown and left out: " + name);
+  for (const std::string& text : left_out_texts(run)) log_warning("not modelled: " + text);
   if (!run.automatic.empty()) {
     log_warning("\"auto\" is taken as the default: " + join_words(run.automatic));
   }
@@ -22,7 +26,32 @@ void warn(const ImportedRun& run) {
         "how many GPUs the run has is not stated: give --gpus N" +
         std::string(run.accumulation > 0 ? "; until then the global batch is one rank's" : ""));
   }
-  if (!run.not_read.empty()) log_debug("not read: " + join_words(run.not_read));
+  if (!run.assumed.empty()) log_info("assumed: " + join_words(assumed_texts(run)));
+  if (!run.options.empty()) log_info(account_text(run) + " (--report shows them)");
+}
+
+// Every option, and every value that no option states.
+std::string account_report(const ImportedRun& run) {
+  const TextOptions options = console_options();
+  std::string text = account_text(run) + "\n\n";
+  Table table({{"option", Align::kLeft}, {"line"}, {"taken as", Align::kLeft},
+               {"about", Align::kLeft, true}});
+  for (const OptionEffect effect :
+       {OptionEffect::kNotModelled, OptionEffect::kModelled, OptionEffect::kNoEffect}) {
+    for (const ReadOption& o : run.options) {
+      if (o.effect != effect) continue;
+      const std::string value = printable(o.value.size() > 24 ? o.value.substr(0, 21) + "..."
+                                                              : o.value);
+      table.add_row({o.name + (value.empty() ? "" : " " + value), std::to_string(o.line),
+                     std::string(name_of(o.effect)), o.what});
+    }
+  }
+  text += table.text(options);
+  if (run.assumed.empty()) return text;
+  text += "\n";
+  Table assumed({{"assumed", Align::kLeft}, {"value", Align::kLeft}, {"from", Align::kLeft, true}});
+  for (const AssumedValue& a : run.assumed) assumed.add_row({a.what, printable(a.value), a.source});
+  return text + assumed.text(options);
 }
 
 void write_files(const ImportedRun& run, const std::string& out, const std::string& strategy,
@@ -57,12 +86,13 @@ std::string both(const ImportedRun& run, const std::string& strategy) {
 int import_run(const ImportFlags& flags, Target target) {
   Diagnostics problems;
   const std::optional<LoadedRun> loaded =
-      read_run(flags.files, target, {flags.model, flags.gpus, flags.seq_len}, problems);
+      read_run(flags.files, target, flags.open, problems);
   if (!loaded) return report_errors(problems, flags.common);
   const ImportedRun& run = loaded->run();
   append(problems, validate(run, flags.files.front()));
   if (has_errors(problems)) return report_errors(problems, flags.common);
   warn(run);
+  if (flags.report && !flags.common.json) return write_result(account_report(run), kExitOk);
   const std::string strategy = strategy_yaml(run.strategy);
   if (!flags.out.empty()) write_files(run, flags.out, strategy, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);

@@ -1,29 +1,55 @@
 #include "read_run.hpp"
 
+#include <filesystem>
+#include <unistd.h>
+
+#include "base/printable.hpp"
 #include "launch/deepspeed_import.hpp"
+#include "launch/detect.hpp"
 #include "launch/torchtitan_import.hpp"
+#include "log.hpp"
 
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824;
+constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824,
+                       kMostSequences = 1'000'000'000;
 
-bool mentions(const NamedText& file, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return file.text.find(word) != std::string::npos;
-  });
+// Files that a script reads as its own, from its folder.
+std::function<std::optional<std::string>(const std::string&)> reader_beside(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  return [folder](const std::string& name) -> std::optional<std::string> {
+    constexpr std::size_t kLargest = std::size_t{1} << 20;
+    Result<std::string> text = read_text_file(folder / name);
+    if (!text || text->size() > kLargest) return std::nullopt;
+    return std::move(text).value();
+  };
 }
 
-Target target_of(const std::vector<NamedText>& files) {
-  for (const NamedText& file : files) {
-    const std::size_t first = file.text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-    if (first != std::string::npos && file.text[first] == '{') return Target::kDeepspeed;
-    if (file.name.ends_with(".toml") || mentions(file, {"--job.config", "torchtitan.train"})) {
-      return Target::kTorchtitan;
-    }
-    if (mentions(file, {"--deepspeed", "--ds-sequence-parallel-size"})) return Target::kDeepspeed;
+std::map<std::string, std::string> own_environment() {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    all[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
-  return Target::kMegatron;
+  return all;
+}
+
+// The variables that --set states.
+std::map<std::string, std::string> read_variables(const std::vector<std::string>& set,
+                                                  Diagnostics& problems) {
+  std::map<std::string, std::string> all;
+  for (const std::string& text : set) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      problems.push_back(error_at({"--set"}, "'" + printable_text(text) + "' is not NAME=VALUE"));
+    } else {
+      all[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+  }
+  return all;
 }
 
 std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target,
@@ -38,16 +64,35 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
     problems.push_back(error("Megatron-LM's arguments are read from one file, got " +
                              std::to_string(files.size())));
   } else {
-    auto run = take(read_megatron_run(files.front().text, files.front().name), "", problems);
-    if (!run) return std::nullopt;
-    if (context.gpus > 0) run->world_size = context.gpus;
-    run->strategy = with_world(*run, run->world_size);
-    return LoadedRun(*std::move(run));
+    auto run =
+        take(read_megatron_run(files.front().text, files.front().name, context), "", problems);
+    if (run) return LoadedRun(*std::move(run));
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+void add_open_flags(Command& command, OpenFlags& flags) {
+  command.add_value("--model", flags.model, "NAME|FILE",
+                    "The model of the run, where its files do not say (deepspeed, torchtitan)");
+  command.add_value("--gpus", flags.gpus, "N",
+                    "GPUs of the run, whatever its files say (megatron-args, deepspeed, "
+                    "torchtitan)");
+  command.add_value("--seq-len", flags.seq_len, "N",
+                    "Tokens of a sequence, where the files do not say (deepspeed)");
+  command.add_value("--micro-batch", flags.micro_batch, "N",
+                    "Sequences that a GPU takes at once, where the files leave it open (deepspeed)");
+  command.add_value("--grad-accum", flags.accumulation, "N",
+                    "Microbatches of a step, where the files leave it open (deepspeed)");
+  command.add_value("--global-batch", flags.global_batch, "N",
+                    "Sequences of a step, where the files leave it open (deepspeed)");
+  command.add_repeated("--set", flags.set, "NAME=VALUE",
+                       "A variable of the script, whatever it assigns");
+  command.add_switch("--lenient", flags.lenient,
+                     "Go on where an option is not known or a condition not decided");
+  command.add_rest(flags.arguments);
+}
 
 const ImportedRun& LoadedRun::run() const {
   return std::visit([](const auto& run) -> const ImportedRun& { return run; }, run_);
@@ -85,8 +130,24 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
     context.model = take(load_model(open.model, DataFolders::standard()), "--model", problems);
   context.gpus = read_count(open.gpus, "--gpus", kMostGpus, problems);
   context.seq_len = read_count(open.seq_len, "--seq-len", kMostTokens, problems);
+  context.micro_batch = read_count(open.micro_batch, "--micro-batch", kMostSequences, problems);
+  context.accumulation = read_count(open.accumulation, "--grad-accum", kMostSequences, problems);
+  context.global_batch = read_count(open.global_batch, "--global-batch", kMostSequences, problems);
+  context.lenient = open.lenient;
+  context.shell.variables = read_variables(open.set, problems);
+  context.shell.arguments = open.arguments;
+  context.shell.environment = own_environment();
+  context.shell.read_file = reader_beside(files.front());
   if (has_errors(problems) || texts.empty()) return std::nullopt;
-  const Target of = target.value_or(target_of(texts));
+  const Result<Target> told = detect_target(texts, context);
+  if (!told && !target) {
+    append(problems, told.errors());
+    return std::nullopt;
+  }
+  // A script that passes --deepspeed is Megatron-DeepSpeed's, whatever its arguments look like.
+  const bool other = told && target == Target::kMegatron && *told == Target::kDeepspeed;
+  if (other) log_info("these are DeepSpeed's or Megatron-DeepSpeed's files: read as such");
+  const Target of = other ? *told : target ? *target : *told;
   if (context.model && of == Target::kMegatron) {
     problems.push_back(error("--model is for files that do not describe the model",
                              "the arguments of Megatron-LM do"));

@@ -30,7 +30,12 @@ class LoadedRun {
 // What the files leave open, as flags state it; empty where they do not.
 struct OpenFlags {
   std::string model, gpus, seq_len;
+  std::string micro_batch, accumulation, global_batch;
+  std::vector<std::string> set;  // NAME=VALUE of a script
+  RestOfLine arguments;          // of a script
+  bool lenient = false;
 };
+void add_open_flags(Command& command, OpenFlags& flags);
 
 // `target`: what the files are of; told from their text where it is not given.
 [[nodiscard]] std::optional<LoadedRun> read_run(const std::vector<std::string>& files,

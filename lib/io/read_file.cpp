@@ -12,9 +12,10 @@ namespace {
 
 class FileDescriptor {
  public:
-  // Not blocking: opening a FIFO would wait for a writer.
-  explicit FileDescriptor(const char* path)
-      : fd_(::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
+  // Not blocking: opening a FIFO would wait for a writer. "-" is standard input.
+  explicit FileDescriptor(const std::string& path)
+      : fd_(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                        : ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
   ~FileDescriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -36,7 +37,7 @@ Diagnostic at_file(const std::string& file, std::string message, std::string hin
 
 Result<std::string> read_text_file(const std::filesystem::path& path) {
   const std::string name = path.string();
-  const FileDescriptor file(name.c_str());
+  const FileDescriptor file(name);
   if (file.value() < 0) {
     if (errno == ENOENT) return at_file(name, "no such file");
     return at_file(name, "cannot be opened: " + reason(errno));
@@ -44,7 +45,15 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   struct stat info {};
   if (::fstat(file.value(), &info) != 0) return at_file(name, "cannot be read: " + reason(errno));
   if (S_ISDIR(info.st_mode)) return at_file(name, "is a folder, not a file");
-  if (!S_ISREG(info.st_mode)) return at_file(name, "is not a regular file");
+  // Pipes: standard input, and what a shell makes of <(command).
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
+    return at_file(name, name == "-" ? "standard input is no file and no pipe"
+                                     : "is not a regular file");
+  }
+  // What a writer has not written yet is waited for.
+  if (S_ISFIFO(info.st_mode)) {
+    (void)::fcntl(file.value(), F_SETFL, ::fcntl(file.value(), F_GETFL) & ~O_NONBLOCK);
+  }
   std::string text;
   std::string block(std::size_t{1} << 16, '\0');
   while (text.size() <= kMaxFileBytes) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "launch/megatron_import.hpp"
+#include "launch/megatron_parts.hpp"
 #include "launch/settings.hpp"
 
 namespace meshplan {
@@ -28,17 +30,19 @@ class Importer {
                              [&](const char* name) { return settings_.has(name); });
     run_.strategy =
         framework_preset(own_split_ ? Framework::kMegatronDeepspeed : Framework::kDeepspeed);
-    read_model(files);
+    read_model();
+    if (!problems_.empty()) return problems_;
     read_sizes();
     read_batch();
     read_zero();
     read_precision();
     read_recomputation();
+    read_stages();
     problems_.insert(problems_.end(), settings_.problems().begin(), settings_.problems().end());
     if (!problems_.empty()) return problems_;
     run_.strategy = with_world(run_, run_.world_size);
-    run_.places = settings_.places();
-    run_.not_read = settings_.not_read();
+    for (auto& [name, place] : settings_.places()) run_.places[name] = place;
+    account_settings();
     run_.settings = std::move(settings_);
     return std::move(run_);
   }
@@ -55,7 +59,15 @@ class Importer {
       settings_.add(*tree, file.text, file.name);
       return;
     }
-    const ShellScript script = read_shell(file.text);
+    scripts_.push_back(read_shell(file.text, shell_inputs()));
+    names_.push_back(file.name);
+    const ShellScript& script = scripts_.back();
+    if (const std::string_view other = other_purpose(script.program); !other.empty()) {
+      problems_.push_back(error_at({file.name}, script.program + " " + std::string(other),
+                                   "a decoder of text is what this program describes"));
+      return;
+    }
+    add_written_config(script, file);
     for (std::size_t i = 0; i < script.words.size(); ++i) {
       const ShellWord& word = script.words[i];
       if (!word.text.starts_with("--")) continue;
@@ -63,14 +75,20 @@ class Importer {
       ShellWord value;
       const ShellWord* given = nullptr;
       if (equals < word.text.size()) {
-        value = {word.text.substr(equals + 1), word.line, word.column};
+        value = {word.text.substr(equals + 1), word.line, word.column, word.unknown};
         given = &value;
       } else if (i + 1 < script.words.size() && !script.words[i + 1].text.starts_with("--")) {
         given = &script.words[i + 1];
       }
+      const bool open = given != nullptr && !given->unknown.empty();
+      const std::optional<KnownOption> known =
+          megatron_deepspeed_options().find(word.text.substr(0, equals));
+      // What is open is asked for once, by the account of all options.
+      if (open && known && known->effect == OptionEffect::kModelled) continue;
       settings_.add(word.text.substr(0, equals), word, given, script, file.name);
     }
-    const Result<std::int64_t> world = launched_world(script, file.name);
+    if (context_.gpus > 0) return;
+    const Result<std::int64_t> world = launched_world(script, file.name, &run_);
     if (world) {
       run_.world_size = std::max(run_.world_size, *world);
     } else {
@@ -78,21 +96,44 @@ class Importer {
     }
   }
 
-  void read_model(std::span<const NamedText> files) {
-    if (context_.gpus > 0) run_.world_size = context_.gpus;
+  [[nodiscard]] ShellInputs shell_inputs() const {
+    ShellInputs inputs = context_.shell;
+    inputs.matters = [](std::string_view name) {
+      const std::optional<KnownOption> known = megatron_deepspeed_options().find(name);
+      return !is_launcher_option(name) && (!known || known->effect != OptionEffect::kNoEffect);
+    };
+    return inputs;
+  }
+
+  // cat <<EOT > ds_config.json: what --deepspeed_config names, below what the options say.
+  void add_written_config(const ShellScript& script, const NamedText& file) {
+    for (std::size_t i = 0; i + 1 < script.words.size(); ++i) {
+      const std::string& name = script.words[i].text;
+      if (name != "--deepspeed_config" && name != "--deepspeed") continue;
+      const auto written = script.files.find(script.words[i + 1].text);
+      if (written == script.files.end()) continue;
+      const Result<YamlNode> tree = parse_yaml(written->second, file.name);
+      if (tree) settings_.add(*tree, written->second, file.name);
+    }
+  }
+
+  void read_model() {
+    if (context_.gpus > 0) {
+      run_.world_size = context_.gpus;
+      run_.world_source = "--gpus";
+    }
     if (context_.model) run_.model = *context_.model;
     run_.knows_model = context_.model.has_value();
-    if (!settings_.has("--num-layers")) return;
-    for (const NamedText& file : files) {
-      if (file.text.find("--num-layers") == std::string::npos) continue;
-      Result<MegatronRun> run = read_megatron_run(file.text, file.name);
-      if (!run) {
-        problems_.insert(problems_.end(), run.errors().begin(), run.errors().end());
-      } else if (!context_.model) {
-        run_.model = std::move(run).value().model;
-        own_names();
+    for (std::size_t i = 0; i < scripts_.size(); ++i) {
+      if (!own_split_ && !settings_.has("--num-layers")) continue;
+      ProgramOptions options(scripts_[i], megatron_deepspeed_options(), names_[i]);
+      if (options.has("--num-layers") && !context_.model) {
+        read_megatron_model(options, run_);
+        run_.knows_model = true;
+        if (options.problems().empty()) own_names();
       }
-      run_.knows_model = true;
+      options.account(context_.lenient, run_);
+      problems_.insert(problems_.end(), options.problems().begin(), options.problems().end());
     }
   }
 
@@ -101,7 +142,8 @@ class Importer {
     ModelSpec& m = run_.model;
     m.source = "arguments of Megatron-DeepSpeed";
     if (settings_.text("--normalization") == "rmsnorm") m.norm = Norm::kRmsNorm;
-    const std::int64_t groups = settings_.integer("--num-key-value-heads", m.num_attention_heads);
+    const std::int64_t groups = settings_.integer(
+        "--num-key-value-heads", settings_.integer("--n-head-kv", m.num_attention_heads));
     m.num_query_groups = groups;
     m.attention = groups < m.num_attention_heads ? AttentionKind::kGqa : AttentionKind::kMha;
     const std::int64_t experts = settings_.integer("--num-experts", 1);
@@ -112,14 +154,39 @@ class Importer {
                       .expert_ffn_hidden_size = m.ffn_hidden_size,
                       .every = settings_.integer("--expert-interval", 2)};
     }
-    if (!settings_.has("--vocab-size")) {
-      run_.notes.push_back("the vocabulary is the tokenizer's: " + with_thousands(m.vocab_size) +
-                           " words are assumed (--vocab-size)");
-    }
   }
 
   std::int64_t size(const std::string& name, IntegerRange range = kRanks) {
     return settings_.integer(name, 1, range);
+  }
+
+  // Settings of the JSON beside what the account of a program's options has.
+  void account_settings() {
+    const std::vector<std::string> unread = settings_.not_read();
+    run_.not_read = unread;
+    for (const auto& [name, setting] : settings_.all()) {
+      const bool option = name.starts_with("--");
+      if (setting.value.kind == YamlNode::Kind::kMap || (option && own_split_)) continue;
+      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
+      run_.options.push_back({name, setting.value.text,
+                              read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
+                              option ? "options of the program" : "DeepSpeed's settings",
+                              setting.place.where.line});
+    }
+  }
+
+  // PipelineModule._partition_layers of "type:transformer|embedding": embedding and head count as a
+  // layer each.
+  void read_stages() {
+    Strategy& s = run_.strategy;
+    const std::string method = settings_.text("--pp-partition-method");
+    if (s.pp < 2 || method.find("embedding") == std::string::npos || !run_.knows_model) return;
+    const std::int64_t all = run_.model.num_layers + 2;
+    for (std::int64_t i = 0; i < s.pp; ++i) {
+      s.stage_layers.push_back(all * (i + 1) / s.pp - all * i / s.pp);
+    }
+    --s.stage_layers.front();
+    --s.stage_layers.back();
   }
 
   void read_sizes() {
@@ -152,6 +219,15 @@ class Importer {
     }
   }
 
+  // "--name 4", "--name=4", with underscores or dashes.
+  std::int64_t trainer(std::string name) {
+    for (int spelling = 0; spelling < 2; ++spelling) {
+      if (settings_.has("--" + name)) return settings_.integer("--" + name, 0, kSequences);
+      std::replace(name.begin(), name.end(), '_', '-');
+    }
+    return 0;
+  }
+
   // runtime/config.py _set_batch_related_parameters.
   void read_batch() {
     Strategy& s = run_.strategy;
@@ -160,9 +236,15 @@ class Importer {
              : settings_.has(option) ? settings_.integer(option, 0, kSequences)
                                      : 0;
     };
-    const std::int64_t global = stated("train_batch_size", "--global-batch-size");
+    std::int64_t global = stated("train_batch_size", "--global-batch-size");
     std::int64_t micro = stated("train_micro_batch_size_per_gpu", "--micro-batch-size");
     std::int64_t steps = settings_.integer("gradient_accumulation_steps", 0, kSequences);
+    // Arguments of Hugging Face's Trainer, which fill in what its configuration leaves "auto".
+    if (micro == 0) micro = trainer("per_device_train_batch_size");
+    if (steps == 0) steps = trainer("gradient_accumulation_steps");
+    if (context_.global_batch > 0) global = context_.global_batch;
+    if (context_.micro_batch > 0) micro = context_.micro_batch;
+    if (context_.accumulation > 0) steps = context_.accumulation;
     const std::int64_t ranks = run_.world_size / (s.tp * s.pp * s.cp);
     if (micro == 0 && global > 0 && ranks > 0) {
       micro = std::max<std::int64_t>(global / ranks / std::max<std::int64_t>(steps, 1), 1);
@@ -175,9 +257,8 @@ class Importer {
           global > 0 ? "how many sequences a device takes at once is not stated"
                      : "no batch size is stated",
           global > 0
-              ? "give train_micro_batch_size_per_gpu, or --gpus N"
-              : "give train_micro_batch_size_per_gpu and "
-                "gradient_accumulation_steps" +
+              ? "give --micro-batch N, or --gpus N"
+              : "give --micro-batch N and --grad-accum N, or the script that starts it" +
                     std::string(run_.automatic.empty() ? ""
                                                        : "; \"auto\" is filled in by the program"));
       return;
@@ -199,6 +280,12 @@ class Importer {
       return;
     }
     s.zero = static_cast<int>(stage);
+    // runtime/engine.py: bf16 with fp32 sums and no ZeRO gets BF16_Optimizer, which shards the
+    // optimizer's states.
+    if (stage == 0 && own_split_ && settings_.has("--bf16")) {
+      s.zero = 1;
+      run_.assumed.push_back({"zero", "1", "DeepSpeed's optimizer of bf16 shards its states"});
+    }
     if (const std::int64_t shards =
             settings_.integer("zero_optimization.mics_shard_size", -1, kRanks);
         shards > 0) {
@@ -239,6 +326,7 @@ class Importer {
   void read_recomputation() {
     Strategy& s = run_.strategy;
     const bool all = settings_.has("--checkpoint-activations") ||
+                     settings_.has("--activations-checkpoint-method") ||
                      settings_.flag("--gradient_checkpointing", false) ||
                      settings_.text("--recompute-granularity") == "full";
     const bool parts = settings_.has("--recompute-activations") ||
@@ -267,6 +355,8 @@ class Importer {
   Settings settings_;
   SettingsRun run_;
   Diagnostics problems_;
+  std::deque<ShellScript> scripts_;
+  std::vector<std::string> names_;  // of the scripts' files
   bool own_split_ = false;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/diagnostic.hpp"
 #include "frameworks/target.hpp"
+#include "launch/option_table.hpp"
 #include "launch/shell_words.hpp"
 #include "spec/findings.hpp"
 #include "spec/model.hpp"
@@ -43,9 +44,25 @@ struct SettingPlace {
 
 // What the files leave open.
 struct RunContext {
-  std::optional<ModelSpec> model;
+  std::optional<ModelSpec> model = {};
   std::int64_t gpus = 0;     // 0: not known
   std::int64_t seq_len = 0;  // tokens; 0: not known
+  std::int64_t micro_batch = 0, accumulation = 0, global_batch = 0;  // 0: not known
+  bool lenient = false;  // goes on where an option or a condition is not understood
+  ShellInputs shell = {};  // what a script is run with
+};
+
+// An option or setting of the files, and what was made of it.
+struct ReadOption {
+  std::string name, value;
+  OptionEffect effect = OptionEffect::kModelled;
+  std::string what;  // it is about; of one that is not modelled, what the estimate does instead
+  int line = 0;
+};
+
+// A value that the files do not state.
+struct AssumedValue {
+  std::string what, value, source;
 };
 
 struct ImportedRun {
@@ -62,6 +79,10 @@ struct ImportedRun {
   std::vector<std::string> not_read;   // settings that say nothing about model or plan
   std::vector<std::string> automatic;  // settings whose value another program fills in
   std::vector<std::string> notes;      // what a strategy cannot say, or says differently
+  std::vector<ReadOption> options;     // every one, by name
+  std::vector<std::string> unknown;    // options that no table knows
+  std::vector<AssumedValue> assumed;
+  std::string world_source;  // what says the number of devices
 };
 
 // The run's strategy on a number of devices (0: not known): dp and what follows from it. A batch

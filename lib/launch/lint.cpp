@@ -54,9 +54,9 @@ class Linter {
   }
 
  private:
-  [[nodiscard]] const MegatronOption* option(std::string_view name) const {
-    const auto found = run_.options.find(std::string(name));
-    return found == run_.options.end() ? nullptr : &found->second;
+  [[nodiscard]] const ProgramOption* option(std::string_view name) const {
+    const auto found = run_.options_by_name.find(std::string(name));
+    return found == run_.options_by_name.end() ? nullptr : &found->second;
   }
   [[nodiscard]] bool has(std::string_view name) const { return option(name) != nullptr; }
 
@@ -137,7 +137,7 @@ class Linter {
           "--tensor-model-parallel-size",
           "experts with tensor parallelism need --sequence-parallel: the first forward pass stops");
     }
-    const MegatronOption* each = option("--recompute-num-layers");
+    const ProgramOption* each = option("--recompute-num-layers");
     if (each != nullptr && s_.recompute == Recompute::kFull && s_.recompute_layers.empty() &&
         !each->values.empty() && each->values.front().text != "1") {
       warning("--recompute-num-layers",

@@ -249,10 +249,11 @@ class Linter {
       report_.error("fp16.enabled", "bf16 and fp16 cannot both be enabled (runtime/config.py:827)",
                     "enable one of them");
     }
-    const std::int64_t other = settings_.integer("--zero-stage", s_.zero);
-    if (has("zero_optimization.stage") && other != s_.zero) {
+    const std::int64_t stage = settings_.integer("zero_optimization.stage", 0);
+    const std::int64_t other = settings_.integer("--zero-stage", stage);
+    if (has("zero_optimization.stage") && other != stage) {
       report_.error("--zero-stage", "--zero-stage " + n(other) + " and 'zero_optimization.stage' " +
-                                        n(s_.zero) + " differ");
+                                        n(stage) + " differ");
     }
     if (s_.zero == 3 && settings_.text("gradient_allreduce_op", "mean") == "sum") {
       report_.error("gradient_allreduce_op",

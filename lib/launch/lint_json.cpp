@@ -24,6 +24,22 @@ Json head(std::string_view tool_version, const ImportedRun& run, const std::stri
   return json;
 }
 
+void add_account(Json& json, const ImportedRun& run) {
+  if (!run.world_source.empty()) json["world_size_source"] = run.world_source;
+  json["options"] = Json::array();
+  for (const ReadOption& option : run.options) {
+    json["options"].push_back({{"name", option.name},
+                               {"value", option.value},
+                               {"line", option.line},
+                               {"effect", std::string(name_of(option.effect))},
+                               {"about", option.what}});
+  }
+  json["assumed"] = Json::array();
+  for (const AssumedValue& a : run.assumed) {
+    json["assumed"].push_back({{"what", a.what}, {"value", a.value}, {"source", a.source}});
+  }
+}
+
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -42,6 +58,7 @@ std::string lint_document(std::string_view tool_version, const ImportedRun& run,
                                 {"message", d.message},
                                 {"hint", d.hint}});
   }
+  add_account(json, run);
   if (planner) {
     json["planner"] = {{"strategy", to_text(planner->strategy)},
                        {"step_time_s", planner->step_time.si()}};
@@ -58,6 +75,8 @@ std::string run_document(std::string_view tool_version, const ImportedRun& run,
   json["not_read"] = run.not_read;
   json["automatic"] = run.automatic;
   json["notes"] = run.notes;
+  json["unknown"] = run.unknown;
+  add_account(json, run);
   return text_of(json);
 }
 

@@ -55,6 +55,7 @@ void LintReport::take_rules(const std::optional<ClusterSpec>& cluster) {
   Strategy s = run_.strategy;
   // A length that every rule passes stands for one that is not stated.
   constexpr std::int64_t kAnyLength = 1024;
+  if (s.dp == 0) s.dp = 1;  // as many as there are devices, which nobody states
   if (s.seq_len == 0) s.seq_len = kAnyLength * s.tp * s.cp;
   if (!run_.knows_model) {
     take(findings(s));

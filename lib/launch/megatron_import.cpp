@@ -3,446 +3,361 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <set>
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
-#include "frameworks/target.hpp"
-#include "launch/megatron_hybrid.hpp"
+#include "launch/megatron_parts.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
 
-// What starts the processes, not the training program; underscores are torchrun's other spelling.
-constexpr std::array kLauncher{"--nnodes",        "--nproc-per-node", "--node-rank",
-                               "--master-addr",   "--master-port",    "--rdzv-backend",
-                               "--rdzv-endpoint", "--rdzv-id",        "--standalone"};
+struct Purpose {
+  std::string_view part;  // of the program's name
+  std::string_view what;
+};
+constexpr std::array kOther{
+    Purpose{"pretrain_bert", "trains BERT, an encoder"},
+    Purpose{"pretrain_t5", "trains T5, an encoder and a decoder"},
+    Purpose{"pretrain_ict", "trains a retriever (ICT)"},
+    Purpose{"pretrain_realm", "trains a retriever (REALM)"},
+    Purpose{"pretrain_retro", "trains RETRO, a decoder with a retriever"},
+    Purpose{"pretrain_vision", "trains a vision model"},
+    Purpose{"pretrain_vit", "trains a vision model"},
+    Purpose{"pretrain_vlm", "trains a model of images and text"},
+    Purpose{"pretrain_llava", "trains a model of images and text"},
+    Purpose{"pretrain_megatron_llava", "trains a model of images and text"},
+    Purpose{"_vl.py", "trains a model of images and text"},
+    Purpose{"pretrain_qwen2_5_vl", "trains a model of images and text"},
+    Purpose{"omni", "trains a model of sound, images and text"},
+    Purpose{"mimo", "trains a model of several modes"},
+    Purpose{"train_rl", "trains by reinforcement learning"},
+    Purpose{"pretrain_mamba", "trains a hybrid of Mamba and attention layers"},
+    Purpose{"pretrain_hybrid", "trains a hybrid of Mamba and attention layers"},
+    Purpose{"prefix_lm", "trains a prefix language model"},
+    Purpose{"mlm", "trains with masked words"},
+    Purpose{"distill", "trains with a teacher"},
+    Purpose{"evaluate", "evaluates a model"},
+    Purpose{"eval", "evaluates a model"},
+    Purpose{"tasks/main.py", "evaluates or fine-tunes an encoder"},
+    Purpose{"text_generation", "runs inference"},
+    Purpose{"generate", "runs inference"},
+    Purpose{"inference", "runs inference"},
+    Purpose{"server", "runs inference"},
+    Purpose{"convert", "converts a checkpoint"},
+    Purpose{"hf2m", "converts a checkpoint"},
+    Purpose{"m2hf", "converts a checkpoint"},
+    Purpose{"tools/checkpoint", "converts a checkpoint"},
+    Purpose{"preprocess", "prepares data"},
+    Purpose{"analyze_data", "prepares data"},
+    Purpose{"report_theoretical_memory", "estimates memory"},
+    Purpose{"quantize", "quantises a model"},
+    Purpose{"export.py", "exports a model"},
+    Purpose{"prune", "prunes a model"}};
+
+// Options that only such a model has.
+constexpr std::array<std::pair<const char*, std::string_view>, 12> kOtherOptions{
+    {{"--vision-model-type", "a model of images and text"},
+     {"--language-model-type", "a model of images and text"},
+     {"--img-h", "a model of images"},
+     {"--perform-rl-step", "by reinforcement learning"},
+     {"--grpo-group-size", "by reinforcement learning"},
+     {"--ict-head-size", "a retriever"},
+     {"--retro-add-retriever", "RETRO, a decoder with a retriever"},
+     {"--hybrid-layer-pattern", "a hybrid of Mamba and attention layers"},
+     {"--hybrid-override-pattern", "a hybrid of Mamba and attention layers"},
+     {"--is-hybrid-model", "a hybrid of Mamba and attention layers"},
+     {"--linear-attention-type", "a hybrid of linear and full attention"},
+     {"--experimental-attention-variant", "a model with another kind of attention"}}};
 
 class Importer {
  public:
-  Importer(std::string_view text, const std::string& file) : file_(file) {
-    run_.script = read_shell(text);
-  }
+  Importer(std::string_view text, const std::string& file, const RunContext& context)
+      : file_(file), context_(context), run_{}, options_(read(text), megatron_options(), file) {}
 
-  Result<MegatronRun> read() {
-    collect();
-    read_world();
-    read_model();
-    read_sizes();
-    read_stages();
-    read_sharding();
-    read_memory();
-    read_precision();
-    if (!problems_.empty()) return problems_;
-    for (const auto& [name, option] : run_.options) {
-      if (!read_.contains(name)) run_.not_read.push_back(name);
-      const ShellWord& at = option.name;
-      run_.places[name] = {{file_, at.line, at.column, static_cast<int>(at.text.size())},
-                           run_.script.shared_line_of(at)};
+  Result<MegatronRun> result() {
+    if (const std::string_view other = other_purpose(run_.script.program); !other.empty()) {
+      return error_at({file_}, run_.script.program + " " + std::string(other),
+                      "a decoder of text is what this program describes");
     }
+    for (const auto& [option, what] : kOtherOptions) {
+      if (context_.lenient || !options_.has(option)) continue;
+      return error_at({file_}, std::string(option) + ": this trains " + std::string(what),
+                      "--lenient reads it as a decoder of text");
+    }
+    read_world();
+    read_megatron_model(options_, run_);
+    // Without its sizes nothing else can be said of a model.
+    if (run_.model.hidden_size > 0 && run_.model.num_layers > 0) {
+      read_sizes();
+      read_batches();
+      read_stages();
+      read_sharding();
+      read_memory();
+      read_precision();
+    }
+    options_.account(context_.lenient, run_);
+    problems_.insert(problems_.end(), options_.problems().begin(), options_.problems().end());
+    if (!problems_.empty()) return problems_;
+    for (const auto& [name, value] : run_.script.variables) run_.environment[name] = value;
+    run_.options_by_name = std::move(options_.all());
     run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);
   }
 
  private:
-  void collect() {
-    MegatronOption* last = nullptr;
-    for (const ShellWord& word : run_.script.words) {
-      if (!word.text.starts_with("--")) {
-        if (last != nullptr) last->values.push_back(word);
-        continue;
-      }
-      const std::size_t equals = std::min(word.text.find('='), word.text.size());
-      std::string name = word.text.substr(0, equals);
-      std::string plain = name;
-      std::replace(plain.begin(), plain.end(), '_', '-');
-      const bool launcher = std::find(kLauncher.begin(), kLauncher.end(), plain) != kLauncher.end();
-      last = &run_.options[launcher ? plain : name];
-      *last = {word, {}};
-      if (equals < word.text.size())
-        last->values.push_back({word.text.substr(equals + 1), word.line, word.column});
-    }
-    for (const auto& [name, value] : run_.script.variables) run_.environment[name] = value;
-  }
-
-  const MegatronOption* find(const std::string& name) {
-    read_.insert(name);
-    const auto found = run_.options.find(name);
-    return found == run_.options.end() ? nullptr : &found->second;
-  }
-  bool has(const std::string& name) { return find(name) != nullptr; }
-
-  std::string text(const std::string& name, const std::string& otherwise = {}) {
-    const MegatronOption* o = find(name);
-    return o == nullptr || o->values.empty() ? otherwise : o->values.front().text;
-  }
-
-  void report(const ShellWord& at, const std::string& message, const std::string& hint = {}) {
-    Diagnostic d =
-        error_at({file_, at.line, at.column, static_cast<int>(at.text.size())}, message, hint);
-    d.source_line = run_.script.line_of(at);
-    problems_.push_back(std::move(d));
-  }
-
-  std::optional<std::int64_t> integer(const ShellWord& word) {
-    std::int64_t value = 0;
-    const char* end = word.text.data() + word.text.size();
-    const auto [stop, failure] = std::from_chars(word.text.data(), end, value);
-    if (failure == std::errc{} && stop == end) return value;
-    return std::nullopt;
-  }
-
-  // Any count of layers, elements, words or tokens.
-  static constexpr IntegerRange kCount{0, kTokens.highest};
-
-  std::int64_t number(const std::string& name, std::int64_t otherwise,
-                      IntegerRange range = kCount) {
-    const MegatronOption* o = find(name);
-    if (o == nullptr) return otherwise;
-    if (o->values.empty()) {
-      report(o->name, name + " has no value that can be read here",
-             "a variable that the script sets elsewhere? write the number");
-      return otherwise;
-    }
-    const std::optional<std::int64_t> value = integer(o->values.front());
-    if (!value) {
-      report(o->values.front(),
-             name + " must be a whole number, got \"" + o->values.front().text + "\"");
-      return otherwise;
-    }
-    const std::optional<std::string> wrong = out_of_range(name, *value, range);
-    if (wrong) report(o->values.front(), *wrong);
-    return wrong ? otherwise : *value;
-  }
-
-  std::int64_t needed(const std::string& name) {
-    if (!has(name)) {
-      problems_.push_back(error_at({file_}, name + " is missing",
-                                   "an argument list or script of pretrain_gpt.py has it"));
-    }
-    return number(name, 1);
+  const ShellScript& read(std::string_view text) {
+    ShellInputs inputs = context_.shell;
+    inputs.matters = [](std::string_view name) {
+      const std::optional<KnownOption> known = megatron_options().find(name);
+      return !is_launcher_option(name) && (!known || known->effect != OptionEffect::kNoEffect);
+    };
+    run_.script = read_shell(text, inputs);
+    return run_.script;
   }
 
   void read_world() {
-    const std::int64_t per_node = number("--nproc-per-node", 0, kRanks);
-    const std::int64_t nodes = number("--nnodes", 1, kRanks);
-    run_.world_size = per_node * nodes;
-    for (const char* name : kLauncher) read_.insert(name);
-    if (run_.world_size > 0) {
-      const auto wrong = out_of_range("--nnodes times --nproc-per-node", run_.world_size, kRanks);
-      if (wrong) report(find("--nproc-per-node")->name, *wrong);
-      return;
+    const Result<std::int64_t> world = launched_world(run_.script, file_, &run_);
+    if (world) {
+      run_.world_size = *world;
+    } else if (context_.gpus == 0) {
+      problems_.insert(problems_.end(), world.errors().begin(), world.errors().end());
     }
-    const auto stated = run_.environment.find("WORLD_SIZE");
-    if (stated == run_.environment.end()) return;
-    const std::optional<std::int64_t> world = integer(stated->second);
-    if (!world) return;
-    run_.world_size = *world;
-    if (const auto wrong = out_of_range("WORLD_SIZE", *world, kRanks)) {
-      report(stated->second, *wrong);
-    }
+    if (context_.gpus == 0) return;
+    run_.world_size = context_.gpus;
+    run_.world_source = "--gpus";
   }
 
-  void read_model() {
-    ModelSpec& m = run_.model;
-    m.name = "imported";
-    m.source = "arguments of Megatron-LM";
-    const std::int64_t hybrid = hybrid_layers(arguments());
-    m.num_layers = hybrid > 0 ? number("--num-layers", hybrid) : needed("--num-layers");
-    m.hidden_size = needed("--hidden-size");
-    m.num_attention_heads = needed("--num-attention-heads");
-    if (!problems_.empty()) return;
-    m.head_dim =
-        number("--kv-channels", m.hidden_size / std::max<std::int64_t>(m.num_attention_heads, 1));
-    m.gated_mlp = has("--swiglu");
-    m.activation = m.gated_mlp             ? Activation::kSilu
-                   : has("--squared-relu") ? Activation::kRelu2
-                                           : Activation::kGelu;
-    // A:1326: two thirds of 4 h, in whole 64s, where the MLP is gated.
-    const std::int64_t usual =
-        m.gated_mlp ? 4 * m.hidden_size * 2 / 3 / 64 * 64 : 4 * m.hidden_size;
-    m.ffn_hidden_size = number("--ffn-hidden-size", usual);
-    m.norm = text("--normalization", "LayerNorm") == "RMSNorm" ? Norm::kRmsNorm : Norm::kLayerNorm;
-    const std::string position = text("--position-embedding-type", "learned_absolute");
-    const bool learned = position == "learned_absolute" && !has("--use-rotary-position-embeddings");
-    m.position_embedding = learned              ? PositionEmbedding::kLearned
-                           : position == "none" ? PositionEmbedding::kNone
-                                                : PositionEmbedding::kRope;
-    constexpr std::int64_t kUsualWords = 50257;  // of GPT-2's tokenizer
-    m.vocab_size = number("--vocab-size", number("--padded-vocab-size", kUsualWords));
-    if (!has("--vocab-size") && !has("--padded-vocab-size")) {
-      run_.notes.emplace_back(
-          "the vocabulary is the tokenizer's: 50,257 words are assumed (--vocab-size)");
-    }
-    m.tied_embeddings = !has("--untie-embeddings-and-output-weights");
-    m.linear_bias = !has("--disable-bias-linear");
-    m.qkv_bias = !m.linear_bias && has("--add-qkv-bias");
-    m.dropout = real("--hidden-dropout", 0.1);
-    m.mtp_layers = number("--mtp-num-layers", 0);
-    read_attention();
-    read_experts();
-    const HybridProblem problem = read_hybrid(arguments(), m);
-    if (!problem.option.empty()) report(find(problem.option)->name, problem.message);
-    for (const char* name : {"--transformer-impl", "--make-vocab-size-divisible-by",
-                             "--attention-dropout", "--rope-type", "--tokenizer-type"}) {
-      read_.insert(name);
-    }
+  bool has(const char* name) { return options_.has(name); }
+  std::string text(const char* name, const std::string& otherwise = {}) {
+    return options_.text(name, otherwise);
   }
-
-  ArgumentReader arguments() {
-    return {[this](const std::string& name) { return has(name); },
-            [this](const std::string& name) { return text(name); },
-            [this](const std::string& name, std::int64_t otherwise) {
-              return number(name, otherwise);
-            }};
-  }
-
-  double real(const std::string& name, double otherwise) {
-    const std::string value = text(name);
-    if (value.empty()) return otherwise;
-    double result = otherwise;
-    std::from_chars(value.data(), value.data() + value.size(), result);
-    return result;
-  }
-
-  void read_attention() {
-    ModelSpec& m = run_.model;
-    m.num_query_groups = m.num_attention_heads;
-    const std::int64_t groups = number("--num-query-groups", 1);
-    if (has("--group-query-attention")) m.num_query_groups = groups;
-    m.attention =
-        m.num_query_groups < m.num_attention_heads ? AttentionKind::kGqa : AttentionKind::kMha;
-    m.qk_norm = has("--qk-layernorm");
-    m.attention_sinks = text("--softmax-type", "vanilla") == "learnable";
-    if (const std::string window = text("--window-size"); !window.empty()) {
-      std::int64_t left = 0;
-      std::from_chars(window.data(), window.data() + window.size(), left);
-      const auto wrong = out_of_range("--window-size", left, {-1, kTokens.highest - 1});
-      if (wrong) report(find("--window-size")->name, *wrong);
-      m.window = wrong ? 0 : left + 1;
-      if (!text("--window-attn-skip-freq").empty()) m.window_every = 2;
-    }
-    if (!has("--multi-latent-attention")) return;
-    MlaSpec mla;  // defaults of MLATransformerConfig as the command line has them
-    mla.q_lora_rank = number("--q-lora-rank", 0);
-    mla.kv_lora_rank = number("--kv-lora-rank", 32);
-    mla.qk_nope_head_dim = number("--qk-head-dim", 128);
-    mla.qk_rope_head_dim = number("--qk-pos-emb-head-dim", 64);
-    mla.v_head_dim = number("--v-head-dim", 128);
-    m.mla = mla;
-    m.attention = AttentionKind::kMla;
-    m.num_query_groups = m.num_attention_heads;
-    m.head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
-    m.qk_norm = false;
-  }
-
-  void read_experts() {
-    if (number("--num-experts", 0) == 0) return;
-    ModelSpec& m = run_.model;
-    MoeSpec e;
-    e.num_experts = number("--num-experts", 0);
-    e.top_k = number("--moe-router-topk", 2);
-    e.expert_ffn_hidden_size = number("--moe-ffn-hidden-size", m.ffn_hidden_size);
-    e.shared_expert_ffn_hidden_size = number("--moe-shared-expert-intermediate-size", 0);
-    e.router_bias = has("--moe-router-enable-expert-bias") || m.linear_bias;
-    if (m.linear_bias) {
-      m.expert_bias = m.qkv_bias = m.attention_out_bias = true;
-      m.linear_bias = false;
-    }
-    // "([0]*3+[1]*58)": leading dense layers; other patterns are told apart by lint.
-    const std::string pattern = text("--moe-layer-freq");
-    if (pattern.starts_with("([0]")) {
-      std::int64_t dense = 1;
-      if (pattern.size() > 5 && pattern[4] == '*') {
-        std::from_chars(pattern.data() + 5, pattern.data() + pattern.size(), dense);
-      }
-      e.first_dense = dense;
-    }
-    m.moe = e;
+  std::int64_t number(const char* name, std::int64_t otherwise, IntegerRange range = kCount) {
+    return options_.number(name, otherwise, range);
   }
 
   void read_sizes() {
     Strategy& s = run_.strategy;
     s = framework_preset(Framework::kMegatron);
-    s.tp = number("--tensor-model-parallel-size", 1, kRanks);
+    s.tp = number("--tensor-model-parallel-size", number("--model-parallel-size", 1, kRanks),
+                  kRanks);
     s.pp = number("--pipeline-model-parallel-size", 1, kStages);
     s.cp = number("--context-parallel-size", 1, kRanks);
     const std::string cp = text("--cp-comm-type", "p2p");
     s.cp_kind = cp == "a2a" ? CpKind::kUlysses : cp == "p2p" ? CpKind::kRing : CpKind::kAllGather;
     s.ep = number("--expert-model-parallel-size", 1, kRanks);
-    s.etp = run_.model.moe ? number("--expert-tensor-parallel-size", s.tp, kRanks) : 1;
+    const std::int64_t etp = number("--expert-tensor-parallel-size", s.tp, kRanks);
+    s.etp = run_.model.moe ? etp : 1;
+    if (!run_.model.moe) s.ep = 1;
     s.sequence_parallel = has("--sequence-parallel") && s.tp > 1;
     s.overlap.tp = has("--tp-comm-overlap");
-    s.seq_len = number("--seq-length", 1024, kTokens);
-    run_.model.max_seq_length = number("--max-position-embeddings", s.seq_len);
-    s.micro_batch = number("--micro-batch-size", 1, kSequences);
     const std::int64_t model_ranks = bounded_product({s.tp, s.pp, s.cp});
     if (const auto wrong = out_of_range("tp * pp * cp", model_ranks, kRanks)) {
       problems_.push_back(error_at({file_}, *wrong));
     }
     s.dp = run_.world_size / model_ranks;
-    if (has("--global-batch-size")) {
-      s.global_batch = number("--global-batch-size", 1, kSequences);
-    } else {
-      run_.accumulation = 1;
+    if (run_.world_size > 0 && s.dp == 0) {
+      const std::string what = "tp * pp * cp = " + std::to_string(model_ranks) +
+                               " ranks are more than the " + std::to_string(run_.world_size) +
+                               " GPUs of " + run_.world_source;
+      if (context_.gpus > 0) {
+        problems_.push_back(error_at({file_}, what));
+      } else {
+        run_.notes.push_back(what);
+      }
+      run_.world_size = 0;
     }
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
     // Without groups of experts no dispatcher differs from another.
-    const bool flex = text("--moe-token-dispatcher-type") == "flex";
+    const bool flex = text("--moe-token-dispatcher-type") == "flex" || has("--moe-enable-deepep");
+    (void)has("--moe-flex-dispatcher-backend");
+    (void)has("--moe-grouped-gemm");
     if (s.ep * s.etp > 1) s.runtime.flex_dispatcher = flex;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
   }
 
-  // Layers of every pipeline rank and chunk, as the layout's letters say.
-  std::vector<std::int64_t> layout_layers(const MegatronOption& o, Strategy& s) {
-    // Repeats multiply each other: of what they unroll to, as many letters as there may be stages.
-    constexpr auto kLongest = static_cast<std::size_t>(kStages.highest);
-    std::string stages = o.values.empty() ? std::string() : o.values.front().text;
-    if (stages.size() > kLongest) return {};
-    std::size_t open = 0;  // nothing is repeated before it
-    for (std::size_t star = stages.find('*'); star != std::string::npos;
-         star = stages.find('*', open)) {
-      std::size_t end = star + 1;
-      std::int64_t times = 0;
-      std::from_chars(stages.data() + end, stages.data() + stages.size(), times);
-      while (end < stages.size() && stages[end] >= '0' && stages[end] <= '9') ++end;
-      const bool group = star > 0 && stages[star - 1] == ')';
-      open = group ? stages.rfind('(', star) : star - 1;
-      if (star == 0 || open == std::string::npos || times < 1 || times > 10'000) return {};
-      const std::string part =
-          group ? stages.substr(open + 1, star - open - 2) : stages.substr(open, 1);
-      if (part.size() * static_cast<std::size_t>(times) > kLongest - stages.size()) return {};
-      std::string unrolled;
-      for (std::int64_t i = 0; i < times; ++i) unrolled += part;
-      stages.replace(open, end - open, unrolled);
+  void read_batches() {
+    Strategy& s = run_.strategy;
+    if (!has("--seq-length") && !has("--encoder-seq-length")) {
+      run_.assumed.push_back({"seq_len", "1024", "nothing states it"});
     }
-    std::vector<std::int64_t> chunks(1, 0);
-    for (const char c : stages) {
-      if (c == '|') chunks.push_back(0);
-      if (c == 't') ++chunks.back();
+    s.seq_len = number("--seq-length", number("--encoder-seq-length", 1024, kTokens), kTokens);
+    s.micro_batch = number("--micro-batch-size", number("--batch-size", 1, kSequences), kSequences);
+    if (has("--global-batch-size")) {
+      s.global_batch = number("--global-batch-size", 1, kSequences);
+    } else if (!read_schedule_of_batches()) {
+      run_.accumulation = 1;
     }
-    const auto ranks = static_cast<std::size_t>(std::max<std::int64_t>(s.pp, 1));
-    if (chunks.size() % ranks != 0) return {};
-    s.vp = static_cast<std::int64_t>(chunks.size() / ranks);
-    std::vector<std::int64_t> layers(ranks, 0);
-    for (std::size_t i = 0; i < chunks.size(); ++i) layers[i % ranks] += chunks[i];
-    return layers;
+    if (has("--rampup-batch-size")) {
+      run_.assumed.push_back({"global_batch", std::to_string(s.global_batch),
+                              "what --rampup-batch-size ends with"});
+    }
+  }
+
+  // "0:64 1000:128": from which step on how many sequences.
+  bool read_schedule_of_batches() {
+    const ProgramOption* o = options_.find("--step-batch-size-schedule");
+    if (o == nullptr || o->values.empty()) return false;
+    const std::string& all = o->values.back().text;
+    const std::size_t colon = all.find_last_of(':');
+    if (colon == std::string::npos) return false;
+    std::int64_t last = 0;
+    std::from_chars(all.data() + colon + 1, all.data() + all.size(), last);
+    if (out_of_range("", last, kSequences)) return false;
+    run_.strategy.global_batch = last;
+    run_.assumed.push_back({"global_batch", std::to_string(last),
+                            "what --step-batch-size-schedule ends with"});
+    return true;
   }
 
   void read_stages() {
     Strategy& s = run_.strategy;
     const std::int64_t layers = run_.model.num_layers;
     s.vp = number("--num-virtual-stages-per-pipeline-rank", 1, kStages);
-    if (const std::int64_t each = number("--num-layers-per-virtual-pipeline-stage", 0); each > 0) {
-      s.vp = std::max<std::int64_t>(layers / std::max<std::int64_t>(s.pp * each, 1), 1);
-    }
     const std::int64_t first = number("--decoder-first-pipeline-num-layers", 0);
     const std::int64_t last = number("--decoder-last-pipeline-num-layers", 0);
-    if ((first > 0 || last > 0) && s.pp > 1) {
-      const std::int64_t ends = (first > 0 ? 1 : 0) + (last > 0 ? 1 : 0);
-      const std::int64_t middle = std::max<std::int64_t>(s.pp - ends, 1);
-      const std::int64_t each = (layers - first - last) / middle;
-      s.stage_layers.assign(static_cast<std::size_t>(s.pp), each);
-      if (first > 0) s.stage_layers.front() = first;
-      if (last > 0) s.stage_layers.back() = last;
+    // A:997: the embedding and the loss count as a layer each.
+    const std::int64_t in = has("--account-for-embedding-in-pipeline-split") ? 1 : 0;
+    const std::int64_t out = has("--account-for-loss-in-pipeline-split") ? 1 : 0;
+    if (const std::int64_t each = number("--num-layers-per-virtual-pipeline-stage", 0); each > 0) {
+      const std::int64_t all = layers + in + out;
+      s.vp = std::max<std::int64_t>(all / std::max<std::int64_t>(bounded_product({s.pp, each}), 1),
+                                    1);
     }
-    if (const MegatronOption* layout = find("--pipeline-model-parallel-layout")) {
-      s.stage_layers = layout_layers(*layout, s);
-      if (s.stage_layers.empty()) report(layout->name, "this pipeline layout cannot be read");
-    }
-    if (const HybridStages stages = hybrid_stages(arguments(), s.pp);
-        !stages.layers_per_rank.empty()) {
-      s.vp = stages.chunks;
-      if (s.pp > 1) s.stage_layers = stages.layers_per_rank;
+    if (s.pp > 1) place_layers(first, last, in, out);
+    if (const ProgramOption* layout = options_.find("--pipeline-model-parallel-layout")) {
+      read_layout(*layout);
     }
     if (s.vp > 1) s.schedule = Schedule::kInterleaved;
     s.overlap.pp = s.vp > 1 && !has("--no-overlap-p2p-communication");
-    read_.insert("--microbatch-group-size-per-virtual-pipeline-stage");
+  }
+
+  void place_layers(std::int64_t first, std::int64_t last, std::int64_t in, std::int64_t out) {
+    Strategy& s = run_.strategy;
+    const std::int64_t layers = run_.model.num_layers;
+    const auto ranks = static_cast<std::size_t>(s.pp);
+    if (first > 0 || last > 0) {
+      const std::int64_t ends = (first > 0 ? 1 : 0) + (last > 0 ? 1 : 0);
+      const std::int64_t middle = std::max<std::int64_t>(s.pp - ends, 1);
+      s.stage_layers.assign(ranks, (layers - first - last) / middle);
+      if (first > 0) s.stage_layers.front() = first;
+      if (last > 0) s.stage_layers.back() = last;
+    } else if (in + out > 0) {
+      if ((layers + in + out) % s.pp != 0) {
+        options_.report("the layers, with what --account-for-... counts as one, must be a multiple "
+                        "of the pipeline's " + std::to_string(s.pp) + " ranks",
+                        "Megatron-LM stops");
+        return;
+      }
+      s.stage_layers.assign(ranks, (layers + in + out) / s.pp);
+      s.stage_layers.front() -= in;
+      s.stage_layers.back() -= out;
+    }
+  }
+
+  void read_layout(const ProgramOption& o) {
+    Strategy& s = run_.strategy;
+    const std::string letters = options_.text("--pipeline-model-parallel-layout");
+    if (letters.empty() && !o.values.empty()) return;  // not known: it is asked for
+    const std::optional<PipelineLayout> layout = read_pipeline_layout(letters, s.pp);
+    if (!layout) {
+      options_.report(o.name, "this pipeline layout cannot be read");
+    } else if (layout->layers != run_.model.num_layers) {
+      options_.report(o.name, "the layout has " + std::to_string(layout->layers) +
+                                  " layers, the model " + std::to_string(run_.model.num_layers));
+    } else {
+      s.stage_layers = layout->layers_per_rank;
+      s.vp = layout->chunks;
+    }
   }
 
   void read_sharding() {
     Strategy& s = run_.strategy;
     s.zero = has("--use-distributed-optimizer") ? 1 : 0;
     const std::string how = text("--data-parallel-sharding-strategy", "optim_grads_params");
-    if (has("--use-megatron-fsdp")) {
+    const bool fsdp = has("--use-megatron-fsdp"), custom = has("--use-custom-fsdp");
+    if (fsdp || custom) {
       s.zero = how == "optim_grads_params" ? 3 : how == "optim_grads" ? 2 : how == "optim" ? 1 : 0;
     }
-    if (has("--use-torch-fsdp2")) s.zero = has("--torch-fsdp2-no-reshard-after-forward") ? 2 : 3;
+    const bool keeps = has("--torch-fsdp2-no-reshard-after-forward");
+    if (has("--use-torch-fsdp2")) s.zero = keeps ? 2 : 3;
     const std::int64_t copies = number("--num-distributed-optimizer-instances", 1, kRanks);
     run_.replicas = std::max<std::int64_t>(copies, 1);
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
     s.runtime.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
-    for (const char* name :
-         {"--ckpt-format", "--init-model-with-meta-device", "--megatron-fsdp-main-grads-dtype",
-          "--megatron-fsdp-grad-comm-dtype"}) {
-      read_.insert(name);
-    }
   }
 
   void read_memory() {
     Strategy& s = run_.strategy;
-    const std::string granularity =
-        has("--recompute-activations") ? "selective" : text("--recompute-granularity");
-    const std::string method = text("--recompute-method");
-    const std::int64_t each = number("--recompute-num-layers", 1);
+    std::string granularity = text("--recompute-granularity");
+    if (has("--recompute-activations")) granularity = "selective";
+    // Names of releases before 2022-06 (A: "--checkpoint-activations").
+    const std::string old_method = text("--activations-checkpoint-method");
+    const bool checkpoints = has("--checkpoint-activations");
+    if (checkpoints || !old_method.empty()) granularity = "full";
+    const std::string method = text("--recompute-method", old_method);
+    const std::int64_t each = number(
+        "--recompute-num-layers",
+        number("--activations-checkpoint-num-layers", number("--checkpoint-num-layers", 1)));
     if (granularity == "selective") s.recompute = Recompute::kSelective;
     if (granularity == "full") {
       s.recompute = Recompute::kFull;
       if (method == "block") {
         for (const std::int64_t layers : stage_layers(s, run_.model)) {
-          s.recompute_layers.push_back(std::min(each * s.vp, layers));
+          s.recompute_layers.push_back(std::min(bounded_product({each, s.vp}), layers));
         }
       }
     }
     s.offload.optimizer = has("--optimizer-cpu-offload");
     s.offload.activations = number("--cpu-offloading-num-layers", 0) > 0;
-    for (const char* name : {"--recompute-modules", "--optimizer-offload-fraction",
-                             "--use-precision-aware-optimizer"}) {
-      read_.insert(name);
-    }
   }
 
   void read_precision() {
     Strategy& s = run_.strategy;
-    s.precision = has("--bf16")   ? Precision::kBf16
-                  : has("--fp16") ? Precision::kFp16
-                                  : Precision::kFp32;
+    const bool bf16 = has("--bf16"), fp16 = has("--fp16");
+    s.precision = bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32;
     const Dtype own = s.precision == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
-    const bool fp32 = s.precision == Precision::kBf16 || s.precision == Precision::kFp32 ||
-                      has("--accumulate-allreduce-grads-in-fp32");
-    s.grad_dtype = fp32 && !has("--grad-reduce-in-bf16") ? Dtype::kFp32 : own;
-    if (!text("--fp8-format").empty()) s.precision = Precision::kFp8;
+    const bool sums = has("--accumulate-allreduce-grads-in-fp32"),
+               reduced = has("--grad-reduce-in-bf16");
+    const bool fp32 = s.precision != Precision::kFp16 || sums;
+    s.grad_dtype = fp32 && !reduced ? Dtype::kFp32 : own;
+    const bool old_fp8 = has("--fp8-hybrid"), old_e4m3 = has("--fp8-e4m3");
+    if (!text("--fp8-format").empty() || old_fp8 || old_e4m3) s.precision = Precision::kFp8;
     s.optimizer_dtype = from_name<Dtype>(text("--exp-avg-dtype", "fp32")).value_or(Dtype::kFp32);
     const std::string backend = text("--attention-backend", "auto");
     s.flash_attention = backend != "unfused" && backend != "local";
+    (void)has("--use-flash-attn");  // what every kernel here is
     if (backend == "flash") s.runtime.attention = AttentionKernel::kFlash2;
     s.runtime.fused_cross_entropy = has("--cross-entropy-loss-fusion");
     s.runtime.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";
     s.runtime.fused_softmax = !has("--no-masked-softmax-fusion");
     s.runtime.fused_dropout_add = !has("--no-bias-dropout-fusion");
-    s.runtime.fused_activation = !has("--no-bias-swiglu-fusion") && !has("--no-bias-gelu-fusion");
-    s.runtime.fused_rope = run_.model.mla.has_value() || !has("--no-rope-fusion");
-    for (const char* name :
-         {"--fp8-recipe", "--exp-avg-sq-dtype", "--moe-flex-dispatcher-backend",
-          "--moe-grouped-gemm", "--moe-permute-fusion", "--moe-router-dtype", "--no-rope-fusion",
-          "--moe-router-score-function", "--moe-router-load-balancing-type", "--moe-aux-loss-coeff",
-          "--moe-router-pre-softmax"}) {
-      read_.insert(name);
-    }
+    const bool no_swiglu = has("--no-bias-swiglu-fusion"), no_gelu = has("--no-bias-gelu-fusion");
+    s.runtime.fused_activation = !no_swiglu && !no_gelu;
+    const bool no_rope = has("--no-rope-fusion");
+    s.runtime.fused_rope = run_.model.mla.has_value() || !no_rope;
   }
 
   std::string file_;
+  const RunContext& context_;
   MegatronRun run_;
-  std::set<std::string> read_;
+  ProgramOptions options_;
   Diagnostics problems_;
 };
 
 }  // namespace
 
-Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file) {
-  return Importer(text, file).read();
+std::string_view other_purpose(std::string_view program) {
+  for (const Purpose& row : kOther) {
+    if (program.find(row.part) != std::string_view::npos) return row.what;
+  }
+  return {};
+}
+
+Result<MegatronRun> read_megatron_run(std::string_view text, const std::string& file,
+                                      const RunContext& context) {
+  return Importer(text, file, context).result();
 }
 
 }  // namespace meshplan

@@ -155,47 +155,4 @@ std::vector<std::string> Settings::not_read() const {
   return names;
 }
 
-Result<std::int64_t> launched_world(const ShellScript& script, const std::string& file) {
-  Diagnostics problems;
-  const auto count = [&](const std::string& what, const std::string& text, const ShellWord& at) {
-    constexpr std::int64_t kAll = -1;
-    const std::int64_t number = whole_number(text).value_or(kAll);
-    const std::optional<std::string> wrong = out_of_range(what, number, kRanks);
-    if (number == kAll || !wrong) return std::max<std::int64_t>(number, 0);
-    Diagnostic d = error_at({file, at.line, at.column, static_cast<int>(at.text.size())}, *wrong);
-    d.source_line = script.line_of(at);
-    problems.push_back(std::move(d));
-    return std::int64_t{0};
-  };
-  std::int64_t nodes = 1, each = 0, stated = 0;
-  for (std::size_t i = 0; i < script.words.size(); ++i) {
-    if (!script.words[i].text.starts_with("--n")) continue;
-    std::string name = script.words[i].text;
-    std::string value = i + 1 < script.words.size() ? script.words[i + 1].text : std::string();
-    if (const std::size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1);
-      name.resize(equals);
-    }
-    std::string plain = name;
-    std::replace(plain.begin(), plain.end(), '_', '-');
-    if (plain == "--nnodes" || plain == "--num-nodes") nodes = count(name, value, script.words[i]);
-    if (plain == "--nproc-per-node" || plain == "--num-gpus") {
-      each = count(name, value, script.words[i]);
-    }
-  }
-  for (const char* name : {"WORLD_SIZE", "NGPU"}) {
-    const auto found = script.variables.find(name);
-    if (found != script.variables.end() && stated == 0) {
-      stated = count(name, found->second.text, found->second);
-    }
-  }
-  if (!problems.empty()) return problems;
-  if (nodes == 0 || each == 0) return stated;
-  const std::int64_t world = bounded_product({nodes, each});
-  if (const auto wrong = out_of_range("nodes times processes on each", world, kRanks)) {
-    return error_at({file}, *wrong);
-  }
-  return world;
-}
-
 }  // namespace meshplan

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "io/yaml_tree.hpp"
 #include "launch/imported_run.hpp"
+#include "launch/program_options.hpp"
 #include "launch/shell_words.hpp"
 
 namespace meshplan {
@@ -61,10 +62,5 @@ class Settings {
 struct SettingsRun : ImportedRun {
   Settings settings;
 };
-
-// "torchrun --nnodes 2 --nproc-per-node 8", WORLD_SIZE=16 and their like; 0 where nothing says it,
-// also in DeepSpeed's words for all there are, -1. Fails on what no run can have.
-[[nodiscard]] Result<std::int64_t> launched_world(const ShellScript& script,
-                                                  const std::string& file);
 
 }  // namespace meshplan

@@ -22,7 +22,10 @@ class Importer {
     for (const NamedText& file : files) add(file);
     if (!problems_.empty()) return problems_;
     run_.target = Target::kTorchtitan;
-    if (context_.gpus > 0) run_.world_size = context_.gpus;
+    if (context_.gpus > 0) {
+      run_.world_size = context_.gpus;
+      run_.world_source = "--gpus";
+    }
     run_.strategy = framework_preset(Framework::kTorchtitan);
     read_model();
     if (settings_.problems().empty()) {
@@ -37,6 +40,14 @@ class Importer {
     run_.strategy = with_world(run_, run_.world_size);
     run_.places = settings_.places();
     run_.not_read = settings_.not_read();
+    for (const auto& [name, setting] : settings_.all()) {
+      if (setting.value.kind == YamlNode::Kind::kMap) continue;
+      const auto& unread = run_.not_read;
+      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
+      run_.options.push_back({name, setting.value.text,
+                              read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
+                              "torchtitan's settings", setting.place.where.line});
+    }
     run_.settings = std::move(settings_);
     return std::move(run_);
   }
@@ -55,9 +66,10 @@ class Importer {
       has_file_ = true;
       return;
     }
-    const ShellScript script = read_shell(file.text);
+    const ShellScript script = read_shell(file.text, context_.shell);
     for (std::size_t i = 0; i < script.words.size(); ++i) add_option(script, i, file);
-    const Result<std::int64_t> world = launched_world(script, file.name);
+    if (context_.gpus > 0) return;
+    const Result<std::int64_t> world = launched_world(script, file.name, &run_);
     if (!world) return append(world.errors());
     run_.world_size = std::max(run_.world_size, *world);
   }

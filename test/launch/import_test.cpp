@@ -51,21 +51,23 @@ TEST_CASE("words of a script: quotes, comments, variables, arrays, continued lin
   const ShellScript s = read_shell(
       "#!/bin/bash\n"
       "TP=8  # tensor ranks\n"
-      "args=(\n  --tensor-model-parallel-size $TP  # why\n  --x 'a b'\n)\n"
-      "torchrun --nproc_per_node ${GPUS:-4} \\\n  t.py \"${args[@]}\" --y=\"$TP\"1 $UNKNOWN\n");
+      "args=(\n  --tensor-model-parallel-size $TP  # why\n  --x 'a b'\n --num-layers 2)\n"
+      "torchrun --nproc_per_node ${GPUS:-4} \\\n  t.py \"${args[@]}\" --y=\"$TP\"1\n");
   CHECK(texts(s) == std::vector<std::string>{"--tensor-model-parallel-size", "8", "--x", "a b",
-                                             "torchrun", "--nproc_per_node", "4", "t.py",
-                                             "--y=81"});
+                                             "--num-layers", "2", "--y=81"});
+  CHECK(s.program == "t.py");
+  REQUIRE(s.launcher.size() == 3);
+  CHECK(s.launcher[2].text == "4");
   CHECK(s.variables.at("TP").text == "8");
   CHECK(s.words[0].line == 4);
   CHECK(s.words[0].column == 3);
 }
 
-TEST_CASE("options inside of an assigned text are words") {
+TEST_CASE("options inside of an assigned text are words where they stand") {
   const ShellScript s = read_shell("A=\"\n --bf16 \\\n --lr 1e-4\n\"\nrun $A\n");
-  REQUIRE(texts(s).size() >= 3);
-  CHECK(texts(s)[0] == "--bf16");
-  CHECK(texts(s)[2] == "1e-4");
+  REQUIRE(texts(s) == std::vector<std::string>{"--bf16", "--lr", "1e-4"});
+  CHECK(s.words[1].line == 3);
+  CHECK(s.words[1].column == 2);
 }
 
 TEST_CASE("what was exported is read back") {
@@ -109,7 +111,7 @@ TEST_CASE("what was exported is read back") {
 TEST_CASE("what is missing or no number is said with its place") {
   const Result<MegatronRun> missing = read_megatron_run("--num-layers 4 --bf16", "a.sh");
   REQUIRE(!missing.ok());
-  CHECK(to_text(missing.errors()).find("--hidden-size is missing") != std::string::npos);
+  CHECK(to_text(missing.errors()).find("--hidden-size and --num-attention-heads are missing") != std::string::npos);
   const Result<MegatronRun> word =
       read_megatron_run("--num-layers 4\n --hidden-size big --num-attention-heads 8", "a.sh");
   REQUIRE(!word.ok());

@@ -297,7 +297,7 @@ TEST_CASE("DeepSpeed: what was exported is read back") {
       {"llama-2-7b", 8, "framework=deepspeed,zero=2,offload.optimizer=true"},
       {"llama-2-7b", 8, "framework=deepspeed,zero=3,zero_group=4"},
       {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,zero=1,recompute=full"},
-      {"llama-2-7b", 16, "framework=megatron-deepspeed,tp=2,zero=0,seq_len=2048"},
+      {"llama-2-7b", 16, "framework=megatron-deepspeed,tp=2,zero=0,precision=fp16,seq_len=2048"},
       {"mixtral-8x7b", 64, "framework=megatron-deepspeed,ep=8,zero=1"},
       {"mixtral-8x7b", 64, "framework=megatron-deepspeed,pp=4,ep=8,zero=1"},
       {"llama-2-70b", 64, "framework=megatron-deepspeed,tp=4,pp=4,sequence_parallel=true"},

@@ -1,0 +1,38 @@
+#pragma once
+// Parts of reading Megatron-LM's arguments, which those of Megatron-DeepSpeed share.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/imported_run.hpp"
+#include "launch/program_options.hpp"
+
+namespace meshplan {
+
+// Any count of layers, elements, words or tokens.
+inline constexpr IntegerRange kCount{0, kTokens.highest};
+
+// The model that the options describe, into run.model, with what is assumed of it. Sizes that are
+// missing are reported.
+void read_megatron_model(ProgramOptions& options, ImportedRun& run);
+
+// Which layers have experts, as --moe-layer-freq says it: "2", "[0,1]*2", "([0]*3+[1]*58)",
+// "[0,1,1,1]". Nothing where it is neither a number nor a list of that many layers.
+[[nodiscard]] std::optional<std::vector<bool>> expert_layers(std::string_view text,
+                                                             std::int64_t layers);
+
+// Layers of every pipeline rank and the chunks of a rank, as --pipeline-model-parallel-layout says
+// them ("Ettt|(tt|)*6tttL"): stages from the first, of which rank i has every pp-th. Empty where
+// the text is no layout of that many ranks.
+struct PipelineLayout {
+  std::vector<std::int64_t> layers_per_rank;
+  std::int64_t chunks = 1;
+  std::int64_t layers = 0;  // of all
+};
+[[nodiscard]] std::optional<PipelineLayout> read_pipeline_layout(std::string text, std::int64_t pp);
+
+// Words of a published tokenizer by its name or the name of a folder ("Qwen/Qwen3-8B"); 0: unknown.
+[[nodiscard]] std::int64_t tokenizer_words(std::string_view name);
+
+}  // namespace meshplan

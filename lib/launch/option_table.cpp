@@ -1,0 +1,68 @@
+#include "launch/option_table.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.hpp"
+
+namespace meshplan {
+
+OptionTable::OptionTable(std::initializer_list<std::span<const OptionGroup>> lists) {
+  for (const std::span<const OptionGroup> list : lists) {
+    for (const OptionGroup& group : list) {
+      std::string_view rest = group.names;
+      while (true) {
+        const std::size_t begin = rest.find_first_not_of(" \n");
+        if (begin == std::string_view::npos) break;
+        rest.remove_prefix(begin);
+        std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
+        rest.remove_prefix(word.size());
+        const std::size_t equals = std::min(word.find('='), word.size());
+        const std::string_view assumed =
+            equals < word.size() ? word.substr(equals + 1) : std::string_view();
+        word = word.substr(0, equals);
+        const std::size_t slash = word.find('/');
+        const char arity = slash == std::string_view::npos ? '1' : word[slash + 1];
+        all_.emplace("--" + std::string(word.substr(0, slash)),
+                     KnownOption{group.effect, group.what, arity, assumed});
+      }
+    }
+  }
+}
+
+bool KnownOption::leaves_out(std::string_view value) const {
+  if (effect != OptionEffect::kNotModelled) return false;
+  std::string_view rest = assumed;
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find('|'));
+    if (one == value) return false;
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+  return true;
+}
+
+std::optional<KnownOption> OptionTable::find(std::string_view name) const {
+  const auto found = all_.find(name);
+  if (found == all_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::string> OptionTable::nearest(std::string_view name) const {
+  std::vector<std::string_view> names;
+  names.reserve(all_.size());
+  for (const auto& [known, option] : all_) names.emplace_back(known);
+  return meshplan::nearest(name, names);
+}
+
+const OptionTable& megatron_options() {
+  static const OptionTable table{megatron_groups(), megatron_groups_beside(), pai_groups()};
+  return table;
+}
+
+const OptionTable& megatron_deepspeed_options() {
+  static const OptionTable table{megatron_deepspeed_groups(), megatron_groups(),
+                                 megatron_groups_beside()};
+  return table;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,674 @@
+// Commands of a script.
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launch/shell_arithmetic.hpp"
+#include "launch/shell_interpreter.hpp"
+
+namespace meshplan::shell {
+namespace {
+
+constexpr int kDeepest = 40;
+constexpr std::size_t kMostItems = 100'000;
+
+std::string first_line(std::string_view text) {
+  constexpr std::size_t kLongest = 70;
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  text.remove_prefix(begin);
+  std::string line(text.substr(0, text.find('\n')));
+  if (line.size() > kLongest) line = line.substr(0, kLongest - 3) + "...";
+  return line;
+}
+
+// The condition as it stands in the script.
+Range extent(const Node& node) {
+  Range all;
+  const auto add = [&](Range r) {
+    if (r.source == nullptr) return;
+    if (all.source == nullptr) {
+      all = r;
+    } else if (r.source == all.source) {
+      all.begin = std::min(all.begin, r.begin);
+      all.end = std::max(all.end, r.end);
+    }
+  };
+  for (const Range& word : node.words) add(word);
+  for (const auto& child : node.children) add(extent(*child));
+  return all;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string without_folder(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+Interpreter::Interpreter(const Inputs& inputs) : inputs_(inputs) {
+  for (const auto& [name, text] : inputs.environment) {
+    out_.variables[name].items = {known(text, 1, 1)};
+  }
+  for (const auto& [name, text] : inputs.fixed) {
+    out_.variables[name].items = {known(text, 1, 1)};
+  }
+  knows_arguments_ = inputs.arguments.has_value();
+  if (!knows_arguments_) return;
+  for (const std::string& text : *inputs.arguments) arguments_.push_back(known(text, 1, 1));
+}
+
+Outcome Interpreter::run(const Source& script) {
+  scripts_.push_back(parse(script));
+  (void)execute(*scripts_.back());
+  return std::move(out_);
+}
+
+bool Interpreter::decide(Truth truth, const Node& condition, const std::string& text) {
+  if (truth != Truth::kUnknown) return truth == Truth::kTrue;
+  const Range at = extent(condition);
+  Decision d;
+  if (at.source != nullptr) {
+    d.line = at.source->at(at.begin).line;
+    d.text = text.empty() ? first_line(at.text()) : text;
+  }
+  d.names = reasons_;
+  reasons_.clear();
+  const std::size_t index = out_.decisions.size();
+  d.taken = index < inputs_.decisions.size() && inputs_.decisions[index];
+  out_.decisions.push_back(d);
+  return d.taken;
+}
+
+Truth Interpreter::execute(const Node& node) {
+  if (stops()) return Truth::kTrue;
+  if (++depth_ > kDeepest * 10) {
+    --depth_;
+    return Truth::kTrue;
+  }
+  Truth result = Truth::kTrue;
+  const auto part = [&](std::size_t i) { return execute(*node.children[i]); };
+  switch (node.kind) {
+    case Node::Kind::kSimple:
+      result = simple(node);
+      break;
+    case Node::Kind::kSequence:
+      for (std::size_t i = 0; i < node.children.size() && !stops(); ++i) result = part(i);
+      break;
+    case Node::Kind::kAnd:
+      result = part(0);
+      if (!stops() && decide(result, *node.children[0])) {
+        result = part(1);
+      } else {
+        result = Truth::kFalse;
+      }
+      break;
+    case Node::Kind::kOr:
+      result = part(0);
+      if (!stops() && !decide(result, *node.children[0])) {
+        result = part(1);
+      } else {
+        result = Truth::kTrue;
+      }
+      break;
+    case Node::Kind::kNot:
+      result = part(0);
+      if (result != Truth::kUnknown) {
+        result = result == Truth::kTrue ? Truth::kFalse : Truth::kTrue;
+      }
+      break;
+    case Node::Kind::kPipe: {
+      Value* outer = captured_;
+      Value printed;
+      for (std::size_t i = 0; i < node.children.size(); ++i) {
+        const bool last = i + 1 == node.children.size();
+        if (outer != nullptr && last && i > 0) {
+          // A filter: what it makes of what came in is not known.
+          const Range at = extent(*node.children[i]);
+          const Segment place = at.source == nullptr ? Segment() : at.source->at(at.begin);
+          const std::string all = first_line(extent(node).text());
+          captured_ = outer;
+          const std::string_view filter = at.source == nullptr ? "" : at.text();
+          std::string names;
+          std::optional<std::int64_t> n;
+          if (filter == "bc") n = number(printed, names);
+          *outer = n ? known(std::to_string(*n), place.line, place.column)
+                     : unknown("$(" + all + ")", place.line, place.column);
+        } else {
+          if (outer != nullptr) captured_ = &printed;
+          result = part(i);
+        }
+      }
+      captured_ = outer;
+      if (outer == nullptr) break;
+      result = Truth::kTrue;
+      break;
+    }
+    case Node::Kind::kIf:
+      result = conditional(node);
+      break;
+    case Node::Kind::kCase:
+      result = choice(node);
+      break;
+    case Node::Kind::kFor:
+      result = loop(node);
+      break;
+    case Node::Kind::kWhile:
+      result = while_loop(node);
+      break;
+    case Node::Kind::kFunction:
+      if (!node.words.empty() && !node.children.empty()) {
+        functions_[std::string(node.words.front().text())] = node.children.front().get();
+      }
+      break;
+    case Node::Kind::kTest:
+      result = test(node);
+      break;
+    case Node::Kind::kArithmetic: {
+      std::string names;
+      const std::optional<std::int64_t> n =
+          number(text_in(node.words.front(), Mode::kQuoted), names);
+      reasons_ = names;
+      result = !n ? Truth::kUnknown : *n != 0 ? Truth::kTrue : Truth::kFalse;
+      break;
+    }
+  }
+  --depth_;
+  return result;
+}
+
+Truth Interpreter::conditional(const Node& node) {
+  std::size_t i = 0;
+  for (; i + 1 < node.children.size(); i += 2) {
+    const Truth truth = execute(*node.children[i]);
+    if (stops()) return truth;
+    if (decide(truth, *node.children[i])) return execute(*node.children[i + 1]);
+  }
+  return i < node.children.size() ? execute(*node.children[i]) : Truth::kTrue;
+}
+
+Truth Interpreter::choice(const Node& node) {
+  const Value subject = text_in(node.words.front());
+  for (const Node::Arm& arm : node.arms) {
+    Truth truth = Truth::kFalse;
+    for (const Range& raw : arm.patterns) {
+      const Value pattern = text_in(raw);
+      if (text_of(pattern) == "*") {
+        truth = Truth::kTrue;
+      } else if (!is_known(subject) || !is_known(pattern)) {
+        if (truth == Truth::kFalse) truth = unknown_truth(is_known(subject) ? pattern : subject);
+      } else if (::fnmatch(text_of(pattern).c_str(), text_of(subject).c_str(), 0) == 0) {
+        truth = Truth::kTrue;
+      }
+    }
+    Node condition;
+    condition.words = node.words;
+    for (const Range& raw : arm.patterns) condition.words.push_back(raw);
+    std::string text = "case " + std::string(node.words.front().text()) + " in ";
+    for (const Range& raw : arm.patterns) {
+      text += (raw.begin == arm.patterns.front().begin ? "" : "|") + std::string(raw.text());
+    }
+    if (decide(truth, condition, text + ")")) return execute(*arm.body);
+  }
+  return Truth::kTrue;
+}
+
+Truth Interpreter::body(const Node& node) {
+  const Truth result = execute(*node.children.back());
+  return result;
+}
+
+Truth Interpreter::counted_loop(const Node& node) {
+  const std::string_view all = node.words.front().text();
+  const std::size_t first = std::min(all.find(';'), all.size());
+  const std::size_t second = std::min(all.find(';', first + 1), all.size());
+  const std::size_t begin = node.words.front().begin;
+  const auto evaluated = [&](std::size_t from, std::size_t to) {
+    std::string names;
+    from = std::min(from, to);
+    return number(text_in({node.words.front().source, begin + from, begin + to}, Mode::kQuoted),
+                  names);
+  };
+  (void)evaluated(0, first);
+  while (!stops() && evaluated(first + 1, second).value_or(0) != 0) {
+    --steps_;
+    (void)body(node);
+    (void)evaluated(second + 1, all.size());
+  }
+  breaking_ = false;
+  return Truth::kTrue;
+}
+
+Truth Interpreter::loop(const Node& node) {
+  const std::string name(node.words.front().text());
+  if (!is_name(name)) return counted_loop(node);
+  std::vector<Value> items;
+  if (node.over_arguments) items = arguments_;
+  for (std::size_t i = 1; i < node.words.size(); ++i) {
+    for (Value& v : fields_of(node.words[i])) items.push_back(std::move(v));
+  }
+  for (Value& item : items) {
+    if (stops()) break;
+    --steps_;
+    set(name, std::move(item));
+    (void)body(node);
+  }
+  breaking_ = false;
+  return Truth::kTrue;
+}
+
+Truth Interpreter::while_loop(const Node& node) {
+  while (!stops()) {
+    --steps_;
+    in_loop_condition_ = true;
+    const Truth truth = execute(*node.children.front());
+    in_loop_condition_ = false;
+    if (stops()) break;
+    const bool goes_on = decide(truth, *node.children.front()) != node.until;
+    if (!goes_on) break;
+    (void)body(node);
+    if (truth == Truth::kUnknown) break;  // once, where nothing says how often
+  }
+  breaking_ = false;
+  return Truth::kTrue;
+}
+
+void Interpreter::set(const std::string& name, Value value) {
+  if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
+  // What would say the whole of it has this name too, which is easier to understand.
+  if (value.size() == 1 && !value.front().unknown.empty() &&
+      value.front().unknown.find(name) == std::string::npos) {
+    Segment& s = value.front();
+    const bool argument = s.unknown.starts_with("argument");
+    s.unknown = name + (argument ? " (" + s.unknown + ")" : "");
+  }
+  Variable& v = out_.variables[name];
+  if (v.array && !v.items.empty()) {
+    v.items.front() = std::move(value);
+  } else {
+    v.items = {std::move(value)};
+  }
+}
+
+void Interpreter::assign_array(Variable& v, Range inside) {
+  for (const Range& word : words_in(inside)) {
+    const std::string_view raw = word.text();
+    const std::size_t close = raw.find("]=");
+    if (raw.starts_with("[") && close != std::string_view::npos) {
+      const Value key = text_in({word.source, word.begin + 1, word.begin + close});
+      const Value item = text_in({word.source, word.begin + close + 2, word.end});
+      v.keys.resize(v.items.size());
+      v.keys.push_back(text_of(key));
+      v.items.push_back(item);
+      continue;
+    }
+    for (Value& item : fields_of(word)) {
+      if (v.items.size() < kMostItems) v.items.push_back(std::move(item));
+    }
+  }
+}
+
+void Interpreter::assign(Range word, std::map<std::string, Value>* environment) {
+  const std::string_view raw = word.text();
+  const std::size_t length = assigned_name(raw);
+  std::string name(raw.substr(0, length));
+  const bool adds = raw[length] == '+';
+  const Range right{word.source, word.begin + length + (adds ? 2 : 1), word.end};
+  if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
+    const Range index{word.source, word.begin + bracket + 1, word.begin + length - 1};
+    name.resize(bracket);
+    Value value = text_in(right);
+    if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
+    Variable& v = out_.variables[name];
+    const Value at = text_in(index, Mode::kQuoted);
+    std::string names;
+    const std::optional<std::int64_t> n =
+        v.keys.empty() && !v.array ? std::nullopt : number(at, names);
+    v.array = true;
+    if (v.keys.empty() && n && *n >= 0 && *n < static_cast<std::int64_t>(v.items.size())) {
+      v.items[static_cast<std::size_t>(*n)] = std::move(value);
+    } else if (v.items.size() < kMostItems) {
+      if (!n || !v.keys.empty()) {
+        v.keys.resize(v.items.size());
+        v.keys.push_back(text_of(at));
+      }
+      v.items.push_back(std::move(value));
+    }
+    return;
+  }
+  if (right.text().starts_with("(")) {
+    if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
+    Variable next = adds ? out_.variables[name] : Variable();
+    next.array = true;
+    assign_array(next, {right.source, right.begin + 1, std::max(right.begin + 1, right.end - 1)});
+    out_.variables[name] = std::move(next);
+    return;
+  }
+  const std::string outer = std::exchange(assigned_, name);
+  Value value = text_in(right);
+  assigned_ = outer;
+  if (adds) {
+    Variable& v = out_.variables[name];
+    if (v.items.empty()) v.items.emplace_back();
+    if (inputs_.fixed.find(name) == inputs_.fixed.end()) {
+      v.items.front().insert(v.items.front().end(), value.begin(), value.end());
+    }
+    return;
+  }
+  if (environment != nullptr) {
+    (*environment)[name] = std::move(value);
+  } else {
+    set(name, std::move(value));
+  }
+}
+
+void Interpreter::declare(const Node& node, std::size_t first) {
+  bool keyed = false;
+  for (std::size_t i = first; i < node.words.size(); ++i) {
+    const Range word = node.words[i];
+    if (word.text().starts_with("-")) {
+      keyed = keyed || word.text().find('A') != std::string_view::npos;
+    } else if (assigned_name(word.text()) > 0) {
+      assign(word);
+    } else if (keyed) {
+      out_.variables[std::string(word.text())].array = true;
+    }
+  }
+}
+
+Truth Interpreter::simple(const Node& node) {
+  --steps_;
+  std::map<std::string, Value> environment;
+  std::size_t first = 0;
+  while (first < node.words.size() && assigned_name(node.words[first].text()) > 0) ++first;
+  const bool only_assigns = first == node.words.size();
+  for (std::size_t i = 0; i < first; ++i) assign(node.words[i], only_assigns ? nullptr : &environment);
+  if (only_assigns) return Truth::kTrue;
+  const std::string_view raw = node.words[first].text();
+  constexpr std::array<std::string_view, 5> kDeclare{"export", "declare", "local", "readonly",
+                                                     "typeset"};
+  if (std::find(kDeclare.begin(), kDeclare.end(), raw) != kDeclare.end()) {
+    declare(node, first + 1);
+    return Truth::kTrue;
+  }
+  std::vector<Value> words;
+  for (std::size_t i = first; i < node.words.size(); ++i) {
+    for (Value& v : fields_of(node.words[i])) {
+      if (words.size() < kMostItems) words.push_back(std::move(v));
+    }
+  }
+  if (words.empty()) return Truth::kTrue;
+  write_documents(node, words);
+  const std::string name = is_known(words.front()) ? text_of(words.front()) : std::string();
+  if (const auto found = functions_.find(name); found != functions_.end()) {
+    if (depth_ > kDeepest) return Truth::kTrue;
+    std::vector<Value> outer(words.begin() + 1, words.end());
+    outer.swap(arguments_);
+    const bool knew = std::exchange(knows_arguments_, true);
+    const Truth result = execute(*found->second);
+    arguments_ = std::move(outer);
+    knows_arguments_ = knew;
+    returning_ = false;
+    return result;
+  }
+  if (const std::optional<Truth> result = built_in(name, words)) return *result;
+  if (captured_ != nullptr) {
+    const Value printed = output_of(words);
+    captured_->insert(captured_->end(), printed.begin(), printed.end());
+    return Truth::kTrue;
+  }
+  start(std::move(words), std::move(environment));
+  reasons_.clear();
+  return Truth::kTrue;
+}
+
+// A command that is no part of the shell; what it starts through another shell is read as well.
+void Interpreter::start(std::vector<Value> words, std::map<std::string, Value> environment) {
+  for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+    const std::string shell = without_folder(text_of(words[i]));
+    const bool is_shell = shell == "bash" || shell == "sh" || shell == "zsh";
+    const std::string flag = text_of(words[i + 1]);
+    if (!is_shell || !flag.starts_with("-") || !flag.ends_with("c")) continue;
+    const std::size_t before = out_.started.size();
+    (void)evaluate(words[i + 2]);
+    // srun's own words say how many processes it starts.
+    for (std::size_t k = before; k < out_.started.size(); ++k) {
+      std::vector<Value>& all = out_.started[k].words;
+      all.insert(all.begin(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return;
+  }
+  const std::string name = without_folder(text_of(words.front()));
+  if (name == "ssh" || name == "pdsh" || name == "nohup") {
+    for (const Value& v : words) {
+      if (text_of(v).find(" --") != std::string::npos) return (void)evaluate(v);
+    }
+  }
+  out_.started.push_back({std::move(words), std::move(environment)});
+}
+
+Truth Interpreter::evaluate(const Value& text) {
+  if (depth_ > kDeepest) return Truth::kTrue;
+  ++depth_;
+  // What is not known keeps its name through the second reading.
+  Value marked = text;
+  for (Segment& s : marked) {
+    if (s.unknown.empty()) continue;
+    const std::string name = "__unknown_" + std::to_string(out_.variables.size());
+    out_.variables[name].items = {{s}};
+    s.text = "${" + name + "}";
+    s.unknown.clear();
+  }
+  sources_.push_back(source_of(marked));
+  scripts_.push_back(parse(sources_.back()));
+  const Truth result = execute(*scripts_.back());
+  --depth_;
+  return result;
+}
+
+void Interpreter::source(const Value& path) {
+  const std::string name = text_of(path);
+  const std::optional<std::string> text = is_known(path) && inputs_.read_file && depth_ < kDeepest
+                                              ? inputs_.read_file(name)
+                                              : std::nullopt;
+  if (!text) {
+    out_.not_read.push_back(is_known(path) ? name : "$" + unknown_names(path) + name);
+    return;
+  }
+  // Positions in another file would be taken for the script's: its words stand where it is read.
+  Source other{*text, {}};
+  const Segment at = path.empty() ? Segment() : path.front();
+  for (std::size_t i = 0; i <= text->size(); ++i) other.anchors.push_back({i, at.line, at.column});
+  sources_.push_back(std::move(other));
+  scripts_.push_back(parse(sources_.back()));
+  ++depth_;
+  (void)execute(*scripts_.back());
+  --depth_;
+  returning_ = false;
+}
+
+std::optional<Truth> Interpreter::control(const std::string& name,
+                                          const std::vector<Value>& words) {
+  if (name == "exit") {
+    stopped_ = true;
+  } else if (name == "return") {
+    returning_ = true;
+  } else if (name == "break" || name == "continue") {
+    breaking_ = name == "break";
+  } else if (name == "shift") {
+    const std::string text = words.size() > 1 ? text_of(words[1]) : "1";
+    const std::size_t count = text.size() < 4 && text.find_first_not_of("0123456789") ==
+                                                     std::string::npos
+                                  ? static_cast<std::size_t>(std::stoi("0" + text))
+                                  : 1;
+    if (knows_arguments_) {
+      const std::size_t gone = std::min(count, arguments_.size());
+      arguments_.erase(arguments_.begin(), arguments_.begin() + static_cast<std::ptrdiff_t>(gone));
+    } else {
+      shifted_ += count;
+    }
+  } else if (name == "set") {
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (text_of(words[i]) != "--") continue;
+      arguments_.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      knows_arguments_ = true;
+      break;
+    }
+  } else if (name == "unset") {
+    for (std::size_t i = 1; i < words.size(); ++i) out_.variables.erase(text_of(words[i]));
+  } else {
+    return std::nullopt;
+  }
+  return Truth::kTrue;
+}
+
+std::optional<Truth> Interpreter::built_in(const std::string& name, std::vector<Value>& words) {
+  if (const std::optional<Truth> done = control(name, words)) return done;
+  if (name == "true" || name == ":" || name == "cd" || name == "trap" || name == "ulimit" ||
+      name == "module" || name == "shopt" || name == "wait" || name == "pushd" || name == "popd") {
+    return Truth::kTrue;
+  }
+  if (name == "false") return Truth::kFalse;
+  if (name == "echo" || name == "printf") {
+    print(name, words);
+    return Truth::kTrue;
+  }
+  if (name == "[" || name == "test") {
+    std::vector<Value> tested(words.begin() + 1, words.end());
+    if (name == "[" && !tested.empty() && text_of(tested.back()) == "]") tested.pop_back();
+    return test(std::move(tested), nullptr);
+  }
+  if (name == "let") {
+    std::string names;
+    for (std::size_t i = 1; i < words.size(); ++i) (void)number(words[i], names);
+    return Truth::kTrue;
+  }
+  if (name == "read" || name == "mapfile" || name == "readarray") {
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const std::string variable = text_of(words[i]);
+      if (is_name(variable)) set(variable, unknown(variable, words[i].front().line, 1));
+    }
+    return Truth::kUnknown;
+  }
+  if (name == "source" || name == ".") {
+    if (words.size() > 1) source(words[1]);
+    return Truth::kTrue;
+  }
+  if (name == "eval") {
+    Value text;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (i > 1) text.push_back({" ", {}, false, words[i].empty() ? 1 : words[i].front().line, 1});
+      text.insert(text.end(), words[i].begin(), words[i].end());
+    }
+    return evaluate(text);
+  }
+  constexpr std::array<std::string_view, 4> kPrefix{"exec", "command", "builtin", "time"};
+  if (std::find(kPrefix.begin(), kPrefix.end(), name) != kPrefix.end()) {
+    words.erase(words.begin());
+    if (name == "command" && !words.empty() && text_of(words.front()).starts_with("-")) {
+      return unknown_truth({});
+    }
+    if (words.empty()) return Truth::kTrue;
+    return std::nullopt;
+  }
+  constexpr std::array<std::string_view, 5> kAsk{"grep", "which", "type", "hash", "pgrep"};
+  if (captured_ == nullptr && std::find(kAsk.begin(), kAsk.end(), name) != kAsk.end()) {
+    return unknown_truth({});
+  }
+  return std::nullopt;
+}
+
+void Interpreter::print(const std::string& name, const std::vector<Value>& words) {
+  if (captured_ == nullptr) return;
+  std::size_t i = 1;
+  while (i < words.size() && name == "echo" &&
+         (text_of(words[i]) == "-n" || text_of(words[i]) == "-e")) {
+    ++i;
+  }
+  const bool formats = name == "printf" && i < words.size() &&
+                       text_of(words[i]).find('%') != std::string::npos;
+  if (formats) {
+    const Segment at = words[i].front();
+    const Value v = unknown("$(printf ...)", at.line, at.column);
+    captured_->insert(captured_->end(), v.begin(), v.end());
+    return;
+  }
+  for (std::size_t k = i; k < words.size(); ++k) {
+    if (k > i) captured_->push_back({" ", {}, false, 1, 1});
+    captured_->insert(captured_->end(), words[k].begin(), words[k].end());
+  }
+  captured_->push_back({"\n", {}, false, 1, 1});
+}
+
+// What a command prints, where it can be known.
+Value Interpreter::output_of(const std::vector<Value>& words) {
+  const std::string name = without_folder(text_of(words.front()));
+  const Segment at = words.front().empty() ? Segment() : words.front().front();
+  std::string all;
+  for (const Value& v : words) all += (all.empty() ? "" : " ") + text_of(v);
+  const auto literal = [&](std::string text) {
+    return known(std::move(text) + "\n", at.line, at.column);
+  };
+  if (name == "pwd") return literal(".");
+  const bool arguments_known =
+      std::all_of(words.begin() + 1, words.end(), [](const Value& v) { return is_known(v); });
+  if (arguments_known && words.size() > 1) {
+    if (name == "dirname") return literal(folder_of(text_of(words[1])));
+    if (name == "basename") return literal(without_folder(text_of(words[1])));
+    if (name == "expr") {
+      std::string names;
+      Value sum = known(all.substr(all.find(' ')), at.line, at.column);
+      if (const auto n = number(sum, names)) return literal(std::to_string(*n));
+    }
+    if (name == "seq") {
+      std::string names;
+      const auto first = words.size() > 2 ? number(words[1], names) : 1;
+      const auto last = number(words.size() > 2 ? words[words.size() - 1] : words[1], names);
+      const auto step = words.size() > 3 ? number(words[2], names) : 1;
+      constexpr std::int64_t kMost = 10'000;
+      if (first && last && step && *step > 0 && *last - *first < kMost * *step) {
+        std::string text;
+        for (std::int64_t i = *first; i <= *last; i += *step) text += std::to_string(i) + " ";
+        return literal(text);
+      }
+    }
+  }
+  if (name == "cat" && words.size() > 1) {
+    if (const auto file = out_.files.find(text_of(words[1])); file != out_.files.end()) {
+      return file->second;
+    }
+  }
+  if (name == "cat" && words.size() == 1) {
+    if (const auto file = out_.files.find(""); file != out_.files.end()) return file->second;
+  }
+  return unknown("$(" + first_line(all) + ")", at.line, at.column);
+}
+
+// cat <<EOT > file: the script's own configuration files.
+void Interpreter::write_documents(const Node& node, const std::vector<Value>& words) {
+  (void)words;
+  const Redirect* document = nullptr;
+  std::string to;
+  for (const Redirect& r : node.redirects) {
+    if (r.here_document) document = &r;
+    if (r.output) to = text_of(text_in(r.target));
+  }
+  if (document == nullptr) return;
+  Value text;
+  if (document->expands) {
+    text = text_in(document->target, Mode::kDocument);
+  } else {
+    const Segment at = document->target.source->at(document->target.begin);
+    text = known(std::string(document->target.text()), at.line, at.column);
+  }
+  out_.files[to] = std::move(text);
+}
+
+}  // namespace meshplan::shell
