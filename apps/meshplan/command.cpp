@@ -87,7 +87,8 @@ int Program::run(int argc, char** argv) {
   const auto rest = argc > 1 ? rests_.find(argv[1]) : rests_.end();
   if (rest != rests_.end()) {
     char** const end = argv + argc;
-    char** const mark = std::find_if(argv, end, [](const char* w) { return std::string_view(w) == "--"; });
+    char** const mark =
+        std::find_if(argv, end, [](const char* w) { return std::string_view(w) == "--"; });
     if (mark != end) {
       *rest->second = std::vector<std::string>(mark + 1, end);
       argc = static_cast<int>(mark - argv);

@@ -79,7 +79,7 @@ class Program {
 
  private:
   std::unique_ptr<CLI::App> app_;
-  Action action_;  // of the subcommand that the user chose
+  Action action_;                             // of the subcommand that the user chose
   std::map<std::string, RestOfLine*> rests_;  // by the names of the subcommands that take them
 };
 

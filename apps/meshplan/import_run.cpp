@@ -3,8 +3,8 @@
 
 #include "frameworks/preset.hpp"
 #include "import.hpp"
-#include "launch/import_account.hpp"
 #include "io/write.hpp"
+#include "launch/import_account.hpp"
 #include "launch/lint_json.hpp"
 #include "log.hpp"
 #include "read_run.hpp"
@@ -34,14 +34,16 @@ void warn(const ImportedRun& run) {
 std::string account_report(const ImportedRun& run) {
   const TextOptions options = console_options();
   std::string text = account_text(run) + "\n\n";
-  Table table({{"option", Align::kLeft}, {"line"}, {"taken as", Align::kLeft},
+  Table table({{"option", Align::kLeft},
+               {"line"},
+               {"taken as", Align::kLeft},
                {"about", Align::kLeft, true}});
   for (const OptionEffect effect :
        {OptionEffect::kNotModelled, OptionEffect::kModelled, OptionEffect::kNoEffect}) {
     for (const ReadOption& o : run.options) {
       if (o.effect != effect) continue;
-      const std::string value = printable(o.value.size() > 24 ? o.value.substr(0, 21) + "..."
-                                                              : o.value);
+      const std::string value =
+          printable(o.value.size() > 24 ? o.value.substr(0, 21) + "..." : o.value);
       table.add_row({o.name + (value.empty() ? "" : " " + value), std::to_string(o.line),
                      std::string(name_of(o.effect)), o.what});
     }
@@ -85,8 +87,7 @@ std::string both(const ImportedRun& run, const std::string& strategy) {
 
 int import_run(const ImportFlags& flags, Target target) {
   Diagnostics problems;
-  const std::optional<LoadedRun> loaded =
-      read_run(flags.files, target, flags.open, problems);
+  const std::optional<LoadedRun> loaded = read_run(flags.files, target, flags.open, problems);
   if (!loaded) return report_errors(problems, flags.common);
   const ImportedRun& run = loaded->run();
   append(problems, validate(run, flags.files.front()));

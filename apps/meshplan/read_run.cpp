@@ -16,7 +16,8 @@ constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824,
                        kMostSequences = 1'000'000'000;
 
 // Files that a script reads as its own, from its folder.
-std::function<std::optional<std::string>(const std::string&)> reader_beside(const std::string& file) {
+std::function<std::optional<std::string>(const std::string&)> reader_beside(
+    const std::string& file) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   return [folder](const std::string& name) -> std::optional<std::string> {
     constexpr std::size_t kLargest = std::size_t{1} << 20;
@@ -81,8 +82,9 @@ void add_open_flags(Command& command, OpenFlags& flags) {
                     "torchtitan)");
   command.add_value("--seq-len", flags.seq_len, "N",
                     "Tokens of a sequence, where the files do not say (deepspeed)");
-  command.add_value("--micro-batch", flags.micro_batch, "N",
-                    "Sequences that a GPU takes at once, where the files leave it open (deepspeed)");
+  command.add_value(
+      "--micro-batch", flags.micro_batch, "N",
+      "Sequences that a GPU takes at once, where the files leave it open (deepspeed)");
   command.add_value("--grad-accum", flags.accumulation, "N",
                     "Microbatches of a step, where the files leave it open (deepspeed)");
   command.add_value("--global-batch", flags.global_batch, "N",

@@ -51,8 +51,8 @@ Result<ClusterSpec> parse_cluster(std::string_view text, const std::string& file
 // read_strategy (io/strategy_file.hpp).
 Result<Strategy> load_strategy(const std::string& text_or_path, const Strategy& defaults);
 
-// Whole file, or what a pipe gives ("-": standard input), or a diagnostic: missing, a folder, empty,
-// too large, not UTF-8.
+// Whole file, or what a pipe gives ("-": standard input), or a diagnostic: missing, a folder,
+// empty, too large, not UTF-8.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
 }  // namespace meshplan

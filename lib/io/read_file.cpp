@@ -47,8 +47,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   if (S_ISDIR(info.st_mode)) return at_file(name, "is a folder, not a file");
   // Pipes: standard input, and what a shell makes of <(command).
   if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
-    return at_file(name, name == "-" ? "standard input is no file and no pipe"
-                                     : "is not a regular file");
+    return at_file(name,
+                   name == "-" ? "standard input is no file and no pipe" : "is not a regular file");
   }
   // What a writer has not written yet is waited for.
   if (S_ISFIFO(info.st_mode)) {

@@ -168,10 +168,9 @@ class Importer {
       const bool option = name.starts_with("--");
       if (setting.value.kind == YamlNode::Kind::kMap || (option && own_split_)) continue;
       const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
-      run_.options.push_back({name, setting.value.text,
-                              read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
-                              option ? "options of the program" : "DeepSpeed's settings",
-                              setting.place.where.line});
+      run_.options.push_back(
+          {name, setting.value.text, read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
+           option ? "options of the program" : "DeepSpeed's settings", setting.place.where.line});
     }
   }
 

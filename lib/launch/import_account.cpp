@@ -39,8 +39,8 @@ Diagnostics account_findings(const ImportedRun& run, const OptionTable& table,
   Diagnostics all;
   for (const std::string& name : run.unknown) {
     const std::optional<std::string> meant = table.nearest(name);
-    Diagnostic d = error_at({file}, "there is no option " + name,
-                            meant ? "did you mean " + *meant + "?" : "");
+    Diagnostic d =
+        error_at({file}, "there is no option " + name, meant ? "did you mean " + *meant + "?" : "");
     const auto place = run.places.find(name);
     if (place != run.places.end()) {
       d.where = place->second.where;
@@ -65,8 +65,8 @@ std::string account_text(const ImportedRun& run) {
   };
   if (run.options.empty()) return {};
   const auto total = run.options.size() + run.unknown.size();
-  std::string text = std::to_string(total) + " options: " +
-                     std::to_string(count(OptionEffect::kModelled)) + " modelled, " +
+  std::string text = std::to_string(total) +
+                     " options: " + std::to_string(count(OptionEffect::kModelled)) + " modelled, " +
                      std::to_string(count(OptionEffect::kNoEffect)) +
                      " without effect on time and memory, " +
                      std::to_string(count(OptionEffect::kNotModelled)) + " not modelled";

@@ -45,10 +45,10 @@ struct SettingPlace {
 // What the files leave open.
 struct RunContext {
   std::optional<ModelSpec> model = {};
-  std::int64_t gpus = 0;     // 0: not known
-  std::int64_t seq_len = 0;  // tokens; 0: not known
+  std::int64_t gpus = 0;                                             // 0: not known
+  std::int64_t seq_len = 0;                                          // tokens; 0: not known
   std::int64_t micro_batch = 0, accumulation = 0, global_batch = 0;  // 0: not known
-  bool lenient = false;  // goes on where an option or a condition is not understood
+  bool lenient = false;    // goes on where an option or a condition is not understood
   ShellInputs shell = {};  // what a script is run with
 };
 

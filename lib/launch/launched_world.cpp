@@ -19,7 +19,8 @@ class World {
     std::string source = "the command that starts the processes";
     const std::int64_t tasks = each_ > 0 ? each_ : tasks_per_node_;
     if (tasks == 0 && !open_.empty() && run != nullptr) {
-      run->notes.push_back("how many processes a node has is not known: nothing here sets " + open_);
+      run->notes.push_back("how many processes a node has is not known: nothing here sets " +
+                           open_);
     }
     if (nodes_ == 0) nodes_ = slurm.nodes > 0 ? slurm.nodes : (known_nodes_ ? 1 : 0);
     std::int64_t each = tasks;

@@ -139,8 +139,8 @@ class Importer {
   void read_sizes() {
     Strategy& s = run_.strategy;
     s = framework_preset(Framework::kMegatron);
-    s.tp = number("--tensor-model-parallel-size", number("--model-parallel-size", 1, kRanks),
-                  kRanks);
+    s.tp =
+        number("--tensor-model-parallel-size", number("--model-parallel-size", 1, kRanks), kRanks);
     s.pp = number("--pipeline-model-parallel-size", 1, kStages);
     s.cp = number("--context-parallel-size", 1, kRanks);
     const std::string cp = text("--cp-comm-type", "p2p");
@@ -189,8 +189,8 @@ class Importer {
       run_.accumulation = 1;
     }
     if (has("--rampup-batch-size")) {
-      run_.assumed.push_back({"global_batch", std::to_string(s.global_batch),
-                              "what --rampup-batch-size ends with"});
+      run_.assumed.push_back(
+          {"global_batch", std::to_string(s.global_batch), "what --rampup-batch-size ends with"});
     }
   }
 
@@ -205,8 +205,8 @@ class Importer {
     std::from_chars(all.data() + colon + 1, all.data() + all.size(), last);
     if (out_of_range("", last, kSequences)) return false;
     run_.strategy.global_batch = last;
-    run_.assumed.push_back({"global_batch", std::to_string(last),
-                            "what --step-batch-size-schedule ends with"});
+    run_.assumed.push_back(
+        {"global_batch", std::to_string(last), "what --step-batch-size-schedule ends with"});
     return true;
   }
 
@@ -221,8 +221,8 @@ class Importer {
     const std::int64_t out = has("--account-for-loss-in-pipeline-split") ? 1 : 0;
     if (const std::int64_t each = number("--num-layers-per-virtual-pipeline-stage", 0); each > 0) {
       const std::int64_t all = layers + in + out;
-      s.vp = std::max<std::int64_t>(all / std::max<std::int64_t>(bounded_product({s.pp, each}), 1),
-                                    1);
+      s.vp =
+          std::max<std::int64_t>(all / std::max<std::int64_t>(bounded_product({s.pp, each}), 1), 1);
     }
     if (s.pp > 1) place_layers(first, last, in, out);
     if (const ProgramOption* layout = options_.find("--pipeline-model-parallel-layout")) {
@@ -244,9 +244,11 @@ class Importer {
       if (last > 0) s.stage_layers.back() = last;
     } else if (in + out > 0) {
       if ((layers + in + out) % s.pp != 0) {
-        options_.report("the layers, with what --account-for-... counts as one, must be a multiple "
-                        "of the pipeline's " + std::to_string(s.pp) + " ranks",
-                        "Megatron-LM stops");
+        options_.report(
+            "the layers, with what --account-for-... counts as one, must be a multiple "
+            "of the pipeline's " +
+                std::to_string(s.pp) + " ranks",
+            "Megatron-LM stops");
         return;
       }
       s.stage_layers.assign(ranks, (layers + in + out) / s.pp);
@@ -297,9 +299,9 @@ class Importer {
     const bool checkpoints = has("--checkpoint-activations");
     if (checkpoints || !old_method.empty()) granularity = "full";
     const std::string method = text("--recompute-method", old_method);
-    const std::int64_t each = number(
-        "--recompute-num-layers",
-        number("--activations-checkpoint-num-layers", number("--checkpoint-num-layers", 1)));
+    const std::int64_t each =
+        number("--recompute-num-layers",
+               number("--activations-checkpoint-num-layers", number("--checkpoint-num-layers", 1)));
     if (granularity == "selective") s.recompute = Recompute::kSelective;
     if (granularity == "full") {
       s.recompute = Recompute::kFull;

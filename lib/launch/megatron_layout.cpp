@@ -128,8 +128,7 @@ std::optional<PipelineLayout> read_pipeline_layout(std::string text, std::int64_
     if (star == 0) return std::nullopt;
     open = group ? text.rfind('(', star) : star - 1;
     if (open == std::string::npos || times < 1 || times > 10'000) return std::nullopt;
-    const std::string part =
-        group ? text.substr(open + 1, star - open - 2) : text.substr(open, 1);
+    const std::string part = group ? text.substr(open + 1, star - open - 2) : text.substr(open, 1);
     if (part.size() * static_cast<std::size_t>(times) > kLongest - text.size()) {
       return std::nullopt;
     }

@@ -28,9 +28,8 @@ class ModelReader {
                     std::string(none ? "; a script that only starts another does not" : ""));
     }
     if (!o_.problems().empty()) return;
-    m.head_dim = o_.number("--kv-channels",
-                           m.hidden_size / std::max<std::int64_t>(m.num_attention_heads, 1),
-                           kCount);
+    m.head_dim = o_.number(
+        "--kv-channels", m.hidden_size / std::max<std::int64_t>(m.num_attention_heads, 1), kCount);
     read_mlp();
     m.norm = text_is("--normalization", "RMSNorm") || text_is("--normalization", "rmsnorm")
                  ? Norm::kRmsNorm
@@ -71,9 +70,9 @@ class ModelReader {
     const std::string gate = o_.text("--glu-activation");
     m.gated_mlp = o_.has("--swiglu") || o_.has("--quick-geglu") || !gate.empty();
     const bool silu = o_.has("--swiglu") || gate == "swiglu";
-    m.activation = silu                      ? Activation::kSilu
+    m.activation = silu                       ? Activation::kSilu
                    : o_.has("--squared-relu") ? Activation::kRelu2
-                                             : Activation::kGelu;
+                                              : Activation::kGelu;
     // A:1326: two thirds of 4 h, in whole 64s, where the MLP is gated.
     const std::int64_t usual =
         m.gated_mlp ? 4 * m.hidden_size * 2 / 3 / 64 * 64 : 4 * m.hidden_size;
@@ -89,8 +88,7 @@ class ModelReader {
     const bool rotary = o_.has("--use-rotary-position-embeddings") ||
                         o_.has("--use-llama2-rotary-position-embeddings") ||
                         o_.has("--use-mistral-rotary-position-embeddings");
-    const bool learned =
-        (position == "learned_absolute" || position == "absolute") && !rotary;
+    const bool learned = (position == "learned_absolute" || position == "absolute") && !rotary;
     const bool none = position == "none" || (learned && o_.has("--no-position-embedding"));
     run_.model.position_embedding = none                  ? PositionEmbedding::kNone
                                     : learned             ? PositionEmbedding::kLearned
@@ -110,8 +108,8 @@ class ModelReader {
     }
     m.vocab_size = words();
     const std::int64_t each = o_.number("--make-vocab-size-divisible-by", 128, kCount);
-    const std::int64_t tp = std::max<std::int64_t>(
-        o_.number("--tensor-model-parallel-size", 1, kRanks), 1);
+    const std::int64_t tp =
+        std::max<std::int64_t>(o_.number("--tensor-model-parallel-size", 1, kRanks), 1);
     const bool padded = !o_.has("--no-pad-vocab-size") && !o_.has("--disable-pad-vocab-size");
     const std::int64_t multiple = bounded_product({each, tp});
     if (padded && each > 128 && multiple < kCount.highest) {
@@ -215,8 +213,8 @@ class ModelReader {
     const auto layers = expert_layers(pattern, m.num_layers);
     if (!layers) {
       o_.report(o_.find("--moe-layer-freq")->name,
-                "--moe-layer-freq " + pattern + " says nothing of " +
-                    std::to_string(m.num_layers) + " layers",
+                "--moe-layer-freq " + pattern + " says nothing of " + std::to_string(m.num_layers) +
+                    " layers",
                 "a number, or a list of that many zeros and ones: ([0]*3+[1]*58)");
       return;
     }

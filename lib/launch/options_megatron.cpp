@@ -1,5 +1,6 @@
-// Options of Megatron-LM that say what is trained and how: those that megatron/training/arguments.py
-// and the configuration classes beside it have in August 2026, and those that earlier releases had.
+// Options of Megatron-LM that say what is trained and how: those that
+// megatron/training/arguments.py and the configuration classes beside it have in August 2026, and
+// those that earlier releases had.
 #include "launch/option_table.hpp"
 
 namespace meshplan {
@@ -65,7 +66,9 @@ accumulate-allreduce-grads-in-fp32/0 exp-avg-dtype attention-backend use-flash-a
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 )"},
-    {OptionEffect::kNotModelled, "hybrid layers (Mamba, linear attention) are not described by these options here: state the model as a file",
+    {OptionEffect::kNotModelled,
+     "hybrid layers (Mamba, linear attention) are not described by these options here: state the "
+     "model as a file",
      R"(
 is-hybrid-model/0 hybrid-layer-pattern hybrid-override-pattern hybrid-attention-ratio
 hybrid-mlp-ratio mtp-hybrid-override-pattern experimental-attention-variant
@@ -74,7 +77,8 @@ linear-num-key-heads linear-num-value-heads mamba-state-dim mamba-head-dim mamba
 mamba-num-heads disable-mamba-mem-eff-path/0 gdp-num-householder gdp-cutedsl-kernel/0
 gdp-num-chunk-states-to-recompute mamba-training-ssm-states-dtype
 )"},
-    {OptionEffect::kNotModelled, "sparse attention is computed as full attention, without its indexer",
+    {OptionEffect::kNotModelled,
+     "sparse attention is computed as full attention, without its indexer",
      R"(
 dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk dsa-indexer-topk-freq
 dsa-indexer-skip-topk-offset dsa-indexer-loss-coeff dsa-indexer-use-sparse-loss/0
@@ -94,7 +98,8 @@ num-unique-layers param-sharing-style
 heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json spec/* model-spec/2
 enable-gpt-oss/0 moe-frequency
 )"},
-    {OptionEffect::kNotModelled, "the loss of further heads is taken as that of a layer of multi-token prediction each",
+    {OptionEffect::kNotModelled,
+     "the loss of further heads is taken as that of a layer of multi-token prediction each",
      R"(
 mtp-use-repeated-layer/0 mtp-detach-heads/0 mtp-hsm/0 mtp-standalone/0 freeze-base-for-mtp/0
 )"},
@@ -126,11 +131,13 @@ keep-fp8-transpose-cache-when-using-custom-fsdp/0 reuse-grad-buf-for-mxfp8-param
 kitchen-config-file kitchen-recipe-number use-kitchen-attention/0 kitchen-attention-backend
 moe-dispatch-fwd-dtype moe-combine-bwd-dtype
 )"},
-    {OptionEffect::kNotModelled, "products in 4 bits are estimated in the precision that is stated beside them",
+    {OptionEffect::kNotModelled,
+     "products in 4 bits are estimated in the precision that is stated beside them",
      R"(
 fp4-format fp4-recipe fp4-quantizer-factory fp4-param-gather/0
 )"},
-    {OptionEffect::kNotModelled, "data types of the optimizer other than the first moment's are taken as fp32",
+    {OptionEffect::kNotModelled,
+     "data types of the optimizer other than the first moment's are taken as fp32",
      R"(
 exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32 use-precision-aware-optimizer/0
 megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32 megatron-fsdp-grad-comm-dtype

@@ -1,5 +1,5 @@
-// Options of Megatron-LM that change neither time nor memory of a training step, of the same files as
-// options_megatron.cpp.
+// Options of Megatron-LM that change neither time nor memory of a training step, of the same files
+// as options_megatron.cpp.
 #include "launch/option_table.hpp"
 
 namespace meshplan {

@@ -11,11 +11,12 @@ namespace meshplan {
 namespace {
 
 constexpr std::array<std::string_view, 22> kLauncher{
-    "--nnodes",       "--nproc-per-node", "--node-rank",     "--master-addr",  "--master-port",
-    "--rdzv-backend", "--rdzv-endpoint",  "--rdzv-id",       "--rdzv-conf",    "--standalone",
-    "--max-restarts", "--tee",            "--log-dir",       "--redirects",    "--role",
-    "--local-addr",   "--num-nodes",      "--num-gpus",      "--hostfile",     "--include",
-    "--exclude",      "--no-ssh-check"};
+    "--nnodes",      "--nproc-per-node", "--node-rank",     "--master-addr",
+    "--master-port", "--rdzv-backend",   "--rdzv-endpoint", "--rdzv-id",
+    "--rdzv-conf",   "--standalone",     "--max-restarts",  "--tee",
+    "--log-dir",     "--redirects",      "--role",          "--local-addr",
+    "--num-nodes",   "--num-gpus",       "--hostfile",      "--include",
+    "--exclude",     "--no-ssh-check"};
 
 std::string dashed(std::string_view name) {
   std::string plain(name.substr(0, name.find('=')));
@@ -57,8 +58,8 @@ ProgramOptions::ProgramOptions(const ShellScript& script, const OptionTable& tab
   bool launcher = false;
   for (const ShellWord& word : script.words) {
     if (!word.text.starts_with("--")) {
-      const bool takes = last != nullptr && (last->values.empty() || word.unknown.empty() ||
-                                             !word.text.empty());
+      const bool takes =
+          last != nullptr && (last->values.empty() || word.unknown.empty() || !word.text.empty());
       if (takes) last->values.push_back(word);
       if (!takes && !launcher && !word.unknown.empty()) loose_.push_back(word.unknown);
       continue;
@@ -72,8 +73,7 @@ ProgramOptions::ProgramOptions(const ShellScript& script, const OptionTable& tab
     last = &all_[name];
     *last = {word, {}};
     if (equals < word.text.size()) {
-      last->values.push_back(
-          {word.text.substr(equals + 1), word.line, word.column, word.unknown});
+      last->values.push_back({word.text.substr(equals + 1), word.line, word.column, word.unknown});
     }
   }
   // A flag takes no value: what stands behind it in place of one may hold options.
@@ -122,8 +122,7 @@ std::string ProgramOptions::path(const std::string& name) {
 double ProgramOptions::real(const std::string& name, double otherwise) {
   const std::string value = text(name);
   double result = otherwise;
-  const auto [stop, failure] =
-      std::from_chars(value.data(), value.data() + value.size(), result);
+  const auto [stop, failure] = std::from_chars(value.data(), value.data() + value.size(), result);
   return failure == std::errc{} && std::isfinite(result) ? result : otherwise;
 }
 
@@ -156,8 +155,9 @@ void ProgramOptions::unknown_option(const std::string& name, const ShellWord& at
   run.unknown.push_back(name);
   if (lenient) return;
   const std::optional<std::string> meant = table_.nearest(name);
-  report(at, "there is no option " + name,
-         (meant ? "did you mean " + *meant + "? " : std::string()) + "--lenient goes on without it");
+  report(
+      at, "there is no option " + name,
+      (meant ? "did you mean " + *meant + "? " : std::string()) + "--lenient goes on without it");
 }
 
 void ProgramOptions::account_open(bool lenient, ImportedRun& run) {
@@ -183,11 +183,12 @@ void ProgramOptions::account_open(bool lenient, ImportedRun& run) {
     report(*options.front(),
            "nothing here says what " + variables + " is, and " + join_words(names) +
                (names.size() == 1 && more == 0 ? " needs it" : " need it"),
-           command ? "give --set NAME=VALUE for the variable that holds it, or import what 'bash -x' "
-                     "prints of the script"
+           command
+               ? "give --set NAME=VALUE for the variable that holds it, or import what 'bash -x' "
+                 "prints of the script"
            : nameless ? "give the script's arguments behind '--'"
-                   : "give --set " + variables.substr(0, variables.find_first_of(" ,")) +
-                         "=VALUE, or the script's arguments behind '--'");
+                      : "give --set " + variables.substr(0, variables.find_first_of(" ,")) +
+                            "=VALUE, or the script's arguments behind '--'");
   }
   for (const UndecidedBranch& branch : script_.undecided) {
     std::vector<std::string> names = branch.options;
@@ -231,8 +232,8 @@ void ProgramOptions::account_variables(ImportedRun& run) {
   for (const auto& [name, value] : script_.defaults) {
     const bool argument = name.find_first_not_of("0123456789") == std::string::npos;
     if (value.empty() ? argument || name.starts_with("argument") : !used.contains(value)) continue;
-    run.assumed.push_back({argument ? "argument " + name : name, value.empty() ? "empty" : value,
-                           "nothing sets it"});
+    run.assumed.push_back(
+        {argument ? "argument " + name : name, value.empty() ? "empty" : value, "nothing sets it"});
   }
   for (const auto& [name, value] : script_.environment) {
     if (used.contains(value)) run.assumed.push_back({name, value, "the environment"});

@@ -1,5 +1,6 @@
 #pragma once
-// Options of a training program by their names: what each says, and an account of every one of them.
+// Options of a training program by their names: what each says, and an account of every one of
+// them.
 #include <map>
 #include <optional>
 #include <set>
@@ -56,7 +57,8 @@ class ProgramOptions {
   std::string file_;
   std::map<std::string, ProgramOption> all_;
   std::set<std::string> read_;
-  std::map<std::string, std::vector<const ShellWord*>> open_;  // variables -> options that need them
+  std::map<std::string, std::vector<const ShellWord*>>
+      open_;                        // variables -> options that need them
   std::vector<std::string> loose_;  // variables that may hold options
   Diagnostics problems_;
 };

@@ -16,9 +16,9 @@ struct Operator {
 };
 // Longer ones first, where one begins another.
 constexpr std::array kOperators{
-    Operator{"||", 1}, Operator{"&&", 2}, Operator{"==", 6}, Operator{"!=", 6}, Operator{"<=", 7},
+    Operator{"||", 1}, Operator{"&&", 2}, Operator{"==", 6}, Operator{"!=", 6},  Operator{"<=", 7},
     Operator{">=", 7}, Operator{"<<", 8}, Operator{">>", 8}, Operator{"**", 11}, Operator{"|", 3},
-    Operator{"^", 4},  Operator{"&", 5},  Operator{"<", 7},  Operator{">", 7},  Operator{"+", 9},
+    Operator{"^", 4},  Operator{"&", 5},  Operator{"<", 7},  Operator{">", 7},   Operator{"+", 9},
     Operator{"-", 9},  Operator{"*", 10}, Operator{"/", 10}, Operator{"%", 10}};
 
 // Numbers wrap round, as those of the shell.

@@ -1,8 +1,7 @@
 // Commands of a script.
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
+#include <fnmatch.h>
 #include <utility>
 
 #include "launch/shell_arithmetic.hpp"
@@ -13,15 +12,6 @@ namespace {
 
 constexpr int kDeepest = 40;
 constexpr std::size_t kMostItems = 100'000;
-
-std::string first_line(std::string_view text) {
-  constexpr std::size_t kLongest = 70;
-  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  text.remove_prefix(begin);
-  std::string line(text.substr(0, text.find('\n')));
-  if (line.size() > kLongest) line = line.substr(0, kLongest - 3) + "...";
-  return line;
-}
 
 // The condition as it stands in the script.
 Range extent(const Node& node) {
@@ -38,17 +28,6 @@ Range extent(const Node& node) {
   for (const Range& word : node.words) add(word);
   for (const auto& child : node.children) add(extent(*child));
   return all;
-}
-
-std::string folder_of(const std::string& path) {
-  const std::size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::string without_folder(const std::string& path) {
-  const std::size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
 }  // namespace
@@ -280,116 +259,14 @@ Truth Interpreter::while_loop(const Node& node) {
   return Truth::kTrue;
 }
 
-void Interpreter::set(const std::string& name, Value value) {
-  if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
-  // What would say the whole of it has this name too, which is easier to understand.
-  if (value.size() == 1 && !value.front().unknown.empty() &&
-      value.front().unknown.find(name) == std::string::npos) {
-    Segment& s = value.front();
-    const bool argument = s.unknown.starts_with("argument");
-    s.unknown = name + (argument ? " (" + s.unknown + ")" : "");
-  }
-  Variable& v = out_.variables[name];
-  if (v.array && !v.items.empty()) {
-    v.items.front() = std::move(value);
-  } else {
-    v.items = {std::move(value)};
-  }
-}
-
-void Interpreter::assign_array(Variable& v, Range inside) {
-  for (const Range& word : words_in(inside)) {
-    const std::string_view raw = word.text();
-    const std::size_t close = raw.find("]=");
-    if (raw.starts_with("[") && close != std::string_view::npos) {
-      const Value key = text_in({word.source, word.begin + 1, word.begin + close});
-      const Value item = text_in({word.source, word.begin + close + 2, word.end});
-      v.keys.resize(v.items.size());
-      v.keys.push_back(text_of(key));
-      v.items.push_back(item);
-      continue;
-    }
-    for (Value& item : fields_of(word)) {
-      if (v.items.size() < kMostItems) v.items.push_back(std::move(item));
-    }
-  }
-}
-
-void Interpreter::assign(Range word, std::map<std::string, Value>* environment) {
-  const std::string_view raw = word.text();
-  const std::size_t length = assigned_name(raw);
-  std::string name(raw.substr(0, length));
-  const bool adds = raw[length] == '+';
-  const Range right{word.source, word.begin + length + (adds ? 2 : 1), word.end};
-  if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
-    const Range index{word.source, word.begin + bracket + 1, word.begin + length - 1};
-    name.resize(bracket);
-    Value value = text_in(right);
-    if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
-    Variable& v = out_.variables[name];
-    const Value at = text_in(index, Mode::kQuoted);
-    std::string names;
-    const std::optional<std::int64_t> n =
-        v.keys.empty() && !v.array ? std::nullopt : number(at, names);
-    v.array = true;
-    if (v.keys.empty() && n && *n >= 0 && *n < static_cast<std::int64_t>(v.items.size())) {
-      v.items[static_cast<std::size_t>(*n)] = std::move(value);
-    } else if (v.items.size() < kMostItems) {
-      if (!n || !v.keys.empty()) {
-        v.keys.resize(v.items.size());
-        v.keys.push_back(text_of(at));
-      }
-      v.items.push_back(std::move(value));
-    }
-    return;
-  }
-  if (right.text().starts_with("(")) {
-    if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;
-    Variable next = adds ? out_.variables[name] : Variable();
-    next.array = true;
-    assign_array(next, {right.source, right.begin + 1, std::max(right.begin + 1, right.end - 1)});
-    out_.variables[name] = std::move(next);
-    return;
-  }
-  const std::string outer = std::exchange(assigned_, name);
-  Value value = text_in(right);
-  assigned_ = outer;
-  if (adds) {
-    Variable& v = out_.variables[name];
-    if (v.items.empty()) v.items.emplace_back();
-    if (inputs_.fixed.find(name) == inputs_.fixed.end()) {
-      v.items.front().insert(v.items.front().end(), value.begin(), value.end());
-    }
-    return;
-  }
-  if (environment != nullptr) {
-    (*environment)[name] = std::move(value);
-  } else {
-    set(name, std::move(value));
-  }
-}
-
-void Interpreter::declare(const Node& node, std::size_t first) {
-  bool keyed = false;
-  for (std::size_t i = first; i < node.words.size(); ++i) {
-    const Range word = node.words[i];
-    if (word.text().starts_with("-")) {
-      keyed = keyed || word.text().find('A') != std::string_view::npos;
-    } else if (assigned_name(word.text()) > 0) {
-      assign(word);
-    } else if (keyed) {
-      out_.variables[std::string(word.text())].array = true;
-    }
-  }
-}
-
 Truth Interpreter::simple(const Node& node) {
   --steps_;
   std::map<std::string, Value> environment;
   std::size_t first = 0;
   while (first < node.words.size() && assigned_name(node.words[first].text()) > 0) ++first;
   const bool only_assigns = first == node.words.size();
-  for (std::size_t i = 0; i < first; ++i) assign(node.words[i], only_assigns ? nullptr : &environment);
+  for (std::size_t i = 0; i < first; ++i)
+    assign(node.words[i], only_assigns ? nullptr : &environment);
   if (only_assigns) return Truth::kTrue;
   const std::string_view raw = node.words[first].text();
   constexpr std::array<std::string_view, 5> kDeclare{"export", "declare", "local", "readonly",
@@ -492,183 +369,6 @@ void Interpreter::source(const Value& path) {
   (void)execute(*scripts_.back());
   --depth_;
   returning_ = false;
-}
-
-std::optional<Truth> Interpreter::control(const std::string& name,
-                                          const std::vector<Value>& words) {
-  if (name == "exit") {
-    stopped_ = true;
-  } else if (name == "return") {
-    returning_ = true;
-  } else if (name == "break" || name == "continue") {
-    breaking_ = name == "break";
-  } else if (name == "shift") {
-    const std::string text = words.size() > 1 ? text_of(words[1]) : "1";
-    const std::size_t count = text.size() < 4 && text.find_first_not_of("0123456789") ==
-                                                     std::string::npos
-                                  ? static_cast<std::size_t>(std::stoi("0" + text))
-                                  : 1;
-    if (knows_arguments_) {
-      const std::size_t gone = std::min(count, arguments_.size());
-      arguments_.erase(arguments_.begin(), arguments_.begin() + static_cast<std::ptrdiff_t>(gone));
-    } else {
-      shifted_ += count;
-    }
-  } else if (name == "set") {
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (text_of(words[i]) != "--") continue;
-      arguments_.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
-      knows_arguments_ = true;
-      break;
-    }
-  } else if (name == "unset") {
-    for (std::size_t i = 1; i < words.size(); ++i) out_.variables.erase(text_of(words[i]));
-  } else {
-    return std::nullopt;
-  }
-  return Truth::kTrue;
-}
-
-std::optional<Truth> Interpreter::built_in(const std::string& name, std::vector<Value>& words) {
-  if (const std::optional<Truth> done = control(name, words)) return done;
-  if (name == "true" || name == ":" || name == "cd" || name == "trap" || name == "ulimit" ||
-      name == "module" || name == "shopt" || name == "wait" || name == "pushd" || name == "popd") {
-    return Truth::kTrue;
-  }
-  if (name == "false") return Truth::kFalse;
-  if (name == "echo" || name == "printf") {
-    print(name, words);
-    return Truth::kTrue;
-  }
-  if (name == "[" || name == "test") {
-    std::vector<Value> tested(words.begin() + 1, words.end());
-    if (name == "[" && !tested.empty() && text_of(tested.back()) == "]") tested.pop_back();
-    return test(std::move(tested), nullptr);
-  }
-  if (name == "let") {
-    std::string names;
-    for (std::size_t i = 1; i < words.size(); ++i) (void)number(words[i], names);
-    return Truth::kTrue;
-  }
-  if (name == "read" || name == "mapfile" || name == "readarray") {
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      const std::string variable = text_of(words[i]);
-      if (is_name(variable)) set(variable, unknown(variable, words[i].front().line, 1));
-    }
-    return Truth::kUnknown;
-  }
-  if (name == "source" || name == ".") {
-    if (words.size() > 1) source(words[1]);
-    return Truth::kTrue;
-  }
-  if (name == "eval") {
-    Value text;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (i > 1) text.push_back({" ", {}, false, words[i].empty() ? 1 : words[i].front().line, 1});
-      text.insert(text.end(), words[i].begin(), words[i].end());
-    }
-    return evaluate(text);
-  }
-  constexpr std::array<std::string_view, 4> kPrefix{"exec", "command", "builtin", "time"};
-  if (std::find(kPrefix.begin(), kPrefix.end(), name) != kPrefix.end()) {
-    words.erase(words.begin());
-    if (name == "command" && !words.empty() && text_of(words.front()).starts_with("-")) {
-      return unknown_truth({});
-    }
-    if (words.empty()) return Truth::kTrue;
-    return std::nullopt;
-  }
-  constexpr std::array<std::string_view, 5> kAsk{"grep", "which", "type", "hash", "pgrep"};
-  if (captured_ == nullptr && std::find(kAsk.begin(), kAsk.end(), name) != kAsk.end()) {
-    return unknown_truth({});
-  }
-  return std::nullopt;
-}
-
-void Interpreter::print(const std::string& name, const std::vector<Value>& words) {
-  if (captured_ == nullptr) return;
-  std::size_t i = 1;
-  while (i < words.size() && name == "echo" &&
-         (text_of(words[i]) == "-n" || text_of(words[i]) == "-e")) {
-    ++i;
-  }
-  const bool formats = name == "printf" && i < words.size() &&
-                       text_of(words[i]).find('%') != std::string::npos;
-  if (formats) {
-    const Segment at = words[i].front();
-    const Value v = unknown("$(printf ...)", at.line, at.column);
-    captured_->insert(captured_->end(), v.begin(), v.end());
-    return;
-  }
-  for (std::size_t k = i; k < words.size(); ++k) {
-    if (k > i) captured_->push_back({" ", {}, false, 1, 1});
-    captured_->insert(captured_->end(), words[k].begin(), words[k].end());
-  }
-  captured_->push_back({"\n", {}, false, 1, 1});
-}
-
-// What a command prints, where it can be known.
-Value Interpreter::output_of(const std::vector<Value>& words) {
-  const std::string name = without_folder(text_of(words.front()));
-  const Segment at = words.front().empty() ? Segment() : words.front().front();
-  std::string all;
-  for (const Value& v : words) all += (all.empty() ? "" : " ") + text_of(v);
-  const auto literal = [&](std::string text) {
-    return known(std::move(text) + "\n", at.line, at.column);
-  };
-  if (name == "pwd") return literal(".");
-  const bool arguments_known =
-      std::all_of(words.begin() + 1, words.end(), [](const Value& v) { return is_known(v); });
-  if (arguments_known && words.size() > 1) {
-    if (name == "dirname") return literal(folder_of(text_of(words[1])));
-    if (name == "basename") return literal(without_folder(text_of(words[1])));
-    if (name == "expr") {
-      std::string names;
-      Value sum = known(all.substr(all.find(' ')), at.line, at.column);
-      if (const auto n = number(sum, names)) return literal(std::to_string(*n));
-    }
-    if (name == "seq") {
-      std::string names;
-      const auto first = words.size() > 2 ? number(words[1], names) : 1;
-      const auto last = number(words.size() > 2 ? words[words.size() - 1] : words[1], names);
-      const auto step = words.size() > 3 ? number(words[2], names) : 1;
-      constexpr std::int64_t kMost = 10'000;
-      if (first && last && step && *step > 0 && *last - *first < kMost * *step) {
-        std::string text;
-        for (std::int64_t i = *first; i <= *last; i += *step) text += std::to_string(i) + " ";
-        return literal(text);
-      }
-    }
-  }
-  if (name == "cat" && words.size() > 1) {
-    if (const auto file = out_.files.find(text_of(words[1])); file != out_.files.end()) {
-      return file->second;
-    }
-  }
-  if (name == "cat" && words.size() == 1) {
-    if (const auto file = out_.files.find(""); file != out_.files.end()) return file->second;
-  }
-  return unknown("$(" + first_line(all) + ")", at.line, at.column);
-}
-
-// cat <<EOT > file: the script's own configuration files.
-void Interpreter::write_documents(const Node& node, const std::vector<Value>& words) {
-  (void)words;
-  const Redirect* document = nullptr;
-  std::string to;
-  for (const Redirect& r : node.redirects) {
-    if (r.here_document) document = &r;
-    if (r.output) to = text_of(text_in(r.target));
-  }
-  if (document == nullptr) return;
-  Value text;
-  if (document->expands) {
-    text = text_in(document->target, Mode::kDocument);
-  } else {
-    const Segment at = document->target.source->at(document->target.begin);
-    text = known(std::string(document->target.text()), at.line, at.column);
-  }
-  out_.files[to] = std::move(text);
 }
 
 }  // namespace meshplan::shell

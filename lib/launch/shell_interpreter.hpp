@@ -118,15 +118,15 @@ class Interpreter {
   // shell_test.cpp
   Truth test(const Node& node);
   Truth test(std::vector<Value> words, const std::vector<Range>* raw);
-  Truth either(std::size_t& at), both(std::size_t& at), one(std::size_t& at);
+  Truth either(std::size_t&at), both(std::size_t&at), one(std::size_t&at);
   Truth unary(std::string_view what, const Value& v);
   Truth binary(const Value& left, std::string_view what, const Value& right, bool literal);
   Truth unknown_truth(const Value& v);
 
   const Inputs& inputs_;
   Outcome out_;
-  std::deque<Source> sources_;                  // of texts that are run
-  std::deque<std::unique_ptr<Node>> scripts_;   // functions point into them
+  std::deque<Source> sources_;                 // of texts that are run
+  std::deque<std::unique_ptr<Node>> scripts_;  // functions point into them
   std::map<std::string, const Node*> functions_;
   std::vector<Value> arguments_;
   bool knows_arguments_ = false;
@@ -139,7 +139,7 @@ class Interpreter {
   bool in_loop_condition_ = false;
   bool stopped_ = false, returning_ = false, breaking_ = false;
   int depth_ = 0;
-  long steps_ = 20'000;            // commands that are run, over all
+  long steps_ = 20'000;           // commands that are run, over all
   std::size_t room_ = 1U << 21U;  // characters that variables may stand for, over all
 };
 

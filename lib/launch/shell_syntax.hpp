@@ -17,18 +17,18 @@ struct Redirect {
 
 struct Node {
   enum class Kind {
-    kSimple,    // words, with assignments before the first that is none
-    kSequence,  // children one after the other
-    kAnd,       // children until one fails
-    kOr,        // children until one succeeds
-    kNot,       // of one child
-    kPipe,      // children side by side
-    kIf,        // condition, body, condition, body, ..., perhaps a body for all else
-    kCase,      // words: the subject; arms in `arms`
-    kFor,       // words: the variable and what it takes; children: the body
-    kWhile,     // condition and body
-    kFunction,  // words: its name; children: its body
-    kTest,      // [[ words ]]
+    kSimple,      // words, with assignments before the first that is none
+    kSequence,    // children one after the other
+    kAnd,         // children until one fails
+    kOr,          // children until one succeeds
+    kNot,         // of one child
+    kPipe,        // children side by side
+    kIf,          // condition, body, condition, body, ..., perhaps a body for all else
+    kCase,        // words: the subject; arms in `arms`
+    kFor,         // words: the variable and what it takes; children: the body
+    kWhile,       // condition and body
+    kFunction,    // words: its name; children: its body
+    kTest,        // [[ words ]]
     kArithmetic,  // (( words[0] ))
   };
   struct Arm {

@@ -1,9 +1,8 @@
 // Conditions: [ ... ], test, [[ ... ]].
-#include <fnmatch.h>
-#include <regex.h>
-
 #include <algorithm>
 #include <array>
+#include <fnmatch.h>
+#include <regex.h>
 #include <utility>
 
 #include "launch/shell_interpreter.hpp"
@@ -108,8 +107,8 @@ Truth Interpreter::one(std::size_t& at) {
   ++depth_;
   Truth result = Truth::kFalse;
   if (left >= 3 && is_comparison(next) && !(word == "!" && left == 2)) {
-    const bool literal = tested_raw_ == nullptr ||
-                         (*tested_raw_)[at + 2].text().find_first_of("'\"") != std::string_view::npos;
+    const bool literal = tested_raw_ == nullptr || (*tested_raw_)[at + 2].text().find_first_of(
+                                                       "'\"") != std::string_view::npos;
     result = binary(tested_[at], next, tested_[at + 2], literal);
     at += 3;
   } else if (word == "!" && left > 1) {
@@ -142,8 +141,8 @@ Truth Interpreter::unary(std::string_view what, const Value& v) {
     const bool asks_empty = what == "-z";
     if (is_known(v)) return truth_of(text_of(v).empty() == asks_empty);
     if (!text_of(v).empty()) return truth_of(!asks_empty);
-    const bool unset =
-        std::all_of(v.begin(), v.end(), [](const Segment& s) { return s.unset || s.unknown.empty(); });
+    const bool unset = std::all_of(v.begin(), v.end(),
+                                   [](const Segment& s) { return s.unset || s.unknown.empty(); });
     if (!unset || !inputs_.unset_is_empty) return unknown_truth(v);
     out_.defaults[unknown_names(v)] = "";
     return truth_of(asks_empty);

@@ -62,4 +62,18 @@ Source source_of(const Value& v) {
   return source;
 }
 
+std::string first_line(std::string_view text) {
+  constexpr std::size_t kLongest = 70;
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  text.remove_prefix(begin);
+  std::string line(text.substr(0, text.find('\n')));
+  if (line.size() > kLongest) line = line.substr(0, kLongest - 3) + "...";
+  return line;
+}
+
+std::string without_folder(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
 }  // namespace meshplan::shell

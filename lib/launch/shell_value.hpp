@@ -25,6 +25,11 @@ using Value = std::vector<Segment>;
 [[nodiscard]] Value known(std::string text, int line, int column);
 [[nodiscard]] Value unknown(std::string name, int line, int column);
 
+// The first line that is not empty, cut where it is long.
+[[nodiscard]] std::string first_line(std::string_view text);
+// Behind the last '/'.
+[[nodiscard]] std::string without_folder(const std::string& path);
+
 // A text that is read as a script: positions of its characters lead back to the file.
 struct Source {
   struct Anchor {

@@ -12,6 +12,7 @@ namespace {
 using shell::Outcome;
 using shell::Started;
 using shell::Value;
+using shell::without_folder;
 
 ShellWord word_of(const Value& v) {
   ShellWord word{shell::text_of(v), 1, 1, shell::unknown_names(v)};
@@ -23,11 +24,6 @@ ShellWord word_of(const Value& v) {
 }
 
 bool is_option(const ShellWord& word) { return word.text.starts_with("--"); }
-
-std::string without_folder(const std::string& path) {
-  const std::size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
 
 // Modules of Python that start others.
 constexpr std::array<std::string_view, 5> kLaunchers{
@@ -48,8 +44,8 @@ std::size_t program_in(const std::vector<ShellWord>& words) {
 
 // Options that only training programs have tell their commands from others.
 constexpr std::array<std::string_view, 8> kMarks{
-    "--num-layers", "--hidden-size",     "--micro-batch-size", "--deepspeed",
-    "--job.config", "--deepspeed_config", "--model.",          "--per_device_train_batch_size"};
+    "--num-layers", "--hidden-size",      "--micro-batch-size", "--deepspeed",
+    "--job.config", "--deepspeed_config", "--model.",           "--per_device_train_batch_size"};
 
 int marks_in(const std::vector<ShellWord>& words) {
   int marks = 0;
@@ -102,7 +98,8 @@ std::vector<ShellWord> loose_options(const Outcome& outcome) {
     if (options && is_option(words.front())) parts.push_back(std::move(words));
   }
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.front().line, a.front().column) < std::pair(b.front().line, b.front().column);
+    return std::pair(a.front().line, a.front().column) <
+           std::pair(b.front().line, b.front().column);
   });
   // A text that others repeat stands there once.
   std::vector<ShellWord> all;
@@ -177,7 +174,7 @@ void choose_program(Way& way) {
 
 // A command that starts processes, where no options tell a training program from others.
 void choose_launcher(Way& way) {
-  constexpr std::array<std::string_view, 6> kStart{"torchrun", "deepspeed", "srun",
+  constexpr std::array<std::string_view, 6> kStart{"torchrun", "deepspeed",  "srun",
                                                    "mpirun",   "accelerate", "python"};
   for (const Started& s : way.outcome.started) {
     const std::vector<ShellWord> words = words_of(s.words);
@@ -289,11 +286,11 @@ std::string commands_of_trace(std::string_view text) {
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::size_t plus = line.find_first_not_of('+');
-    const bool command = !quoted && line.starts_with("+") && plus != std::string_view::npos &&
-                         line[plus] == ' ';
+    const bool command =
+        !quoted && line.starts_with("+") && plus != std::string_view::npos && line[plus] == ' ';
     if (command || quoted) {
-      script += command ? std::string(plus, ' ') + std::string(line.substr(plus))
-                        : std::string(line);
+      script +=
+          command ? std::string(plus, ' ') + std::string(line.substr(plus)) : std::string(line);
       for (const char c : line) quoted = quoted != (c == '\'');
     }
     script += '\n';

@@ -51,8 +51,8 @@ struct ShellScript {
   // Options and values of the training program. Where no command starts one, all options that stand
   // in the file as commands, arrays or assigned texts: an argument list, or a part of a script.
   std::vector<ShellWord> words;
-  std::vector<ShellWord> launcher;  // before the program: torchrun and its options, srun
-  std::string program;              // "pretrain_gpt.py"; empty where none is started
+  std::vector<ShellWord> launcher;             // before the program: torchrun and its options, srun
+  std::string program;                         // "pretrain_gpt.py"; empty where none is started
   std::map<std::string, ShellWord> variables;  // when the program is started
   std::map<std::string, std::string> files;    // that the script writes, by their names
   SlurmRequest slurm;

@@ -17,7 +17,8 @@ std::int64_t count_in(std::string_view text) {
   std::int64_t value = 0;
   const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc{} || value < 1 || value > kMost) return 0;
-  const bool ends = stop == text.data() + text.size() || *stop == '(' || *stop == '-' || *stop == ',';
+  const bool ends =
+      stop == text.data() + text.size() || *stop == '(' || *stop == '-' || *stop == ',';
   return ends ? value : 0;
 }
 
@@ -36,7 +37,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 void take(std::string_view name, std::string_view value, SlurmRequest& r) {
   struct Row {
     std::string_view name;
-    std::int64_t SlurmRequest::* field;
+    std::int64_t SlurmRequest::*field;
   };
   constexpr std::array kRows{Row{"--nodes", &SlurmRequest::nodes},
                              Row{"-N", &SlurmRequest::nodes},

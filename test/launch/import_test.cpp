@@ -111,7 +111,8 @@ TEST_CASE("what was exported is read back") {
 TEST_CASE("what is missing or no number is said with its place") {
   const Result<MegatronRun> missing = read_megatron_run("--num-layers 4 --bf16", "a.sh");
   REQUIRE(!missing.ok());
-  CHECK(to_text(missing.errors()).find("--hidden-size and --num-attention-heads are missing") != std::string::npos);
+  CHECK(to_text(missing.errors()).find("--hidden-size and --num-attention-heads are missing") !=
+        std::string::npos);
   const Result<MegatronRun> word =
       read_megatron_run("--num-layers 4\n --hidden-size big --num-attention-heads 8", "a.sh");
   REQUIRE(!word.ok());

@@ -26,8 +26,8 @@ TEST_CASE("an option is known by its name, with its effect and how many values i
 }
 
 TEST_CASE("every list names each option once, with a reason where it is left out") {
-  for (const auto list : {megatron_groups(), megatron_groups_beside(), megatron_deepspeed_groups(),
-                          pai_groups()}) {
+  for (const auto list :
+       {megatron_groups(), megatron_groups_beside(), megatron_deepspeed_groups(), pai_groups()}) {
     std::set<std::string> seen;
     std::size_t words = 0;
     for (const OptionGroup& group : list) {

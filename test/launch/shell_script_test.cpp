@@ -107,20 +107,20 @@ TEST_CASE("a condition that is not known matters where options depend on it") {
   REQUIRE(all.undecided.size() == 1);
   CHECK(all.undecided[0].line == 1);
   CHECK(all.undecided[0].condition == "[ -f $DATA ]");
-  CHECK(all.undecided[0].options ==
-        std::vector<std::string>{"--data", "--fast", "--slow"});
+  CHECK(all.undecided[0].options == std::vector<std::string>{"--data", "--fast", "--slow"});
   ShellInputs inputs;
   inputs.matters = [](std::string_view name) { return name != "--data"; };
   CHECK(read_shell(script + kRun + "--data $B\n", inputs).undecided.empty());
-  const ShellScript asked = read_shell("if [ $D = fp8 ]; then A=--fp8; fi" + std::string(kRun) + "$A\n");
+  const ShellScript asked =
+      read_shell("if [ $D = fp8 ]; then A=--fp8; fi" + std::string(kRun) + "$A\n");
   REQUIRE(asked.undecided.size() == 1);
   CHECK(asked.undecided[0].variables == "D");
 }
 
 TEST_CASE("a script that stops without an argument is followed as if it were given") {
-  const ShellScript s = read_shell(
-      "if [ -z \"$1\" ]; then echo usage; exit 1; fi\n[ $# -ge 1 ] || exit 1\nTP=$1" +
-      std::string(kRun) + "--tp $TP\n");
+  const ShellScript s =
+      read_shell("if [ -z \"$1\" ]; then echo usage; exit 1; fi\n[ $# -ge 1 ] || exit 1\nTP=$1" +
+                 std::string(kRun) + "--tp $TP\n");
   CHECK(words_of(s) == "--tp ?TP (argument 1)");
   CHECK(s.undecided.empty());
 }
