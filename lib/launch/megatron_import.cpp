@@ -16,59 +16,51 @@ struct Purpose {
   std::string_view part;  // of the program's name
   std::string_view what;
 };
-constexpr std::array kOther{
-    Purpose{"pretrain_bert", "trains BERT, an encoder"},
-    Purpose{"pretrain_t5", "trains T5, an encoder and a decoder"},
-    Purpose{"pretrain_ict", "trains a retriever (ICT)"},
-    Purpose{"pretrain_realm", "trains a retriever (REALM)"},
-    Purpose{"pretrain_retro", "trains RETRO, a decoder with a retriever"},
-    Purpose{"pretrain_vision", "trains a vision model"},
-    Purpose{"pretrain_vit", "trains a vision model"},
-    Purpose{"pretrain_vlm", "trains a model of images and text"},
-    Purpose{"pretrain_llava", "trains a model of images and text"},
-    Purpose{"pretrain_megatron_llava", "trains a model of images and text"},
-    Purpose{"_vl.py", "trains a model of images and text"},
-    Purpose{"pretrain_qwen2_5_vl", "trains a model of images and text"},
-    Purpose{"omni", "trains a model of sound, images and text"},
-    Purpose{"mimo", "trains a model of several modes"},
-    Purpose{"train_rl", "trains by reinforcement learning"},
-    Purpose{"pretrain_mamba", "trains a hybrid of Mamba and attention layers"},
-    Purpose{"pretrain_hybrid", "trains a hybrid of Mamba and attention layers"},
-    Purpose{"prefix_lm", "trains a prefix language model"},
-    Purpose{"mlm", "trains with masked words"},
-    Purpose{"distill", "trains with a teacher"},
-    Purpose{"evaluate", "evaluates a model"},
-    Purpose{"eval", "evaluates a model"},
-    Purpose{"tasks/main.py", "evaluates or fine-tunes an encoder"},
-    Purpose{"text_generation", "runs inference"},
-    Purpose{"generate", "runs inference"},
-    Purpose{"inference", "runs inference"},
-    Purpose{"server", "runs inference"},
-    Purpose{"convert", "converts a checkpoint"},
-    Purpose{"hf2m", "converts a checkpoint"},
-    Purpose{"m2hf", "converts a checkpoint"},
-    Purpose{"tools/checkpoint", "converts a checkpoint"},
-    Purpose{"preprocess", "prepares data"},
-    Purpose{"analyze_data", "prepares data"},
-    Purpose{"report_theoretical_memory", "estimates memory"},
-    Purpose{"quantize", "quantises a model"},
-    Purpose{"export.py", "exports a model"},
-    Purpose{"prune", "prunes a model"}};
+constexpr std::array kOther{Purpose{"pretrain_bert", "trains BERT, an encoder"},
+                            Purpose{"pretrain_t5", "trains T5, an encoder and a decoder"},
+                            Purpose{"pretrain_ict", "trains a retriever (ICT)"},
+                            Purpose{"pretrain_realm", "trains a retriever (REALM)"},
+                            Purpose{"pretrain_retro", "trains RETRO, a decoder with a retriever"},
+                            Purpose{"pretrain_vision", "trains a vision model"},
+                            Purpose{"pretrain_vit", "trains a vision model"},
+                            Purpose{"pretrain_vlm", "trains a model of images and text"},
+                            Purpose{"pretrain_llava", "trains a model of images and text"},
+                            Purpose{"pretrain_megatron_llava", "trains a model of images and text"},
+                            Purpose{"_vl.py", "trains a model of images and text"},
+                            Purpose{"pretrain_qwen2_5_vl", "trains a model of images and text"},
+                            Purpose{"omni", "trains a model of sound, images and text"},
+                            Purpose{"mimo", "trains a model of several modes"},
+                            Purpose{"train_rl", "trains by reinforcement learning"},
+                            Purpose{"prefix_lm", "trains a prefix language model"},
+                            Purpose{"mlm", "trains with masked words"},
+                            Purpose{"distill", "trains with a teacher"},
+                            Purpose{"evaluate", "evaluates a model"},
+                            Purpose{"eval", "evaluates a model"},
+                            Purpose{"tasks/main.py", "evaluates or fine-tunes an encoder"},
+                            Purpose{"text_generation", "runs inference"},
+                            Purpose{"generate", "runs inference"},
+                            Purpose{"inference", "runs inference"},
+                            Purpose{"server", "runs inference"},
+                            Purpose{"convert", "converts a checkpoint"},
+                            Purpose{"hf2m", "converts a checkpoint"},
+                            Purpose{"m2hf", "converts a checkpoint"},
+                            Purpose{"tools/checkpoint", "converts a checkpoint"},
+                            Purpose{"preprocess", "prepares data"},
+                            Purpose{"analyze_data", "prepares data"},
+                            Purpose{"report_theoretical_memory", "estimates memory"},
+                            Purpose{"quantize", "quantises a model"},
+                            Purpose{"export.py", "exports a model"},
+                            Purpose{"prune", "prunes a model"}};
 
 // Options that only such a model has.
-constexpr std::array<std::pair<const char*, std::string_view>, 12> kOtherOptions{
+constexpr std::array<std::pair<const char*, std::string_view>, 7> kOtherOptions{
     {{"--vision-model-type", "a model of images and text"},
      {"--language-model-type", "a model of images and text"},
      {"--img-h", "a model of images"},
      {"--perform-rl-step", "by reinforcement learning"},
      {"--grpo-group-size", "by reinforcement learning"},
      {"--ict-head-size", "a retriever"},
-     {"--retro-add-retriever", "RETRO, a decoder with a retriever"},
-     {"--hybrid-layer-pattern", "a hybrid of Mamba and attention layers"},
-     {"--hybrid-override-pattern", "a hybrid of Mamba and attention layers"},
-     {"--is-hybrid-model", "a hybrid of Mamba and attention layers"},
-     {"--linear-attention-type", "a hybrid of linear and full attention"},
-     {"--experimental-attention-variant", "a model with another kind of attention"}}};
+     {"--retro-add-retriever", "RETRO, a decoder with a retriever"}}};
 
 class Importer {
  public:
@@ -227,6 +219,11 @@ class Importer {
     if (s.pp > 1) place_layers(first, last, in, out);
     if (const ProgramOption* layout = options_.find("--pipeline-model-parallel-layout")) {
       read_layout(*layout);
+    }
+    if (const HybridStages stages = hybrid_stages(argument_reader(options_), s.pp);
+        !stages.layers_per_rank.empty()) {
+      s.vp = stages.chunks;
+      if (s.pp > 1) s.stage_layers = stages.layers_per_rank;
     }
     if (s.vp > 1) s.schedule = Schedule::kInterleaved;
     s.overlap.pp = s.vp > 1 && !has("--no-overlap-p2p-communication");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/imported_run.hpp"
+#include "launch/megatron_hybrid.hpp"
 #include "launch/program_options.hpp"
 
 namespace meshplan {
@@ -16,6 +17,9 @@ inline constexpr IntegerRange kCount{0, kTokens.highest};
 // The model that the options describe, into run.model, with what is assumed of it. Sizes that are
 // missing are reported.
 void read_megatron_model(ProgramOptions& options, ImportedRun& run);
+
+// How a hybrid's layers are asked for. `options` must outlive it.
+[[nodiscard]] ArgumentReader argument_reader(ProgramOptions& options);
 
 // Which layers have experts, as --moe-layer-freq says it: "2", "[0,1]*2", "([0]*3+[1]*58)",
 // "[0,1,1,1]". Nothing where it is neither a number nor a list of that many layers.

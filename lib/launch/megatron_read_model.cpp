@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/text.hpp"
+#include "launch/megatron_hybrid.hpp"
 #include "launch/megatron_parts.hpp"
 
 namespace meshplan {
@@ -17,7 +18,10 @@ class ModelReader {
     ModelSpec& m = run_.model;
     m.name = "imported";
     m.source = "arguments of Megatron-LM";
-    m.num_layers = needed("--num-layers", "--encoder-num-layers");
+    const ArgumentReader arguments = argument_reader(o_);
+    const std::int64_t hybrid = hybrid_layers(arguments);
+    m.num_layers = hybrid > 0 ? o_.number("--num-layers", hybrid, kCount)
+                              : needed("--num-layers", "--encoder-num-layers");
     m.hidden_size = needed("--hidden-size");
     m.num_attention_heads = needed("--num-attention-heads");
     if (!missing_.empty()) {
@@ -50,6 +54,8 @@ class ModelReader {
         kCount);
     read_attention();
     read_experts();
+    const HybridProblem problem = read_hybrid(arguments, m);
+    if (!problem.option.empty()) o_.report(o_.find(problem.option)->name, problem.message);
   }
 
  private:
@@ -276,6 +282,14 @@ class ModelReader {
 };
 
 }  // namespace
+
+ArgumentReader argument_reader(ProgramOptions& o) {
+  return {[&o](const std::string& name) { return o.has(name); },
+          [&o](const std::string& name) { return o.text(name); },
+          [&o](const std::string& name, std::int64_t otherwise) {
+            return o.number(name, otherwise, kCount);
+          }};
+}
 
 void read_megatron_model(ProgramOptions& options, ImportedRun& run) {
   ModelReader(options, run).read();

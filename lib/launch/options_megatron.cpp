@@ -2,10 +2,8 @@
 // megatron/training/arguments.py and the configuration classes beside it have in August 2026, and
 // those that earlier releases had.
 #include "launch/option_table.hpp"
-
 namespace meshplan {
 namespace {
-
 constexpr OptionGroup kMegatron[] = {
     {OptionEffect::kModelled, "layers and widths",
      R"(
@@ -19,6 +17,14 @@ mtp-num-layers
 swiglu/0 quick-geglu/0 squared-relu/0 normalization qk-layernorm/0 position-embedding-type
 use-rotary-position-embeddings/0 no-position-embedding/0 disable-bias-linear/0 add-qkv-bias/0
 hidden-dropout attention-dropout softmax-type multi-query-attention/0
+)"},
+    {OptionEffect::kModelled, "layers that differ",
+     R"(
+is-hybrid-model/0 hybrid-layer-pattern hybrid-override-pattern mtp-hybrid-override-pattern
+experimental-attention-variant linear-attention-type linear-attention-freq
+linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads
+linear-num-value-heads mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads
+attention-output-gate/0 moe-latent-size mtp-use-repeated-layer/0 rotary-percent
 )"},
     {OptionEffect::kModelled, "vocabulary",
      R"(
@@ -66,15 +72,11 @@ accumulate-allreduce-grads-in-fp32/0 exp-avg-dtype attention-backend use-flash-a
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 )"},
-    {OptionEffect::kNotModelled,
-     "hybrid layers (Mamba, linear attention) are not described by these options here: state the "
-     "model as a file",
+    {OptionEffect::kNotModelled, "the details of such layers are taken as Megatron-LM's defaults",
      R"(
-is-hybrid-model/0 hybrid-layer-pattern hybrid-override-pattern hybrid-attention-ratio
-hybrid-mlp-ratio mtp-hybrid-override-pattern experimental-attention-variant
-linear-attention-freq linear-attention-type linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim
-linear-num-key-heads linear-num-value-heads mamba-state-dim mamba-head-dim mamba-num-groups
-mamba-num-heads disable-mamba-mem-eff-path/0 gdp-num-householder gdp-cutedsl-kernel/0
+hybrid-attention-ratio
+hybrid-mlp-ratio
+disable-mamba-mem-eff-path/0 gdp-num-householder gdp-cutedsl-kernel/0
 gdp-num-chunk-states-to-recompute mamba-training-ssm-states-dtype
 )"},
     {OptionEffect::kNotModelled,
@@ -88,7 +90,7 @@ disable-dsa-indexer-scoring-relu/0 dsa-indexer-k-norm-epsilon dsa-indexer-k-norm
 )"},
     {OptionEffect::kNotModelled, "the weights and products of it are left out",
      R"(
-attention-output-gate/0 moe-shared-expert-gate/0 moe-latent-size enable-mhc-connections/0
+moe-shared-expert-gate/0 enable-mhc-connections/0
 enable-hyper-connections/0 mhc-num-residual-streams num-residual-streams mhc-sinkhorn-iterations
 mhc-init-gating-factor mhc-recompute-layer-num retro-add-retriever/0 embedding-weights-in-fp32/0
 num-unique-layers param-sharing-style
@@ -101,7 +103,7 @@ enable-gpt-oss/0 moe-frequency
     {OptionEffect::kNotModelled,
      "the loss of further heads is taken as that of a layer of multi-token prediction each",
      R"(
-mtp-use-repeated-layer/0 mtp-detach-heads/0 mtp-hsm/0 mtp-standalone/0 freeze-base-for-mtp/0
+mtp-detach-heads/0 mtp-hsm/0 mtp-standalone/0 freeze-base-for-mtp/0
 )"},
     {OptionEffect::kNotModelled, "only the default set of modules is recomputed in the estimate",
      R"(
@@ -285,7 +287,6 @@ decrease-batch-size-if-needed/0
 };
 
 }  // namespace
-
 std::span<const OptionGroup> megatron_groups() { return kMegatron; }
 
 }  // namespace meshplan

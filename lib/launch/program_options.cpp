@@ -230,6 +230,10 @@ void ProgramOptions::account_variables(ImportedRun& run) {
   }
   for (const ShellWord& word : script_.launcher) use(word);
   for (const auto& [name, value] : script_.defaults) {
+    // Which node this is, and where the first one is.
+    constexpr std::array<std::string_view, 5> kPlace{"NODE_RANK", "RANK", "MASTER_ADDR",
+                                                     "MASTER_PORT", "SLURM_NODEID"};
+    if (std::find(kPlace.begin(), kPlace.end(), name) != kPlace.end()) continue;
     const bool argument = name.find_first_not_of("0123456789") == std::string::npos;
     if (value.empty() ? argument || name.starts_with("argument") : !used.contains(value)) continue;
     run.assumed.push_back(

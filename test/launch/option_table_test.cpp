@@ -12,7 +12,7 @@ TEST_CASE("an option is known by its name, with its effect and how many values i
   CHECK(table.find("--num-layers")->arity == '1');
   CHECK(table.find("--bf16")->arity == '0');
   CHECK(table.find("--lr")->effect == OptionEffect::kNoEffect);
-  CHECK(table.find("--moe-latent-size")->effect == OptionEffect::kNotModelled);
+  CHECK(table.find("--moe-shared-expert-gate")->effect == OptionEffect::kNotModelled);
   CHECK(table.find("--data-path")->arity == '*');
   CHECK(table.find("--rampup-batch-size")->arity == '3');
   CHECK(!table.find("--optimizer")->leaves_out("adam"));
