@@ -1,13 +1,17 @@
 #include "model/block_table.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 namespace meshplan {
 namespace {
 
 // Kinds before sizes: sums over blocks add up in an order that no file's order of layers changes.
-std::pair<std::size_t, bool> place_of(const LayerSpec& layer) {
+using Place = std::pair<std::size_t, bool>;
+
+Place place_of(const LayerSpec& layer) {
   return {layer.feed_forward.index(), window_of(layer.mixer) > 0};
 }
 
@@ -15,10 +19,11 @@ std::pair<std::size_t, bool> place_of(const LayerSpec& layer) {
 
 BlockTable block_table(const ModelSpec& m) {
   BlockTable table;
-  table.layers = distinct_layers(m);
-  std::stable_sort(
-      table.layers.begin(), table.layers.end(),
-      [](const LayerSpec& a, const LayerSpec& b) { return place_of(a) < place_of(b); });
+  std::map<Place, std::vector<LayerSpec>> by_place;
+  for (const LayerSpec& layer : distinct_layers(m)) by_place[place_of(layer)].push_back(layer);
+  for (const auto& [place, layers] : by_place) {
+    table.layers.insert(table.layers.end(), layers.begin(), layers.end());
+  }
   const auto number = [&](const LayerSpec& layer) {
     const auto at = std::find(table.layers.begin(), table.layers.end(), layer);
     return kFirstLayerBlock + static_cast<std::size_t>(at - table.layers.begin());
