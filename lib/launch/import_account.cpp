@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/text.hpp"
 
@@ -37,7 +38,8 @@ std::vector<std::string> assumed_texts(const ImportedRun& run) {
 Diagnostics account_findings(const ImportedRun& run, const OptionTable& table,
                              const std::string& file) {
   Diagnostics all;
-  for (const std::string& name : run.unknown) {
+  const std::size_t named = std::min(run.unknown.size(), OptionTable::kMostNamed);
+  for (const std::string& name : std::span(run.unknown).first(named)) {
     const std::optional<std::string> meant = table.nearest(name);
     Diagnostic d =
         error_at({file}, "there is no option " + name, meant ? "did you mean " + *meant + "?" : "");
@@ -47,6 +49,9 @@ Diagnostics account_findings(const ImportedRun& run, const OptionTable& table,
       d.source_line = *place->second.source_line;
     }
     all.push_back(std::move(d));
+  }
+  if (const std::size_t more = run.unknown.size() - named; more > 0) {
+    all.push_back(error_at({file}, more_unknown_options(more)));
   }
   const auto note = [&](const std::string& text) {
     Diagnostic d = error_at({file}, text);

@@ -65,4 +65,8 @@ const OptionTable& megatron_deepspeed_options() {
   return table;
 }
 
+std::string more_unknown_options(std::size_t count) {
+  return "there are no options of " + std::to_string(count) + " more names";
+}
+
 }  // namespace meshplan

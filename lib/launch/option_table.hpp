@@ -53,6 +53,9 @@ class OptionTable {
   [[nodiscard]] std::optional<KnownOption> find(std::string_view name) const;
   // The option that may have been meant.
   [[nodiscard]] std::optional<std::string> nearest(std::string_view name) const;
+  // Unknown options that are named one by one, each with the one that may have been meant: a text
+  // with more of them is no argument list of this program.
+  static constexpr std::size_t kMostNamed = 50;
   [[nodiscard]] const std::map<std::string, KnownOption, std::less<>>& all() const { return all_; }
 
  private:
@@ -63,5 +66,8 @@ class OptionTable {
 [[nodiscard]] const OptionTable& megatron_options();
 // Of Megatron-DeepSpeed's.
 [[nodiscard]] const OptionTable& megatron_deepspeed_options();
+
+// "there are no options of 7 more names": behind those that are named.
+[[nodiscard]] std::string more_unknown_options(std::size_t count);
 
 }  // namespace meshplan

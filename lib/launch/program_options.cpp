@@ -153,7 +153,7 @@ std::int64_t ProgramOptions::number(const std::string& name, std::int64_t otherw
 void ProgramOptions::unknown_option(const std::string& name, const ShellWord& at, bool lenient,
                                     ImportedRun& run) {
   run.unknown.push_back(name);
-  if (lenient) return;
+  if (lenient || run.unknown.size() > OptionTable::kMostNamed) return;
   const std::optional<std::string> meant = table_.nearest(name);
   report(
       at, "there is no option " + name,
@@ -262,6 +262,9 @@ void ProgramOptions::account(bool lenient, ImportedRun& run) {
     }
     if (effect == OptionEffect::kNoEffect) run.not_read.push_back(name);
     run.options.push_back({name, value, effect, std::string(known->what), place.where.line});
+  }
+  if (!lenient && run.unknown.size() > OptionTable::kMostNamed) {
+    report(more_unknown_options(run.unknown.size() - OptionTable::kMostNamed), {});
   }
   account_open(lenient, run);
   std::sort(loose_.begin(), loose_.end());

@@ -179,12 +179,13 @@ Truth Interpreter::choice(const Node& node) {
     Truth truth = Truth::kFalse;
     for (const Range& raw : arm.patterns) {
       const Value pattern = text_in(raw);
-      if (text_of(pattern) == "*") {
+      const bool matches_all = text_of(pattern) == "*";
+      const bool known = is_known(subject) && is_known(pattern);
+      if (matches_all ||
+          (known && ::fnmatch(text_of(pattern).c_str(), text_of(subject).c_str(), 0) == 0)) {
         truth = Truth::kTrue;
-      } else if (!is_known(subject) || !is_known(pattern)) {
-        if (truth == Truth::kFalse) truth = unknown_truth(is_known(subject) ? pattern : subject);
-      } else if (::fnmatch(text_of(pattern).c_str(), text_of(subject).c_str(), 0) == 0) {
-        truth = Truth::kTrue;
+      } else if (!known && truth == Truth::kFalse) {
+        truth = unknown_truth(is_known(subject) ? pattern : subject);
       }
     }
     Node condition;

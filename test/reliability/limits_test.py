@@ -145,16 +145,17 @@ class Limits(unittest.TestCase):
                     self.assert_refused(*command)
 
     def test_numbers_of_launch_files(self):
-        base = ("torchrun --nproc-per-node 8 --nnodes 1 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --seq-length 4096 "
-                "--num-attention-heads 32 --micro-batch-size 1 --bf16 --recompute-granularity full --recompute-method block ")
+        run = ("pretrain_gpt.py --num-layers 32 --hidden-size 4096 --seq-length 4096 "
+               "--num-attention-heads 32 --micro-batch-size 1 --bf16 --recompute-granularity full --recompute-method block ")
+        base = "torchrun --nproc-per-node 8 --nnodes 1 " + run
         pp, vp, layout = "--pipeline-model-parallel-size", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout"
         scripts = [base + more for more in (
             f"{pp} 0", f"{pp} -4", f"{pp} 1000000000", f"{pp} 10000000000 --decoder-first-pipeline-num-layers 1", f"{vp} 0",
             f"{pp} 2 {vp} -3", f"{pp} 2 {layout} '((t*9999)*9999)*9999'", f"{pp} 2 {layout} '" + "t*1" * 30_000 + "'",
             "--micro-batch-size -7", "--micro-batch-size 4611686018427387905", "--tensor-model-parallel-size 0",
-            "--tensor-model-parallel-size -1 " + pp + " 4611686018427387904", "--nproc-per-node -8",
-            "--nproc-per-node 4000000000 --nnodes 4000000000",
+            "--tensor-model-parallel-size -1 " + pp + " 4611686018427387904",
             f"--tensor-model-parallel-size 4294967296 {pp} 4294967296")]
+        scripts += [f"torchrun {world} {run}" for world in ("--nproc-per-node -8", "--nproc-per-node 4000000000 --nnodes 4000000000")]
         job = '[model]\nname = "llama3"\nflavor = "8B"\n'
         jobs = [job + more for more in (
             "[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 9223372036854775807\n",
