@@ -1,5 +1,6 @@
 // The corners of what is accepted: no sum overflows, no time or size is negative, infinite or NaN.
 #include <algorithm>
+#include <array>
 
 #include "frameworks/preset.hpp"
 #include "fuzz/choices.hpp"
@@ -125,17 +126,20 @@ TEST_CASE("estimates at the corners of the accepted models, batches and clusters
   REQUIRE(models.size() >= 10);
   int estimated = 0;
   for (std::size_t i = 0; i < models.size(); ++i) {
-    for (const std::int64_t gpus : {std::int64_t{1}, std::int64_t{8}, std::int64_t{1} << 24}) {
+    // The ends of each range, and one case between them.
+    std::vector<std::array<std::int64_t, 3>> sizes{{8, 1024, 4096}};
+    for (const std::int64_t gpus : {std::int64_t{1}, std::int64_t{1} << 24}) {
       for (const std::int64_t batch : {gpus, std::int64_t{1'000'000'000}}) {
-        for (const std::int64_t seq_len : {1, 4096, 1 << 30}) {
-          CAPTURE(i, gpus, batch, seq_len);
-          const Case c = case_of(models[i], gpus, batch, seq_len);
-          // Aborts, with what does not hold, where an invariant is broken.
-          const fuzz::Documents documents = check_estimate(c);
-          CHECK_FALSE(documents.estimate.empty());
-          ++estimated;
-        }
+        for (const std::int64_t seq_len : {1, 1 << 30}) sizes.push_back({gpus, batch, seq_len});
       }
+    }
+    for (const auto& [gpus, batch, seq_len] : sizes) {
+      CAPTURE(i, gpus, batch, seq_len);
+      const Case c = case_of(models[i], gpus, batch, seq_len);
+      // Aborts, with what does not hold, where an invariant is broken.
+      const fuzz::Documents documents = check_estimate(c);
+      CHECK_FALSE(documents.estimate.empty());
+      ++estimated;
     }
   }
   CHECK(estimated > 200);

@@ -304,6 +304,10 @@ class JsonOutputs(unittest.TestCase):
             with self.subTest(kind=kind):
                 self.put(transcript_files(transcript))
                 self.document(schema, "import", kind, *arguments)
+        # What no file states is assumed.
+        self.put({"assumed.sh": "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 "
+                                "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1\n"})
+        self.assertGreater(len(self.document("run", "import", "megatron-args", "assumed.sh")["assumed"]), 0)
 
     def test_every_exporter(self):
         formats = [row["name"] for row in self.document("list", "list", "exporters")["exporters"]]
