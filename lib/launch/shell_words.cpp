@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
 
 #include "launch/shell_interpreter.hpp"
 #include "launch/slurm_request.hpp"
@@ -162,8 +164,9 @@ void choose_program(Way& way) {
     const std::size_t behind = named ? program + 1 : 1;
     const auto split = words.begin() + static_cast<std::ptrdiff_t>(named ? program : 1);
     way.program = named ? words[program].text : std::string();
-    way.launcher.assign(words.begin(), split);
-    way.words.assign(words.begin() + static_cast<std::ptrdiff_t>(behind), words.end());
+    way.launcher.assign(std::move_iterator(words.begin()), std::move_iterator(split));
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(behind));
+    way.words = std::move(words);
     way.environment.clear();
     for (const auto& [variable, value] : s.environment) {
       way.environment[variable] = word_of(value);

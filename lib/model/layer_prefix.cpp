@@ -28,10 +28,15 @@ LayerPrefix layer_prefix(const ModelSpec& m) {
   LayerPrefix prefix;
   prefix.table = block_table(m);
   const std::vector<std::size_t>& blocks = prefix.table.of_layer;
-  prefix.first.emplace_back(prefix.table.size());
+  prefix.whole.assign(prefix.table.size(), 0);
+  prefix.first.reserve((blocks.size() + 1) * prefix.table.size());
+  const auto add_row = [&] {
+    prefix.first.insert(prefix.first.end(), prefix.whole.begin(), prefix.whole.end());
+  };
+  add_row();
   for (const std::size_t block : blocks) {
-    prefix.first.push_back(prefix.first.back());
-    ++prefix.first.back()[block];
+    ++prefix.whole[block];
+    add_row();
   }
   std::size_t leading = blocks.size();
   while (leading > 0 && blocks[leading - 1] == blocks.back()) --leading;
