@@ -28,6 +28,7 @@ void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& 
       {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology},
       {"--model", !flags.open.model.empty() && !kind.of_run},
       {"--gpus", !flags.open.gpus.empty() && !kind.of_run},
+      {"--release", !flags.open.release.empty() && !kind.of_run},
       {"--seq-len", !flags.open.seq_len.empty() && !kind.of_run},
       {"--micro-batch", !flags.open.micro_batch.empty() && !kind.of_run},
       {"--grad-accum", !flags.open.accumulation.empty() && !kind.of_run},

@@ -80,6 +80,9 @@ void add_open_flags(Command& command, OpenFlags& flags) {
   command.add_value("--gpus", flags.gpus, "N",
                     "GPUs of the run, whatever its files say (megatron-args, deepspeed, "
                     "torchtitan)");
+  command.add_value("--release", flags.release, "NAME|DATE",
+                    "Release of Megatron-LM that runs (megatron-args); default: the newest of "
+                    "'meshplan list frameworks'");
   command.add_value("--seq-len", flags.seq_len, "N",
                     "Tokens of a sequence, where the files do not say (deepspeed)");
   command.add_value(
@@ -136,6 +139,7 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
   context.accumulation = read_count(open.accumulation, "--grad-accum", kMostSequences, problems);
   context.global_batch = read_count(open.global_batch, "--global-batch", kMostSequences, problems);
   context.lenient = open.lenient;
+  context.release = open.release;
   context.shell.variables = read_variables(open.set, problems);
   context.shell.arguments = open.arguments;
   context.shell.environment = own_environment();
@@ -153,6 +157,9 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
   if (context.model && of == Target::kMegatron) {
     problems.push_back(error("--model is for files that do not describe the model",
                              "the arguments of Megatron-LM do"));
+  }
+  if (!context.release.empty() && of != Target::kMegatron) {
+    problems.push_back(error("--release is for arguments of Megatron-LM"));
   }
   if (context.seq_len > 0 && of != Target::kDeepspeed) {
     problems.push_back(error("--seq-len is for DeepSpeed's files, which may not state it",

@@ -29,7 +29,7 @@ class LoadedRun {
 
 // What the files leave open, as flags state it; empty where they do not.
 struct OpenFlags {
-  std::string model, gpus, seq_len;
+  std::string model, gpus, release, seq_len;
   std::string micro_batch, accumulation, global_batch;
   std::vector<std::string> set;  // NAME=VALUE of a script
   RestOfLine arguments;          // of a script

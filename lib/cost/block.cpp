@@ -1,6 +1,7 @@
 #include "cost/block.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "comm/collectives.hpp"
@@ -37,6 +38,30 @@ Bytes SavedActivations::of(Recompute r) const {
       return full;
   }
   return none;
+}
+
+WeightShapes BlockCosts::place_of(std::int64_t rows, std::int64_t columns) {
+  constexpr std::size_t kPlaces = 64;
+  std::size_t place = 0;
+  while (place < shapes_.size() &&
+         (shapes_[place].rows != rows || shapes_[place].columns != columns)) {
+    ++place;
+  }
+  if (place < shapes_.size()) return WeightShapes{1} << place;
+  if (place < kPlaces) {
+    shapes_.push_back({rows, columns, rows * columns});
+  } else {
+    shapes_.back().elements += rows * columns;
+  }
+  return WeightShapes{1} << (shapes_.size() - 1);
+}
+
+std::int64_t BlockCosts::elements(WeightShapes set) const {
+  std::int64_t sum = 0;
+  for (; set != 0; set &= set - 1) {
+    sum += shapes_[static_cast<std::size_t>(std::countr_zero(set))].elements;
+  }
+  return sum;
 }
 
 bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
@@ -247,6 +272,15 @@ BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   return cost;
 }
 
+// The weights that a layer's products have gradients of; the output layer's count for themselves.
+void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
+  for (const KernelOp& op : ops.kernels) {
+    if (op.pass != Pass::kBackwardWeight || !op.gemm || op.name == kLogitsName) continue;
+    cost.weight_shapes |= all.place_of(op.gemm->m, op.gemm->n);
+    cost.weights += op.gemm->m * op.gemm->n * op.gemm->count;
+  }
+}
+
 BlockOps layer_ops(const BlockContext& x, const LayerSpec& layer) {
   BlockOps ops;
   append_layer(x, layer, ops);
@@ -286,13 +320,14 @@ SavedActivations always_saved(double bytes) {
   return {ceil_bytes(bytes), ceil_bytes(bytes), ceil_bytes(bytes)};
 }
 
-BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer) {
+BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& all) {
   const BlockOps ops = layer_ops(x, layer);
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
+  add_weights(ops, all, cost);
   return finish(x, ops, cost);
 }
 
@@ -321,7 +356,7 @@ BlockCost head_cost(const BlockContext& x) {
   return finish(x, ops, cost);
 }
 
-BlockCost mtp_cost(const BlockContext& x) {
+BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {
   const LayerSpec layer = mtp_layer(x.model);
   const BlockOps ops = mtp_ops(x);
   BlockCost cost;
@@ -341,6 +376,7 @@ BlockCost mtp_cost(const BlockContext& x) {
     cost.parameters.dense = ceil_div(cost.parameters.dense, x.model.mtp_layers);
     cost.parameters.experts = ceil_div(cost.parameters.experts, x.model.mtp_layers);
   }
+  add_weights(ops, all, cost);
   return finish(x, ops, cost);
 }
 
@@ -360,9 +396,9 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
   BlockCosts costs(table.size());
   costs.embedding() = embedding_cost(x);
   for (std::size_t i = 0; i < table.layers.size(); ++i) {
-    costs[kFirstLayerBlock + i] = layer_cost(x, table.layers[i]);
+    costs[kFirstLayerBlock + i] = layer_cost(x, table.layers[i], costs);
   }
-  if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x);
+  if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x, costs);
   costs.head() = head_cost(x);
   return with_sharded_traffic(std::move(costs), m, c, s);
 }

@@ -43,6 +43,9 @@ struct SavedActivations {
   bool operator==(const SavedActivations&) const = default;
 };
 
+// Shapes of weights, as a set of places in BlockCosts::shape().
+using WeightShapes = std::uint64_t;
+
 struct BlockCost {
   PassTime forward;
   PassTime backward_input;
@@ -53,7 +56,9 @@ struct BlockCost {
   Bytes saved_for_weight_gradient;  // of `saved`, what a split weight-gradient pass still needs
   Bytes working_set;                // temporaries of the backward pass (forward for the head)
   BlockParameters parameters;
-  Flops forward_flops;  // executed by one device: matrix products and attention
+  WeightShapes weight_shapes = 0;  // that its products have
+  std::int64_t weights = 0;        // elements of the weights of its products, all of one device
+  Flops forward_flops;             // executed by one device: matrix products and attention
   Flops recompute_selective_flops;
   std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch
   bool operator==(const BlockCost&) const = default;
@@ -83,6 +88,11 @@ class BlockCosts {
   [[nodiscard]] BlockCost& head() { return costs_[head_block(blocks_)]; }
   [[nodiscard]] const BlockCost& head() const { return costs_[head_block(blocks_)]; }
 
+  // The place of a shape. Those that no place is left for share the last one.
+  [[nodiscard]] WeightShapes place_of(std::int64_t rows, std::int64_t columns);
+  // Elements of all shapes in a set, each once.
+  [[nodiscard]] std::int64_t elements(WeightShapes set) const;
+
   // All blocks of all devices.
   [[nodiscard]] auto begin() { return costs_.begin(); }
   [[nodiscard]] auto end() { return costs_.end(); }
@@ -92,8 +102,14 @@ class BlockCosts {
   bool operator==(const BlockCosts&) const = default;
 
  private:
+  struct Shape {
+    std::int64_t rows = 0, columns = 0, elements = 0;
+    bool operator==(const Shape&) const = default;
+  };
+
   std::size_t blocks_ = 0;
   std::vector<BlockCost> costs_;
+  std::vector<Shape> shapes_;
 };
 
 // Of one decoder layer.

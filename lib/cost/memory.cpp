@@ -105,7 +105,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
   if (mine.blocks.embedding() > 0) {
     last -= state(rates, rates.gradients, blocks.embedding().parameters);
   }
-  return {widest + others, last + others};
+  return {widest + others, gathered * rates.gathered_each, rates.messages, last + others};
 }
 
 BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
@@ -121,11 +121,34 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
   return sum;
 }
 
+KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine) {
+  KeptBuffers kept = rates.kept;
+  const bool head = mine.blocks.head() > 0 || mine.blocks.mtp() > 0;
+  if (head) {
+    kept[Kept::kGatheredInput] = std::max(kept[Kept::kGatheredInput], rates.head_input);
+    kept[Kept::kHeadDummy] = rates.head_dummy;
+  }
+  if (rates.dummy_each == 0 && rates.low_each == 0) return kept;
+  WeightShapes shapes = 0;
+  std::int64_t weights = 0;
+  for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
+    if (mine.blocks[k] == 0) continue;
+    const BlockCost& block = blocks.of(k, mine.device);
+    shapes |= block.weight_shapes;
+    weights += block.weights * mine.blocks[k];
+  }
+  kept[Kept::kLayerDummies] = Bytes{blocks.elements(shapes) * rates.dummy_each};
+  kept[Kept::kLowWeights] = Bytes{weights * rates.low_each};
+  return kept;
+}
+
 void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
                 Recompute mode, RankMemory& rank) {
   rank.parameters = held_parameters(rates, blocks, mine);
   rank.states = state_bytes(rates, rank.parameters);
   rank.buffers = buffer_bytes(rates, blocks, mine, mode);
+  rank.kept = kept_buffers(rates, blocks, mine);
+  rank.inputs = rates.stage_inputs - (mine.blocks.embedding() > 0 ? rates.chunk_inputs : Bytes{});
 }
 
 namespace {
@@ -157,6 +180,7 @@ MemoryRates state_rates(const Strategy& s) {
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
+  rates.update_stays = s.precision == Precision::kFp16;
   return rates;
 }
 
@@ -172,9 +196,68 @@ std::int64_t held_by_streams(const Strategy& s) {
   return num_microbatches(s) > 1 ? k.held_gathers : k.held_gathers_one_microbatch;
 }
 
+// [F-MEM-7] Workspaces for cuBLAS. PyTorch makes one per thread that issues products, the forward
+// and the backward pass's: 4096 KiB x 8 since Hopper, else 4096 KiB x 2 + 16 KiB x 8
+// (aten/src/ATen/cuda/CublasHandlePool.cpp). Transformer Engine has one more, of 32 MiB since
+// Hopper and 4 MiB before, and four for experts' products
+// (pytorch/module/base.py, get_cublas_workspace_size_bytes, get_multi_stream_cublas_workspace).
+void add_workspaces(const ModelSpec& m, const DeviceSpec& d, const Runtime& k, KeptBuffers& kept) {
+  if (d.architecture == Architecture::kCdna3) return;
+  const bool old =
+      d.architecture == Architecture::kVolta || d.architecture == Architecture::kAmpere;
+  constexpr std::int64_t kThreads = 2, kStreams = 4;
+  const std::int64_t chosen = old ? 2 * 4 * kMiB + 8 * 16 * kKiB : 8 * 4 * kMiB;
+  const Bytes engine{(old ? 4 : 32) * kMiB};
+  kept[Kept::kMathWorkspace] =
+      Bytes{k.cublas_workspace_bytes > 0 ? k.cublas_workspace_bytes : chosen} * kThreads;
+  if (k.transformer_engine) kept[Kept::kEngineWorkspace] = engine;
+  if (k.transformer_engine && k.grouped_gemm && m.moe) {
+    kept[Kept::kGroupedWorkspace] = engine * kStreams;
+  }
+}
+
+void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const LocalShape& l,
+              MemoryRates& rates) {
+  const Runtime& k = s.runtime;
+  add_workspaces(m, d, k, rates.kept);
+  rates.kept[Kept::kReductionBuckets] = bucket_bytes(s);
+  // [F-MEM-8] The buffer that Megatron-LM's own layers gather their inputs into, the output layer
+  // always; its own attention writes the scores of a microbatch into the same one
+  // (core/transformer/dot_product_attention.py).
+  if (k.kept_gather_buffer) {
+    if (s.sequence_parallel) rates.head_input = Bytes{l.bytes} * l.hidden * l.tokens;
+    if (!k.transformer_engine) {
+      const auto heads = static_cast<std::int64_t>(m.num_attention_heads) / s.tp;
+      const Bytes scores = Bytes{l.bytes} * s.micro_batch * heads * l.sequence * s.seq_len;
+      rates.kept[Kept::kGatheredInput] =
+          std::max(rates.head_input, s.flash_attention ? Bytes{} : scores);
+    }
+  }
+  // [F-MEM-11] A chunk's last input and its gradient stay until its next forward pass
+  // (Megatron-Core transformer_block.py, set_input_tensor): published CI runs of 2 and 3 chunks a
+  // rank hold 4 to 6 such messages between two steps, of 8 chunks 14 to 16.
+  if (s.pp > 1 && k.kept_stage_inputs) {
+    rates.chunk_inputs = Bytes{2 * l.bytes} * l.hidden * l.norm_tokens;
+    rates.stage_inputs = rates.chunk_inputs * s.vp;
+  }
+  const std::int64_t each = storage_size(s.precision);
+  if (k.fused_grad_accumulation) {
+    // [F-MEM-9] One of the output layer for each loss: the proxies of DeepSeek-V3 among the
+    // published CI runs hold two.
+    if (k.head_dummy_gradient) {
+      rates.head_dummy = Bytes{each} * l.vocab * l.hidden * (m.mtp_layers > 0 ? 2 : 1);
+    }
+    if (k.transformer_engine && k.layer_dummy_gradients) rates.dummy_each = each;
+  }
+  // [F-MEM-10] Row- and column-wise, of one byte each, kept for all microbatches of a step.
+  if (s.precision == Precision::kFp8 && k.transformer_engine) {
+    rates.low_each = k.fp8_param_gather ? 0 : 2;
+  }
+}
+
 }  // namespace
 
-MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
+MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   MemoryRates rates = state_rates(s);
   rates.copied_table = copied_table(m, s);
   // The block in use and the prefetched next one, and one gradient before it is scattered.
@@ -190,9 +273,11 @@ MemoryRates memory_rates(const ModelSpec& m, const Strategy& s) {
     rates.messages += message * std::min(s.pp, num_microbatches(s));
   }
   const Bytes gathered = Bytes{l.bytes} * l.hidden * l.tokens;
-  if (s.sequence_parallel) rates.messages += gathered;
+  // Where layers gather into a buffer of their own, that is counted for itself ([F-MEM-8]).
+  const bool kept_apart = s.runtime.kept_gather_buffer && !s.runtime.transformer_engine;
+  if (s.sequence_parallel && !kept_apart) rates.messages += gathered;
   rates.messages += gathered * held_by_streams(s);
-  rates.messages += bucket_bytes(s);
+  add_kept(m, c.device, s, l, rates);
   return rates;
 }
 
@@ -203,11 +288,12 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   if (rates.late_gradients) bytes.late = bytes.gradients;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
+  if (rates.update_stays) bytes.stays = bytes.update;
   return bytes;
 }
 
 StateBytes on_device(StateBytes states, const Offload& offload) {
-  if (offload.optimizer) states.optimizer = states.update = Bytes{};
+  if (offload.optimizer) states.optimizer = states.update = states.stays = Bytes{};
   return states;
 }
 
@@ -274,13 +360,16 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   memory.gradients = states.gradients;
   memory.optimizer = states.optimizer;
   memory.activations = activations;
-  memory.buffers = std::max(buffers.most, states.update - activations);
+  const Bytes kept = rank.kept.sum();
+  memory.persistent = kept + states.stays + rank.inputs;
+  memory.buffers = std::max(buffers.most, states.update + rank.inputs - activations);
   if (states.late > Bytes{0}) {
     const Bytes beyond =
         std::max({activations + buffers.most - states.late, buffers.last_layer, Bytes{0}});
     memory.buffers = std::min(memory.buffers, beyond);
     memory.activations = beyond - memory.buffers;
   }
+  memory.buffers += kept;
   memory.communicators = communicators;
   memory.context = c.device.context;
   memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers.most).si());

@@ -1,11 +1,14 @@
 #pragma once
 // Memory of one pipeline rank's device, to the byte of what is stored.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cost/block.hpp"
 #include "cost/chunks.hpp"
+#include "cost/ledger.hpp"
 #include "cost/plan_cost.hpp"
 
 namespace meshplan {
@@ -26,10 +29,37 @@ namespace meshplan {
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes update{};  // during the update alone
+  Bytes stays{};   // of which until the next step begins
   Bytes late{};    // gradients that take the place of activations
 };
 // On the device: of an offloaded optimizer nothing.
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
+
+// [F-MEM-7] What stays allocated from step to step beside weights, gradients and optimizer states.
+enum class Kept {
+  kMathWorkspace,     // PyTorch's for cuBLAS
+  kEngineWorkspace,   // Transformer Engine's for cuBLAS
+  kGroupedWorkspace,  // Transformer Engine's for experts' products
+  kGatheredInput,     // the buffer that inputs are gathered into
+  kLayerDummies,      // gradients that nobody reads, of layers' weights
+  kHeadDummy,         // of the output layer's
+  kLowWeights,        // copies of weights in 8 bits
+  kReductionBuckets,  // [F-MEM-2]
+};
+inline constexpr std::size_t kNumKept = 8;
+class KeptBuffers {
+ public:
+  [[nodiscard]] Bytes& operator[](Kept k) { return bytes_[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] Bytes operator[](Kept k) const { return bytes_[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] Bytes sum() const {
+    Bytes all;
+    for (const Bytes each : bytes_) all += each;
+    return all;
+  }
+
+ private:
+  std::array<Bytes, kNumKept> bytes_{};
+};
 
 // What a rank's memory depends on besides its layers: worked out once, used for many ranks and
 // divisions.
@@ -44,8 +74,15 @@ struct MemoryRates {
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
   std::int64_t gathered_each = 0;  // bytes per parameter of the largest block (ZeRO-3)
   Bytes messages;                  // buffers that every rank has
+  KeptBuffers kept;                // likewise
+  Bytes head_input, head_dummy;    // kept more by ranks with the output layer
+  std::int64_t dummy_each = 0;     // bytes of an element of layers' weights, each shape once
+  std::int64_t low_each = 0;       // bytes of the copies of an element of layers' weights
+  bool update_stays = false;       // `update` is held until the next step begins
+  Bytes stage_inputs;              // likewise, of all chunks of a rank
+  Bytes chunk_inputs;              // of one of them
 };
-[[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const Strategy& s);
+[[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 // Wherever the optimizer is; and what of that is on the device.
 [[nodiscard]] StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p);
 [[nodiscard]] StateBytes on_device(StateBytes states, const Offload& offload);
@@ -88,6 +125,7 @@ using SavedRates = PerBlock<SavedRate>;
 
 struct BufferBytes {
   Bytes most;
+  Bytes gathered{}, messages{};  // of which
   Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to
                        // come
 };
@@ -100,6 +138,8 @@ struct RankMemory {
   Bytes activations;           // from forward to backward: all microbatches in flight, at the most
   Bytes resident;              // of which stay on the device where activations are offloaded
   BufferBytes buffers;         // within a backward pass
+  KeptBuffers kept;            // from step to step
+  Bytes inputs;                // of its chunks, between two steps
 };
 
 // Parameters, states and buffers of a rank.
@@ -110,12 +150,17 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
                                          Recompute mode);
 [[nodiscard]] BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
                                               const Chunk& mine);
+[[nodiscard]] KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks,
+                                       const Chunk& mine);
 [[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
                                        const Chunk& mine, Recompute mode);
 
 // At the fullest moment of the step.
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
                                                const Offload& offload, Bytes communicators);
+
+// The same by name. Its fullest moment is memory_breakdown()'s.
+[[nodiscard]] Ledger ledger_of(const RankMemory& rank, const Offload& offload);
 
 // [F-OFF-3] What a device keeps in host memory: its offloaded optimizer states and activations, of
 // all microbatches in flight. A node's host holds that of all its devices, each as of the fullest

@@ -41,7 +41,7 @@ double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size
 void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, const Chunk& mine,
                    std::vector<KernelCall>& all) {
   if (s.offload.optimizer) return;
-  const BlockParameters p = held_parameters(memory_rates(m, s), block_costs(m, c, s), mine);
+  const BlockParameters p = held_parameters(memory_rates(m, c, s), block_costs(m, c, s), mine);
   const Seconds step = Placement(m, c, s).end_of(m, c, p).optimizer;
   const Seconds fused = optimizer_time(c.device, s, p);
   KernelOp op;

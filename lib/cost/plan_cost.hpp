@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cost/ledger.hpp"
 #include "layout/groups.hpp"
 #include "model/operations.hpp"
 #include "spec/strategy.hpp"
@@ -21,6 +22,9 @@ struct MemoryBreakdown {
   Bytes optimizer;    // moments and master weights
   Bytes activations;  // saved for the backward pass, all microbatches in flight
   Bytes buffers;      // working set: gathered weights, logits and loss, recomputed layer, messages
+  // Allocated between two steps beside weights, gradients and optimizer states: part of `buffers`,
+  // but for the copies of gradients that an update leaves until the next step begins.
+  Bytes persistent;
   Bytes communicators;  // part of `reserved`: NCCL buffers of every process group
   Bytes context;        // part of `reserved`: driver context and library workspaces
   Bytes fragmentation;  // part of `reserved`: what the caching allocator cannot use
@@ -76,6 +80,7 @@ struct StageCost {
   Seconds backward;            // input and weight gradients, recomputation included
   std::int64_t in_flight = 0;  // microbatches per chunk at the peak
   MemoryBreakdown memory;
+  Ledger ledger;                // of what the allocator hands out
   std::int64_t parameters = 0;  // held by one device of this rank, ZeRO-3 sharding aside
   bool operator==(const StageCost&) const = default;
 };

@@ -40,6 +40,7 @@ void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
     stage.backward = group.passes.backward.total() + group.passes.recompute.total();
     stage.in_flight = peak_in_flight(shape, static_cast<std::int64_t>(r));
     stage.memory = memory_breakdown(cluster_, memory, s.offload, placement_->communicators());
+    stage.ledger = ledger_of(memory, s.offload);
     stage.parameters = memory.parameters.dense + memory.parameters.experts;
     if (stage.memory.peak > plan.memory().peak) plan.fullest_stage = r;
   }

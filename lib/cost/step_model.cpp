@@ -152,7 +152,7 @@ const RankEnd& StepModel::end_of(const Placement& placement, const BlockParamete
 
 void StepModel::set_sharding(const Strategy& s, const Placement& placement) {
   placement_ = &placement;
-  const MemoryRates rates = memory_rates(model_, s);
+  const MemoryRates rates = memory_rates(model_, cluster_, s);
   for (RankGroup& group : groups_) {
     set_stored(rates, *blocks_, group.mine, s.recompute, group.memory);
     group.end = end_of(placement, group.memory.parameters);
@@ -213,7 +213,7 @@ StepEnd StepModel::end_of_rank(const Strategy& s, const BlockCosts& blocks,
                                const Placement& placement, const Chunk& mine) {
   const ChunkCost cost = chunk_cost(mine, blocks, s.recompute);
   const double share = traits_of(s.schedule).share();
-  const BlockParameters p = held_parameters(memory_rates(model_, s), blocks, mine);
+  const BlockParameters p = held_parameters(memory_rates(model_, cluster_, s), blocks, mine);
   return step_end(cluster_, s, end_of(placement, p),
                   {cost.forward * share, cost.backward * share, cost.recompute * share});
 }
@@ -225,7 +225,7 @@ Seconds StepModel::lower_bound(const Strategy& s, const BlockCosts& blocks,
   const Seconds pipeline = s.pp > 1 ? makespan_lower_bound(pipeline_shape(s), times_)
                                     : groups_.front().passes.total() * microbatches_;
   if (pipeline > enough) return pipeline;
-  const MemoryRates rates = memory_rates(model_, s);
+  const MemoryRates rates = memory_rates(model_, cluster_, s);
   Seconds exposed = enough, optimizer, offload;
   for (const RankGroup& group : groups_) {
     const RankEnd& rank = end_of(placement, held_parameters(rates, blocks, group.mine));

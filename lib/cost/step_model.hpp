@@ -106,6 +106,7 @@ class StepModel {
   [[nodiscard]] StepTail tail_of(const Strategy& s) const;
   [[nodiscard]] TimeTerms terms_of(const Strategy& s, const StepTail& tail) const;
 
+  void add_allocated(const Strategy& s, std::size_t rank, StepTimeline& t) const;
   void explain_stages(const Strategy& s, PlanCost& plan) const;
   void explain_messages(const Strategy& s, const RankGroup& last, PlanCost& plan) const;
   void explain_utilisation(const Strategy& s, PlanCost& plan) const;

@@ -6,6 +6,45 @@
 
 namespace meshplan {
 
+// What a rank has allocated, from what is there between two steps on: every forward pass leaves
+// what it saves, a backward pass works beside that and frees it, the update makes its copies. Late
+// gradients ([F-MEM-5]) grow with the layers that are done.
+void StepModel::add_allocated(const Strategy& s, std::size_t r, StepTimeline& t) const {
+  const RankGroup& group = groups_[group_of_rank_[r]];
+  RankMemory memory = group.memory;
+  memory.activations = activations_[r];
+  const StateBytes states = on_device(memory.states, s.offload);
+  const Bytes kept =
+      states.weights + states.gradients - states.late + states.optimizer + memory.kept.sum();
+  const Bytes between = kept + memory.inputs + states.stays;
+  RankTimeline& rank = t.ranks[r];
+  std::vector<AllocatedAt>& all = rank.allocated;
+  all.push_back({Seconds{}, between});
+  Bytes saved;
+  // Of offloaded activations two layers' stay on the device.
+  const auto here = [&] {
+    return kept + (s.offload.activations ? std::min(saved, memory.resident) : saved);
+  };
+  for (const TimelineEntry& entry : rank.tasks) {
+    const auto chunk = static_cast<std::size_t>(entry.task.chunk);
+    const ChunkSaved& bytes = kinds_[kind_of_chunk_[chunk]].saved;
+    if (entry.task.kind == TaskKind::kForward) {
+      saved += bytes.whole;
+      all.push_back({entry.end, here()});
+      continue;
+    }
+    all.push_back({entry.start, here() + memory.buffers.most});
+    const bool split = entry.task.kind != TaskKind::kBackward;
+    const bool first = entry.task.kind == TaskKind::kBackwardInput;
+    saved -= split ? (first ? bytes.whole - bytes.for_weight : bytes.for_weight) : bytes.whole;
+    all.push_back({entry.end, here()});
+  }
+  const Bytes done = kept + states.late + memory.inputs;
+  all.push_back({rank.reduction.end, done});
+  all.push_back({t.optimizer.start, done + states.update});
+  all.push_back({t.optimizer.end, between});
+}
+
 StepTimeline StepModel::timeline(const Strategy& s) {
   const PipelineShape shape = pipeline_shape(s);
   sends_.assign(times_.size() - 1, send_.time);
@@ -36,6 +75,7 @@ StepTimeline StepModel::timeline(const Strategy& s) {
   t.optimizer = then(t.tied_embedding, tail.optimizer);
   t.offload = then(t.optimizer, tail.offload);
   t.step_time = t.offload.end;
+  for (std::size_t r = 0; r < t.ranks.size(); ++r) add_allocated(s, r, t);
   return t;
 }
 

@@ -17,11 +17,18 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+struct AllocatedAt {
+  Seconds time;
+  Bytes bytes;
+  bool operator==(const AllocatedAt&) const = default;
+};
+
 // One pipeline rank.
 struct RankTimeline {
-  std::vector<TimelineEntry> tasks;  // by start
-  std::vector<Message> sends;        // that leave this rank, by start
-  Span reduction;                    // data-parallel communication that nothing hides; may be empty
+  std::vector<TimelineEntry> tasks;    // by start
+  std::vector<Message> sends;          // that leave this rank, by start
+  std::vector<AllocatedAt> allocated;  // each until the next; what the allocator hands out
+  Span reduction;  // data-parallel communication that nothing hides; may be empty
 };
 
 struct StepTimeline {

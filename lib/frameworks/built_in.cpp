@@ -55,7 +55,11 @@ constexpr PresetValues kMegatron{.overlap = kAllOverlap,
                                  .runtime = {.flex_dispatcher = true,
                                              .host_factor = kMegatronHost,
                                              .interleaved_p2p_overlap = true,
-                                             .fp32_grad_copies = true}};
+                                             .fp32_grad_copies = true,
+                                             .transformer_engine = true,
+                                             .grouped_gemm = true,
+                                             .kept_gather_buffer = true,
+                                             .kept_stage_inputs = true}};
 
 // Megatron-LM of 2020 and 2021 (1909.08053, 2104.04473): the overlap of the backward all-reduce
 // with the weight gradient came with 3.0 (tensor_parallel/layers.py), the distributed optimizer
@@ -101,10 +105,20 @@ Preset megatron_before_core(std::string release, std::string date, std::string s
 void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
   v.runtime.inplace_cross_entropy = true;
+  v.runtime.layer_dummy_gradients = v.runtime.head_dummy_gradient = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
                               v));
+  all.push_back(megatron_core("core_r0.14", "2025-10-08",
+                              "core_v0.14.0, the first whose output layer keeps a gradient that "
+                              "nobody reads (e7c55de99e, 2025-08-01)",
+                              v));
+  v.runtime.head_dummy_gradient = false;
+  all.push_back(megatron_core("core_r0.13", "2025-07-25",
+                              "core_v0.13.0: with Transformer Engine 2.5 and its get_dummy_wgrad",
+                              v));
+  v.runtime.layer_dummy_gradients = false;
   all.push_back(megatron_core("core_r0.12", "2025-05-06",
                               "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99) and "
                               "Transformer Engine's loss (0f60adbd30, 2025-03-08)",

@@ -48,8 +48,9 @@ struct RunContext {
   std::int64_t gpus = 0;                                             // 0: not known
   std::int64_t seq_len = 0;                                          // tokens; 0: not known
   std::int64_t micro_batch = 0, accumulation = 0, global_batch = 0;  // 0: not known
-  bool lenient = false;    // goes on where an option or a condition is not understood
-  ShellInputs shell = {};  // what a script is run with
+  std::string release = {};  // of the training program: a name or a date; empty: the newest
+  bool lenient = false;      // goes on where an option or a condition is not understood
+  ShellInputs shell = {};    // what a script is run with
 };
 
 // An option or setting of the files, and what was made of it.

@@ -32,7 +32,7 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     o.push_back({"--moe-token-dispatcher-type", flex ? "flex" : "alltoall"});
     if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
-    o.push_back({"--moe-grouped-gemm"});
+    if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     o.push_back({"--moe-permute-fusion"});
   }
   if (!same_rank_order(s, kDefaultOrder)) o.push_back({"--use-tp-pp-dp-mapping"});
@@ -153,6 +153,7 @@ void add_precision(const LaunchPlan& p, Options& o) {
       o.push_back({"--bf16"});
       o.push_back({"--fp8-format", blocks ? "e4m3" : "hybrid"});
       o.push_back({"--fp8-recipe", blocks ? "mxfp8" : "tensorwise"});
+      if (s.runtime.fp8_param_gather) o.push_back({"--fp8-param-gather"});
       break;
     }
     case Precision::kBf16:

@@ -131,6 +131,15 @@ class Importer {
   void read_sizes() {
     Strategy& s = run_.strategy;
     s = framework_preset(Framework::kMegatron);
+    if (!context_.release.empty()) {
+      const auto preset = find_preset(name_of(Framework::kMegatron), context_.release);
+      if (preset) {
+        s = with_preset(Strategy{}, **preset);
+      } else {
+        problems_.insert(problems_.end(), preset.errors().begin(), preset.errors().end());
+      }
+    }
+    run_.strategy.runtime.cublas_workspace_bytes = cublas_workspace();
     s.tp =
         number("--tensor-model-parallel-size", number("--model-parallel-size", 1, kRanks), kRanks);
     s.pp = number("--pipeline-model-parallel-size", 1, kStages);
@@ -163,9 +172,30 @@ class Importer {
     // Without groups of experts no dispatcher differs from another.
     const bool flex = text("--moe-token-dispatcher-type") == "flex" || has("--moe-enable-deepep");
     (void)has("--moe-flex-dispatcher-backend");
-    (void)has("--moe-grouped-gemm");
+    const bool grouped = has("--moe-grouped-gemm");
+    s.runtime.grouped_gemm = grouped || !run_.model.moe;
     if (s.ep * s.etp > 1) s.runtime.flex_dispatcher = flex;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
+  }
+
+  // ":4096:8" and ":4096:2:16:8": KiB and how many, pair after pair (cuBLAS documentation, section
+  // on reproducibility; PyTorch CublasHandlePool.cpp, parseChosenWorkspaceSize).
+  std::int64_t cublas_workspace() const {
+    const auto known = run_.script.variables.find("CUBLAS_WORKSPACE_CONFIG");
+    if (known == run_.script.variables.end()) return 0;
+    const std::string& text = known->second.text;
+    const char *at = text.data(), *const end = at + text.size();
+    std::int64_t bytes = 0, size = 0;
+    bool second = false;
+    while (at != end) {
+      std::int64_t value = 0;
+      if (*at != ':') return 0;
+      const auto [next, failure] = std::from_chars(at + 1, end, value);
+      if (failure != std::errc{} || out_of_range("", value, {0, 1 << 20})) return 0;
+      if (second) bytes += size * value * kKiB;
+      size = value, second = !second, at = next;
+    }
+    return bytes;
   }
 
   void read_batches() {
@@ -324,9 +354,15 @@ class Importer {
     const bool old_fp8 = has("--fp8-hybrid"), old_e4m3 = has("--fp8-e4m3");
     if (!text("--fp8-format").empty() || old_fp8 || old_e4m3) s.precision = Precision::kFp8;
     s.optimizer_dtype = from_name<Dtype>(text("--exp-avg-dtype", "fp32")).value_or(Dtype::kFp32);
+    const bool fp8_gather = has("--fp8-param-gather");
+    s.runtime.fp8_param_gather = fp8_gather && s.precision == Precision::kFp8;
+    const bool legacy = has("--use-legacy-models"), flash = has("--use-flash-attn");
+    const bool engine = text("--transformer-impl", "transformer_engine") != "local" && !legacy;
+    s.runtime.transformer_engine = s.runtime.transformer_engine && engine;
     const std::string backend = text("--attention-backend", "auto");
-    s.flash_attention = backend != "unfused" && backend != "local";
-    (void)has("--use-flash-attn");  // what every kernel here is
+    // Megatron-LM's own attention (core/transformer/dot_product_attention.py) is never fused; its
+    // legacy layers' is on demand (legacy/model/transformer.py).
+    s.flash_attention = (legacy ? flash : engine) && backend != "unfused" && backend != "local";
     if (backend == "flash") s.runtime.attention = AttentionKernel::kFlash2;
     s.runtime.fused_cross_entropy = has("--cross-entropy-loss-fusion");
     s.runtime.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";

@@ -136,7 +136,8 @@ void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
 
 Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   Options o;
-  o.push_back({"--transformer-impl", "transformer_engine"});
+  o.push_back(
+      {"--transformer-impl", s.runtime.transformer_engine ? "transformer_engine" : "local"});
   if (is_megatron_hybrid(m)) {
     add_hybrid(m, s, o);
   } else {

@@ -68,7 +68,7 @@ checkpoint-num-layers optimizer-cpu-offload/0 cpu-offloading-num-layers
     {OptionEffect::kModelled, "data types and kernels",
      R"(
 bf16/0 fp16/0 fp8-format fp8-hybrid/0 fp8-e4m3/0 grad-reduce-in-bf16/0
-accumulate-allreduce-grads-in-fp32/0 exp-avg-dtype attention-backend use-flash-attn/0
+accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 )"},
@@ -126,7 +126,7 @@ cpu-offloading-retain-pinned-cpu-buffers/0
 )"},
     {OptionEffect::kNotModelled, "every product in 8 bits is estimated as with delayed scaling",
      R"(
-fp8-recipe=delayed fp8-param-gather/0 first-last-layers-bf16/0 num-layers-at-start-in-bf16
+fp8-recipe=delayed first-last-layers-bf16/0 num-layers-at-start-in-bf16
 num-layers-at-end-in-bf16 no-fp8-wgrad/0 disable-fp8-wgrad/0 fp8-output-proj/0
 fp8-quantizer-factory te-precision-config-file keep-fp8-transpose-cache/0
 keep-fp8-transpose-cache-when-using-custom-fsdp/0 reuse-grad-buf-for-mxfp8-param-ag/0
@@ -164,7 +164,7 @@ moe-expert-rank-capacity-factor moe-token-dropping/0
 )"},
     {OptionEffect::kNotModelled, "it is estimated as without",
      R"(
-transformer-impl=transformer_engine microbatch-group-size-per-virtual-pipeline-stage
+microbatch-group-size-per-virtual-pipeline-stage
 tensor-parallel-num-weight-shards expert-tensor-parallel-num-weight-shards
 gtp-remat-opt-in-modules/+ gtp-remat-reduce-scatter-with-fp32-accumulation/0 gtp-remat-nccl-ub/0
 gtp-expert-remat-nccl-ub/0 hierarchical-context-parallel-sizes/+ max-seqlen-per-dp-cp-rank
@@ -188,7 +188,7 @@ moe-router-fusion/0 moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0
 output-logit-dtype attention-softmax-in-fp32/0 flash-attention-version batch-invariant-mode/0
 batch-invariant-backend deterministic-mode/0 apply-query-key-layer-scaling/0
 no-query-key-layer-scaling/0 no-scatter-gather-tensors-in-pipeline/0
-no-async-tensor-model-parallel-allreduce/0 moe-use-legacy-grouped-gemm/0 use-legacy-models/0
+no-async-tensor-model-parallel-allreduce/0 moe-use-legacy-grouped-gemm/0
 no-contiguous-buffers-in-local-ddp/0 use-contiguous-buffers-in-ddp/0 DDP-impl=local
 delay-param-gather/0 no-delay-grad-reduce/0 deallocate-pipeline-outputs/0
 overlap-p2p-communication/0 calculate-per-token-loss/0 check-for-large-grads/0

@@ -21,7 +21,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   if (s.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
   const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
   const LinearTimes logits =
-      append_linear(plain, "logits", l.tokens, l.vocab, l.hidden, false, ops);
+      append_linear(plain, kLogitsName, l.tokens, l.vocab, l.hidden, false, ops);
   const bool gathered = s.runtime.gathered_logits;
   const double n = real(l.tokens) * real(gathered ? l.vocab * s.tp : l.vocab), e = l.bytes;
   if (gathered)

@@ -3,6 +3,7 @@
 // spec/layers.hpp with its keys (spec/layer_keys.hpp) and rules (spec/layer_rules.hpp), and the
 // functions below for it. The compiler asks for each of them.
 #include <cstdint>
+#include <string_view>
 
 #include "model/context.hpp"
 #include "model/operations.hpp"
@@ -98,6 +99,7 @@ void append_operations(const MoeSpec& kind, const BlockContext& x, BlockOps& ops
 [[nodiscard]] double widest_features(const NoneSpec& kind, const BlockContext& x);
 
 // The ends of the chain, and what joins them for multi-token prediction.
+inline constexpr std::string_view kLogitsName = "logits";  // of the output layer's products
 void append_embedding(const BlockContext& x, BlockOps& ops);
 void append_head(const BlockContext& x, BlockOps& ops);
 void append_mtp_projection(const BlockContext& x, BlockOps& ops);

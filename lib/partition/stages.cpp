@@ -45,7 +45,7 @@ Stages::Stages(const StageContext& context)
     : x_(context),
       layout_(x_.model, x_.strategy, x_.prefix, x_.rounds),
       quanta_(block_quanta(x_.blocks, x_.prefix, x_.model)),
-      rates_(memory_rates(x_.model, x_.strategy)),
+      rates_(memory_rates(x_.model, x_.cluster, x_.strategy)),
       saved_rates_(saved_rates(x_.blocks, x_.strategy.recompute)),
       least_(x_.prefix.table.size()),
       values_(layout_.num_slots()) {

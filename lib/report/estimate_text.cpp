@@ -138,10 +138,30 @@ std::string memory_table(const std::vector<StageCost>& stages, const TextOptions
   }
   return table.text(options) +
          paragraph("",
-                   "GiB on the fullest device of each pipeline rank. resv, not usable by tensors: "
+                   "GiB on the fullest device of each pipeline rank. kept: allocated between two "
+                   "steps beside the states, most of it in buffer. resv, not usable by tensors: "
                    "nccl (communicators) + ctx (driver context, libraries) + frag (allocator). "
                    "peak: weight + grad + optim + activ + buffer + resv.",
                    options);
+}
+
+// What the fullest rank's allocator hands out, entry by entry.
+std::string ledger_table(const Ledger& ledger, std::size_t rank, const TextOptions& options) {
+  Table table(
+      {{"entry", Align::kLeft}, {"GiB"}, {"there", Align::kLeft}, {"formula", Align::kLeft}});
+  for (const LedgerEntry& e : ledger.entries) {
+    table.add_row({std::string(e.name), gib(e.bytes), std::string(name_of(e.lifetime)),
+                   std::string(e.formula)});
+  }
+  std::string moments;
+  for (const MomentBytes& m : ledger.moments) {
+    moments += (moments.empty() ? "" : "; ") + std::string(name_of(m.moment)) + ": " +
+               gib(m.allocated) + " GiB" + (m.moment == ledger.fullest ? " (the most)" : "");
+  }
+  return table.text(options) + paragraph("",
+                                         "Allocated on the fullest device of pipeline rank " +
+                                             std::to_string(rank) + ". " + moments + ".",
+                                         options);
 }
 
 std::string stage_table(const PlanCost& p, const TextOptions& options) {
@@ -197,6 +217,8 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
   text += expert_load_text(m, c, p, options) + '\n';
   text += time_table(p, options) + '\n';
   text += heading("Memory", options) + memory_table(p.stages, options) + '\n';
+  text += heading("Memory ledger", options) +
+          ledger_table(p.stages[p.fullest_stage].ledger, p.fullest_stage, options) + '\n';
   text += heading("Pipeline ranks", options) + stage_table(p, options) + '\n';
   text += heading("Communication", options) + communication_table(p, c, options) + '\n';
   text += paragraph("",

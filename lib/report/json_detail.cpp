@@ -77,6 +77,15 @@ Json column(const std::vector<Entry>& entries, const Cut& cut, const Value& valu
   return json;
 }
 
+Json allocated_json(const std::vector<AllocatedAt>& allocated, const Cut& cut) {
+  Json times = Json::array(), bytes = Json::array();
+  for (const AllocatedAt& a : allocated) {
+    if (cut.span.start < a.time && a.time < cut.span.end) continue;
+    times.push_back(microseconds(a.time)), bytes.push_back(a.bytes.count());
+  }
+  return {{"times_us", std::move(times)}, {"bytes", std::move(bytes)}};
+}
+
 Json rank_json(const RankTimeline& rank, const Cut& cut) {
   std::string kinds;
   for (const TimelineEntry& e : rank.tasks) {
@@ -97,6 +106,7 @@ Json rank_json(const RankTimeline& rank, const Cut& cut) {
         {"microbatches", column(rank.sends, cut, [](const Message& e) { return e.microbatch; })},
         {"starts_us", column(rank.sends, cut, start)},
         {"ends_us", column(rank.sends, cut, end)}}},
+      {"allocated", allocated_json(rank.allocated, cut)},
       {"gradient_reduction", span_json(rank.reduction)}};
 }
 

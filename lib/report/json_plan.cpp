@@ -125,6 +125,7 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
             {"mfu", number(p.mfu)},
             {"hfu", number(p.hfu)},
             {"memory", memory_json(p.stages)},
+            {"memory_ledger", ledger_json(p.stages)},
             {"fullest_stage", p.fullest_stage},
             {"memory_interval_bytes", {memory.low.count(), memory.high.count()}},
             {"out_of_memory_probability", number(out_of_memory_probability(p.memory()))},
@@ -147,7 +148,8 @@ Json infeasible_json(const Verdict& verdict, const Strategy& s) {
           {"messages", i.messages},
           {"shortfall_bytes", i.shortfall.count()},
           {"remedies", i.remedies},
-          {"memory", memory_json(verdict.stages)}};
+          {"memory", memory_json(verdict.stages)},
+          {"memory_ledger", ledger_json(verdict.stages)}};
 }
 
 }  // namespace meshplan

@@ -37,6 +37,7 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json first_ranks(std::vector<std::int64_t> ranks);
 [[nodiscard]] Json placement_json(const Strategy& s, const ClusterSpec& c);
 [[nodiscard]] Json memory_json(const std::vector<StageCost>& stages);
+[[nodiscard]] Json ledger_json(const std::vector<StageCost>& stages);
 [[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
 // How sure it is that the plan ranked first is faster, and what would tell.
 [[nodiscard]] Json against_best_json(const PlanCost& best, const PlanCost& p);

@@ -40,6 +40,7 @@ inline constexpr std::array kMemoryTerms{
     MemoryTermRow{&MemoryBreakdown::optimizer, "optimizer_bytes", "optim"},
     MemoryTermRow{&MemoryBreakdown::activations, "activations_bytes", "activ"},
     MemoryTermRow{&MemoryBreakdown::buffers, "buffers_bytes", "buffer"},
+    MemoryTermRow{&MemoryBreakdown::persistent, "persistent_buffers_bytes", "kept"},
     MemoryTermRow{&MemoryBreakdown::communicators, "communicators_bytes", "nccl"},
     MemoryTermRow{&MemoryBreakdown::context, "context_bytes", "ctx"},
     MemoryTermRow{&MemoryBreakdown::fragmentation, "fragmentation_bytes", "frag"},

@@ -38,7 +38,7 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
                    const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads,
                    std::optional<Recompute> saved_as) {
   if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
-  MemoryRates rates = memory_rates(x.model, s);
+  MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   PerBlock<BlockBytes> kinds(counts.size());
@@ -66,20 +66,21 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     sum += k.number * std::min(at(least), at(most));
   }
   // Nothing of what comes and goes is free of fragmentation, but states are; a bound without it.
-  const double fixed = (layer + rates.messages + communicators + x.cluster.device.context).si();
+  const double fixed =
+      (layer + (rates.messages + rates.kept.sum()) + communicators + x.cluster.device.context).si();
   return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
 Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   if (x.request.ignore_activations) return {};
-  const MemoryRates rates = memory_rates(x.model, s);
+  const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   double states = 0;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
     BlockCost block;
     block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
     states += real(x.prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
   }
-  const double fixed = (x.cluster.device.context + rates.messages).si();
+  const double fixed = (x.cluster.device.context + (rates.messages + rates.kept.sum())).si();
   return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
 }
 
@@ -160,7 +161,7 @@ bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, do
 FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                    const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads)
     : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
-  const MemoryRates rates = memory_rates(x.model, s);
+  const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
@@ -189,7 +190,8 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     selective_.add(load);
   }
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
-  const Bytes fixed = layer + rates.messages + communicators + x.cluster.device.context;
+  const Bytes fixed =
+      layer + (rates.messages + rates.kept.sum()) + communicators + x.cluster.device.context;
   bytes_ = (x.capacity() - fixed).si();
   seconds_each_ = real(copies) / real(num_microbatches(s));
 }

@@ -130,6 +130,29 @@ struct Runtime {
   // them, in steps of several microbatches and of one (with sequence parallelism, tp >= 4, pp = 1).
   std::int64_t held_gathers = 0;
   std::int64_t held_gathers_one_microbatch = 0;
+  // Layers are Transformer Engine's, which keeps a workspace of its own for cuBLAS and makes the
+  // copies of weights in 8 bits.
+  bool transformer_engine = false;
+  // Experts' products go to several streams with a workspace each (Transformer Engine
+  // GroupedLinear, get_multi_stream_cublas_workspace).
+  bool grouped_gemm = false;
+  // Each of PyTorch's workspaces for cuBLAS (CUBLAS_WORKSPACE_CONFIG); 0: as the device has it by
+  // default.
+  std::int64_t cublas_workspace_bytes = 0;
+  // Gathered inputs of tensor-parallel layers are put into one buffer that is never freed
+  // (Megatron-Core utils.py, GlobalMemoryBuffer).
+  bool kept_gather_buffer = false;
+  // Between two steps every chunk of a pipeline still holds its last input and that one's gradient
+  // (Megatron-Core transformer_block.py, set_input_tensor).
+  bool kept_stage_inputs = false;
+  // Where products add weight gradients to their sums by themselves, autograd still gets a tensor
+  // for each, which is kept: one per shape of a layer's weights (Transformer Engine
+  // get_dummy_wgrad, since 2.5), and one for the output layer (Megatron-Core since e7c55de99e,
+  // 2025-08-01).
+  bool layer_dummy_gradients = false;
+  bool head_dummy_gradient = false;
+  // Weights of products in 8 bits are stored so; else copies of them are, beside the 16-bit ones.
+  bool fp8_param_gather = false;
 
   bool operator==(const Runtime&) const = default;
 };

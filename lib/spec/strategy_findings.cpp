@@ -50,6 +50,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
   f.check("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch,
           {0, 10'000});
+  f.check("runtime.cublas_workspace_bytes", s.runtime.cublas_workspace_bytes, {0, 1LL << 40});
 }
 
 void check_lists(const Strategy& s, Findings& f) {

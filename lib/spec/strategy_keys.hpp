@@ -90,6 +90,14 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.zero_bucket_size", s.runtime.zero_bucket_size);
   visit("runtime.held_gathers", s.runtime.held_gathers);
   visit("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch);
+  visit("runtime.transformer_engine", s.runtime.transformer_engine);
+  visit("runtime.grouped_gemm", s.runtime.grouped_gemm);
+  visit("runtime.cublas_workspace_bytes", s.runtime.cublas_workspace_bytes);
+  visit("runtime.kept_gather_buffer", s.runtime.kept_gather_buffer);
+  visit("runtime.kept_stage_inputs", s.runtime.kept_stage_inputs);
+  visit("runtime.layer_dummy_gradients", s.runtime.layer_dummy_gradients);
+  visit("runtime.head_dummy_gradient", s.runtime.head_dummy_gradient);
+  visit("runtime.fp8_param_gather", s.runtime.fp8_param_gather);
   visit("order", s.order);
 }
 

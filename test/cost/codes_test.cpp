@@ -349,8 +349,9 @@ TEST_CASE(
   const ModelSpec m = plain_gpt(8);
   s = plain_strategy(1, 4, 1);
   s.global_batch = 16;
-  const Bytes freed = memory_rates(m, s).messages;
+  const ClusterSpec c = plain_cluster(4);
+  const Bytes freed = memory_rates(m, c, s).messages;
   s.runtime.deallocate_pipeline_outputs = false;
   const LocalShape l = local_shape(m, s);
-  CHECK(memory_rates(m, s).messages - freed == Bytes{4 * l.tokens * l.hidden * l.bytes});
+  CHECK(memory_rates(m, c, s).messages - freed == Bytes{4 * l.tokens * l.hidden * l.bytes});
 }

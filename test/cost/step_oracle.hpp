@@ -161,7 +161,7 @@ class StepOracle {
     Chunk mine(chunks_.front().blocks.size());
     for (const std::size_t i : chunks_on(s_, rank)) add_blocks(chunks_[i], mine);
     RankMemory memory;
-    set_stored(memory_rates(m_, s_), blocks_, mine, s_.recompute, memory);
+    set_stored(memory_rates(m_, c_, s_), blocks_, mine, s_.recompute, memory);
     memory.activations = peak_activation(shape_of_pipeline(s_), rank, saved_, for_weight_);
     memory.resident = resident_activations(blocks_, mine, s_.recompute);
     return memory;

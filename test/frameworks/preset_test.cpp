@@ -43,8 +43,8 @@ TEST_CASE("Unknown names are errors that say which are known") {
   (void)shipped_preset("nanotron");
   CHECK(release_of("megatorn", "") ==
         "error: there is no framework 'megatorn'\n  hint: did you mean 'megatron'?\n");
-  CHECK(release_of("megatron", "core_r0.13") ==
-        "error: megatron has no known release 'core_r0.13'\n  hint: did you mean 'core_r0.19'? A "
+  CHECK(release_of("megatron", "core_r0.17") ==
+        "error: megatron has no known release 'core_r0.17'\n  hint: did you mean 'core_r0.19'? A "
         "date stands for the newest until then\n");
   CHECK(release_of("megatron", "2019-09") ==
         "error: no release of megatron is as old as 2019-09\n  hint: the oldest known is v2.0 of "

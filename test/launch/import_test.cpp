@@ -215,4 +215,56 @@ TEST_CASE("what Megatron-LM refuses, ignores or wastes is named") {
   CHECK(linted(kRun, row.from, row.to).find(row.message) != std::string::npos);
 }
 
+TEST_CASE("what a release does by default is that of the release that runs") {
+  const std::string arguments = "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16";
+  const auto runtime_of = [&](const std::string& release) {
+    RunContext context;
+    context.gpus = 1, context.release = release;
+    const Result<MegatronRun> run = read_megatron_run(arguments, "a.sh", context);
+    REQUIRE(run.ok());
+    return run->strategy.runtime;
+  };
+  CHECK(runtime_of("").head_dummy_gradient);
+  CHECK(runtime_of("core_r0.14").head_dummy_gradient);
+  CHECK_FALSE(runtime_of("2025-09-01").head_dummy_gradient);
+  CHECK(runtime_of("2025-09-01").layer_dummy_gradients);
+  CHECK_FALSE(runtime_of("core_r0.12").layer_dummy_gradients);
+  RunContext context;
+  context.gpus = 1, context.release = "core_r9";
+  const Result<MegatronRun> unknown = read_megatron_run(arguments, "a.sh", context);
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(to_text(unknown.errors()).find("core_r9") != std::string::npos);
+}
+
+TEST_CASE("layers of one's own are never fused attention, and the script says cuBLAS' workspace") {
+  const auto read = [](const std::string& before, const std::string& more) {
+    const std::string script =
+        before +
+        "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 "
+        "--num-attention-heads 8 --seq-length 1024 --micro-batch-size 1 "
+        "--global-batch-size 8 --vocab-size 1024 --bf16 " +
+        more + "\n";
+    const Result<MegatronRun> run = read_megatron_run(script, "train.sh");
+    REQUIRE(run.ok());
+    return run->strategy;
+  };
+  CHECK(read("", "").flash_attention);
+  CHECK(read("", "").runtime.transformer_engine);
+  CHECK(read("", "").runtime.cublas_workspace_bytes == 0);
+  CHECK_FALSE(read("", "--transformer-impl local").flash_attention);
+  CHECK_FALSE(read("", "--transformer-impl local").runtime.transformer_engine);
+  CHECK_FALSE(read("", "--transformer-impl local --use-flash-attn").flash_attention);
+  CHECK_FALSE(read("", "--use-legacy-models").flash_attention);
+  CHECK(read("", "--use-legacy-models --use-flash-attn").flash_attention);
+  CHECK_FALSE(read("", "--fp8-param-gather").runtime.fp8_param_gather);
+  CHECK(read("", "--fp8-format hybrid --fp8-param-gather").runtime.fp8_param_gather);
+  const auto workspace = [&](const std::string& value) {
+    return read("export CUBLAS_WORKSPACE_CONFIG=" + value + "\n", "")
+        .runtime.cublas_workspace_bytes;
+  };
+  CHECK(workspace(":4096:8") == 32 * kMiB);
+  CHECK(workspace(":4096:2:16:8") == 8 * kMiB + 128 * kKiB);
+  CHECK(workspace("4096:8") == 0);
+}
+
 }  // namespace meshplan

@@ -101,8 +101,13 @@ TEST_CASE("layers of different sizes cost the sum of their parts") {
   const Strategy s = complete(plain_strategy(2, 1, 1), mixed, c);
   const BlockCosts all = block_costs(mixed, c, s);
   REQUIRE(all.size() == 5);
-  CHECK(all[1] == block_costs(narrow, c, s)[1]);
-  CHECK(all[2] == block_costs(wide, c, s)[1]);
+  // Which places of the table a block's shapes of weights have depends on the blocks before it.
+  const auto alone = [](BlockCost cost) {
+    cost.weight_shapes = 0;
+    return cost;
+  };
+  CHECK(alone(all[1]) == alone(block_costs(narrow, c, s)[1]));
+  CHECK(alone(all[2]) == alone(block_costs(wide, c, s)[1]));
   CHECK(model_flops(mixed, 2048, 1).si() * 6 ==
         Approx(model_flops(narrow, 2048, 1).si() * 5 + model_flops(wide, 2048, 1).si()));
 }

@@ -127,6 +127,8 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"dtype", names<Dtype>()},
       {"attention_kernel", names<AttentionKernel>()},
       {"stage_split", names<StageSplit>()},
+      {"lifetime", names<Lifetime>()},
+      {"moment", names<Moment>()},
       {"activation", names<Activation>()},
       {"norm", names<Norm>()},
       {"position_embedding", names<PositionEmbedding>()},

@@ -41,8 +41,8 @@ TEST_CASE("the time table names every term that takes time, and its share") {
 
 TEST_CASE("the memory table has a row per pipeline rank and a column per term") {
   const std::string text = memory_table(sample_plan().stages, {});
-  CHECK(has(text, "   0   4.00 8.00 12.00 32.00   2.00 1.00 0.50 0.50 2.00 60.00 80.00\n"));
-  CHECK(has(text, "   1   4.00 8.00 12.00 16.00   2.00 1.00 0.50 0.50 2.00 44.00 80.00\n"));
+  CHECK(has(text, "   0   4.00 8.00 12.00 32.00   2.00 0.00 1.00 0.50 0.50 2.00 60.00 80.00\n"));
+  CHECK(has(text, "   1   4.00 8.00 12.00 16.00   2.00 0.00 1.00 0.50 0.50 2.00 44.00 80.00\n"));
 }
 
 TEST_CASE("the communication table names the level that each group crosses") {

@@ -116,7 +116,13 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .flex_dispatcher = true,
                                     .host_factor = 7.2,
                                     .interleaved_p2p_overlap = true,
-                                    .fp32_grad_copies = true});
+                                    .fp32_grad_copies = true,
+                                    .transformer_engine = true,
+                                    .grouped_gemm = true,
+                                    .kept_gather_buffer = true,
+                                    .kept_stage_inputs = true,
+                                    .layer_dummy_gradients = true,
+                                    .head_dummy_gradient = true});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);

@@ -50,7 +50,8 @@ def predict(program, run):
         script, out = os.path.join(scratch, "train.sh"), os.path.join(scratch, "out")
         with open(script, "w", encoding="utf-8") as file:
             file.write(launch_script(launch))
-        read = called(program, "import", "megatron-args", script, "--out", out)
+        read = called(program, "import", "megatron-args", script, "--out", out,
+                      "--release", measured["date"])
         if read.returncode != 0:
             return "import: " + read.stderr.strip().splitlines()[0]
         said = called(program, "estimate", "--model", os.path.join(out, "model.yaml"),

@@ -52,7 +52,7 @@ function planned(result) {
   const plan = (result.plans ?? (result.plan ? [result.plan] : []))[0];
   document.title = `${result.model.name} on ${result.cluster.name} · meshplan`;
   const [head, answer, why] = summary(result, plan);
-  const parts = [() => breakdown(plan), () => memory(plan, resized), () => timeline(result, plan, resized),
+  const parts = [() => breakdown(plan), () => memory(result, plan, resized), () => timeline(result, plan, resized),
     () => communication(plan), () => placement(result), () => scatter(result, resized), () => pareto(result),
     () => compare(result), () => validated(result, resized), () => sensitivity(result), () => sweep(result, resized), () => goodput(result),
     () => fallback(result)];

@@ -1,5 +1,6 @@
 // Memory of every pipeline rank against what the device offers.
 import {scaleLinear} from "d3-scale";
+import {allocated} from "./allocated.js";
 import {el, asTable, figure, legend, section, svg, table} from "./dom.js";
 import * as format from "./format.js";
 import {memoryTerms} from "./terms.js";
@@ -58,12 +59,12 @@ function numbers(plan) {
     ...memoryTerms.map(([key]) => format.bytes(m[key])), format.bytes(m.peak_bytes)]));
 }
 
-export function memory(plan, resized) {
+export function memory(result, plan, resized) {
   const holder = el("div", {class: "chart"});
   resized(holder, (width) => holder.replaceChildren(chart(plan, width)));
   const used = memoryTerms.filter(([key]) => plan.memory.some((m) => m[key] > 0));
   return section("memory", plan.memory.length > 1 ? "Memory per pipeline rank" : "Memory",
     figure("Peak of the fullest GPU of each pipeline rank.",
       legend(used.map(([, label, style]) => [style, label])), holder),
-    asTable("The numbers", numbers(plan)));
+    asTable("The numbers", numbers(plan)), ...allocated(result, plan, resized));
 }

@@ -1,0 +1,107 @@
+#include "cost/ledger.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "cost/memory.hpp"
+
+namespace meshplan {
+
+bool is_there(Lifetime l, Moment m) {
+  switch (l) {
+    case Lifetime::kPersistent:
+      return true;
+    case Lifetime::kSaved:
+    case Lifetime::kBackward:
+      return m == Moment::kBackward;
+    case Lifetime::kGradients:
+      return m == Moment::kLastLayer || m == Moment::kUpdate;
+    case Lifetime::kLastLayer:
+      return m == Moment::kLastLayer;
+    case Lifetime::kUpdate:
+      return m == Moment::kUpdate;
+    case Lifetime::kUntilZeroed:
+    case Lifetime::kInputs:
+      return m == Moment::kUpdate || m == Moment::kBetweenSteps;
+  }
+  return false;
+}
+
+namespace {
+
+struct KeptRow {
+  Kept kept;
+  std::string_view name, formula, source;
+};
+constexpr std::array<KeptRow, kNumKept> kKeptRows{{
+    {Kept::kMathWorkspace, "cuBLAS workspaces", "F-MEM-7",
+     "PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp"},
+    {Kept::kEngineWorkspace, "Transformer Engine workspace", "F-MEM-7",
+     "TransformerEngine pytorch/module/base.py, get_cublas_workspace_size_bytes"},
+    {Kept::kGroupedWorkspace, "grouped products' workspaces", "F-MEM-7",
+     "TransformerEngine pytorch/module/base.py, get_multi_stream_cublas_workspace"},
+    {Kept::kGatheredInput, "gathered input", "F-MEM-8",
+     "Megatron-Core utils.py, GlobalMemoryBuffer"},
+    {Kept::kLayerDummies, "unread gradients of layers", "F-MEM-9",
+     "TransformerEngine pytorch/module/base.py, get_dummy_wgrad"},
+    {Kept::kHeadDummy, "unread gradient of the output layer", "F-MEM-9",
+     "Megatron-Core tensor_parallel/layers.py (e7c55de99e)"},
+    {Kept::kLowWeights, "8-bit copies of weights", "F-MEM-10",
+     "TransformerEngine pytorch/module/linear.py, is_first_microbatch"},
+    {Kept::kReductionBuckets, "reduction buckets", "F-MEM-2",
+     "DeepSpeed runtime/zero/stage_1_and_2.py"},
+}};
+
+constexpr std::string_view kStateSource = "Rajbhandari et al. 1910.02054 sec. 5";
+
+}  // namespace
+
+Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
+  Ledger ledger;
+  const auto add = [&](std::string_view name, std::string_view formula, std::string_view source,
+                       Lifetime lifetime, Bytes bytes) {
+    if (bytes > Bytes{}) ledger.entries.push_back({name, formula, source, lifetime, bytes});
+  };
+  const StateBytes states = on_device(rank.states, offload);
+  const bool late = states.late > Bytes{};
+  add("weights", "F-ZERO-2", kStateSource, Lifetime::kPersistent, states.weights);
+  add("gradients", late ? "F-MEM-5" : "F-ZERO-2", kStateSource,
+      late ? Lifetime::kGradients : Lifetime::kPersistent, states.gradients);
+  add("optimizer states", "F-ZERO-2", kStateSource, Lifetime::kPersistent, states.optimizer);
+  for (const KeptRow& row : kKeptRows) {
+    add(row.name, row.formula, row.source, Lifetime::kPersistent, rank.kept[row.kept]);
+  }
+  add("saved activations", "F-ACT-MEM-1", "Korthikanti et al. 2205.05198 sec. 4", Lifetime::kSaved,
+      offload.activations ? rank.resident : rank.activations);
+  const BufferBytes& buffers = rank.buffers;
+  add("temporaries of the widest block", "F-ACT-MEM-1", "what the block's backward pass has in use",
+      Lifetime::kBackward, buffers.most - buffers.gathered - buffers.messages);
+  add("gathered weights and a whole gradient", "F-ZERO-1", "PyTorch FSDP, 2304.11277",
+      Lifetime::kBackward, buffers.gathered);
+  add("messages in flight", "F-MEM-4", "two receives and two sends of a pipeline; gathered inputs",
+      Lifetime::kBackward, buffers.messages);
+  if (late) {
+    add("the last layer's, beyond gradients to come", "F-MEM-5", "torch/optim/optimizer.py",
+        Lifetime::kLastLayer, buffers.last_layer);
+  } else {
+    add("fp32 copies of gradients", "F-ZERO-2", "Megatron-Core core/optimizer/optimizer.py",
+        states.stays > Bytes{} ? Lifetime::kUntilZeroed : Lifetime::kUpdate, states.update);
+  }
+  add("last inputs of chunks", "F-MEM-11",
+      "Megatron-Core transformer/transformer_block.py, set_input_tensor", Lifetime::kInputs,
+      rank.inputs);
+  Bytes most;
+  for (const Moment m :
+       {Moment::kBackward, Moment::kLastLayer, Moment::kUpdate, Moment::kBetweenSteps}) {
+    if (m == Moment::kLastLayer && !late) continue;
+    MomentBytes here{m, {}};
+    for (const LedgerEntry& e : ledger.entries) {
+      if (is_there(e.lifetime, m)) here.allocated += e.bytes;
+    }
+    if (here.allocated > most) most = here.allocated, ledger.fullest = m;
+    ledger.moments.push_back(here);
+  }
+  return ledger;
+}
+
+}  // namespace meshplan
