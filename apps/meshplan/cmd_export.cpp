@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -27,22 +29,54 @@ LaunchFormat read_format(const ExportFlags& flags, Diagnostics& problems) {
   return LaunchFormat::kMegatron;
 }
 
+// Which plan of a file: a rank, or one of these names.
+constexpr std::array<std::string_view, 3> kNamedRanks{"recommended", "fastest", "unbuilt"};
+
+bool is_named(const std::string& rank) {
+  return std::find(kNamedRanks.begin(), kNamedRanks.end(), rank) != kNamedRanks.end();
+}
+
+// Of a search of everything that is legal, its framework's own is recommended. Where nothing is
+// faster at more risk, or than what has been built, the best plan is that as well.
+const Strategy* named_plan(const PlansFile& file, const std::string& name) {
+  const std::optional<Strategy>& beside = name == "recommended" ? file.runnable
+                                          : name == "fastest"   ? file.fastest
+                                                                : file.unbuilt;
+  if (beside) return &*beside;
+  return file.plans.empty() ? nullptr : &file.plans.front().strategy;
+}
+
 // One plan of a file that `plan` wrote.
 std::optional<LaunchPlan> saved_plan(const ExportFlags& flags, Diagnostics& problems) {
   const WorkloadFlags& w = flags.workload;
   for (const auto& [flag, text] :
        {std::pair{"--model", w.model}, std::pair{"--cluster", w.cluster},
         std::pair{"--strategy", flags.strategy}, std::pair{"--global-batch", w.global_batch},
-        std::pair{"--seq-len", w.seq_len}, std::pair{"--gpus", w.gpus},
-        std::pair{"--framework", w.framework}}) {
+        std::pair{"--tokens-per-batch", w.tokens_per_batch}, std::pair{"--seq-len", w.seq_len},
+        std::pair{"--gpus", w.gpus}, std::pair{"--framework", w.framework}}) {
     if (text.empty()) continue;
     problems.push_back(error(std::string(flag) + " cannot be combined with --plans",
                              "the file says which model, cluster and strategy it is about"));
   }
+  const bool named = is_named(flags.rank);
+  const bool is_number =
+      !flags.rank.empty() && flags.rank.find_first_not_of("0123456789") == std::string::npos;
+  if (!flags.rank.empty() && !named && !is_number) {
+    const std::optional<std::string> meant = nearest(flags.rank, kNamedRanks);
+    problems.push_back(error_at(
+        {"--rank"}, "there is no '" + flags.rank + "'",
+        meant ? "did you mean '" + *meant + "'?" : "a number, or recommended, fastest or unbuilt"));
+    return std::nullopt;
+  }
   const std::int64_t rank =
-      std::max<std::int64_t>(read_count(flags.rank, "--rank", kMostPlans, problems), 1);
+      named ? 1 : std::max<std::int64_t>(read_count(flags.rank, "--rank", kMostPlans, problems), 1);
   const std::optional<PlansFile> file = take(load_plans(flags.plans), "--plans", problems);
   if (!file || has_errors(problems)) return std::nullopt;
+  if (named) {
+    if (const Strategy* s = named_plan(*file, flags.rank)) {
+      return LaunchPlan{file->model, file->cluster, *s};
+    }
+  }
   for (const SavedPlan& plan : file->plans) {
     if (plan.rank == rank) return LaunchPlan{file->model, file->cluster, plan.strategy};
   }
@@ -120,7 +154,9 @@ void add_export_command(Program& program) {
   command.add_value(
       "--plans", flags->plans, "FILE",
       "A plans.json of 'meshplan plan --out': instead of model, cluster and strategy");
-  command.add_value("--rank", flags->rank, "K", "Which of its plans (default 1, the best)");
+  command.add_value("--rank", flags->rank, "K",
+                    "Which of its plans: a number, or recommended (default, the first), fastest "
+                    "(whatever its risk of running out of memory), or unbuilt (of --space full)");
   add_workload_flags(command, flags->workload);
   add_strategy_flag(command, flags->strategy);
   std::string formats;

@@ -99,7 +99,7 @@ int plan(const PlanFlags& flags) {
     SearchTextOptions what;
     what.every_reason = flags.explain_infeasible;
     if (studies.runnable) what.runnable = &*studies.runnable;
-    if (studies.safer) what.safer = &*studies.safer;
+    what.alternatives = studies.alternatives;
     if (studies.goodput) what.goodput = studies.goodput->plans;
     return search_report(m, cluster, in.request, result, what, options) +
            studies_text(studies, cluster, options);

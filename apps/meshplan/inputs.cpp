@@ -5,12 +5,14 @@
 #include "log.hpp"
 #include "model/parameters.hpp"
 #include "report/html.hpp"
+#include "token_counts.hpp"
 
 namespace meshplan {
 namespace {
 
 // Far beyond any training run; products of them still fit 64 bits.
 constexpr std::int64_t kMostSequences = 1'000'000'000, kMostTokens = 1'000'000'000;
+constexpr std::int64_t kMostBatchTokens = 1'000'000'000'000;
 constexpr std::int64_t kMostGpus = 16'777'216;
 
 // A flag's text, or a diagnostic that it is missing.
@@ -19,6 +21,23 @@ bool is_given(const std::string& text, std::string_view flag, const std::string&
   if (!text.empty()) return true;
   problems.push_back(error(std::string(flag) + " is missing", way_out));
   return false;
+}
+
+// Sequences of a step; 0 where none are given.
+std::int64_t read_batch(const WorkloadFlags& flags, std::int64_t seq_len, Diagnostics& problems) {
+  if (!flags.tokens_per_batch.empty()) {
+    if (!flags.global_batch.empty()) {
+      problems.push_back(
+          error("--tokens-per-batch and --global-batch say the same", "give one of them"));
+    }
+    constexpr std::string_view kFlag = "--tokens-per-batch";
+    const WrittenCount n =
+        read_written_count(flags.tokens_per_batch, kFlag, kMostBatchTokens, problems);
+    return sequences_of(n.value, seq_len, kFlag, problems);
+  }
+  constexpr std::string_view kFlag = "--global-batch";
+  const WrittenCount n = read_written_count(flags.global_batch, kFlag, kMostSequences, problems);
+  return n.tokens ? sequences_of(n.value, seq_len, kFlag, problems) : n.value;
 }
 
 }  // namespace
@@ -51,8 +70,11 @@ void add_workload_flags(Command& command, WorkloadFlags& flags) {
       "Model: a shipped name, a model file, or a Hugging Face config.json (required)");
   command.add_value("--cluster", flags.cluster, "NAME|FILE",
                     "Cluster: a shipped name or a cluster file (required)");
-  command.add_value("--global-batch", flags.global_batch, "N", "Sequences per step");
-  command.add_value("--seq-len", flags.seq_len, "N", "Tokens per sequence");
+  command.add_value("--global-batch", flags.global_batch, "N",
+                    "Sequences per step; or tokens, as in '4M tokens' or 4M");
+  command.add_value("--tokens-per-batch", flags.tokens_per_batch, "N",
+                    "Instead: tokens per step, for example 4M (4,194,304)");
+  command.add_value("--seq-len", flags.seq_len, "N", "Tokens per sequence, for example 8192 or 8k");
   command.add_value("--gpus", flags.gpus, "N", "GPUs to use instead of the whole cluster");
   command.add_value("--framework", flags.framework, "NAME",
                     "Preset of overlaps, data types and kernels (default megatron): "
@@ -88,8 +110,8 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
                problems)) {
     in.cluster = take(load_cluster(flags.cluster, data), "--cluster", problems);
   }
-  in.global_batch = read_count(flags.global_batch, "--global-batch", kMostSequences, problems);
-  in.seq_len = read_count(flags.seq_len, "--seq-len", kMostTokens, problems);
+  in.seq_len = read_written_count(flags.seq_len, "--seq-len", kMostTokens, problems).value;
+  in.global_batch = read_batch(flags, in.seq_len, problems);
   in.gpus = read_count(flags.gpus, "--gpus", kMostGpus, problems);
   if (!flags.framework.empty()) {
     in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);

@@ -19,7 +19,7 @@ namespace meshplan {
 
 // Flags that plan and estimate share. Numbers stay text until inputs() reads them.
 struct WorkloadFlags {
-  std::string model, cluster, global_batch, seq_len, gpus, framework;
+  std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
 };
 void add_workload_flags(Command& command, WorkloadFlags& flags);
 

@@ -5,6 +5,8 @@
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
 #include "io/limits.hpp"
+#include "log.hpp"
+#include "space/space.hpp"
 #include "space/target.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -37,15 +39,39 @@ std::string space_name(const std::string& text) {
   return text == "accelerate" ? std::string(name_of(Space::kFsdp)) : text;
 }
 
+double read_risk(const std::string& text, Diagnostics& problems) {
+  const std::optional<double> risk = take(parse_real(text), "--memory-risk", problems);
+  if (!risk || (*risk > 0 && *risk <= 1)) return risk.value_or(1);
+  problems.push_back(error_at({"--memory-risk"}, "must be above 0 and at most 1",
+                              "a probability: 0.1 for one in ten"));
+  return 1;
+}
+
+// Unless told, what the exporter of the framework accepts. Where it accepts nothing of what is
+// asked for, or there is none, everything that is legal.
+Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
+  const std::optional<Target> target = target_of(request.base);
+  if (!target) return Space::kFull;
+  SearchRequest own = request;
+  own.space = space_of(*target);
+  const Result<SearchSpace> space = SearchSpace::make(*in.model, *in.cluster, own);
+  if (space && !space->meshes().empty()) return own.space;
+  const std::string why =
+      space ? "it cannot be told what is fixed" : space.errors().front().message;
+  log_warning(std::string(name_of(*target)) + "'s exporter accepts no plan of this (" + why +
+              "): everything that is legal is searched");
+  return Space::kFull;
+}
+
 }  // namespace
 
 SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,
                            const WorkloadInputs& in, Diagnostics& problems) {
   SearchRequest request;
   request.base = with_preset(Strategy{}, *in.preset);
-  if (workload.global_batch.empty()) {
-    problems.push_back(
-        error("--global-batch is missing", "give the number of sequences of one step"));
+  if (workload.global_batch.empty() && workload.tokens_per_batch.empty()) {
+    problems.push_back(error("--global-batch is missing",
+                             "give the number of sequences of one step, or --tokens-per-batch"));
   }
   if (workload.seq_len.empty()) {
     problems.push_back(error("--seq-len is missing", "give the number of tokens of one sequence"));
@@ -59,8 +85,11 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   request.objective = read_choice(
       flags.objective, "--objective", kObjectives, [](Objective o) { return name_of(o); },
       problems);
-  request.space = read_choice(
-      space_name(flags.space), "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
+  request.memory_risk = read_risk(flags.memory_risk, problems);
+  if (!flags.space.empty()) {
+    request.space = read_choice(
+        space_name(flags.space), "--space", kSpaces, [](Space s) { return name_of(s); }, problems);
+  }
   if (const auto own = framework_of(request.space); own && workload.framework.empty()) {
     request.base = with_preset(request.base, *own);
   }
@@ -71,6 +100,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
     request.time_limit = take(parse_time(flags.time_limit), "--time-limit", problems);
   }
   request.ignore_activations = flags.without_activations;
+  if (flags.space.empty() && !has_errors(problems)) request.space = default_space(request, in);
   return request;
 }
 
@@ -78,8 +108,12 @@ void add_search_flags(Command& command, SearchFlags& flags) {
   command.add_value("--objective", flags.objective, "NAME", "step-time (default), cost or memory");
   command.add_value(
       "--space", flags.space, "NAME",
-      "What to search: full (default), or what a framework can run: megatron, "
-      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate (as fsdp)");
+      "What to search: what a framework can run (default: the one of --framework): megatron, "
+      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate (as fsdp); or full: "
+      "also what no framework has built yet");
+  command.add_value("--memory-risk", flags.memory_risk, "P",
+                    "Accepted probability of running out of memory (default 0.1; 1: whatever is "
+                    "predicted to fit)");
   command.add_repeated("--fix", flags.fixed, "KEYS", "Keys that are given: tp=8,schedule=1f1b");
   command.add_repeated("--limit", flags.limits, "BOUNDS", "Bounds of keys: tp<=8,pp>=2");
   command.add_repeated(

@@ -11,7 +11,8 @@ namespace meshplan {
 
 // Numbers stay text until read_request() reads them.
 struct SearchFlags {
-  std::string top = "1", objective = "step-time", space = "full", precision, threads, time_limit;
+  std::string top = "1", objective = "step-time", space, memory_risk = "0.1", precision, threads,
+              time_limit;
   std::vector<std::string> fixed, limits, freed;
   bool without_activations = false;
 };

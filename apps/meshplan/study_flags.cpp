@@ -30,14 +30,6 @@ double read_rate(const std::string& text, Diagnostics& problems) {
   return 1;
 }
 
-double read_risk(const std::string& text, Diagnostics& problems) {
-  const std::optional<double> risk = take(parse_real(text), "--memory-risk", problems);
-  if (!risk || (*risk > 0 && *risk <= 1)) return risk.value_or(1);
-  problems.push_back(error_at({"--memory-risk"}, "must be above 0 and at most 1",
-                              "a probability: 0.1 for one in ten"));
-  return 1;
-}
-
 // What checkpoints cost and restarts take, once there are failures.
 void read_costs(const StudyFlags& flags, FailureModel& f, Diagnostics& problems) {
   if (flags.checkpoint_time.empty() == flags.checkpoint_bandwidth.empty()) {
@@ -108,9 +100,6 @@ void add_study_flags(Command& command, StudyFlags& flags) {
   command.add_switch("--fallback", flags.fallback,
                      "Also the best plans with 1, 2, 4, ... nodes fewer, and whether the "
                      "checkpoint reshards to them");
-  command.add_value("--memory-risk", flags.memory_risk, "P",
-                    "Where the best plan is likelier than this to run out of memory, also the best "
-                    "one that is not (default 0.1; 1 asks for none)");
   command.add_value("--failure-rate", flags.failure_rate, "N",
                     "Failures per GPU and hour: adds the throughput that they leave and the best "
                     "checkpoint interval");
@@ -123,8 +112,7 @@ void add_study_flags(Command& command, StudyFlags& flags) {
 }
 
 StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {
-  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, 1, {}, {}};
-  wanted.memory_risk = read_risk(flags.memory_risk, problems);
+  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, {}, {}};
   if (!flags.failure_rate.empty()) {
     FailureModel f;
     f.failures_per_gpu_hour = read_rate(flags.failure_rate, problems);

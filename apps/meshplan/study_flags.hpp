@@ -11,7 +11,6 @@ namespace meshplan {
 
 struct StudyFlags {
   bool pareto = false, sensitivity = false, fallback = false;
-  std::string memory_risk = "0.1";
   std::string failure_rate, checkpoint_time, checkpoint_bandwidth, restart_time;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -73,6 +74,12 @@ std::string human_count(double n) {
     }
   }
   return fixed(n, 0);
+}
+
+std::string short_percent(double ratio) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", 100 * ratio);
+  return std::string(text.data()) + " %";
 }
 
 std::string human_percent(double ratio) { return fixed(100 * ratio, 1) + " %"; }

@@ -9,11 +9,12 @@
 
 namespace meshplan {
 
-[[nodiscard]] std::string human_bytes(Bytes n);               // "61.3 GiB"
-[[nodiscard]] std::string human_time(Seconds t);              // "1.24 s", "13.0 us"
-[[nodiscard]] std::string human_count(double n);              // "405.9 B", "1.20 M"
-[[nodiscard]] std::string human_percent(double ratio);        // 0.4213 -> "42.1 %"
-[[nodiscard]] std::string human_rate(FlopsPerSecond r);       // "412 TFLOP/s"
+[[nodiscard]] std::string human_bytes(Bytes n);          // "61.3 GiB"
+[[nodiscard]] std::string human_time(Seconds t);         // "1.24 s", "13.0 us"
+[[nodiscard]] std::string human_count(double n);         // "405.9 B", "1.20 M"
+[[nodiscard]] std::string human_percent(double ratio);   // 0.4213 -> "42.1 %"
+[[nodiscard]] std::string short_percent(double ratio);   // "10 %", "12.5 %": three digits at most
+[[nodiscard]] std::string human_rate(FlopsPerSecond r);  // "412 TFLOP/s"
 [[nodiscard]] std::string human_bandwidth(BytesPerSecond r);  // "450 GB/s"
 [[nodiscard]] std::string with_thousands(std::int64_t n);     // "16,384"
 [[nodiscard]] std::string fixed(double value, int decimals);

@@ -139,6 +139,24 @@ double out_of_memory_probability(const MemoryBreakdown& m, const MeasuredErrors&
   return probability_above(m, m.capacity.si(), errors);
 }
 
+Bytes safe_peak(Bytes unseen, Bytes capacity, double risk, const MeasuredErrors& errors) {
+  MemoryBreakdown m;
+  m.context = unseen;  // whichever of the two that are unseen
+  m.capacity = capacity;
+  const auto is_safe = [&](std::int64_t peak) {
+    m.peak = Bytes{peak};
+    return probability_above(m, capacity.si(), errors) <= risk;
+  };
+  std::int64_t safe = unseen.count() + 1, most = capacity.count();
+  if (safe > most || !is_safe(safe)) return Bytes{};
+  if (is_safe(most)) return capacity;
+  while (most - safe > 1) {
+    const std::int64_t middle = safe + (most - safe) / 2;
+    (is_safe(middle) ? safe : most) = middle;
+  }
+  return Bytes{safe};
+}
+
 TippingTerm tipping_term(const MemoryBreakdown& m) {
   constexpr std::array kEstimated{&MemoryBreakdown::activations, &MemoryBreakdown::buffers,
                                   &MemoryBreakdown::communicators, &MemoryBreakdown::context,

@@ -71,6 +71,12 @@ struct MemoryInterval {
 [[nodiscard]] double out_of_memory_probability(const MemoryBreakdown& m,
                                                const MeasuredErrors& errors = shipped_errors());
 
+// [F-UNC-5] The largest peak, of at most the capacity, whose [F-UNC-3] is at most `risk`: of what
+// an allocator does not see, `unseen` is in every such peak. Zero if there is none. It grows with
+// `unseen`, by less than `unseen` does.
+[[nodiscard]] Bytes safe_peak(Bytes unseen, Bytes capacity, double risk,
+                              const MeasuredErrors& errors = shipped_errors());
+
 // The part of the memory that would tip a plan over its capacity, and by what factor it has to grow
 // for that. Weights, gradients and optimizer states are counted exactly; of what is estimated the
 // largest part gets there first.

@@ -151,6 +151,30 @@ void read_workload(MapReader& r, PlansFile& file) {
   }
 }
 
+// A plan named beside the ranked ones, by its text; nothing where none was found.
+void read_beside(MapReader& r, std::string_view key, const PlansFile& file, bool check_rules,
+                 std::optional<Strategy>& target) {
+  std::optional<MapReader> beside = r.map(key);
+  if (!beside) return;
+  std::optional<MapReader> plan = beside->map("plan");
+  if (!plan) return;
+  std::string text;
+  if (!plan->read("strategy_text", text, Need::kRequired)) return;
+  const std::string path = plan->path_of("strategy_text");
+  const Result<StrategyText> read =
+      read_strategy(text, framework_preset(Framework::kMegatron), path);
+  if (!read) {
+    r.document().add(read.errors());
+    return;
+  }
+  target = with_derived_dp(read->strategy, file.gpus);
+  if (!check_rules) return;
+  for (const Finding& f : findings(*target, file.model, file.cluster).all()) {
+    if (f.diagnostic.severity != Severity::kError) continue;
+    plan->report("strategy_text", "'" + path + "': " + f.diagnostic.message);
+  }
+}
+
 }  // namespace
 
 Result<PlansFile> parse_plans(std::string_view text, const std::string& file) {
@@ -179,6 +203,9 @@ Result<PlansFile> parse_plans(std::string_view text, const std::string& file) {
   if (std::optional<MapReader> plan = r.map("plan")) {
     result.plans.push_back(read_plan(*plan, result, check_rules));
   }
+  read_beside(r, "runnable", result, check_rules, result.runnable);
+  read_beside(r, "fastest", result, check_rules, result.fastest);
+  read_beside(r, "unbuilt", result, check_rules, result.unbuilt);
   if (!document.ok()) return document.diagnostics();
   return result;
 }

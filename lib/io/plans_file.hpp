@@ -38,6 +38,9 @@ struct PlansFile {
   ClusterSpec cluster;  // resized to the devices that were planned for
   std::int64_t global_batch = 0, seq_len = 0, gpus = 0;
   std::vector<SavedPlan> plans;  // in the order of the file; empty where nothing fitted
+  // Beside the ranked plans, where there are some: what runs, of a search of more than that; what
+  // is faster at more risk of running out of memory; and with what no framework has built yet.
+  std::optional<Strategy> runnable, fastest, unbuilt;
 
   bool operator==(const PlansFile&) const = default;
 };

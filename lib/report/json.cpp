@@ -36,6 +36,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
   return {{"objective", std::string(name_of(request.objective))},
           {"space", std::string(name_of(request.space))},
           {"limits", std::move(limits)},
+          {"memory_risk", number(request.memory_risk)},
           {"ignore_activations", request.ignore_activations},
           {"space_size", s.space_size},
           {"illegal", s.illegal},

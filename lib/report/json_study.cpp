@@ -25,12 +25,14 @@ Json brief(const PlanCost& p, const ClusterSpec& c) {
   return json;
 }
 
-Json safer_json(const SaferPlan& safer, const ClusterSpec& c) {
-  Json json{{"risk", number(safer.risk)}, {"proof", proof_name(safer.exact)}};
-  if (safer.plan) {
-    json["plan"] = brief(*safer.plan, c);
-    json["out_of_memory_probability"] = number(safer.out_of_memory);
-    json["slowdown"] = number(safer.slowdown);
+Json alternative_json(const Alternative& a, const ClusterSpec& c) {
+  Json json{{"space", name_of(a.space)},
+            {"memory_risk", number(a.memory_risk)},
+            {"proof", proof_name(a.exact)}};
+  if (a.plan) {
+    json["plan"] = brief(*a.plan, c);
+    json["out_of_memory_probability"] = number(a.out_of_memory);
+    if (a.slowdown) json["slowdown"] = number(*a.slowdown);
   }
   return json;
 }
@@ -141,7 +143,9 @@ Json fallback_json(const FallbackBook& book, const ClusterSpec& c) {
 
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
   if (studies.runnable) document["runnable"] = runnable_json(*studies.runnable, c);
-  if (studies.safer) document["safer"] = safer_json(*studies.safer, c);
+  const Alternatives& a = studies.alternatives;
+  if (a.fastest) document["fastest"] = alternative_json(*a.fastest, c);
+  if (a.unbuilt) document["unbuilt"] = alternative_json(*a.unbuilt, c);
   if (studies.goodput) document["goodput"] = goodput_json(*studies.goodput);
   if (studies.sweep) document["sweep"] = sweep_json(*studies.sweep, c);
   if (studies.pareto) document["pareto"] = pareto_json(*studies.pareto, c);

@@ -1,5 +1,8 @@
 #include "report/plan_table.hpp"
 
+#include <algorithm>
+#include <sstream>
+
 #include "base/text.hpp"
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
@@ -27,10 +30,101 @@ std::string count_of(std::int64_t n, const std::string& what) {
   return with_thousands(n) + " " + what;
 }
 
+std::string reasons_table(const SearchStatistics& s, const TextOptions& options) {
+  Table reasons({{"ruled out because", Align::kLeft, true}, {"strategies"}});
+  for (const auto& [reason, count] : s.infeasible) {
+    reasons.add_row({reason, with_thousands(count)});
+  }
+  return reasons.text(options);
+}
+
+struct NumberedPlan {
+  std::string number, strategy;
+  std::vector<std::string> cells;
+};
+
+// A plan takes a line, or two. Where the terminal is too narrow for that its strategy stands below
+// its figures.
+std::string rows_text(const std::vector<Column>& columns, const std::vector<NumberedPlan>& plans,
+                      const TextOptions& options) {
+  std::vector<Column> beside = columns, alone = columns;
+  beside.insert(beside.begin(), {{"#"}, {"strategy", Align::kLeft, true}});
+  alone.insert(alone.begin(), {"#"});
+  Table one(beside), two(alone);
+  std::size_t most = 0, longest = 0, below = 0;  // columns: of a strategy, of a word of it
+  for (const NumberedPlan& p : plans) {
+    std::vector<std::string> cells = p.cells;
+    cells.insert(cells.begin(), p.number);
+    two.add_row(cells);
+    cells.insert(cells.begin() + 1, p.strategy);
+    one.add_row(std::move(cells));
+    most = std::max(most, display_width(p.strategy));
+    std::istringstream words(p.strategy);
+    for (std::string word; words >> word;) longest = std::max(longest, display_width(word));
+    below = std::max(below, p.number.size());
+  }
+  const std::string text = two.text(options);
+  const std::size_t figures = display_width(text.substr(0, text.find('\n')));
+  constexpr std::size_t kGap = 2;
+  const std::size_t room =
+      options.width > figures + kGap ? options.width - figures - kGap : std::size_t{};
+  const bool fits = std::all_of(plans.begin(), plans.end(), [&](const NumberedPlan& p) {
+    return room > 0 && wrap_text(p.strategy, room).size() <= 2;
+  });
+  if (most <= room || (longest <= room && fits)) return one.text(options);
+  std::string lines;
+  std::size_t begin = 0;
+  for (std::size_t n = 0; begin < text.size(); ++n) {
+    const std::size_t end = text.find('\n', begin) + 1;
+    lines += text.substr(begin, end - begin);
+    begin = end;
+    if (n < 2) continue;  // header and rule
+    lines += paragraph(std::string(below + kGap, ' '), plans[n - 2].strategy, options);
+  }
+  return lines;
+}
+
+// The plan in one paragraph, and as the next command takes it.
+std::string answer_text(const PlanCost& p, const ClusterSpec& c, const SearchRequest& request,
+                        const TextOptions& options) {
+  const Rates r = rates(p, c);
+  const std::string text = short_text(p.strategy) + ": " + human_time(p.step_time) + " a step, " +
+                           with_thousands(static_cast<std::int64_t>(r.tokens_per_s_per_gpu)) +
+                           " tokens/s/GPU, MFU " + percent(p.mfu, 1) + ", " +
+                           chance_text(out_of_memory_probability(p.memory())) +
+                           " likely to run out of memory";
+  const std::string_view first = request.space == Space::kFull ? "Best: " : "Recommended: ";
+  return paragraph(first, text, options) + strategy_line(p.strategy);
+}
+
 std::string miss_text(const SearchResult& result, const TextOptions& options) {
   if (!result.closest_miss || !result.closest_strategy) return {};
   return "The closest miss:\n" + strategy_line(*result.closest_strategy) + '\n' +
          infeasible_text(*result.closest_miss, options);
+}
+
+// Where the request leaves no plan: why not, and what would.
+std::string none_text(const SearchRequest& request, const SearchResult& result,
+                      const ClusterSpec& c, const SearchTextOptions& what,
+                      const TextOptions& options) {
+  const std::optional<Alternative>& fastest = what.alternatives.fastest;
+  const bool risky = fastest && fastest->plan;
+  // A search that was stopped has not seen everything.
+  const std::string found = !result.proof.exact ? "No plan was found in time."
+                            : risky ? "No plan is at most " + short_percent(request.memory_risk) +
+                                          " likely to run out of memory."
+                                    : "No plan fits.";
+  std::string text = emphasised(found, Emphasis::kBad, options) + '\n';
+  if (result.proof.exact && result.statistics.space_size == 0) {
+    text += paragraph("",
+                      "Nothing has what is fixed: tp * pp * cp must divide the " +
+                          count_of(num_gpus(c), "GPUs") + ", and dp is what they leave.",
+                      options);
+  } else if (result.statistics.illegal == result.statistics.space_size) {
+    text += "Every strategy breaks a rule:\n" + reasons_table(result.statistics, options);
+  }
+  if (risky) text += alternatives_text(what.alternatives, options);
+  return text + miss_text(result, options);
 }
 
 }  // namespace
@@ -38,32 +132,34 @@ std::string miss_text(const SearchResult& result, const TextOptions& options) {
 std::string plan_table(const SearchResult& result, const ClusterSpec& c, const TextOptions& options,
                        std::span<const Goodput> goodput) {
   const bool failures = goodput.size() == result.plans.size() && !goodput.empty();
-  std::vector<Column> columns{{"#"},    {"strategy", Align::kLeft, true},
-                              {"step"}, {"tok/s/GPU"},
-                              {"MFU"},  {"memory"},
-                              {"OOM"},  {"bubble"},
-                              {"comm"}};
-  if (failures) columns.insert(columns.begin() + 4, {"goodput"});
-  Table table(columns, failures ? 1 : 2);
+  const bool pipelines = std::any_of(result.plans.begin(), result.plans.end(),
+                                     [](const PlanCost& p) { return p.bubble_fraction > 0; });
+  std::vector<Column> columns{{"step"}, {"tok/s/GPU"}, {"MFU"}, {"memory"}, {"OOM"}};
+  if (failures) columns.insert(columns.begin() + 2, {"goodput"});
+  if (pipelines) columns.push_back({"bubble"});
+  columns.push_back({"comm"});
+  std::vector<NumberedPlan> rows;
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const PlanCost& p = result.plans[i];
     const double comm = exposed_communication(p.time) / p.step_time;
     const bool tied = i > 0 && practically_tied(result.plans.front(), p);
     std::vector<std::string> row{
-        std::to_string(i + 1) + (tied ? "=" : ""), short_text(p.strategy), human_time(p.step_time),
+        human_time(p.step_time),
         with_thousands(static_cast<std::int64_t>(rates(p, c).tokens_per_s_per_gpu))};
     if (failures) {
       const double each = goodput[i].tokens_per_s / static_cast<double>(num_gpus(p.strategy));
       row.push_back(with_thousands(static_cast<std::int64_t>(each)));
     }
-    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()), oom_cell(p.memory()),
-                           percent(p.bubble_fraction, 1), percent(comm, 1)});
-    table.add_row(std::move(row));
+    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()), oom_cell(p.memory())});
+    if (pipelines) row.push_back(percent(p.bubble_fraction, 1));
+    row.push_back(percent(comm, 1));
+    rows.push_back(
+        {std::to_string(i + 1) + (tied ? "=" : ""), short_text(p.strategy), std::move(row)});
   }
   const std::string legend =
       "memory: peak of the fullest pipeline rank, and its share of what the device offers; OOM: "
       "probability of running out of it; comm: communication that nothing hides";
-  return table.text(options) +
+  return rows_text(columns, rows, options) +
          paragraph("", legend + (failures ? "; goodput: tok/s/GPU that failures leave" : ""),
                    options) +
          tied_text(result, options);
@@ -81,11 +177,7 @@ std::string search_text(const SearchResult& result, const SearchTextOptions& wha
   if (!result.proof.statement.empty())
     text += paragraph("Proof: ", result.proof.statement, options);
   if (!what.every_reason || s.infeasible.empty()) return text;
-  Table reasons({{"ruled out because", Align::kLeft, true}, {"strategies"}});
-  for (const auto& [reason, count] : s.infeasible) {
-    reasons.add_row({reason, with_thousands(count)});
-  }
-  return text + '\n' + reasons.text(options);
+  return text + '\n' + reasons_table(s, options);
 }
 
 std::string search_report(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
@@ -101,22 +193,15 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
             '\n';
   }
   if (result.plans.empty()) {
-    // A search that was stopped has not seen everything.
-    const std::string_view found =
-        result.proof.exact ? "No plan fits." : "No plan was found in time.";
-    text += emphasised(found, Emphasis::kBad, options) + '\n' + miss_text(result, options);
+    text += none_text(request, result, c, what, options);
     return text + '\n' + search_text(result, what, options);
   }
-  text += plan_table(result, c, options, what.goodput) + '\n';
   const PlanCost& best = result.plans.front();
-  text += "Best:\n" + strategy_line(best.strategy);
+  text += answer_text(best, c, request, options);
   for (const std::string& warning : best.warnings) text += paragraph("warning: ", warning, options);
-  const PlanCost* start = &best;
-  if (what.runnable != nullptr) {
-    text += runnable_text(*what.runnable, options);
-    if (what.runnable->plan) start = &*what.runnable->plan;
-  }
-  if (what.safer != nullptr) text += safer_text(*what.safer, *start, options);
+  if (what.runnable != nullptr) text += runnable_text(*what.runnable, options);
+  text += alternatives_text(what.alternatives, options);
+  text += '\n' + plan_table(result, c, options, what.goodput);
   text += expert_load_text(m, c, best, options);
   const std::vector<std::string> reasons = explain(m, c, result);
   if (!reasons.empty()) text += '\n' + emphasised("Why", Emphasis::kHeading, options) + '\n';

@@ -5,9 +5,9 @@
 
 #include "report/table.hpp"
 #include "search/search.hpp"
+#include "study/alternatives.hpp"
 #include "study/goodput.hpp"
 #include "study/runnable.hpp"
-#include "study/safer.hpp"
 
 namespace meshplan {
 
@@ -15,7 +15,7 @@ struct SearchTextOptions {
   bool every_reason = false;               // a line per reason instead of the total
   std::span<const Goodput> goodput = {};   // of each plan, where failures are counted
   const RunnablePlan* runnable = nullptr;  // where the best plan's framework cannot run it
-  const SaferPlan* safer = nullptr;        // where that plan, or the best, may run out of memory
+  Alternatives alternatives = {};          // faster plans that the request does not ask for
 };
 
 // One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.

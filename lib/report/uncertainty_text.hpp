@@ -7,8 +7,8 @@
 #include "report/table.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
+#include "study/alternatives.hpp"
 #include "study/runnable.hpp"
-#include "study/safer.hpp"
 
 namespace meshplan {
 
@@ -24,10 +24,9 @@ namespace meshplan {
 // The best plan that the framework can run: its time, its command-line form.
 [[nodiscard]] std::string runnable_text(const RunnablePlan& runnable, const TextOptions& options);
 
-// How likely `start`, the plan named before, is to run out of memory, and the best plan that is
-// not: its time, its command-line form.
-[[nodiscard]] std::string safer_text(const SaferPlan& safer, const PlanCost& start,
-                                     const TextOptions& options);
+// What more risk of running out of memory, or what no framework has built yet, would bring: a line
+// each, of those that were looked for.
+[[nodiscard]] std::string alternatives_text(const Alternatives& all, const TextOptions& options);
 
 // What to measure so that the time of this term is known.
 [[nodiscard]] std::string_view how_to_measure(Seconds TimeTerms::*term);

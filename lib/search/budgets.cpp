@@ -38,6 +38,7 @@ Result<BudgetSearch> BudgetSearch::make(const ModelSpec& m, const ClusterSpec& c
   plain.top = 1;
   plain.cutoff = std::nullopt;
   plain.plans_only = true;
+  plain.memory_risk = 1;  // the budgets say what may be taken
   Result<SearchSpace> space = SearchSpace::make(m, c, plain);
   if (!space) return space.errors();
   return BudgetSearch(std::make_unique<State>(m, c, std::move(plain), std::move(space).value()));

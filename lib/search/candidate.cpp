@@ -5,6 +5,7 @@
 
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "cost/uncertainty.hpp"
 #include "frameworks/preset.hpp"
 #include "partition/divide.hpp"
 #include "schedule/traits.hpp"
@@ -37,7 +38,8 @@ int unusual_features(const Strategy& s) {
 // Why no division of layers fits.
 InfeasibleReason reason_of(const SearchContext& x, StageContext context) {
   const Strategy& s = context.strategy;
-  if (states_bound(x, s, context.blocks, context.communicators) > x.capacity()) {
+  if (states_bound(x, s, context.blocks, context.communicators) >
+      x.capacity(context.communicators)) {
     return InfeasibleReason::kModelStates;
   }
   if (s.offload.optimizer || s.offload.activations) {
@@ -88,6 +90,15 @@ const Placement& SearchContext::placement(const Strategy& s, std::size_t base) {
 
 Bytes SearchContext::capacity() const {
   return unlimited_memory ? kNoLimit : budget.value_or(cluster.device.memory);
+}
+
+Bytes SearchContext::capacity(Bytes communicators) const {
+  if (unlimited_memory || request.memory_risk >= 1 || request.ignore_activations) return capacity();
+  const Bytes safe = safe_peaks_.get({communicators.count()}, [&] {
+    return safe_peak(communicators + cluster.device.context, cluster.device.memory,
+                     request.memory_risk);
+  });
+  return std::min(capacity(), safe);
 }
 
 Bytes SearchContext::host_capacity() const {
@@ -277,7 +288,7 @@ class Examiner {
             x_.prefix,
             held_,
             placement_.communicators(),
-            x_.capacity(),
+            x_.capacity(placement_.communicators()),
             x_.host_capacity(),
             x_.request.ignore_activations,
             by_time_ ? Measure::kTime : Measure::kMemory,
@@ -328,7 +339,7 @@ RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const
                                x.prefix,
                                x.in_flight.of(pipeline_shape(s)),
                                communicators,
-                               x.capacity(),
+                               x.capacity(communicators),
                                kNoLimit,
                                x.request.ignore_activations,
                                Measure::kTime,

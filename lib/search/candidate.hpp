@@ -43,13 +43,18 @@ class SearchContext {
   [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
   // Where the ranks of `s` sit, which was made from that base of the space. Stays good.
   [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
+  // What a peak may be at most. The second: with so many bytes of communicators, or more. Then what
+  // else a rank holds may only be less, so that a bound with fewer communicators than a strategy
+  // has is compared with the capacity of as few.
   [[nodiscard]] Bytes capacity() const;
+  [[nodiscard]] Bytes capacity(Bytes communicators) const;
   [[nodiscard]] bool plans_only() const { return request.plans_only; }
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:
   SharedMemo<9, Bytes> communicators_;
   SharedMemo<9, Placement> placements_;
+  mutable SharedMemo<1, Bytes> safe_peaks_;
 };
 
 struct Found {

@@ -192,7 +192,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
   const Bytes fixed =
       layer + (rates.messages + rates.kept.sum()) + communicators + x.cluster.device.context;
-  bytes_ = (x.capacity() - fixed).si();
+  bytes_ = (x.capacity(communicators) - fixed).si();
   seconds_each_ = real(copies) / real(num_microbatches(s));
 }
 

@@ -115,7 +115,7 @@ void NodeExpander::expand_mesh(const Node& node, double limit, Expansion& expans
       }
       // With less memory less fits: that is dropped for good.
       const bool counts = by_time() && bound <= limit && plans_only();
-      if (counts && least_states(child) > x_.capacity()) continue;
+      if (counts && least_states(child) > x_.capacity(least_communicators(child))) continue;
       // Of a node that is expanded again those that were not made before.
       child.bound = std::max(child.bound, bound);
       if (child.bound > limit) {
@@ -156,10 +156,11 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
   // More than that is not wanted, or of no use.
   const bool bounds_memory = plans_only() || !by_time();
-  const double most = by_time() ? x_.capacity().si() : limit;
   Bytes communicators;
+  double most = limit;
   if (bounds_memory) {
     communicators = least_communicators(node);
+    if (by_time()) most = x_.capacity(communicators).si();
     if (least_states(node).si() > most) return;
   }
   std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
@@ -302,16 +303,16 @@ bool NodeExpander::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& 
   s.zero = 3, s.offload.optimizer = true;
   const Bytes least =
       memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
-  if (least <= x_.capacity()) {
+  if (least <= x_.capacity(Bytes{})) {
     if (by_time() && !plans_only()) return true;
     node.memory = memory_bound(x_, most_sharded(node, true), blocks, in_flight, node.communicators,
                                may_offload_activations(mesh));
     if (!by_time()) node.bound = std::max(node.bound, node.memory.si());
-    return !by_time() || node.memory <= x_.capacity();
+    return !by_time() || node.memory <= x_.capacity(node.communicators);
   }
   if (plans_only()) return false;
-  count_out(mesh, placed_shardings(node), states_bound(x_, s, blocks, Bytes{}) > x_.capacity(),
-            expansion.examined);
+  count_out(mesh, placed_shardings(node),
+            states_bound(x_, s, blocks, Bytes{}) > x_.capacity(Bytes{}), expansion.examined);
   return false;
 }
 
@@ -373,7 +374,6 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
 bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double limit,
                                   Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
-  const double pipeline = node.pipeline;
   Strategy s = strategy(node);
   node.bound = kNothingFound;
   // Traffic of sharded weights and gradients is worth knowing before anything is divided.
@@ -387,19 +387,20 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
   const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh, limit);
   const Bytes communicators = x_.communicators(s, mesh.base);
+  const Bytes capacity = x_.capacity(communicators);
   bool fits = false;
   for (const bool on_host : {false, true}) {
     s.offload.optimizer = on_host;
     const Bytes bytes = memory_bound(x_, s, blocks, in_flight, communicators, offloads);
-    if (bytes <= x_.capacity()) fits = true;
+    if (bytes <= capacity) fits = true;
     if (!by_time()) {
       node.bound = std::min(node.bound, bytes.si());
       continue;
     }
     const double end = end_bound(x_, s, blocks);
-    double time = pipeline + end;
+    double time = node.pipeline + end;
     if (joint) {
-      if (bytes > x_.capacity()) continue;
+      if (bytes > capacity) continue;
       if (time <= limit) {
         const FitBound fit(x_, s, blocks, in_flight, communicators, offloads);
         time = limit == kNothingFound ? least_fitting(fit, end, time)
@@ -410,7 +411,7 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   }
   if (fits || plans_only()) return fits;
   s.offload.optimizer = true;
-  const bool states = states_bound(x_, s, blocks, communicators) > x_.capacity();
+  const bool states = states_bound(x_, s, blocks, communicators) > capacity;
   count_out(mesh, 1, states, expansion.examined);
   return false;
 }

@@ -36,6 +36,12 @@ std::string divisions_of(const Proof& proof) {
          human_percent(proof.undecided_gap);
 }
 
+// Which strategies of the space are wanted at all.
+std::string wanted_of(const SearchRequest& request) {
+  if (request.memory_risk >= 1 || request.ignore_activations) return {};
+  return "at most " + short_percent(request.memory_risk) + " likely to run out of memory";
+}
+
 // What the number of plans, their order and the bound prove.
 Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& outcome) {
   Proof proof;
@@ -44,7 +50,9 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
                             with_thousands(space.size()) + " strategies (" + space.description() +
                             ")";
   if (outcome.best.empty()) {
-    const std::string none = x.cutoff ? " fits and is as good as asked for" : " fits";
+    const std::string wanted = wanted_of(x.request);
+    const std::string none = (wanted.empty() ? " fits" : " is " + wanted) +
+                             (x.cutoff ? " and is as good as asked for" : "");
     proof.statement = outcome.exact ? "no strategy of " + where + none
                                     : "stopped before any strategy of " + where + " was found";
     proof.gap = outcome.exact ? 0 : 1;
@@ -56,14 +64,16 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
     proof.undecided_gap = std::max(proof.undecided_gap, 1 - least / best);
   }
   const std::string what = x.objective == Objective::kMemory ? "needs less memory" : "is faster";
+  const std::string wanted = wanted_of(x.request);
+  const std::string of = where + (wanted.empty() ? "" : " that is " + wanted);
   if (outcome.exact) {
     proof.statement =
-        (proof.undecided == 0 ? "exact: no strategy of " : "bounded: no strategy of ") + where +
-        " " + what + (x.objective == Objective::kMemory ? "" : divisions_of(proof));
+        (proof.undecided == 0 ? "exact: no strategy of " : "bounded: no strategy of ") + of + " " +
+        what + (x.objective == Objective::kMemory ? "" : divisions_of(proof));
     return proof;
   }
   proof.gap = std::max(0.0, 1 - outcome.least_bound / best);
-  proof.statement = "stopped early: no strategy of " + where + " " + what + " by more than " +
+  proof.statement = "stopped early: no strategy of " + of + " " + what + " by more than " +
                     human_percent(proof.gap);
   return proof;
 }

@@ -19,6 +19,8 @@ namespace meshplan {
 
 struct SearchRequest : SpaceRequest {
   std::size_t top = 5;
+  double memory_risk = 1;             // accepted probability of running out of memory [F-UNC-3];
+                                      // 1: whatever is predicted to fit
   int threads = 0;                    // 0: one per core; the result does not depend on it
   std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
   std::optional<double> cutoff;       // score (s, or bytes of the objective memory): nothing worse

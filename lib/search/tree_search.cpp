@@ -36,6 +36,9 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
   if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop);
   if (!outcome_.exact) count_undivided();
   std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
+  // What was met on the way while nothing better was known.
+  std::erase_if(outcome_.best,
+                [&](const Found& found) { return found.score(x_.objective) > given_cutoff_; });
   if (keeps()) finish();
   return std::move(outcome_);
 }

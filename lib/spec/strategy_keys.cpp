@@ -96,7 +96,9 @@ std::string short_text(const Strategy& s) {
   text += " mbs" + std::to_string(s.micro_batch) + " zero" + std::to_string(s.zero);
   if (s.zero_group > 0) text += "/" + std::to_string(s.zero_group);
   if (s.sequence_parallel) text += " sp";
-  if (s.pp > 1) text += " " + std::string(name_of(s.schedule));
+  // Several chunks of a rank are interleaved unless another schedule is named.
+  const bool plain = s.schedule == Schedule::kInterleaved && s.vp > 1;
+  if (s.pp > 1 && !plain) text += " " + std::string(name_of(s.schedule));
   if (!all_equal(s.stage_layers)) text += " layers[" + runs(s.stage_layers) + "]";
   const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
                                 [](std::int64_t n) { return n > 0; });

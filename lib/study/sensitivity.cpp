@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/step.hpp"
+#include "cost/uncertainty.hpp"
 #include "study/steps.hpp"
 
 namespace meshplan {
@@ -86,17 +87,26 @@ class Study {
     } else {
       change.kept_is_legal = verdict.infeasible().reason != InfeasibleReason::kIllegal;
     }
-    // Where the plan still fits only better ones are of interest.
+    // Where the plan still is as safe as asked for only better ones are of interest.
     request.with_closest_miss = false;
-    if (change.kept) request.cutoff = score_of(*change.kept);
+    const bool stays = change.kept && accepts(*change.kept);
+    if (stays) request.cutoff = score_of(*change.kept);
     const Result<SearchResult> found = search(model_, c, request, progress);
     if (!found) return change;  // no such run: a batch beyond what is accepted
-    change.best = found->plans.empty() ? change.kept : found->plans.front();
+    if (!found->plans.empty()) {
+      change.best = found->plans.front();
+    } else if (stays) {
+      change.best = change.kept;
+    }
     change.same_choice = change.best && change.best->strategy == kept;
     return change;
   }
 
  private:
+  [[nodiscard]] bool accepts(const PlanCost& plan) const {
+    return request_.memory_risk >= 1 || request_.ignore_activations ||
+           out_of_memory_probability(plan.memory()) <= request_.memory_risk;
+  }
   [[nodiscard]] double score_of(const PlanCost& plan) const {
     return request_.objective == Objective::kMemory ? plan.memory().peak.si() : plan.step_time.si();
   }

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "frameworks/target.hpp"
-#include "space/target.hpp"
-
 namespace meshplan {
 namespace {
 
@@ -12,37 +9,15 @@ constexpr double kSensitivityShare = 0.2;
 // Memory budgets of a front: as many as a page holds, shared by its sizes.
 constexpr std::int64_t kParetoSteps = 25, kFewestParetoSteps = 5;
 
-// The plan that the framework can run, and the one that is unlikely to run out of memory.
-Diagnostics run_better(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
-                       const SearchRequest& request, const SearchResult& result,
-                       const Progress& progress, Studies& studies) {
-  Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
-  if (!runnable) return runnable.errors();
-  studies.runnable = std::move(runnable).value();
-  if (wanted.memory_risk >= 1) return {};
-  SearchRequest narrow = request;
-  SearchResult start;
-  start.plans.push_back(result.plans.front());
-  double slowdown = 1;
-  if (studies.runnable && studies.runnable->plan) {
-    start.plans.front() = *studies.runnable->plan;
-    slowdown = studies.runnable->slowdown;
-  }
-  // Safer, but still to be run.
-  const PlanCost& from = start.plans.front();
-  if (request.space == Space::kFull && inexpressible(from.strategy, m, c).empty()) {
-    narrow.space = space_of(from.strategy.framework).value_or(Space::kFull);
-  }
-  Result<std::optional<SaferPlan>> safer = safer_plan(m, c, narrow, start, wanted.memory_risk);
-  if (!safer) return safer.errors();
-  studies.safer = std::move(safer).value();
-  if (studies.safer) studies.safer->slowdown *= slowdown;
-  return {};
+// Whether what fits may still be left out for its risk, and looked for as an alternative.
+bool accepts_less(const SearchRequest& request) {
+  return request.memory_risk < 1 && !request.ignore_activations &&
+         request.objective != Objective::kMemory;
 }
 
 // Those of a search that found plans; the sweep was made before it.
 Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
-                            const SearchRequest& request, const SearchResult& result,
+                            const SearchRequest& request, SearchResult& result,
                             const Progress& progress) {
   Studies studies;
   if (wanted.failures) {
@@ -60,12 +35,14 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
     if (!front) return front.errors();
     studies.pareto = std::move(front).value();
   }
+  Result<Alternatives> others = alternatives(m, c, request, result, progress);
+  if (!others) return others.errors();
+  studies.alternatives = std::move(others).value();
   if (result.plans.empty()) return studies;
   if (!request.time_limit) {  // a second search would take it again
-    if (Diagnostics errors = run_better(wanted, m, c, request, result, progress, studies);
-        !errors.empty()) {
-      return errors;
-    }
+    Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
+    if (!runnable) return runnable.errors();
+    studies.runnable = std::move(runnable).value();
   }
   if (wanted.sensitivity) {
     Result<Sensitivity> s =
@@ -87,13 +64,16 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
                       const StudyRequest& wanted, const Progress& progress) {
   Answer found;
   found.cluster = c;
+  SearchRequest first = request;
+  // What misses memory by least is of interest where nothing fits, which alternatives() finds out.
+  first.with_closest_miss = request.with_closest_miss && !accepts_less(request);
   std::optional<Sweep> swept;
   if (wanted.sizes.empty()) {
-    Result<SearchResult> result = search(m, c, request, progress);
+    Result<SearchResult> result = search(m, c, first, progress);
     if (!result) return result.errors();
     found.result = std::move(result).value();
   } else {
-    Result<Sweep> result = sweep(m, c, request, wanted.sizes, wanted.failures, progress);
+    Result<Sweep> result = sweep(m, c, first, wanted.sizes, wanted.failures, progress);
     if (!result) return result.errors();
     swept = std::move(result).value();
     const std::size_t shown = swept->knee.value_or(swept->points.size() - 1);

@@ -4,11 +4,11 @@
 #include <optional>
 #include <vector>
 
+#include "study/alternatives.hpp"
 #include "study/fallback.hpp"
 #include "study/goodput.hpp"
 #include "study/pareto.hpp"
 #include "study/runnable.hpp"
-#include "study/safer.hpp"
 #include "study/sensitivity.hpp"
 #include "study/sweep.hpp"
 
@@ -16,7 +16,6 @@ namespace meshplan {
 
 struct StudyRequest {
   bool pareto = false, sensitivity = false, fallback = false;
-  double memory_risk = 1;  // accepted of running out; 1 needs no safer plan
   std::optional<FailureModel> failures;
   std::vector<std::int64_t> sizes;  // devices of a sweep, increasing; empty: the cluster as it is
 };
@@ -27,8 +26,8 @@ struct GoodputStudy {
 };
 
 struct Studies {
+  Alternatives alternatives;
   std::optional<RunnablePlan> runnable;
-  std::optional<SaferPlan> safer;  // of the runnable plan where there is one, else of the best
   std::optional<Sweep> sweep;
   std::optional<ParetoFront> pareto;
   std::optional<Sensitivity> sensitivity;

@@ -146,6 +146,37 @@ TEST_CASE("[F-UNC-3] what the allocator does not see does not grow with its erro
   CHECK(out_of_memory_probability(memory(80, 1.5), e) == Approx(1).margin(1e-6));
 }
 
+TEST_CASE("[F-UNC-5] a safe peak is the largest that keeps the risk") {
+  MeasuredErrors e = errors();
+  e.device_memory = e.allocator_memory = memory_errors().device_memory;
+  e.device_memory.sources = 1, e.allocator_memory.sources = 3;
+  const Bytes capacity{80 * kGiB};
+  Bytes before;
+  for (const std::int64_t unseen : {1, 2, 5, 20}) {
+    for (const double risk : {0.01, 0.05, 0.1, 0.4}) {
+      CAPTURE(unseen, risk);
+      MemoryBreakdown m;
+      m.context = Bytes{unseen * kGiB - kMiB};
+      m.communicators = Bytes{kMiB};
+      m.capacity = capacity;
+      m.peak = safe_peak(m.context + m.communicators, capacity, risk, e);
+      REQUIRE(m.peak < capacity);
+      CHECK(out_of_memory_probability(m, e) <= risk);
+      m.peak += Bytes{1};
+      CHECK(out_of_memory_probability(m, e) > risk);
+    }
+    // The more of it is unseen the larger it may be, but not by as much.
+    const Bytes safe = safe_peak(Bytes{unseen * kGiB}, capacity, 0.1, e);
+    if (unseen > 1) {
+      CHECK(safe > before);
+      CHECK(safe - Bytes{unseen * kGiB} < before);
+    }
+    before = safe;
+  }
+  CHECK(safe_peak(Bytes{kGiB}, capacity, 0.6, e) == capacity);
+  CHECK(safe_peak(capacity, capacity, 0.1, e) == Bytes{});
+}
+
 TEST_CASE("[F-UNC-2] the memory interval leaves out a tenth on either side") {
   const MemoryInterval interval = memory_interval(memory(80, 100), memory_errors());
   const double gib = 1.0 / static_cast<double>(kGiB);

@@ -98,6 +98,36 @@ TEST_CASE("ranked plans show step time, throughput, utilisation, memory and what
   CHECK(has(text, "5.00 s     25,000  50.0%"));
 }
 
+TEST_CASE("a ranked plan takes two lines at most, and no word of it is broken") {
+  SearchResult r = sample_result();
+  r.plans.resize(1, sample_plan());
+  Strategy& s = r.plans.front().strategy;
+  s = sample_strategy();
+  s.tp = 8, s.pp = 4, s.vp = 10, s.sequence_parallel = true;
+  s.schedule = Schedule::kInterleaved, s.recompute = Recompute::kSelective;
+  s.stage_layers = {20, 21, 20, 19};
+  s.recompute_layers.assign(4, 0);
+  const std::string name = short_text(s);
+  REQUIRE(name.size() > 60);
+  CAPTURE(name);
+  for (const std::size_t width : {80U, 100U, 200U}) {
+    const std::string text = plan_table(r, sample_cluster(), {.width = width});
+    CAPTURE(width, text);
+    std::istringstream stream(text);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(stream, line) && !line.starts_with("memory:");) {
+      CHECK(display_width(line) <= width);
+      lines.push_back(line);
+    }
+    REQUIRE(lines.size() >= 3);
+    CHECK(lines.size() <= 4);  // header, rule, the plan
+    std::string all;
+    for (const std::string& line : lines) all += line + ' ';
+    std::istringstream words(name);
+    for (std::string word; words >> word;) CHECK(has(all, " " + word + " "));
+  }
+}
+
 TEST_CASE("the search's counts, proof and reasons are stated") {
   const std::string text = search_text(sample_result(), {.every_reason = true}, {.width = 120});
   CHECK(has(text, "Searched 1,200 strategies in 250 ms: 900 illegal, 200 ruled out by a bound,"));

@@ -10,6 +10,7 @@
 #include "cost/chunks.hpp"
 #include "cost/step.hpp"
 #include "cost/step_oracle.hpp"
+#include "cost/uncertainty.hpp"
 #include "partition/compositions.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
@@ -290,6 +291,10 @@ class Brute {
     const test::StepOracle step(c_.model, c_.cluster, s, blocks);
     const MemoryBreakdown memory = step.memory(r);
     if (memory.peak > memory.capacity) return false;
+    if (c_.request.memory_risk < 1 && !c_.request.ignore_activations &&
+        out_of_memory_probability(memory) > c_.request.memory_risk) {
+      return false;
+    }
     return c_.cluster.host_memory == Bytes{} ||
            step.host(r) * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
   }

@@ -79,6 +79,35 @@ TEST_CASE("[F-SEARCH-5] [F-SEARCH-8] where memory is the objective the search fi
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
 }
 
+TEST_CASE("[F-UNC-5] where risk is limited the search finds what trying everything finds") {
+  const auto part = GENERATE(0U, 1U, 2U);
+  int with_plans = 0, changed = 0;
+  for (unsigned i = 0; i < kCasesPerPart; ++i) {
+    const unsigned seed = 5600 + part * kCasesPerPart + i;
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    const SearchResult any = found(c);
+    c.request.memory_risk = i % 3 == 0 ? 0.02 : i % 3 == 1 ? 0.1 : 0.4;
+    if (i % 4 == 0) c.request.objective = Objective::kMemory;
+    const bool some = agrees(c);
+    with_plans += some ? 1 : 0;
+    const SearchResult safe = found(c);
+    changed +=
+        !any.plans.empty() && (!some || safe.plans.front().strategy != any.plans.front().strategy)
+            ? 1
+            : 0;
+    c.request.plans_only = true, c.request.with_closest_miss = false;
+    const SearchResult plans = found(c);
+    REQUIRE(plans.plans.size() == safe.plans.size());
+    for (std::size_t k = 0; k < plans.plans.size(); ++k) {
+      CHECK(out_of_memory_probability(plans.plans[k].memory()) <= c.request.memory_risk);
+      REQUIRE(to_text(plans.plans[k].strategy) == to_text(safe.plans[k].strategy));
+    }
+  }
+  CHECK(with_plans > static_cast<int>(kCasesPerPart) / 3);
+  CHECK(changed > 5);
+}
+
 // Many meshes then have none that is legal.
 TEST_CASE("one schedule that needs a pipeline: the search finds the same, whatever is asked for") {
   int with_plans = 0;

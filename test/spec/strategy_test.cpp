@@ -168,7 +168,7 @@ TEST_CASE("The short text tells plans apart") {
   s.recompute = Recompute::kSelective;
   s.offload.optimizer = true;
   CHECK(short_text(s) ==
-        "tp4 pp2 dp16 vp2 cp2 ep8 mbs2 zero3/8 sp interleaved recompute-selective "
+        "tp4 pp2 dp16 vp2 cp2 ep8 mbs2 zero3/8 sp recompute-selective "
         "offload-optimizer");
 }
 

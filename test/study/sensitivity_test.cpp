@@ -1,5 +1,6 @@
 #include "study/sensitivity.hpp"
 
+#include "cost/uncertainty.hpp"
 #include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
@@ -121,6 +122,38 @@ TEST_CASE("nothing changes if nothing is changed") {
     CHECK(row.more.best->step_time == s->base.step_time);
     CHECK(row.less.kept->step_time == s->base.step_time);
   }
+}
+
+TEST_CASE(
+    "where a change makes the plan too likely to run out of memory, the best safe one is named") {
+  int replaced = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    c.request.memory_risk = 0.1, c.request.ignore_activations = false;
+    c.request.objective = Objective::kStepTime;
+    const Result<SearchResult> found = search(c.model, c.cluster, c.request);
+    if (!found || found->plans.empty()) continue;
+    const PlanCost& base = found->plans.front();
+    const Result<Sensitivity> result = sensitivity(c.model, c.cluster, c.request, base, 0.2);
+    REQUIRE(result.ok());
+    for (const SensitivityRow& row : result->rows) {
+      const Change& less = row.less;
+      if (less.scenario.lever != Lever::kMemory || !less.kept) continue;
+      const bool safe = out_of_memory_probability(less.kept->memory()) <= 0.1;
+      SearchRequest request = c.request;
+      request.plans_only = true;
+      const Result<SearchResult> again =
+          search(c.model, changed(c.cluster, less.scenario), request);
+      REQUIRE(again.ok());
+      REQUIRE(less.best.has_value() == !again->plans.empty());
+      if (!less.best) continue;
+      CHECK(less.best->step_time.si() == Approx(again->plans.front().step_time.si()));
+      CHECK(out_of_memory_probability(less.best->memory()) <= 0.1);
+      replaced += safe ? 0 : 1;
+    }
+  }
+  CHECK(replaced > 0);
 }
 
 TEST_CASE("another batch stays whole rounds of the best plan") {

@@ -15,7 +15,7 @@ after(async () => {
 });
 
 // What a study says of a plan.
-const brief = {strategy_text: "pp=2", gpus: 8, step_time_s: 1.5, tokens_per_s: 1e5, mfu: 0.4, peak_bytes: 6e10, headroom_bytes: 2e10};
+const brief = {strategy_text: "pp=4,dp=16,global_batch=256,seq_len=4096", gpus: 64, step_time_s: 1.5, tokens_per_s: 1e5, mfu: 0.4, peak_bytes: 6e10, headroom_bytes: 2e10};
 const clean = (page) => assert.deepEqual(page.problems, []);
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
@@ -84,19 +84,23 @@ describe("the answer", () => {
 describe("the plans beside the best one", () => {
   it("are named with their price where there are such", async () => {
     const other = {...result, runnable: {space: "megatron", proof: "exact", plan: brief, slowdown: 1.0002},
-      safer: {risk: 0.1, proof: "exact", plan: brief, slowdown: 1.034, out_of_memory_probability: 0.04}};
+      safer: {risk: 0.1, proof: "exact", plan: brief, slowdown: 1.034, out_of_memory_probability: 0.04},
+      fastest: {space: "megatron", memory_risk: 1, proof: "exact", plan: brief, slowdown: 0.9, out_of_memory_probability: 0.3},
+      unbuilt: {space: "full", memory_risk: 0.1, proof: "exact"}};
     const page = await open(browser, report(other));
     const texts = await page.locator(".alternative").allInnerTexts();
-    assert.equal(texts.length, 2);
-    assert.match(texts[0], /--space megatron: 1\.50 s a step, no slower\./);
-    assert.match(texts[1], /at most 10 % likely to run out of memory: 1\.50 s a step, 3\.4 % slower\./);
-    for (const text of texts) assert.ok(text.replace(/\u200b/g, "").includes(brief.strategy_text));
+    assert.equal(texts.length, 4);
+    assert.match(texts[0], /With more risk: 1\.50 s a step, 10\.0 % faster, 30 % likely to run out of memory/);
+    assert.equal(texts[1], "What no framework has built yet: nothing faster.");
+    assert.match(texts[2], /--space megatron: 1\.50 s a step, no slower\./);
+    assert.match(texts[3], /at most 10 % likely to run out of memory: 1\.50 s a step, 3\.4 % slower\./);
+    for (const text of [texts[0], texts[2], texts[3]]) assert.ok(text.replace(/\u200b/g, "").includes(brief.strategy_text));
     clean(page);
     await page.close();
   });
 
   it("are said to be missing where none fits", async () => {
-    const page = await open(browser, report({...result, runnable: {space: "deepspeed", proof: "exact"}, safer: undefined}));
+    const page = await open(browser, report({...result, runnable: {space: "deepspeed", proof: "exact"}, safer: undefined, fastest: undefined, unbuilt: undefined}));
     assert.deepEqual(await page.locator(".alternative").allInnerTexts(), ["There is none of --space deepspeed."]);
     await page.close();
   });

@@ -25,7 +25,7 @@ export function planned(...args) {
 export const estimated = (...args) => JSON.parse(meshplan("estimate", "--json", "-q", ...args));
 
 export const pipelined = () => planned("--model", "llama-2-70b", "--cluster", "dgx-a100-80gb", "--gpus", "64",
-  "--global-batch", "256", "--seq-len", "4096", "--fix", "pp=4");
+  "--global-batch", "256", "--seq-len", "4096", "--fix", "pp=4,vp=1");
 
 // The report of a result, with what was measured of it; returns the path of the HTML file.
 let number = 0;

@@ -80,19 +80,36 @@ function warnings(plan) {
   return plan.warnings.map((text) => el("p", {class: "warning"}, el("strong", {}, "Warning: "), text));
 }
 
+function strategyLine(strategy) {
+  const text = `--strategy '${strategy}'`;
+  return el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text));
+}
+
 // A plan named beside the best one: what it is, what it costs, how to ask for it.
 function alternative(what, found, none) {
   if (!found) return null;
   if (!found.plan) return el("p", {class: "alternative"}, none);
-  const text = `--strategy '${found.plan.strategy_text}'`;
   return el("div", {class: "alternative"},
     el("p", {}, el("strong", {}, what), `: ${format.time(found.plan.step_time_s)} a step, `, format.slower(found.slowdown), "."),
-    el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text)));
+    strategyLine(found.plan.strategy_text));
 }
 
-function alternatives({runnable, safer}) {
+// A faster plan that asks for more than the recommended one: what it is and what it would bring.
+function faster(what, found, how) {
+  if (!found) return null;
+  if (!found.plan) return el("p", {class: "alternative"}, el("strong", {}, what), ": nothing faster.");
+  const risk = `${format.chance(found.out_of_memory_probability)} likely to run out of memory`;
+  const gain = found.slowdown === undefined ? "" : `, ${format.percent(1 - found.slowdown)} faster`;
+  return el("div", {class: "alternative"},
+    el("p", {}, el("strong", {}, what), `: ${format.time(found.plan.step_time_s)} a step${gain}, ${risk} (${how}).`),
+    strategyLine(found.plan.strategy_text));
+}
+
+function alternatives({runnable, safer, fastest, unbuilt}) {
   const risk = safer && format.chance(safer.risk);
   return [
+    faster("With more risk", fastest, "--memory-risk 1"),
+    faster("What no framework has built yet", unbuilt, "--space full"),
     alternative(`The best plan of --space ${runnable?.space}`, runnable, `There is none of --space ${runnable?.space}.`),
     alternative(`The best that is at most ${risk} likely to run out of memory`, safer,
       `No plan was found that is at most ${risk} likely to run out of memory.`),
@@ -103,7 +120,10 @@ function noPlan(result) {
   const miss = result.closest_miss;
   const stopped = result.search?.proof === "bounded";
   return el("div", {class: "answer bad"},
-    el("p", {class: "verdict"}, stopped ? "No plan was found in time." : "No plan fits."),
+    el("p", {class: "verdict"}, stopped ? "No plan was found in time."
+      : result.fastest?.plan ? `No plan is at most ${format.chance(result.search.memory_risk)} likely to run out of memory.`
+        : "No plan fits."),
+    ...alternatives(result),
     !miss ? null : el("div", {},
       el("p", {}, "The closest miss: ", ...miss.messages.flatMap((m) => [m, ". "])),
       el("pre", {class: "strategy"}, el("code", {}, breakable(miss.strategy_text))),
@@ -113,14 +133,13 @@ function noPlan(result) {
 
 export function summary(result, plan) {
   if (!plan) return [title(result), noPlan(result)];
-  const text = `--strategy '${plan.strategy_text}'`;
   const why = result.explanation ?? [];
   return [
     title(result),
     el("div", {class: "answer"},
       el("p", {class: "verdict"}, shortName(plan.strategy), el("span", {class: "time"}, format.time(plan.step_time_s), " a step")),
       facts(result, plan),
-      el("div", {class: "strategy-line"}, el("pre", {class: "strategy"}, el("code", {}, breakable(text))), copyButton(text)),
+      strategyLine(plan.strategy_text),
       ties(result), ...warnings(plan), ...alternatives(result)),
     why.length === 0 ? null : section("why", "Why this plan", el("ul", {class: "why"}, why.map((line) => el("li", {}, format.prose(line))))),
   ];

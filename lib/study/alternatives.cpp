@@ -1,0 +1,78 @@
+#include "study/alternatives.hpp"
+
+#include "cost/uncertainty.hpp"
+#include "study/steps.hpp"
+
+namespace meshplan {
+namespace {
+
+// The request for one plan that is better than the recommended one.
+SearchRequest better_than(const SearchRequest& request, const SearchResult& result) {
+  SearchRequest one = request;
+  one.top = 1;
+  one.plans_only = true;
+  if (!result.plans.empty()) {
+    one.cutoff = result.plans.front().step_time.si();
+    one.with_closest_miss = false;
+  }
+  return one;
+}
+
+Alternative taken(const SearchRequest& one, const SearchResult& found, const SearchResult& result) {
+  Alternative a;
+  a.space = one.space;
+  a.memory_risk = one.memory_risk;
+  a.exact = found.proof.exact;
+  if (found.plans.empty()) return a;
+  const PlanCost& plan = found.plans.front();
+  const PlanCost* best = result.plans.empty() ? nullptr : &result.plans.front();
+  if (best != nullptr && plan.step_time >= best->step_time) return a;
+  a.plan = plan;
+  a.out_of_memory = out_of_memory_probability(plan.memory());
+  if (best != nullptr) a.slowdown = plan.step_time / best->step_time;
+  return a;
+}
+
+// Takes what is left of the time limit; false if nothing is.
+bool take_rest(SearchRequest& one, Seconds used) {
+  if (one.time_limit) one.time_limit = *one.time_limit - used;
+  return !one.time_limit || *one.time_limit > Seconds{};
+}
+
+}  // namespace
+
+Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
+                                  const SearchRequest& request, SearchResult& result,
+                                  const Progress& progress) {
+  Alternatives all;
+  if (!result.proof.exact || request.objective == Objective::kMemory) return all;
+  const Steps steps(progress, 2);
+  Seconds used = result.statistics.wall;
+  if (request.memory_risk < 1 && !request.ignore_activations) {
+    SearchRequest any = better_than(request, result);
+    any.memory_risk = 1;
+    if (!take_rest(any, used)) return all;
+    Result<SearchResult> found = search(m, c, any, steps.of(0));
+    if (!found) return found.errors();
+    all.fastest = taken(any, *found, result);
+    used += found->statistics.wall;
+    if (result.plans.empty() && found->plans.empty()) {
+      SearchResult none = std::move(found).value();
+      result.closest_miss = std::move(none.closest_miss);
+      result.closest_strategy = std::move(none.closest_strategy);
+      result.proof = std::move(none.proof);  // of more: nothing fits, whatever its risk
+    }
+  }
+  if (request.space != Space::kFull) {
+    SearchRequest legal = better_than(request, result);
+    legal.space = Space::kFull;
+    legal.with_closest_miss = false;
+    if (!take_rest(legal, used)) return all;
+    const Result<SearchResult> found = search(m, c, legal, steps.of(1));
+    if (!found) return found.errors();
+    all.unbuilt = taken(legal, *found, result);
+  }
+  return all;
+}
+
+}  // namespace meshplan
