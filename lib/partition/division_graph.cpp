@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "schedule/chunk_map.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -48,8 +50,9 @@ std::vector<Layer> layers_of(const Stages& stages, std::int64_t most) {
 
 }  // namespace
 
-DivisionGraph::DivisionGraph(const Stages& stages, std::int64_t most)
-    : stages_(stages.num_stages()),
+DivisionGraph::DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most)
+    : shape_(shape),
+      stages_(stages.num_stages()),
       ranks_(stages.layout().is_bidirectional() ? 2 * stages_ : stages_) {
   std::vector<Layer> layers = layers_of(stages, most);
   const std::size_t n = layers.size() - 1;
@@ -79,7 +82,9 @@ DivisionGraph::DivisionGraph(const Stages& stages, std::int64_t most)
                                                     static_cast<std::int32_t>(taken_.size()));
         if (is_new) {
           stages.chunk_times(stage, share, times);
-          taken_.push_back({stage, share, times.front(), times.back()});
+          taken_.push_back({stage, share});
+          times_.insert(times_.end(), times.begin(), times.end());
+          chunks_ = times.size();
         }
         edges_.push_back({move, layers[r + 1].node[index(move.to)], at->second});
       }
@@ -96,12 +101,15 @@ std::span<const DivisionGraph::Edge> DivisionGraph::edges(std::int32_t node) con
 }
 
 std::vector<double> DivisionGraph::seconds_of(const CriticalPath& path) const {
-  const std::size_t last = path.tasks.size() - 1;
   std::vector<double> seconds;
   seconds.reserve(taken_.size());
-  for (const Taken& t : taken_) {
-    const std::size_t near = index(t.stage);
-    seconds.push_back(path.seconds(near, t.near) + path.seconds(last - near, t.far));
+  for (std::size_t i = 0; i < taken_.size(); ++i) {
+    const RankChunks chunks = chunks_on_rank(shape_, taken_[i].stage);
+    double sum = 0;
+    for (std::size_t k = 0; k < chunks_; ++k) {
+      sum += path.seconds(chunks[static_cast<std::int64_t>(k)], times(i)[k]);
+    }
+    seconds.push_back(sum);
   }
   return seconds;
 }

@@ -12,15 +12,13 @@
 namespace meshplan {
 
 // Nodes are the states that a division may pass on its way, edges the shares that its stages may
-// take; every edge is on the way to a whole division. Of pipelines whose stages hold two chunks
-// each, the r-th from either end: ZB-V and DualPipe.
+// take; every edge is on the way to a whole division.
 class DivisionGraph {
  public:
   // A share of a stage.
   struct Taken {
     int stage = 0;
     StageAssignment share;
-    ChunkTime near, far;  // chunks from the front and from the back
   };
   struct Edge {
     StageMove move;
@@ -28,8 +26,8 @@ class DivisionGraph {
     std::int32_t taken = 0;  // of shares(): the same for edges whose stages hold the same
   };
 
-  // Divisions whose stages take `most` or less.
-  DivisionGraph(const Stages& stages, std::int64_t most);
+  // Divisions whose stages take `most` or less. `shape`: of the pipeline.
+  DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most);
 
   [[nodiscard]] std::int64_t num_stages() const { return stages_; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks_; }
@@ -38,6 +36,10 @@ class DivisionGraph {
   [[nodiscard]] std::int32_t goal() const { return num_nodes() - 1; }  // the first node is 0
   [[nodiscard]] std::span<const Edge> edges(std::int32_t node) const;
   [[nodiscard]] const std::vector<Taken>& shares() const { return taken_; }
+  // Times of one microbatch on each chunk of a share, by depth.
+  [[nodiscard]] std::span<const ChunkTime> times(std::size_t taken) const {
+    return std::span(times_).subspan(taken * chunks_, chunks_);
+  }
 
   // Seconds of a chain on each share.
   [[nodiscard]] std::vector<double> seconds_of(const CriticalPath& path) const;
@@ -48,10 +50,13 @@ class DivisionGraph {
                                            const std::vector<double>& to_go) const;
 
  private:
+  PipelineShape shape_;
   std::int64_t stages_, ranks_;
+  std::size_t chunks_ = 0;         // of a stage
   std::vector<Edge> edges_;        // by node
   std::vector<std::size_t> ends_;  // of each node's edges
   std::vector<Taken> taken_;
+  std::vector<ChunkTime> times_;
 };
 
 [[nodiscard]] Division division_of(std::span<const DivisionGraph::Edge> path);

@@ -59,10 +59,16 @@ class DivisionSearch {
     stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
     first_guess();
     if (stages_.layout().shares_both_ends()) {
-      try_shared_ends();
+      try_chains();
     } else {
+      const std::int64_t all = left_;
       Division begun;
       extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+      // Chains of whole divisions cost more to find, and say more of stages not yet divided.
+      if (left_ <= 0) {
+        left_ = all;
+        try_chains();
+      }
     }
     if (left_ > 0) return true;
     improve();
@@ -108,7 +114,7 @@ class DivisionSearch {
     const bool recomputes = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
                                         [](std::int64_t n) { return n > 0; });
     const bool unwanted = !recomputes && q_.require_recompute;
-    if (unwanted && !stages_.layout().shares_both_ends()) return false;
+    if (unwanted && !wants_chains_) return false;
     strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
     const bool plain = x_.strategy.recompute == Recompute::kFull && !recomputes;
     strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
@@ -173,10 +179,12 @@ class DivisionSearch {
     });
   }
 
-  // [F-SEARCH-11] Of a pipeline whose first ranks hold both ends of the model: divisions that the
-  // chains found so far leave open are costed, and the chain of each of them is one more.
-  void try_shared_ends() {
-    const DivisionGraph graph(stages_, stages_.max_bottleneck(limit() - q_.end));
+  // [F-SEARCH-11] Divisions that the chains found so far leave open are costed, and the chain of
+  // each of them is one more.
+  void try_chains() {
+    wants_chains_ = true;
+    const DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
+                              stages_.max_bottleneck(limit() - q_.end));
     if (graph.empty()) return;
     std::vector<double> exposed;
     std::vector<double> least_end(static_cast<std::size_t>(graph.num_stages()), 1e300);
@@ -221,9 +229,9 @@ class DivisionSearch {
   // Of the least sum of squared times.
   [[nodiscard]] static Division even_division(const DivisionGraph& graph) {
     std::vector<double> squares;
-    for (const DivisionGraph::Taken& t : graph.shares()) {
+    for (std::size_t i = 0; i < graph.shares().size(); ++i) {
       double time = 0;
-      for (const ChunkTime& c : {t.near, t.far}) {
+      for (const ChunkTime& c : graph.times(i)) {
         time += (c.forward + c.backward_input + c.backward_weight).si();
       }
       squares.push_back(time * time);
@@ -313,6 +321,7 @@ class DivisionSearch {
   double least_ = 0;                 // no division takes less
   std::vector<double> ends_;         // ZB-V and DualPipe: seconds of the step's end, by share
   std::int64_t tried_ = 0;
+  bool wants_chains_ = false;  // of divisions that are not wanted too
 };
 
 // Of divisions whose rounds have the context's totals.

@@ -26,7 +26,7 @@ struct FastestDivision {
   std::optional<Stages::Lists> lists;  // nothing: none within `most` was found
   double step_time = 0;
   bool every = true;  // each division was costed, or ruled out by a bound
-  double least = 0;   // if not: a time that no division undercuts
+  double least = 0;   // if not: a time that none of the others undercuts
 };
 
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.
@@ -34,8 +34,10 @@ struct FastestDivision {
 // Where any division is allowed the search goes from the first stage on, each with every number of
 // layers that fits. A start is dropped if one of the chains of [F-SEARCH-4] through the stages
 // divided so far exceeds the best time known, or if the later stages cannot take the rest within
-// it. When `effort` runs out, the best division known is improved by moving layers from one stage
-// to another until no single move helps.
+// it. Where the first ranks hold both ends of the model, or when `effort` runs out, every division
+// that is costed bounds all others instead [F-SEARCH-11], with as much effort again. When that runs
+// out too, the best division known is improved by moving layers from one stage to another until no
+// single move helps.
 [[nodiscard]] FastestDivision fastest_division(const DivisionQuery& query);
 
 }  // namespace meshplan

@@ -148,7 +148,31 @@ StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t base, Co
           nullptr};
 }
 
+struct Efforts {
+  int decided = 0, undecided = 0;
+};
+
+// Whatever the effort, what is decided is right, and what is not is bounded from below. `best`:
+// step time of the fastest of all divisions, s.
+void compare_efforts(DivisionQuery query, double best, Efforts& n) {
+  for (const std::int64_t effort : {8, 16, 32, 128}) {
+    query.effort = effort;
+    const FastestDivision found = fastest_division(query);
+    CAPTURE(effort, found.least, found.step_time, best);
+    ++(found.every ? n.decided : n.undecided);
+    if (found.lists) REQUIRE(found.step_time > best * (1 - 1e-9));
+    if (found.every) {
+      REQUIRE(found.lists);
+      REQUIRE(found.step_time < best * (1 + 1e-9));
+    } else {
+      const double known = found.lists ? found.step_time : 1e300;
+      REQUIRE(std::min(found.least, known) < best * (1 + 1e-9));
+    }
+  }
+}
+
 struct Compared {
+  Efforts efforts;
   int divided = 0, none = 0, recomputing = 0;
   // Step time of the division chosen over the least of all divisions, less 1.
   double worst = 0, sum = 0;
@@ -191,6 +215,8 @@ void compare(const Case& c, Compared& n) {
           std::accumulate(recompute.begin(), recompute.end(), std::int64_t{0}) > 0 ? 1 : 0;
       REQUIRE(std::abs(fastest.step_time / every.step_time(s) - 1) < 1e-9);
       REQUIRE(every.step_time(s) < best.step_time * (1 + 1e-9));
+      compare_efforts({context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300},
+                      best.step_time, n.efforts);
     }
   }
 }
@@ -215,6 +241,7 @@ Case hybrid_case(Dice& dice, std::int64_t most_layers) {
 }
 
 struct Hybrids {
+  Efforts efforts;
   int searches = 0, none = 0, uneven_rounds = 0;
   int best_first = 0;   // of stage times alone
   int not_by_rows = 0;  // the best has chunks of a rank that differ
@@ -245,6 +272,8 @@ void compare_hybrid(const Case& c, Hybrids& n) {
       REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
       REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
       REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
+      compare_efforts({context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300},
+                      best.step_time, n.efforts);
       EveryDivision every(c, s);
       s.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
       s.stage_layers = divided.lists->layers;
@@ -331,6 +360,8 @@ TEST_CASE(
   }
   CAPTURE(n.divided, n.none, n.recomputing, n.worst, n.sum / n.divided);
   CHECK(n.divided > 150);
+  CHECK(n.efforts.decided > 100);
+  CHECK(n.efforts.undecided > 50);
   CHECK(n.none > 20);
   CHECK(n.recomputing > 40);
   // The step time itself also depends on who waits for whom and on the ends of the step: on these
@@ -362,6 +393,8 @@ TEST_CASE(
   }
   CAPTURE(n.searches, n.none, n.uneven_rounds, n.not_by_rows);
   CHECK(n.searches > 200);
+  CHECK(n.efforts.decided > 100);
+  CHECK(n.efforts.undecided > 50);
   CHECK(n.none > 20);
   CHECK(n.best_first > n.searches / 2);
   CHECK(n.uneven_rounds > 50);
