@@ -180,7 +180,8 @@ MemoryRates state_rates(const Strategy& s) {
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
-  rates.update_stays = s.precision == Precision::kFp16;
+  // Until the next step's zero_grad sets them to none.
+  rates.update_stays = rates.update.bytes_each > 0;
   return rates;
 }
 

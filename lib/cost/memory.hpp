@@ -17,8 +17,9 @@ namespace meshplan {
 // weights w p (w p / n under ZeRO-3), gradients g p (g p / n from ZeRO-2), master weights and two
 // moments (4 + 2 o) p (/ n from ZeRO-1) (Rajbhandari et al. 1910.02054 sec. 5). fp16 or bf16
 // gradients in Megatron-LM get an fp32 copy in the optimizer, 4 p / n (Megatron-Core
-// dist_optimizer.md), from the start of the update to its end: when no activation is held. (Logs of
-// nvidia_dgxc.jsonl: 34.5 and 44.3 GB allocated between steps hold no such copy.)
+// dist_optimizer.md), from the start of the update until the next step's zero_grad
+// (core/optimizer/distrib_optimizer.py): when no activation is held. Its published CI runs with
+// 16-bit gradients, fp16 and bf16, log the copies between steps.
 //
 // [F-MEM-5] PyTorch's autograd makes a parameter's gradient when the backward pass comes to it, and
 // zero_grad(set_to_none) gives it back (torch/optim/optimizer.py): with one microbatch per step the
@@ -28,7 +29,7 @@ namespace meshplan {
 // gradients, and so does everyone from the second microbatch on.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
-  Bytes update{};  // during the update alone
+  Bytes update{};  // from the update on
   Bytes stays{};   // of which until the next step begins
   Bytes late{};    // gradients that take the place of activations
 };

@@ -110,9 +110,11 @@ void add_megatron(std::vector<Preset>& all) {
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
                               v));
+  v.runtime.split_expert_biases = true;
   all.push_back(megatron_core("core_r0.14", "2025-10-08",
                               "core_v0.14.0, the first whose output layer keeps a gradient that "
-                              "nobody reads (e7c55de99e, 2025-08-01)",
+                              "nobody reads (e7c55de99e, 2025-08-01), and the last that splits "
+                              "experts with biases over etp ranks (a329dd6da5, 2025-09-22)",
                               v));
   v.runtime.head_dummy_gradient = false;
   all.push_back(megatron_core("core_r0.13", "2025-07-25",

@@ -74,6 +74,18 @@ void biases(const Plan& p, Findings& f) {
   }
 }
 
+// Options are of the newest release, unless the plan is for one that is known to do it.
+void expert_biases(const Plan& p, Findings& f) {
+  const bool biased = p.m.moe && (p.m.linear_bias || p.m.expert_bias);
+  if (!biased || p.s.etp == 1 || preset_of(p.s).values.runtime.split_expert_biases) return;
+  f.error({"etp", "release"}, "experts with biases are not split over etp ranks since core_r0.15",
+          "etp=1, or release=core_r0.14");
+}
+void mend_expert_biases(Strategy& s, const ModelSpec& m) {
+  const bool biased = m.moe && (m.linear_bias || m.expert_bias);
+  if (biased && !preset_of(s).values.runtime.split_expert_biases) s.etp = 1;
+}
+
 void schedule(const Plan& p, Findings& f) {
   const Schedule k = p.s.schedule;
   if (p.s.pp == 1 || k == Schedule::k1f1b || k == Schedule::kInterleaved) return;
@@ -274,6 +286,7 @@ constexpr TargetRule kRules[] = {
      positions, mend_positions},
     {"T add_bias_linear, add_qkv_bias; core/transformer/moe/router.py:67, shared_experts.py",
      biases, nullptr},
+    {"T:2614 expert_tensor_parallel_size with add_bias_linear", expert_biases, mend_expert_biases},
     {"core/pipeline_parallel/schedules.py get_forward_backward_func", schedule, mend_schedule},
     {"A:1006 pipeline-model-parallel-size > 2 without overlap of messages", message_overlap,
      mend_message_overlap},

@@ -153,6 +153,9 @@ struct Runtime {
   bool head_dummy_gradient = false;
   // Weights of products in 8 bits are stored so; else copies of them are, beside the 16-bit ones.
   bool fp8_param_gather = false;
+  // Experts with biases may be split over etp ranks (Megatron-Core up to 0.14: a329dd6da5,
+  // 2025-09-22, refuses it).
+  bool split_expert_biases = false;
 
   bool operator==(const Runtime&) const = default;
 };

@@ -98,6 +98,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.layer_dummy_gradients", s.runtime.layer_dummy_gradients);
   visit("runtime.head_dummy_gradient", s.runtime.head_dummy_gradient);
   visit("runtime.fp8_param_gather", s.runtime.fp8_param_gather);
+  visit("runtime.split_expert_biases", s.runtime.split_expert_biases);
   visit("order", s.order);
 }
 

@@ -149,10 +149,10 @@ void check_expert_overlap(const Plan& p, Findings& f) {
   }
 }
 
-// T:2614.
+// T:2614, since a329dd6da5 (2025-09-22).
 void check_expert_bias(const Plan& p, Findings& f) {
   const bool biased = p.m.moe && (p.m.linear_bias || p.m.expert_bias);
-  if (!biased || p.s.etp == 1) return;
+  if (!biased || p.s.etp == 1 || p.s.runtime.split_expert_biases) return;
   f.error({"etp"}, "'etp' must be 1: the experts have biases, got " + n(p.s.etp), "etp=1");
 }
 

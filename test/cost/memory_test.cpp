@@ -63,8 +63,11 @@ TEST_CASE("[F-ZERO-2] fp32 copies of gradients count where activations leave the
   const MemoryBreakdown copied = memory(Dtype::kBf16), summed = memory(Dtype::kFp32);
   CHECK(copied.optimizer == summed.optimizer);
   REQUIRE(summed.activations.si() + summed.buffers.si() < 4 * n);
-  const Bytes coming = copied.buffers - copied.persistent;
+  const Bytes coming = copied.buffers - summed.persistent;
   CHECK(copied.activations.si() + coming.si() == Approx(4 * n).epsilon(1e-6));
+
+  // They are there until the next step begins.
+  CHECK((copied.persistent - summed.persistent).si() == Approx(4 * n).epsilon(1e-6));
 
   s.zero = 1;  // an eighth of the copies: less than the activations, which are gone by then
   CHECK(memory(Dtype::kBf16).buffers == memory(Dtype::kFp32).buffers);

@@ -229,6 +229,9 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   CHECK_FALSE(runtime_of("2025-09-01").head_dummy_gradient);
   CHECK(runtime_of("2025-09-01").layer_dummy_gradients);
   CHECK_FALSE(runtime_of("core_r0.12").layer_dummy_gradients);
+  CHECK_FALSE(runtime_of("").split_expert_biases);
+  CHECK(runtime_of("core_r0.14").split_expert_biases);
+  CHECK(runtime_of("2025-09-01").split_expert_biases);
   RunContext context;
   context.gpus = 1, context.release = "core_r9";
   const Result<MegatronRun> unknown = read_megatron_run(arguments, "a.sh", context);

@@ -160,6 +160,12 @@ TEST_CASE("Rules of experts") {
          m = experts(), m.expert_bias = true, s.etp = 2;
        },
        "error: 'etp' must be 1: the experts have biases, got 2\n  hint: etp=1\n"},
+      {"bias in releases that split it",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.expert_bias = true, s.etp = 2;
+         s.runtime.split_expert_biases = true;
+       },
+       ""},
   }));
   INFO(row.why);
   CHECK(text_after(row) == row.message);
