@@ -54,20 +54,38 @@ struct Inputs {
   StudyRequest studies;
 };
 
+// A cluster file of the user's own says how many GPUs there are; a shipped one how many there were
+// where it was published.
+bool plans_every_size(const WorkloadFlags& flags) {
+  return flags.gpus.empty() && is_shipped_cluster(flags.cluster);
+}
+
 Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
   Inputs in;
   WorkloadFlags workload = flags.workload;
-  const std::vector<std::int64_t> sizes = read_sizes(workload.gpus, problems);
+  std::vector<std::int64_t> sizes = read_sizes(workload.gpus, problems);
   if (is_sizes(workload.gpus)) workload.gpus.clear();  // each is checked below
   in.workload = read_workload(workload, problems);
+  if (in.workload.cluster) {
+    if (plans_every_size(flags.workload)) sizes = every_size(*in.workload.cluster);
+    for (const std::int64_t size : sizes) {
+      ClusterSpec resized = *in.workload.cluster;
+      resize(resized, size, problems);
+    }
+    if (!sizes.empty() && !has_errors(problems)) warn_of_size(*in.workload.cluster, sizes.back());
+  }
+  in.workload.sizes = has_errors(problems) ? std::vector<std::int64_t>() : sizes;
   in.request = read_request(flags.search, workload, in.workload, problems);
   in.studies = read_studies(flags.studies, problems);
-  in.studies.sizes = sizes;
-  for (const std::int64_t size : sizes) {
-    ClusterSpec resized = in.workload.cluster.value_or(ClusterSpec{});
-    if (in.workload.cluster) resize(resized, size, problems);
-  }
+  in.studies.sizes = std::move(sizes);
   return in;
+}
+
+void say_sizes(const Inputs& in) {
+  const std::vector<std::int64_t>& sizes = in.studies.sizes;
+  log_info("--gpus is not given: searching " + std::to_string(sizes.size()) + " sizes of " +
+           in.workload.cluster->name + ", from " + with_thousands(sizes.front()) + " to " +
+           with_thousands(sizes.back()) + " GPUs; --gpus N searches one");
 }
 
 int plan(const PlanFlags& flags) {
@@ -78,6 +96,8 @@ int plan(const PlanFlags& flags) {
   if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
+  const bool every_size = plans_every_size(flags.workload);
+  if (every_size) say_sizes(in);
   const Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, in.request,
                                       in.studies, progress_bar(flags.common));
   clear_progress_bar(flags.common);
@@ -100,6 +120,7 @@ int plan(const PlanFlags& flags) {
     what.every_reason = flags.explain_infeasible;
     if (studies.runnable) what.runnable = &*studies.runnable;
     what.alternatives = studies.alternatives;
+    if (every_size) what.note = sizes_text(*studies.sweep, in.request.objective);
     if (studies.goodput) what.goodput = studies.goodput->plans;
     return search_report(m, cluster, in.request, result, what, options) +
            studies_text(studies, cluster, options);
@@ -132,7 +153,10 @@ void add_plan_command(Program& program) {
       program.add_command("plan", "Find the best strategies for a model on a cluster",
                           "meshplan plan --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
                           "      --global-batch 64 --seq-len 4096 --limit 'tp<=4'");
-  add_workload_flags(command, flags->workload);
+  add_workload_flags(command, flags->workload,
+                     "GPUs to use, or sizes to compare: 256..4096 (doublings) or 256,512. Without "
+                     "it a cluster file is used as a whole, and of a shipped cluster every "
+                     "doubling up to its size is planned and one recommended");
   flags->search.top = "5";
   command.add_value("--top", flags->search.top, "K", "Plans to show (default 5)");
   add_search_flags(command, flags->search);

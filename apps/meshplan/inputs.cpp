@@ -42,6 +42,18 @@ std::int64_t read_batch(const WorkloadFlags& flags, std::int64_t seq_len, Diagno
 
 }  // namespace
 
+bool is_shipped_cluster(const std::string& cluster) {
+  return cluster.find('/') == std::string::npos &&
+         !DataFolders::standard().find(kClusterFolder, cluster).empty();
+}
+
+void warn_of_size(const ClusterSpec& described, std::int64_t gpus) {
+  if (gpus <= num_gpus(described)) return;
+  log_warning(with_thousands(gpus) + " GPUs are more than the " +
+              with_thousands(num_gpus(described)) + " that " + described.name +
+              " describes: its outermost level is taken to reach all of them");
+}
+
 void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems) {
   const std::int64_t per_node = cluster.gpus_per_node;
   if (gpus > per_node && gpus % per_node != 0) {
@@ -64,7 +76,7 @@ void append(Diagnostics& all, const Diagnostics& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-void add_workload_flags(Command& command, WorkloadFlags& flags) {
+void add_workload_flags(Command& command, WorkloadFlags& flags, const std::string& gpus_help) {
   command.add_value(
       "--model", flags.model, "NAME|FILE",
       "Model: a shipped name, a model file, or a Hugging Face config.json (required)");
@@ -75,7 +87,7 @@ void add_workload_flags(Command& command, WorkloadFlags& flags) {
   command.add_value("--tokens-per-batch", flags.tokens_per_batch, "N",
                     "Instead: tokens per step, for example 4M (4,194,304)");
   command.add_value("--seq-len", flags.seq_len, "N", "Tokens per sequence, for example 8192 or 8k");
-  command.add_value("--gpus", flags.gpus, "N", "GPUs to use instead of the whole cluster");
+  command.add_value("--gpus", flags.gpus, "N", gpus_help);
   command.add_value("--framework", flags.framework, "NAME",
                     "Preset of overlaps, data types and kernels (default megatron): "
                     "megatron, megatron-deepspeed, deepspeed, fsdp, torchtitan, or another that "
@@ -116,7 +128,11 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
   if (!flags.framework.empty()) {
     in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);
   }
-  if (in.cluster && in.gpus > 0) resize(*in.cluster, in.gpus, problems);
+  if (in.cluster && in.gpus > 0) {
+    const ClusterSpec described = *in.cluster;
+    resize(*in.cluster, in.gpus, problems);
+    if (!has_errors(problems)) warn_of_size(described, in.gpus);
+  }
   if (in.model)
     log_debug("model " + in.model->name + ": " + with_thousands(parameter_count(*in.model).total) +
               " parameters");

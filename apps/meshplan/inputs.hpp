@@ -21,7 +21,8 @@ namespace meshplan {
 struct WorkloadFlags {
   std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
 };
-void add_workload_flags(Command& command, WorkloadFlags& flags);
+void add_workload_flags(Command& command, WorkloadFlags& flags,
+                        const std::string& gpus_help = "GPUs to use instead of the whole cluster");
 
 struct WorkloadInputs {
   std::optional<ModelSpec> model;
@@ -29,11 +30,19 @@ struct WorkloadInputs {
   std::int64_t global_batch = 0;                                // 0: not given
   std::int64_t seq_len = 0;                                     // 0: not given
   std::int64_t gpus = 0;                                        // 0: not given
+  std::vector<std::int64_t> sizes;                              // to plan for; empty: one
   const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
 };
 
 // Everything that could be read; what is wrong is added to `problems`.
 [[nodiscard]] WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems);
+
+// Whether the flag names a cluster that ships with the program. Its size is the largest that was
+// published of its kind, not one that the user has.
+[[nodiscard]] bool is_shipped_cluster(const std::string& cluster);
+
+// Says so where more GPUs are asked for than the file of the cluster describes.
+void warn_of_size(const ClusterSpec& described, std::int64_t gpus);
 
 // The cluster with that many GPUs; whole nodes, or part of one.
 void resize(ClusterSpec& cluster, std::int64_t gpus, Diagnostics& problems);

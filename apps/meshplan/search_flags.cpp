@@ -47,6 +47,22 @@ double read_risk(const std::string& text, Diagnostics& problems) {
   return 1;
 }
 
+// The space of the request on each size that is planned for; the first error where all are errors.
+Result<bool> has_meshes(const SearchRequest& request, const WorkloadInputs& in) {
+  const std::vector<std::int64_t> one{num_gpus(*in.cluster)};
+  std::optional<Diagnostics> why;
+  bool none = false;
+  for (const std::int64_t gpus : in.sizes.empty() ? one : in.sizes) {
+    const Result<SearchSpace> space =
+        SearchSpace::make(*in.model, with_gpus(*in.cluster, gpus), request);
+    if (space && !space->meshes().empty()) return true;
+    if (space) none = true;
+    if (!space && !why) why = space.errors();
+  }
+  if (none || !why) return false;
+  return *why;
+}
+
 // Unless told, what the exporter of the framework accepts. Where it accepts nothing of what is
 // asked for, or there is none, everything that is legal.
 Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
@@ -54,10 +70,10 @@ Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
   if (!target) return Space::kFull;
   SearchRequest own = request;
   own.space = space_of(*target);
-  const Result<SearchSpace> space = SearchSpace::make(*in.model, *in.cluster, own);
-  if (space && !space->meshes().empty()) return own.space;
+  const Result<bool> accepts = has_meshes(own, in);
+  if (accepts && *accepts) return own.space;
   const std::string why =
-      space ? "it cannot be told what is fixed" : space.errors().front().message;
+      accepts ? "it cannot be told what is fixed" : accepts.errors().front().message;
   log_warning(std::string(name_of(*target)) + "'s exporter accepts no plan of this (" + why +
               "): everything that is legal is searched");
   return Space::kFull;

@@ -84,6 +84,8 @@ Json sweep_json(const Sweep& sweep, const ClusterSpec& c) {
   Json json = Json::object();
   if (sweep.base) json["base_gpus"] = sweep.points[*sweep.base].gpus;
   if (sweep.knee) json["knee_gpus"] = sweep.points[*sweep.knee].gpus;
+  if (sweep.cheapest) json["cheapest_gpus"] = sweep.points[*sweep.cheapest].gpus;
+  if (sweep.recommended) json["recommended_gpus"] = sweep.points[*sweep.recommended].gpus;
   json["sizes"] = std::move(sizes);
   return json;
 }

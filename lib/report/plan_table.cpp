@@ -184,7 +184,9 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
                           const SearchResult& result, const SearchTextOptions& what,
                           const TextOptions& options) {
   // The subject has no single strategy: only the workload and the number of devices count.
-  std::string text = subject_text(m, c, request.base, options) + '\n';
+  std::string text = subject_text(m, c, request.base, options);
+  if (!what.note.empty()) text += paragraph("", what.note, options);
+  text += '\n';
   if (request.ignore_activations) {
     text += paragraph("warning: ",
                       "activations and buffers are not counted, as in rules of thumb: "

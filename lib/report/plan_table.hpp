@@ -16,6 +16,7 @@ struct SearchTextOptions {
   std::span<const Goodput> goodput = {};   // of each plan, where failures are counted
   const RunnablePlan* runnable = nullptr;  // where the best plan's framework cannot run it
   Alternatives alternatives = {};          // faster plans that the request does not ask for
+  std::string note;                        // a paragraph below the subject; empty for none
 };
 
 // One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.

@@ -46,7 +46,22 @@ std::string knee_text(const Sweep& sweep, const TextOptions& options) {
                   sweep.points.end(), [](const SweepPoint& p) { return p.fits(); });
   text += beyond ? "; beyond it more GPUs cost more than they gain."
                  : ": the largest size asked for, so more GPUs may still pay.";
-  return paragraph("", text, options);
+  if (sweep.recommended == sweep.knee || !sweep.recommended) return paragraph("", text, options);
+  const SweepPoint& cheapest = sweep.points[*sweep.recommended];
+  return paragraph("", text, options) +
+         paragraph("",
+                   "Cheapest: " + gpus_text(cheapest.gpus) +
+                       ", whose step takes the fewest GPU-hours; the plans shown are for it.",
+                   options);
+}
+
+// Sizes before the first that fits, which take one row together.
+std::size_t leading_misses(const Sweep& sweep) {
+  const auto fits = std::find_if(sweep.points.begin(), sweep.points.end(),
+                                 [](const auto& p) { return p.fits(); });
+  const auto stopped =
+      std::find_if(sweep.points.begin(), fits, [](const auto& p) { return !p.result.proof.exact; });
+  return static_cast<std::size_t>(stopped - sweep.points.begin());
 }
 
 // What of a change is worth a cell: the time per token against the base.
@@ -104,6 +119,23 @@ std::string reshard_notes(const FallbackBook& book, const TextOptions& options) 
 
 }  // namespace
 
+std::string sizes_text(const Sweep& sweep, Objective objective) {
+  const std::string range =
+      with_thousands(sweep.points.front().gpus) + " to " + gpus_text(sweep.points.back().gpus);
+  const std::string searched = "--gpus is not given: of " +
+                               with_thousands(static_cast<std::int64_t>(sweep.points.size())) +
+                               " sizes, " + range + ", ";
+  if (!sweep.base || !sweep.recommended) return searched + "none has a plan that fits.";
+  const std::string fewest = gpus_text(sweep.points[*sweep.base].gpus);
+  const std::string why = objective == Objective::kCost
+                              ? "whose step takes the fewest GPU-hours"
+                              : "where efficiency over step time is largest";
+  const SweepPoint& recommended = sweep.points[*sweep.recommended];
+  return searched + "the smallest with a plan that fits is " + fewest + "; " +
+         gpus_text(recommended.gpus) + (recommended.gpus == 1 ? " is" : " are") + " recommended, " +
+         why + " (Sizes, below). --gpus N plans one size.";
+}
+
 std::string sweep_text(const Sweep& sweep, const ClusterSpec& c, const TextOptions& options) {
   const bool failures = std::any_of(sweep.points.begin(), sweep.points.end(),
                                     [](const SweepPoint& p) { return p.goodput.has_value(); });
@@ -112,10 +144,15 @@ std::string sweep_text(const Sweep& sweep, const ClusterSpec& c, const TextOptio
   if (failures) columns.push_back({"goodput"});
   if (c.usd_per_gpu_hour) columns.push_back({"USD/step"});
   Table table(columns, failures ? 1 : 2);
-  for (const SweepPoint& p : sweep.points) {
+  const std::size_t misses = leading_misses(sweep);
+  for (std::size_t i = misses > 1 ? misses - 1 : 0; i < sweep.points.size(); ++i) {
+    const SweepPoint& p = sweep.points[i];
     std::vector<std::string> row{with_thousands(p.gpus)};
+    if (misses > 1 && i + 1 == misses) {
+      row.front() = with_thousands(sweep.points.front().gpus) + ".." + row.front();
+    }
     if (!p.fits()) {
-      row.push_back("nothing fits");
+      row.push_back(p.result.proof.exact ? "nothing fits" : "nothing found in time");
       row.resize(columns.size());
       table.add_row(std::move(row));
       continue;

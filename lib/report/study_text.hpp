@@ -8,6 +8,9 @@
 
 namespace meshplan {
 
+// Which sizes were searched where none was asked for, and which of them are of interest.
+[[nodiscard]] std::string sizes_text(const Sweep& sweep, Objective objective);
+
 [[nodiscard]] std::string sweep_text(const Sweep& sweep, const ClusterSpec& c,
                                      const TextOptions& options);
 [[nodiscard]] std::string pareto_text(const ParetoFront& front, const ClusterSpec& c,

@@ -76,11 +76,15 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
     Result<Sweep> result = sweep(m, c, first, wanted.sizes, wanted.failures, progress);
     if (!result) return result.errors();
     swept = std::move(result).value();
-    const std::size_t shown = swept->knee.value_or(swept->points.size() - 1);
+    const std::size_t shown = swept->recommended.value_or(swept->points.size() - 1);
     found.cluster = with_gpus(c, swept->points[shown].gpus);
     found.result = swept->points[shown].result;
   }
-  Result<Studies> studies = run_studies(wanted, m, found.cluster, request, found.result, progress);
+  SearchRequest rest = request;
+  if (swept && rest.time_limit) {
+    *rest.time_limit = *rest.time_limit / static_cast<double>(wanted.sizes.size());
+  }
+  Result<Studies> studies = run_studies(wanted, m, found.cluster, rest, found.result, progress);
   if (!studies) return studies.errors();
   found.studies = std::move(studies).value();
   found.studies.sweep = std::move(swept);

@@ -42,9 +42,9 @@ struct Answer {
   Studies studies;
 };
 
-// The search, or the sweep, and every study that is asked for. Of a sweep: the plans of the knee,
-// or of the largest size where nothing fits anywhere. Fails if a size is no cluster, or the request
-// is invalid.
+// The search, or the sweep, and every study that is asked for. Of a sweep: the plans of the
+// recommended size, or of the largest where nothing fits anywhere. Fails if a size is no cluster,
+// or the request is invalid.
 [[nodiscard]] Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c,
                                     const SearchRequest& request, const StudyRequest& wanted,
                                     const Progress& progress = {});

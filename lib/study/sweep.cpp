@@ -1,8 +1,24 @@
 #include "study/sweep.hpp"
 
+#include <chrono>
+#include <limits>
+
 #include "study/steps.hpp"
 
 namespace meshplan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What a size may take of a limit, with `left` sizes to go, this one included. A search without any
+// time would never look at its first choice.
+Seconds share_of(Seconds limit, Clock::time_point start, std::size_t left) {
+  constexpr Seconds kLeast{1e-3};
+  const Seconds used{std::chrono::duration<double>(Clock::now() - start).count()};
+  return std::max(kLeast, (limit - used) / static_cast<double>(left));
+}
+
+}  // namespace
 
 Seconds SweepPoint::step_time() const {
   const Seconds plain = result.plans.front().step_time;
@@ -12,7 +28,8 @@ Seconds SweepPoint::step_time() const {
 void fill_scaling(Sweep& sweep) {
   sweep.base.reset();
   sweep.knee.reset();
-  double best = 0;
+  sweep.cheapest.reset();
+  double best = 0, least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < sweep.points.size(); ++i) {
     SweepPoint& p = sweep.points[i];
     if (!p.fits()) continue;
@@ -22,7 +39,10 @@ void fill_scaling(Sweep& sweep) {
     p.efficiency = p.speedup * static_cast<double>(base.gpus) / static_cast<double>(p.gpus);
     const double benefit = p.efficiency / p.step_time().si();
     if (benefit > best) best = benefit, sweep.knee = i;
+    const double price = static_cast<double>(p.gpus) * p.step_time().si();
+    if (price < least) least = price, sweep.cheapest = i;
   }
+  sweep.recommended = sweep.knee;
 }
 
 Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
@@ -30,10 +50,12 @@ Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c, const SearchReques
                     const std::optional<FailureModel>& failures, const Progress& progress) {
   Sweep result;
   const Steps steps(progress, sizes.size());
+  const Clock::time_point start = Clock::now();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     // Of the last size it is told if nothing fits anywhere.
     SearchRequest at = request;
     at.with_closest_miss = request.with_closest_miss && i + 1 == sizes.size();
+    if (at.time_limit) at.time_limit = share_of(*at.time_limit, start, sizes.size() - i);
     Result<SearchResult> found = search(m, with_gpus(c, sizes[i]), at, steps.of(i));
     if (!found) return found.errors();
     SweepPoint point;
@@ -45,6 +67,7 @@ Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c, const SearchReques
     result.points.push_back(std::move(point));
   }
   fill_scaling(result);
+  if (request.objective == Objective::kCost) result.recommended = result.cheapest;
   return result;
 }
 

@@ -27,7 +27,10 @@ struct SweepPoint {
 struct Sweep {
   std::vector<SweepPoint> points;   // sizes as asked for
   std::optional<std::size_t> base;  // the size that efficiency refers to
-  std::optional<std::size_t> knee;  // none where nothing fits
+  // None where nothing fits.
+  std::optional<std::size_t> knee;
+  std::optional<std::size_t> cheapest;     // fewest devices x step time; of equal ones the smallest
+  std::optional<std::size_t> recommended;  // the knee, or where the cost is the objective, that one
 };
 
 // [F-SWEEP-1] Speedup S = T(n0) / T(n), efficiency E = S n0 / n: the same work on n0 and n devices.
@@ -37,7 +40,8 @@ struct Sweep {
 // Eager, Zahorjan and Lazowska 1989 (IEEE Trans. Comput. 38(3), 408-423).
 void fill_scaling(Sweep& sweep);
 
-// Fails if a size is no cluster, or the request is invalid. Sizes must increase.
+// Fails if a size is no cluster, or the request is invalid. Sizes must increase. A time limit is
+// for all sizes: each has its share of what those before it leave.
 [[nodiscard]] Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c,
                                   const SearchRequest& request,
                                   const std::vector<std::int64_t>& sizes,

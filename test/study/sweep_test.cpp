@@ -81,6 +81,41 @@ TEST_CASE("a sweep holds what a search of each size finds") {
   }
 }
 
+TEST_CASE("the cheapest size is the smallest of those with the fewest device-seconds") {
+  SweepPoint nothing;
+  nothing.gpus = 4;
+  const Sweep s = scaled({nothing, point(8, 100), point(16, 40), point(32, 20), point(64, 15)});
+  CHECK(s.cheapest == 2u);
+  CHECK(s.recommended == s.knee);
+  CHECK_FALSE(scaled({nothing}).cheapest);
+}
+
+TEST_CASE("where the cost is the objective a sweep recommends the cheapest size") {
+  Case c = random_case(3);
+  c.cluster = small_cluster(4, 4, Bytes{40 * kGiB});
+  c.request.base.global_batch = 32;
+  c.request.objective = Objective::kCost;
+  const Result<Sweep> swept = sweep(c.model, c.cluster, c.request, {2, 4, 8, 16}, {});
+  REQUIRE(swept.ok());
+  REQUIRE(swept->cheapest);
+  CHECK(swept->recommended == swept->cheapest);
+}
+
+TEST_CASE("a time limit is for all sizes of a sweep") {
+  Case c = random_case(3);
+  c.cluster = small_cluster(4, 4, Bytes{40 * kGiB});
+  c.request.base.global_batch = 32;
+  c.request.time_limit = Seconds{60};
+  const std::vector<std::int64_t> sizes{2, 4, 8, 16};
+  const Result<Sweep> swept = sweep(c.model, c.cluster, c.request, sizes, {});
+  REQUIRE(swept.ok());
+  for (const SweepPoint& p : swept->points) CHECK(p.result.proof.exact);
+  c.request.time_limit = Seconds{1e-9};
+  const Result<Sweep> none = sweep(c.model, c.cluster, c.request, sizes, {});
+  REQUIRE(none.ok());
+  CHECK(none->points.size() == sizes.size());
+}
+
 TEST_CASE("failures bring the knee forward") {
   // Nearly linear in steps, but a job of many devices fails all the time.
   std::vector<SweepPoint> points;
