@@ -3,6 +3,7 @@
 #include "console.hpp"
 #include "import.hpp"
 #include "inputs.hpp"
+#include "io/file_keys.hpp"
 #include "launch/launch.hpp"
 #include "report/lists.hpp"
 
@@ -16,7 +17,8 @@ enum class ListKind {
   kSchedules,
   kFrameworks,
   kExporters,
-  kImporters
+  kImporters,
+  kKeys
 };
 constexpr std::array kListKinds{std::pair{ListKind::kModels, std::string_view("models")},
                                 std::pair{ListKind::kDevices, std::string_view("devices")},
@@ -24,7 +26,8 @@ constexpr std::array kListKinds{std::pair{ListKind::kModels, std::string_view("m
                                 std::pair{ListKind::kSchedules, std::string_view("schedules")},
                                 std::pair{ListKind::kFrameworks, std::string_view("frameworks")},
                                 std::pair{ListKind::kExporters, std::string_view("exporters")},
-                                std::pair{ListKind::kImporters, std::string_view("importers")}};
+                                std::pair{ListKind::kImporters, std::string_view("importers")},
+                                std::pair{ListKind::kKeys, std::string_view("keys")}};
 
 struct ListFlags {
   CommonFlags common;
@@ -87,6 +90,14 @@ int list_importers(const CommonFlags& flags) {
   return list_formats(flags, "importers", "kind", all);
 }
 
+int list_keys(const CommonFlags& flags) {
+  const std::array all{
+      KeyGroup{"strategy", strategy_key_meanings()}, KeyGroup{"model", model_key_meanings()},
+      KeyGroup{"cluster", cluster_key_meanings()}, KeyGroup{"device", device_key_meanings()}};
+  return write_result(flags.json ? key_list_document(kTool, all) : key_list(all, console_options()),
+                      kExitOk);
+}
+
 int list(const ListFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
@@ -117,6 +128,8 @@ int list(const ListFlags& flags) {
       return list_exporters(common);
     case ListKind::kImporters:
       return list_importers(common);
+    case ListKind::kKeys:
+      return list_keys(common);
   }
   return kExitInternal;
 }
@@ -128,7 +141,8 @@ void add_list_command(Program& program) {
   Command command = program.add_command("list", "Show what ships with the program",
                                         "meshplan list clusters\n  meshplan list exporters");
   command.add_value("kind", flags->kind, "",
-                    "models, devices, clusters, schedules, frameworks, exporters or importers");
+                    "models, devices, clusters, schedules, frameworks, exporters, importers or "
+                    "keys");
   command.add_common(flags->common);
   command.set_action([flags] { return list(*flags); });
 }

@@ -4,6 +4,7 @@
 #include "inputs.hpp"
 #include "io/write.hpp"
 #include "log.hpp"
+#include "process_setup.hpp"
 #include "report/html.hpp"
 #include "report/plan_table.hpp"
 #include "report/study_text.hpp"
@@ -78,6 +79,7 @@ Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
   in.request = read_request(flags.search, workload, in.workload, problems);
   in.studies = read_studies(flags.studies, problems);
   in.studies.sizes = std::move(sizes);
+  in.studies.decisions = in.request.top;
   return in;
 }
 
@@ -98,8 +100,10 @@ int plan(const PlanFlags& flags) {
 
   const bool every_size = plans_every_size(flags.workload);
   if (every_size) say_sizes(in);
-  const Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, in.request,
-                                      in.studies, progress_bar(flags.common));
+  SearchRequest request = in.request;
+  request.interrupted = &catch_interrupt();
+  const Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, request, in.studies,
+                                      progress_bar(flags.common));
   clear_progress_bar(flags.common);
   if (!found) return report_errors(found.errors(), flags.common);
   const ModelSpec& m = *in.workload.model;
@@ -120,6 +124,7 @@ int plan(const PlanFlags& flags) {
     what.every_reason = flags.explain_infeasible;
     if (studies.runnable) what.runnable = &*studies.runnable;
     what.alternatives = studies.alternatives;
+    what.rivals = studies.rivals;
     if (every_size) what.note = sizes_text(*studies.sweep, in.request.objective);
     if (studies.goodput) what.goodput = studies.goodput->plans;
     return search_report(m, cluster, in.request, result, what, options) +
@@ -158,7 +163,8 @@ void add_plan_command(Program& program) {
                      "it a cluster file is used as a whole, and of a shipped cluster every "
                      "doubling up to its size is planned and one recommended");
   flags->search.top = "5";
-  command.add_value("--top", flags->search.top, "K", "Plans to show (default 5)");
+  command.add_value("--top", flags->search.top, "K",
+                    "Decisions to show, each with its best plan (default 5)");
   add_search_flags(command, flags->search);
   add_study_flags(command, flags->studies);
   add_plan_flags(command, *flags);

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "base/printable.hpp"
+#include "completion.hpp"
 #include "console.hpp"
 #include "usage.hpp"
 
@@ -81,6 +83,27 @@ Command Program::add_command(const std::string& name, const std::string& what,
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Example:\n  " + example);
   return {*command, action_, rests_};
+}
+
+Result<std::string> Program::help(const std::string& command) const {
+  if (command.empty()) {
+    return app_->get_formatter()->make_help(app_.get(), app_->get_name(),
+                                            CLI::AppFormatMode::Normal);
+  }
+  const auto found =
+      app_->get_subcommands([&](const CLI::App* each) { return each->get_name() == command; });
+  if (found.empty()) return Diagnostics{unknown_command(*app_, command)};
+  return found.front()->help(app_->get_name());
+}
+
+Result<std::string> Program::completion(const std::string& shell) const {
+  const std::vector<CommandFact> facts = command_facts(*app_);
+  if (shell == "bash") return bash_completion(facts);
+  if (shell == "zsh") return zsh_completion(facts);
+  if (shell == "fish") return fish_completion(facts);
+  if (shell.empty()) return Diagnostics{error("the shell is missing", "bash, zsh or fish")};
+  return Diagnostics{
+      error("there is no completion for '" + printable(shell) + "'", "one of bash, zsh or fish")};
 }
 
 int Program::run(int argc, char** argv) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
+
 namespace CLI {  // NOLINT: its name
 class App;
 }
@@ -74,6 +76,10 @@ class Program {
   // A subcommand whose help ends in `example`.
   [[nodiscard]] Command add_command(const std::string& name, const std::string& what,
                                     const std::string& example);
+  // What `--help` prints for a command, or for the program where there is no name.
+  [[nodiscard]] Result<std::string> help(const std::string& command) const;
+  // The completion script of a shell: bash, zsh or fish.
+  [[nodiscard]] Result<std::string> completion(const std::string& shell) const;
   // Does what the command line asks for; returns the exit code.
   [[nodiscard]] int run(int argc, char** argv);
 
@@ -94,5 +100,6 @@ void add_import_command(Program& program);
 void add_export_command(Program& program);
 void add_lint_command(Program& program);
 void add_report_command(Program& program);
+void add_help_commands(Program& program);  // help, completion and version
 
 }  // namespace meshplan

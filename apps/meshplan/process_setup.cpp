@@ -23,6 +23,29 @@ void end_by_signal(int number) {
   errno = interrupted_call;
 }
 
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+std::atomic<bool> interrupted = false;
+
+void handle(int number, void (*handler)(int), int flags) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigaction(number, &action, nullptr);
+}
+
+// The first Ctrl-C of a command that has something to show by then.
+void stop_by_signal(int number) {
+  const int interrupted_call = errno;
+  constexpr std::string_view kText =
+      "\r\x1b[Kinterrupted: what was found so far follows; Ctrl-C again to quit at once\n";
+  constexpr std::size_t kErase = 4;
+  const std::string_view text = isatty(STDERR_FILENO) == 1 ? kText : kText.substr(kErase);
+  [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
+  interrupted.store(true, std::memory_order_relaxed);
+  handle(number, end_by_signal, static_cast<int>(SA_RESETHAND | SA_NODEFER));
+  errno = interrupted_call;
+}
+
 void open_standard_streams() {
   // The lowest free number is taken. What is written to such a stream fails, as it would have.
   int fd = open("/dev/null", O_RDONLY);
@@ -40,12 +63,16 @@ void set_up_process() {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;  // nohup, or a job in the background
-    struct sigaction action {};
-    action.sa_handler = end_by_signal;
     // A second Ctrl-C ends at once; SIGTERM is not blocked in its own handler.
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-    sigaction(number, &action, nullptr);
+    handle(number, end_by_signal, static_cast<int>(SA_RESETHAND | SA_NODEFER));
   }
+}
+
+const std::atomic<bool>& catch_interrupt() {
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) handle(SIGINT, stop_by_signal, SA_RESTART);
+  return interrupted;
 }
 
 }  // namespace meshplan

@@ -112,7 +112,10 @@ void add_study_flags(Command& command, StudyFlags& flags) {
 }
 
 StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems) {
-  StudyRequest wanted{flags.pareto, flags.sensitivity, flags.fallback, {}, {}};
+  StudyRequest wanted;
+  wanted.pareto = flags.pareto;
+  wanted.sensitivity = flags.sensitivity;
+  wanted.fallback = flags.fallback;
   if (!flags.failure_rate.empty()) {
     FailureModel f;
     f.failures_per_gpu_hour = read_rate(flags.failure_rate, problems);

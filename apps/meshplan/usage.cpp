@@ -60,10 +60,7 @@ Diagnostic unexpected(const CLI::App& app) {
   const std::string help = "'" + full_name(app, command) + " --help' lists what there is";
   const std::vector<std::string> rest = app.remaining(true);
   const std::string first = rest.empty() ? "" : rest.front();
-  if (&command == &app && !is_flag(first)) {
-    return error("there is no command '" + printable(first) + "'",
-                 hint_for(first, command_names(app), help));
-  }
+  if (&command == &app && !is_flag(first)) return unknown_command(app, first);
   if (&command != &app && app.remaining_size() > 0 && is_flag(app.remaining().front())) {
     return misplaced(app, command, without_value(app.remaining().front()));
   }
@@ -79,6 +76,12 @@ Diagnostic unexpected(const CLI::App& app) {
 }
 
 }  // namespace
+
+Diagnostic unknown_command(const CLI::App& app, const std::string& word) {
+  return error(
+      "there is no command '" + printable(word) + "'",
+      hint_for(word, command_names(app), "'" + app.get_name() + " --help' lists what there is"));
+}
 
 constexpr std::size_t kOptionColumn = 26, kHelpWidth = 80;
 

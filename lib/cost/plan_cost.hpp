@@ -95,9 +95,10 @@ struct PlanCost {
   std::vector<CommEntry> communication;
   double bubble_fraction = 0;  // pp_bubble / step_time
   double tokens_per_step = 0;
-  Flops model_flops;     // of one step: forward and backward, attention counted in full
-  Flops hardware_flops;  // with what recomputation repeats
-  double mfu = 0;
+  Flops model_flops;      // of one step: forward and backward, attention counted in full
+  Flops hardware_flops;   // with what recomputation repeats
+  double mfu = 0;         // of model_flops
+  double mfu_causal = 0;  // of the model's work with causal attention counted as its mask leaves it
   double hfu = 0;
   std::vector<std::string> warnings;
 

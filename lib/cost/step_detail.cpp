@@ -97,6 +97,9 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   const Seconds device_time = plan.step_time * static_cast<double>(num_gpus(s));
   const FlopsPerSecond peak = peak_rate(cluster_.device, s.precision);
   plan.mfu = plan.model_flops.si() / (device_time.si() * peak.si());
+  const Flops causal =
+      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kCausal);
+  plan.mfu_causal = causal.si() / (device_time.si() * peak.si());
   plan.hfu = plan.hardware_flops.si() / (device_time.si() * peak.si());
 }
 

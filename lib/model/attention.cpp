@@ -82,6 +82,12 @@ double token_flops(const AttentionSpec& kind, std::int64_t seq_len) {
          index_token_flops(kind.index, seq_len);
 }
 
+double causal_token_flops(const AttentionSpec& kind, std::int64_t seq_len) {
+  return causal_score_flops(kind.num_attention_heads, real(kind.head_dim), real(value_dim(kind)),
+                            seen_tokens(kind.window, kind.index), seq_len) +
+         index_token_flops(kind.index, seq_len) * causal_fraction(seq_len, seq_len, 0);
+}
+
 void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
   const HeadShape heads = heads_of(kind, x.strategy);
   append_residual_norm(x, "input norm", ops);

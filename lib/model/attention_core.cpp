@@ -265,6 +265,12 @@ std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index) {
   return std::min(window, index.top_k);
 }
 
+double causal_score_flops(std::int64_t heads, double qk_dim, double v_dim, std::int64_t window,
+                          std::int64_t seq_len) {
+  return 2 * real(seq_len) * causal_fraction(seq_len, seq_len, window) * real(heads) *
+         (qk_dim + v_dim);
+}
+
 double score_flops(std::int64_t heads, double qk_dim, double v_dim, std::int64_t window,
                    std::int64_t seq_len) {
   const std::int64_t keys = window > 0 ? std::min(window, seq_len) : seq_len;

@@ -53,6 +53,9 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
 // attention were not causal.
 [[nodiscard]] double score_flops(std::int64_t heads, double qk_dim, double v_dim,
                                  std::int64_t window, std::int64_t seq_len);
+// The same of the scores that a causal mask leaves [F-ATT-1].
+[[nodiscard]] double causal_score_flops(std::int64_t heads, double qk_dim, double v_dim,
+                                        std::int64_t window, std::int64_t seq_len);
 // Tokens that a query sees at most, for score_flops(); 0: all.
 [[nodiscard]] std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index);
 

@@ -22,6 +22,7 @@ struct KeptBytes {
 //   copied_parameters   more that every rank of `tp` holds beyond its share: heads that cannot be
 //                       split further
 //   token_flops         forward operations per token and layer besides its matrices
+//   causal_token_flops  the same, of attention: only scores that a causal mask leaves
 //   append_operations   kernels and collectives of one microbatch
 //   saved_bytes         norm and projections included
 //   temporary_bytes     of the largest temporaries of the backward pass that are not features
@@ -30,6 +31,7 @@ void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParamete
 [[nodiscard]] std::int64_t copied_parameters(const AttentionSpec& kind, const ModelSpec& m,
                                              std::int64_t tp);
 [[nodiscard]] double token_flops(const AttentionSpec& kind, std::int64_t seq_len);
+[[nodiscard]] double causal_token_flops(const AttentionSpec& kind, std::int64_t seq_len);
 void append_operations(const AttentionSpec& kind, const BlockContext& x, BlockOps& ops);
 [[nodiscard]] KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x);
 [[nodiscard]] double temporary_bytes(const AttentionSpec& kind, const BlockContext& x);
@@ -38,6 +40,7 @@ void add_parameters(const LatentAttentionSpec& kind, const ModelSpec& m, LayerPa
 [[nodiscard]] std::int64_t copied_parameters(const LatentAttentionSpec& kind, const ModelSpec& m,
                                              std::int64_t tp);
 [[nodiscard]] double token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len);
+[[nodiscard]] double causal_token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len);
 void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops);
 [[nodiscard]] KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
 [[nodiscard]] double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x);

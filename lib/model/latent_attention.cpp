@@ -85,6 +85,13 @@ double token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len) {
          index_token_flops(kind.sizes.index, seq_len);
 }
 
+double causal_token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len) {
+  const double qk = real(kind.sizes.qk_nope_head_dim + kind.sizes.qk_rope_head_dim);
+  return causal_score_flops(kind.num_attention_heads, qk, real(kind.sizes.v_head_dim),
+                            seen_tokens(kind.window, kind.sizes.index), seq_len) +
+         index_token_flops(kind.sizes.index, seq_len) * causal_fraction(seq_len, seq_len, 0);
+}
+
 void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
   const HeadShape heads = heads_of(kind, x.strategy);
   append_residual_norm(x, "input norm", ops);

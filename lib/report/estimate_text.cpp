@@ -44,7 +44,10 @@ std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& 
   text += labelled(
       "Throughput",
       whole(r.tokens_per_s) + " tokens/s, " + whole(r.tokens_per_s_per_gpu) + " per GPU", options);
-  text += labelled("Model FLOP/s",
+  text +=
+      labelled("Utilisation",
+               "MFU " + human_percent(p.mfu_causal) + ", causal attention counted half", options);
+  text += labelled("Attention in full",
                    human_rate(r.model_flops_per_gpu) + " per GPU: MFU " + human_percent(p.mfu) +
                        ", HFU " + human_percent(p.hfu),
                    options);
@@ -222,9 +225,10 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
   text += heading("Pipeline ranks", options) + stage_table(p, options) + '\n';
   text += heading("Communication", options) + communication_table(p, c, options) + '\n';
   text += paragraph("",
-                    "Model FLOPs count attention in full (non-causal), as PaLM and Megatron-LM "
-                    "do; MFU is their share of the devices' peak rate, HFU counts what "
-                    "recomputation repeats as well.",
+                    "MFU is the model's share of the devices' peak rate: with the scores that a "
+                    "causal mask leaves, about half, as Megatron-LM counts today, and with "
+                    "attention in full (non-causal), as PaLM and earlier Megatron-LM do. HFU "
+                    "counts what recomputation repeats as well.",
                     options);
   return text;
 }

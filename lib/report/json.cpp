@@ -8,6 +8,7 @@
 #include "report/json_value.hpp"
 #include "report/lists.hpp"
 #include "schedule/traits.hpp"
+#include "search/groups.hpp"
 
 namespace meshplan {
 
@@ -81,19 +82,38 @@ std::string list_document(const ToolInfo& tool, const char* key, std::span<const
 
 }  // namespace
 
+namespace {
+
+// Of each plan the one that stands for it.
+std::vector<std::size_t> firsts_of(const std::vector<PlanCost>& plans) {
+  std::vector<std::size_t> firsts(plans.size());
+  for (const PlanGroup& g : grouped(plans)) {
+    firsts[g.first] = g.first;
+    for (const std::size_t i : g.variants) firsts[i] = g.first;
+  }
+  return firsts;
+}
+
+}  // namespace
+
 std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c,
                           const SearchRequest& request, const SearchResult& result,
                           const PlanDetail* detail, const Studies* studies) {
   Json json = document(tool, m, c, request.base);
   json["search"] = search_json(request, result);
   json["plans"] = Json::array();
+  const std::vector<std::size_t> stands_for = firsts_of(result.plans);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     json["plans"].push_back(plan_json(result.plans[i], c, i + 1));
+    json["plans"].back()["group"] = stands_for[i] + 1;
     if (i > 0)
       json["plans"].back()["against_best"] =
           against_best_json(result.plans.front(), result.plans[i]);
   }
-  json["explanation"] = result.plans.empty() ? std::vector<std::string>{} : explain(m, c, result);
+  json["explanation"] =
+      result.plans.empty()
+          ? std::vector<std::string>{}
+          : explain(m, c, result, studies == nullptr ? std::vector<Rival>{} : studies->rivals);
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
   }
@@ -140,6 +160,25 @@ std::string report_document(const ToolInfo& tool, std::span<const WrittenFile> a
   return list_document(tool, "written", all, [](const WrittenFile& file) -> Json {
     return {{"kind", file.kind}, {"path", file.path}, {"bytes", file.bytes}};
   });
+}
+
+std::string text_document(const ToolInfo& tool, const char* key, std::string_view text) {
+  Json json = document(tool);
+  json[key] = std::string(text);
+  return document_text(json);
+}
+
+std::string key_list_document(const ToolInfo& tool, std::span<const KeyGroup> all) {
+  Json json = document(tool);
+  json["keys"] = Json::object();
+  for (const KeyGroup& group : all) {
+    Json keys = Json::array();
+    for (const KeyMeaning& row : group.keys) {
+      keys.push_back({{"key", row.key}, {"meaning", row.meaning}});
+    }
+    json["keys"][std::string(group.of)] = std::move(keys);
+  }
+  return document_text(json);
 }
 
 std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all) {

@@ -56,6 +56,10 @@ struct WrittenFile {
 };
 [[nodiscard]] std::string report_document(const ToolInfo& tool, std::span<const WrittenFile> all);
 
+// text.schema.json: what a command prints, as one value. `key`: help, completion or version.
+[[nodiscard]] std::string text_document(const ToolInfo& tool, const char* key,
+                                        std::string_view text);
+
 // list.schema.json
 [[nodiscard]] std::string model_list_document(const ToolInfo& tool, std::span<const ModelSpec> all);
 [[nodiscard]] std::string device_list_document(const ToolInfo& tool,
@@ -68,5 +72,6 @@ struct WrittenFile {
 // `kind`: "exporters" or "importers".
 [[nodiscard]] std::string format_list_document(const ToolInfo& tool, std::string_view kind,
                                                std::span<const FormatFact> all);
+[[nodiscard]] std::string key_list_document(const ToolInfo& tool, std::span<const KeyGroup> all);
 
 }  // namespace meshplan

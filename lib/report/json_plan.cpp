@@ -113,6 +113,7 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
   const StepTimeInterval interval = step_time_interval(c, p);
   const MemoryInterval memory = memory_interval(p.memory());
   Json json{{"rank", rank},
+            {"group", rank},
             {"strategy", strategy_json(p.strategy)},
             {"strategy_text", to_text(p.strategy)},
             {"step_time_s", number(p.step_time.si())},
@@ -123,6 +124,8 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
             {"tokens_per_s_per_gpu", number(r.tokens_per_s_per_gpu)},
             {"model_tflops_per_gpu", number(r.model_flops_per_gpu.si() / 1e12)},
             {"mfu", number(p.mfu)},
+            {"mfu_causal", number(p.mfu_causal)},
+            {"mfu_convention", "attention in full"},
             {"hfu", number(p.hfu)},
             {"memory", memory_json(p.stages)},
             {"memory_ledger", ledger_json(p.stages)},

@@ -16,6 +16,7 @@ Json brief(const PlanCost& p, const ClusterSpec& c) {
             {"step_time_s", number(p.step_time.si())},
             {"tokens_per_s", number(r.tokens_per_s)},
             {"mfu", number(p.mfu)},
+            {"mfu_causal", number(p.mfu_causal)},
             {"peak_bytes", memory.peak.count()},
             {"headroom_bytes", memory.capacity.count() - memory.peak.count()}};
   if (r.usd_per_step) {
@@ -33,6 +34,17 @@ Json alternative_json(const Alternative& a, const ClusterSpec& c) {
     json["plan"] = brief(*a.plan, c);
     json["out_of_memory_probability"] = number(a.out_of_memory);
     if (a.slowdown) json["slowdown"] = number(*a.slowdown);
+  }
+  return json;
+}
+
+Json rivals_json(const std::vector<Rival>& all, const ClusterSpec& c) {
+  Json json = Json::array();
+  for (const Rival& rival : all) {
+    if (!rival.exact && !rival.plan) continue;  // nothing is known of it
+    json.push_back(
+        {{"key", rival.key}, {"value", rival.value}, {"proof", proof_name(rival.exact)}});
+    if (rival.plan) json.back()["plan"] = brief(*rival.plan, c);
   }
   return json;
 }
@@ -144,6 +156,7 @@ Json fallback_json(const FallbackBook& book, const ClusterSpec& c) {
 }  // namespace
 
 void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
+  document["compared_with"] = rivals_json(studies.rivals, c);
   if (studies.runnable) document["runnable"] = runnable_json(*studies.runnable, c);
   const Alternatives& a = studies.alternatives;
   if (a.fastest) document["fastest"] = alternative_json(*a.fastest, c);

@@ -117,6 +117,19 @@ std::string framework_list(std::span<const Preset* const> all, const TextOptions
          (aliases.empty() ? "" : "\n" + aliases);
 }
 
+std::string key_list(std::span<const KeyGroup> all, const TextOptions& options) {
+  std::string text;
+  for (const KeyGroup& group : all) {
+    Table table({{"key of a " + std::string(group.of), Align::kLeft},
+                 {"what it says", Align::kLeft, true}});
+    for (const KeyMeaning& row : group.keys) {
+      table.add_row({std::string(row.key), std::string(row.meaning)});
+    }
+    text += (text.empty() ? "" : "\n") + table.text(options);
+  }
+  return text;
+}
+
 std::string format_list(std::string_view kind, std::span<const FormatFact> all,
                         const TextOptions& options) {
   const bool limited =

@@ -8,6 +8,7 @@
 #include "frameworks/preset.hpp"
 #include "report/table.hpp"
 #include "spec/cluster.hpp"
+#include "spec/key_meanings.hpp"
 #include "spec/model.hpp"
 
 namespace meshplan {
@@ -29,5 +30,12 @@ struct FormatFact {
 };
 [[nodiscard]] std::string format_list(std::string_view kind, std::span<const FormatFact> all,
                                       const TextOptions& options);
+
+// The keys of one kind of input.
+struct KeyGroup {
+  std::string_view of;  // strategy, model, cluster, device
+  std::span<const KeyMeaning> keys;
+};
+[[nodiscard]] std::string key_list(std::span<const KeyGroup> all, const TextOptions& options);
 
 }  // namespace meshplan

@@ -9,6 +9,7 @@
 #include "report/estimate_text.hpp"
 #include "report/rates.hpp"
 #include "report/uncertainty_text.hpp"
+#include "search/groups.hpp"
 
 namespace meshplan {
 namespace {
@@ -90,7 +91,8 @@ std::string answer_text(const PlanCost& p, const ClusterSpec& c, const SearchReq
   const Rates r = rates(p, c);
   const std::string text = short_text(p.strategy) + ": " + human_time(p.step_time) + " a step, " +
                            with_thousands(static_cast<std::int64_t>(r.tokens_per_s_per_gpu)) +
-                           " tokens/s/GPU, MFU " + percent(p.mfu, 1) + ", " +
+                           " tokens/s/GPU, MFU " + percent(p.mfu_causal, 1) + " (" +
+                           percent(p.mfu, 1) + " with causal attention counted in full), " +
                            chance_text(out_of_memory_probability(p.memory())) +
                            " likely to run out of memory";
   const std::string_view first = request.space == Space::kFull ? "Best: " : "Recommended: ";
@@ -110,7 +112,7 @@ std::string none_text(const SearchRequest& request, const SearchResult& result,
   const std::optional<Alternative>& fastest = what.alternatives.fastest;
   const bool risky = fastest && fastest->plan;
   // A search that was stopped has not seen everything.
-  const std::string found = !result.proof.exact ? "No plan was found in time."
+  const std::string found = !result.proof.exact ? "No plan was found before the search was stopped."
                             : risky ? "No plan is at most " + short_percent(request.memory_risk) +
                                           " likely to run out of memory."
                                     : "No plan fits.";
@@ -127,6 +129,22 @@ std::string none_text(const SearchRequest& request, const SearchResult& result,
   return text + miss_text(result, options);
 }
 
+// What the numbers in brackets behind a strategy are.
+std::string variants_text(const std::vector<PlanGroup>& groups, const TextOptions& options) {
+  std::vector<std::string> keys;
+  for (const PlanGroup& g : groups) {
+    for (const std::string& key : g.keys) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+  }
+  if (keys.empty()) return {};
+  return paragraph("",
+                   "(+n): n more plans with the same degrees, sharding and recomputation, "
+                   "practically tied with that one, which differ in " +
+                       join_words(keys, " and ") + " (--json lists them)",
+                   options);
+}
+
 }  // namespace
 
 std::string plan_table(const SearchResult& result, const ClusterSpec& c, const TextOptions& options,
@@ -139,7 +157,10 @@ std::string plan_table(const SearchResult& result, const ClusterSpec& c, const T
   if (pipelines) columns.push_back({"bubble"});
   columns.push_back({"comm"});
   std::vector<NumberedPlan> rows;
-  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+  const std::vector<PlanGroup> groups = grouped(result.plans);
+  const std::vector<std::string> names = group_names(result.plans, groups);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::size_t i = groups[g].first;
     const PlanCost& p = result.plans[i];
     const double comm = exposed_communication(p.time) / p.step_time;
     const bool tied = i > 0 && practically_tied(result.plans.front(), p);
@@ -150,19 +171,23 @@ std::string plan_table(const SearchResult& result, const ClusterSpec& c, const T
       const double each = goodput[i].tokens_per_s / static_cast<double>(num_gpus(p.strategy));
       row.push_back(with_thousands(static_cast<std::int64_t>(each)));
     }
-    row.insert(row.end(), {percent(p.mfu, 1), memory_cell(p.memory()), oom_cell(p.memory())});
+    row.insert(row.end(),
+               {percent(p.mfu_causal, 1), memory_cell(p.memory()), oom_cell(p.memory())});
     if (pipelines) row.push_back(percent(p.bubble_fraction, 1));
     row.push_back(percent(comm, 1));
-    rows.push_back(
-        {std::to_string(i + 1) + (tied ? "=" : ""), short_text(p.strategy), std::move(row)});
+    const std::size_t alike = groups[g].variants.size();
+    rows.push_back({std::to_string(i + 1) + (tied ? "=" : ""),
+                    names[g] + (alike > 0 ? " (+" + std::to_string(alike) + ")" : ""),
+                    std::move(row)});
   }
   const std::string legend =
-      "memory: peak of the fullest pipeline rank, and its share of what the device offers; OOM: "
+      "MFU: causal attention counted half; memory: peak of the fullest pipeline rank, and its "
+      "share of what the device offers; OOM: "
       "probability of running out of it; comm: communication that nothing hides";
   return rows_text(columns, rows, options) +
          paragraph("", legend + (failures ? "; goodput: tok/s/GPU that failures leave" : ""),
                    options) +
-         tied_text(result, options);
+         variants_text(groups, options) + tied_text(result, groups, options);
 }
 
 std::string search_text(const SearchResult& result, const SearchTextOptions& what,
@@ -205,7 +230,7 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
   text += alternatives_text(what.alternatives, options);
   text += '\n' + plan_table(result, c, options, what.goodput);
   text += expert_load_text(m, c, best, options);
-  const std::vector<std::string> reasons = explain(m, c, result);
+  const std::vector<std::string> reasons = explain(m, c, result, what.rivals);
   if (!reasons.empty()) text += '\n' + emphasised("Why", Emphasis::kHeading, options) + '\n';
   for (const std::string& reason : reasons) text += paragraph("- ", reason, options);
   return text + '\n' + search_text(result, what, options);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "report/table.hpp"
+#include "search/rivals.hpp"
 #include "search/search.hpp"
 #include "study/alternatives.hpp"
 #include "study/goodput.hpp"
@@ -16,10 +17,12 @@ struct SearchTextOptions {
   std::span<const Goodput> goodput = {};   // of each plan, where failures are counted
   const RunnablePlan* runnable = nullptr;  // where the best plan's framework cannot run it
   Alternatives alternatives = {};          // faster plans that the request does not ask for
-  std::string note;                        // a paragraph below the subject; empty for none
+  std::vector<Rival> rivals = {};          // what the best plan is compared with
+  std::string note = {};                   // a paragraph below the subject; empty for none
 };
 
-// One row per plan: strategy, step time, throughput, memory of the fullest stage, what is idle.
+// One row per decision, with the number of its variants: strategy, step time, throughput, memory of
+// the fullest stage, what is idle.
 [[nodiscard]] std::string plan_table(const SearchResult& result, const ClusterSpec& c,
                                      const TextOptions& options,
                                      std::span<const Goodput> goodput = {});

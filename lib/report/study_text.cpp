@@ -152,7 +152,7 @@ std::string sweep_text(const Sweep& sweep, const ClusterSpec& c, const TextOptio
       row.front() = with_thousands(sweep.points.front().gpus) + ".." + row.front();
     }
     if (!p.fits()) {
-      row.push_back(p.result.proof.exact ? "nothing fits" : "nothing found in time");
+      row.push_back(p.result.proof.exact ? "nothing fits" : "nothing found yet");
       row.resize(columns.size());
       table.add_row(std::move(row));
       continue;

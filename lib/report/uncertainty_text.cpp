@@ -153,9 +153,11 @@ std::string_view how_to_measure(Seconds TimeTerms::*term) {
   PLAN_CHECK(false);
 }
 
-std::string tied_text(const SearchResult& result, const TextOptions& options) {
+std::string tied_text(const SearchResult& result, const std::vector<PlanGroup>& groups,
+                      const TextOptions& options) {
   std::string text;
-  for (std::size_t i = 1; i < result.plans.size(); ++i) {
+  for (std::size_t g = 1; g < groups.size(); ++g) {
+    const std::size_t i = groups[g].first;
     const PlanCost& best = result.plans.front();
     const PlanCost& other = result.plans[i];
     if (!practically_tied(best, other)) continue;

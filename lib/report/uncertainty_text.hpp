@@ -5,6 +5,7 @@
 
 #include "cost/uncertainty.hpp"
 #include "report/table.hpp"
+#include "search/groups.hpp"
 #include "search/search.hpp"
 #include "spec/cluster.hpp"
 #include "study/alternatives.hpp"
@@ -31,7 +32,10 @@ namespace meshplan {
 // What to measure so that the time of this term is known.
 [[nodiscard]] std::string_view how_to_measure(Seconds TimeTerms::*term);
 
-// Plans that are practically tied with the first, and what would separate them; empty if none is.
-[[nodiscard]] std::string tied_text(const SearchResult& result, const TextOptions& options);
+// Groups whose plan is practically tied with the first, and what would separate them; empty if none
+// is.
+[[nodiscard]] std::string tied_text(const SearchResult& result,
+                                    const std::vector<PlanGroup>& groups,
+                                    const TextOptions& options);
 
 }  // namespace meshplan

@@ -50,7 +50,7 @@ BudgetSearch::Fastest BudgetSearch::within(Bytes budget) {
   const std::optional<Seconds> limit = state_->request.time_limit;
   const Outcome outcome = state_->search.within(budget, [&] {
     const Seconds gone{std::chrono::duration<double>(Clock::now() - start).count()};
-    return limit && gone >= *limit;
+    return is_interrupted(state_->request) || (limit && gone >= *limit);
   });
   Fastest fastest;
   fastest.exact = outcome.exact;

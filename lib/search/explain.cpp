@@ -1,12 +1,13 @@
-// Why the best plan wins, from the terms of the plans and of a few neighbours of the best one.
+// Why the best plan wins, from its terms and the best plans of what it decides against.
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "base/text.hpp"
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "model/parameters.hpp"
+#include "search/groups.hpp"
+#include "search/rivals.hpp"
 #include "search/search.hpp"
 
 namespace meshplan {
@@ -16,34 +17,48 @@ struct Explanation {
   const ModelSpec& model;
   const ClusterSpec& cluster;
   const PlanCost& best;
+  const std::vector<Rival>& rivals;
   std::vector<std::string> sentences;
 
   void say(std::string sentence) { sentences.push_back(std::move(sentence)); }
 };
 
-// A neighbour of the best plan: its derived fields are derived again.
-Verdict neighbour(const Explanation& x, const std::function<void(Strategy&)>& change) {
-  Strategy s = x.best.strategy;
-  s.dp = 0;
-  s.recompute_layers.clear();
-  change(s);
-  if (s.pp != x.best.strategy.pp || s.vp != x.best.strategy.vp) s.stage_layers.clear();
-  EvaluateOptions options;
-  options.with_remedies = false;
-  return evaluate(x.model, x.cluster, s, options);
+// "tp=2 is 12.3 % slower", or that it is out of the question.
+std::string compared(const Explanation& x, const Rival& rival, const std::string& name) {
+  if (!rival.plan) {
+    return "with " + name + " nothing that fits is less than " + short_percent(kFarSlower - 1) +
+           " slower";
+  }
+  const double ratio = rival.plan->step_time / x.best.step_time - 1;
+  constexpr double kSeen = 0.0005;  // what one decimal of a percentage shows
+  if (ratio < kSeen) return name + " is as fast";
+  return name + " is " + (rival.exact ? "" : "at most ") + human_percent(ratio) + " slower";
 }
 
-// "12.3 % slower", "does not fit (4.2 GiB are missing)" or what makes it illegal.
-std::string compared(const Explanation& x, const Verdict& v) {
-  if (!v.feasible()) {
-    const Infeasible& no = v.infeasible();
-    if (no.reason == InfeasibleReason::kIllegal)
-      return "is not legal here (" + no.messages.front() + ")";
-    return "does not fit (" + human_bytes(no.shortfall) + " are missing)";
+// What a value is called that is no number.
+std::string name_of_choice(const Rival& rival) {
+  if (rival.key == "recompute") {
+    return rival.value == "none" ? "no recomputation" : rival.value + " recomputation";
   }
-  const double ratio = v.cost().step_time / x.best.step_time - 1;
-  if (std::abs(ratio) < 0.0005) return "is as fast";
-  return "is " + human_percent(std::abs(ratio)) + (ratio > 0 ? " slower" : " faster");
+  if (rival.key == "schedule") return "schedule " + rival.value;
+  if (rival.key == "sequence_parallel") return "no sequence parallelism";
+  if (rival.key == "flash_attention") return "attention without flash kernels";
+  if (rival.key == "offload.optimizer") return "the optimizer on the GPU";
+  if (rival.key == "offload.activations") return "no offloaded activations";
+  return rival.key + "=" + rival.value;
+}
+
+// The alternatives to a key, each at its best; empty where none was compared.
+std::string at_best(const Explanation& x, std::initializer_list<std::string_view> keys,
+                    std::string_view before = "; at best ") {
+  std::string text;
+  for (const std::string_view key : keys) {
+    for (const Rival& rival : x.rivals) {
+      if (rival.key != key || (!rival.exact && !rival.plan)) continue;
+      text += (text.empty() ? "" : ", ") + compared(x, rival, name_of_choice(rival));
+    }
+  }
+  return text.empty() ? text : std::string(before) + text;
 }
 
 // Weights, gradients and optimizer states of parameters on one device, nothing sharded.
@@ -73,39 +88,27 @@ void explain_need(Explanation& x) {
 
 void explain_tensor_parallel(Explanation& x) {
   const Strategy& s = x.best.strategy;
-  const std::string share =
-      human_percent(x.best.time.tp_comm_exposed / x.best.step_time) + " of the step";
+  const std::string others = at_best(x, {"tp"});
   if (s.tp == 1) {
-    x.say("no tensor parallelism: tp=2 " + compared(x, neighbour(x, [](Strategy& n) {
-                                                      n.tp = 2;
-                                                      n.sequence_parallel = true;
-                                                    })));
+    if (!others.empty()) x.say("no tensor parallelism" + others);
     return;
   }
   const GroupShape g = group_shape(s, x.cluster, Group::kTp);
   x.say("tensor parallelism tp=" + std::to_string(s.tp) + " stays on level " +
-        x.cluster.levels[g.level].name + " and costs " + share + "; tp=" +
-        std::to_string(s.tp * 2) + " " + compared(x, neighbour(x, [](Strategy& n) { n.tp *= 2; })) +
-        ", tp=" + std::to_string(s.tp / 2) + " " + compared(x, neighbour(x, [](Strategy& n) {
-                                                              n.tp /= 2;
-                                                              if (n.tp == 1)
-                                                                n.sequence_parallel = false;
-                                                            })));
+        x.cluster.levels[g.level].name + " and costs " +
+        human_percent(x.best.time.tp_comm_exposed / x.best.step_time) + " of the step" + others);
 }
 
 void explain_pipeline(Explanation& x) {
   const Strategy& s = x.best.strategy;
   if (s.pp == 1) {
-    x.say("no pipeline: what tensor parallelism and sharding leave fits a GPU");
+    x.say("no pipeline: what tensor parallelism and sharding leave fits a GPU" +
+          at_best(x, {"pp"}));
     return;
   }
   x.say("pipeline pp=" + std::to_string(s.pp) + " with " + with_thousands(num_microbatches(s)) +
-        " microbatches idles " + human_percent(x.best.bubble_fraction) + " of the step; pp=" +
-        std::to_string(s.pp / 2) + " " + compared(x, neighbour(x, [](Strategy& n) {
-                                                    n.pp /= 2;
-                                                    if (n.pp == 1)
-                                                      n.schedule = kPlainSchedule, n.vp = 1;
-                                                  })));
+        " microbatches idles " + human_percent(x.best.bubble_fraction) + " of the step" +
+        at_best(x, {"pp", "schedule"}));
 }
 
 void explain_data_parallel(Explanation& x) {
@@ -115,42 +118,33 @@ void explain_data_parallel(Explanation& x) {
         (s.cp > 1 ? " (and context parallelism cp=" + std::to_string(s.cp) + ")" : "") +
         " with ZeRO-" + std::to_string(s.zero) + ", whose communication shows for " +
         human_percent(x.best.time.dp_comm_exposed / x.best.step_time) + " of the step" +
-        (s.zero > 0
-             ? "; zero=0 " +
-                   compared(x, neighbour(x, [](Strategy& n) { n.zero = 0, n.zero_group = 0; }))
-             : ""));
+        at_best(x, {"zero", "cp"}));
+}
+
+void explain_experts(Explanation& x) {
+  const std::string others = at_best(x, {"ep"});
+  if (others.empty()) return;
+  x.say("expert parallelism ep=" + std::to_string(x.best.strategy.ep) + " costs " +
+        human_percent(x.best.time.ep_comm_exposed / x.best.step_time) + " of the step" + others);
+}
+
+// How memory is won, or not.
+void explain_recomputation(Explanation& x) {
+  const Strategy& s = x.best.strategy;
+  const std::string others = at_best(x, {"recompute", "offload.optimizer", "offload.activations"});
+  if (others.empty()) return;
+  const std::string recomputed = s.recompute == Recompute::kNone
+                                     ? "nothing is recomputed"
+                                     : std::string(name_of(s.recompute)) + " recomputation costs " +
+                                           human_percent(x.best.time.recompute / x.best.step_time) +
+                                           " of the step";
+  x.say(recomputed + others);
 }
 
 // What the plan makes use of and a published or older run may lack, each with its worth.
 void explain_features(Explanation& x) {
-  const Strategy& s = x.best.strategy;
-  std::vector<std::pair<std::string, std::function<void(Strategy&)>>> without;
-  if (s.pp > 1 && (s.vp > 1 || s.schedule != kPlainSchedule)) {
-    without.emplace_back("plain 1F1B instead of " + std::string(name_of(s.schedule)),
-                         [](Strategy& n) { n.schedule = kPlainSchedule, n.vp = 1; });
-  }
-  if (s.recompute != Recompute::kFull) {
-    without.emplace_back("full recomputation", [](Strategy& n) {
-      n.recompute = Recompute::kFull, n.offload.activations = false;
-    });
-  }
-  if (s.flash_attention) {
-    without.emplace_back("attention without flash kernels",
-                         [](Strategy& n) { n.flash_attention = false; });
-  }
-  if (s.sequence_parallel && s.ep == 1) {
-    without.emplace_back("no sequence parallelism",
-                         [](Strategy& n) { n.sequence_parallel = n.overlap.tp = false; });
-  }
-  if (s.overlap.grad_reduce || s.overlap.tp || s.overlap.ep || s.overlap.pp) {
-    without.emplace_back("nothing overlapped",
-                         [](Strategy& n) { n.overlap = Overlap{.tp_backward = false}; });
-  }
-  std::string text;
-  for (const auto& [name, change] : without) {
-    text += (text.empty() ? "" : "; ") + name + " " + compared(x, neighbour(x, change));
-  }
-  if (!text.empty()) x.say("what it relies on, one at a time taken away: " + text);
+  const std::string others = at_best(x, {"sequence_parallel", "flash_attention"}, "");
+  if (!others.empty()) x.say("what it relies on, one at a time taken away, at best: " + others);
 }
 
 void explain_binding(Explanation& x) {
@@ -202,16 +196,19 @@ void explain_runner_up(Explanation& x, const PlanCost& second) {
 }  // namespace
 
 std::vector<std::string> explain(const ModelSpec& m, const ClusterSpec& c,
-                                 const SearchResult& result) {
+                                 const SearchResult& result, const std::vector<Rival>& rivals) {
   if (result.plans.empty()) return {};
-  Explanation x{m, c, result.plans.front(), {}};
+  Explanation x{m, c, result.plans.front(), rivals, {}};
   explain_need(x);
   explain_tensor_parallel(x);
   explain_pipeline(x);
   explain_data_parallel(x);
+  explain_experts(x);
+  explain_recomputation(x);
   explain_features(x);
   explain_binding(x);
-  if (result.plans.size() > 1) explain_runner_up(x, result.plans[1]);
+  const std::vector<PlanGroup> groups = grouped(result.plans);
+  if (groups.size() > 1) explain_runner_up(x, result.plans[groups[1].first]);
   return std::move(x.sentences);
 }
 

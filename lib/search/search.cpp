@@ -110,7 +110,9 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   const Result<SearchSpace> space = SearchSpace::make(m, c, request);
   if (!space) return space.errors();
   WorkerPool pool(request.threads);
-  const auto stop = [&] { return request.time_limit && since(start) >= *request.time_limit; };
+  const auto stop = [&] {
+    return is_interrupted(request) || (request.time_limit && since(start) >= *request.time_limit);
+  };
   SearchResult result;
   Outcome outcome;
   {

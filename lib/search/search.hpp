@@ -1,5 +1,6 @@
 #pragma once
 // Finds the best strategies of a declared space and says how far that is proved.
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,11 +24,16 @@ struct SearchRequest : SpaceRequest {
                                       // 1: whatever is predicted to fit
   int threads = 0;                    // 0: one per core; the result does not depend on it
   std::optional<Seconds> time_limit;  // may turn an exact proof into a bounded one
-  std::optional<double> cutoff;       // score (s, or bytes of the objective memory): nothing worse
-                                      // is wanted, and left out
-  bool with_closest_miss = true;      // where nothing fits, look for what misses memory by least
+  const std::atomic<bool>* interrupted = nullptr;  // once true the search ends, as at the limit
+  std::optional<double> cutoff;   // score (s, or bytes of the objective memory): nothing worse
+                                  // is wanted, and left out
+  bool with_closest_miss = true;  // where nothing fits, look for what misses memory by least
   bool plans_only = false;  // the statistics are of no interest: what does not fit is not counted
 };
+
+[[nodiscard]] inline bool is_interrupted(const SearchRequest& request) {
+  return request.interrupted != nullptr && request.interrupted->load(std::memory_order_relaxed);
+}
 
 struct SearchStatistics {
   std::int64_t space_size = 0;                     // strategies of the space before any rule
@@ -65,8 +71,12 @@ using Progress = std::function<void(double)>;
                                           const SearchRequest& request,
                                           const Progress& progress = {});
 
-// Why the best plan wins and what binds it, as sentences, one per fact.
+struct Rival;
+
+// Why the best plan wins and what binds it, as sentences, one per fact. Decisions are compared with
+// the best plan that takes them otherwise, where rivals() found it.
 [[nodiscard]] std::vector<std::string> explain(const ModelSpec& m, const ClusterSpec& c,
-                                               const SearchResult& result);
+                                               const SearchResult& result,
+                                               const std::vector<Rival>& rivals);
 
 }  // namespace meshplan

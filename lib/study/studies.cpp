@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "search/groups.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -15,7 +17,8 @@ bool accepts_less(const SearchRequest& request) {
          request.objective != Objective::kMemory;
 }
 
-// Those of a search that found plans; the sweep was made before it.
+// Those of a search that found plans; the sweep was made before it. None that an interrupt cut
+// short: what is complete is kept.
 Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
                             const SearchRequest& request, SearchResult& result,
                             const Progress& progress) {
@@ -26,6 +29,7 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
       studies.goodput->plans.push_back(goodput(m, plan, *wanted.failures));
     }
   }
+  if (is_interrupted(request)) return studies;
   if (wanted.pareto) {
     std::vector<std::int64_t> sizes = wanted.sizes;
     if (sizes.empty()) sizes.push_back(num_gpus(c));
@@ -33,26 +37,32 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
     const Bytes resolution{c.device.memory.count() / std::max(each, kFewestParetoSteps)};
     Result<ParetoFront> front = pareto_front(m, c, request, sizes, resolution, progress);
     if (!front) return front.errors();
+    if (is_interrupted(request)) return studies;
     studies.pareto = std::move(front).value();
   }
   Result<Alternatives> others = alternatives(m, c, request, result, progress);
   if (!others) return others.errors();
+  if (is_interrupted(request)) return studies;
   studies.alternatives = std::move(others).value();
   if (result.plans.empty()) return studies;
+  studies.rivals = rivals(m, c, request, result, rival_budget(request, result));
   if (!request.time_limit) {  // a second search would take it again
     Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
     if (!runnable) return runnable.errors();
+    if (is_interrupted(request)) return studies;
     studies.runnable = std::move(runnable).value();
   }
   if (wanted.sensitivity) {
     Result<Sensitivity> s =
         sensitivity(m, c, request, result.plans.front(), kSensitivityShare, progress);
     if (!s) return s.errors();
+    if (is_interrupted(request)) return studies;
     studies.sensitivity = std::move(s).value();
   }
   if (wanted.fallback) {
     Result<FallbackBook> book = fallback_book(m, c, request, result.plans.front(), progress);
     if (!book) return book.errors();
+    if (is_interrupted(request)) return studies;
     studies.fallback = std::move(book).value();
   }
   return studies;
@@ -67,6 +77,8 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
   SearchRequest first = request;
   // What misses memory by least is of interest where nothing fits, which alternatives() finds out.
   first.with_closest_miss = request.with_closest_miss && !accepts_less(request);
+  const std::size_t rows = wanted.decisions.value_or(1);
+  if (rows > 1) first.top = rows * StudyRequest::kPlansPerDecision;
   std::optional<Sweep> swept;
   if (wanted.sizes.empty()) {
     Result<SearchResult> result = search(m, c, first, progress);
@@ -80,6 +92,7 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
     found.cluster = with_gpus(c, swept->points[shown].gpus);
     found.result = swept->points[shown].result;
   }
+  if (rows > 1) keep_groups(found.result.plans, rows);
   SearchRequest rest = request;
   if (swept && rest.time_limit) {
     *rest.time_limit = *rest.time_limit / static_cast<double>(wanted.sizes.size());

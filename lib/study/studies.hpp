@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "search/rivals.hpp"
 #include "study/alternatives.hpp"
 #include "study/fallback.hpp"
 #include "study/goodput.hpp"
@@ -18,6 +19,10 @@ struct StudyRequest {
   bool pareto = false, sensitivity = false, fallback = false;
   std::optional<FailureModel> failures;
   std::vector<std::int64_t> sizes;  // devices of a sweep, increasing; empty: the cluster as it is
+  // Decisions to rank, each with its variants; none: as many plans as the request says, whatever
+  // they decide. More than one are looked for among so many plans for each of them.
+  std::optional<std::size_t> decisions;
+  static constexpr std::size_t kPlansPerDecision = 3;
 };
 
 struct GoodputStudy {
@@ -26,6 +31,7 @@ struct GoodputStudy {
 };
 
 struct Studies {
+  std::vector<Rival> rivals;  // of the first plan
   Alternatives alternatives;
   std::optional<RunnablePlan> runnable;
   std::optional<Sweep> sweep;

@@ -51,7 +51,7 @@ Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c, const SearchReques
   Sweep result;
   const Steps steps(progress, sizes.size());
   const Clock::time_point start = Clock::now();
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (std::size_t i = 0; i < sizes.size() && (i == 0 || !is_interrupted(request)); ++i) {
     // Of the last size it is told if nothing fits anywhere.
     SearchRequest at = request;
     at.with_closest_miss = request.with_closest_miss && i + 1 == sizes.size();

@@ -41,7 +41,8 @@ struct Sweep {
 void fill_scaling(Sweep& sweep);
 
 // Fails if a size is no cluster, or the request is invalid. Sizes must increase. A time limit is
-// for all sizes: each has its share of what those before it leave.
+// for all sizes: each has its share of what those before it leave. After an interrupt the other
+// sizes are left out.
 [[nodiscard]] Result<Sweep> sweep(const ModelSpec& m, const ClusterSpec& c,
                                   const SearchRequest& request,
                                   const std::vector<std::int64_t>& sizes,

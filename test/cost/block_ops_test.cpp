@@ -376,4 +376,6 @@ TEST_CASE("[F-MFU-1] utilisation is the model's work over the devices' peak for 
   const double work = model_flops(b.model, 2048, 8.0 * 2048).si();
   CHECK(plan.mfu == Approx(work / (312e12 * plan.step_time.si())));
   CHECK(plan.hfu == Approx(plan.mfu));
+  const double causal = model_flops(b.model, 2048, 8.0 * 2048, AttentionCount::kCausal).si();
+  CHECK(plan.mfu_causal == Approx(causal / (312e12 * plan.step_time.si())));
 }

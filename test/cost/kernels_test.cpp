@@ -67,6 +67,17 @@ TEST_CASE("a causal mask leaves half of the scores and a window fewer") {
   CHECK(causal_fraction(4096, 4096, 4096) == causal_fraction(4096, 4096, 0));
 }
 
+TEST_CASE("[F-FLOP-1] a causal mask leaves half of the scores, and a window what it covers") {
+  const ModelSpec m = plain_gpt(96, 12288, 96);
+  constexpr std::int64_t kTokens = 2048;
+  const double full = model_flops(m, kTokens, 1).si();
+  const double causal = model_flops(m, kTokens, 1, AttentionCount::kCausal).si();
+  // 3 x 2 x 2 L h s of scores and of their products with the values, (s + 1) / 2 of s of them left.
+  const double scores = 12.0 * 96 * 12288 * kTokens;
+  CHECK(full - causal == Approx(scores * (kTokens - 1) / (2.0 * kTokens)));
+  CHECK(model_flops(m, 1, 1).si() == Approx(model_flops(m, 1, 1, AttentionCount::kCausal).si()));
+}
+
 TEST_CASE("[F-FLOP-1] model operations of GPT-3 are 6 N + 12 L h s per token") {
   // Narayanan et al. 2104.04473 eq. 3 without recomputation: 72 B s L h^2 (1 + s/6h + V/12Lh).
   const ModelSpec m = plain_gpt(96, 12288, 96);

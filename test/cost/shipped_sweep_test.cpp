@@ -58,6 +58,11 @@ TEST_CASE("estimates of all shipped models on all shipped clusters have no cliff
         CHECK(seconds > 0);
         CHECK(one.mfu > 1e-4);
         CHECK(one.mfu < 1);
+        // Long sequences are mostly scores: counted as the mask leaves them, they never take more
+        // than the device's best kernels.
+        const PlanCost longest = cost_of(*m, c, plan_of(*m, c, tp, 131'072, 1));
+        CHECK(longest.mfu_causal <= longest.mfu);
+        CHECK(longest.mfu_causal < 0.85);
         // Twice the tokens: of a sequence, or of a micro-batch at the same global batch. Where each
         // expert has few, its weights' traffic is what takes time, and more tokens are free.
         const double longer = cost_of(*m, c, plan_of(*m, c, tp, 2 * kTokens, 1)).step_time.si();

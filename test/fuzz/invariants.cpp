@@ -30,6 +30,7 @@ void check_time(const PlanCost& p) {
   require(sane(p.step_time) && p.step_time > Seconds{}, "the step time is not above zero");
   require(sane(p.bubble_fraction) && p.bubble_fraction <= 1, "bubble_fraction");
   require(sane(p.mfu) && sane(p.hfu), "the utilisation is negative or not finite");
+  require(sane(p.mfu_causal) && p.mfu_causal <= p.mfu * (1 + 1e-9), "mfu_causal is above mfu");
   require(p.mfu <= p.hfu * (1 + 1e-9), "mfu is above hfu");
   require(sane(p.model_flops.si()) && sane(p.hardware_flops.si()), "flops");
   require(sane(p.tokens_per_step) && p.tokens_per_step >= 1, "tokens_per_step");

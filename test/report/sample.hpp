@@ -100,6 +100,7 @@ inline PlanCost sample_plan() {
   p.model_flops = Flops{8e15};
   p.hardware_flops = Flops{9.6e15};
   p.mfu = 0.5;
+  p.mfu_causal = 0.45;
   p.hfu = 0.6;
   p.warnings = {"a warning that the report repeats"};
   return p;

@@ -20,6 +20,8 @@ CASES = [
     (["list", "ex"], {"exporters"}, {"models"}),
     (["import", "de"], {"deepspeed"}, {"torchtitan"}),
     (["report", "--valid"], {"--validation"}, {"--html"}),
+    (["completion", "f"], {"fish"}, {"bash"}),
+    (["list", "ke"], {"keys"}, {"models"}),
 ]
 
 
@@ -52,6 +54,7 @@ def zsh(docs, words):
     script = """
       _describe() { print -rl -- "${(@P)2}" }
       _arguments() { print -rl -- "$@" }
+      compdef() { _meshplan }
       words=(meshplan "$@"); CURRENT=$#words; set --
       source "$COMPLETION"
     """
@@ -76,7 +79,7 @@ def main():
         run([sys.executable, "scripts/generate_docs", program, str(docs)], cwd=source)
         page = (docs / "meshplan.1").read_text(encoding="utf-8")
         for command in ("plan", "estimate", "explain", "bench", "validate", "calibrate", "list",
-                        "import", "export", "lint", "report"):
+                        "import", "export", "lint", "report", "help", "completion", "version"):
             if f'.SS "meshplan {command}"' not in page:
                 sys.exit(f"the manual page lacks {command}")
         shells = [(name, ask) for name, ask in (("bash", bash), ("fish", fish), ("zsh", zsh))

@@ -20,8 +20,15 @@ function heading(text, columns) {
   return el("tr", {class: "group"}, el("th", {scope: "colgroup", colspan: columns}, text));
 }
 
+// Files of earlier versions have the full count alone.
+function utilisation(plans) {
+  const full = row("MFU, attention counted in full", plans.map((p) => format.percent(p.mfu)));
+  if (plans.some((p) => p.mfu_causal === undefined)) return [full];
+  return [row("MFU, causal attention counted half", plans.map((p) => format.percent(p.mfu_causal))), full];
+}
+
 export function compare(result) {
-  const plans = (result.plans ?? []).slice(0, kMostPlans);
+  const plans = (result.plans ?? []).filter((p) => p.group === undefined || p.group === p.rank).slice(0, kMostPlans);
   if (plans.length < 2) return null;
   const fullest = (p) => p.memory[p.fullest_stage];
   const strategies = plans.map((p) => new Map(flat(p.strategy)));
@@ -39,7 +46,7 @@ export function compare(result) {
         el("tbody", {},
           row("step time", plans.map((p) => format.time(p.step_time_s))),
           row("tokens/s per GPU", plans.map((p) => format.thousands(p.tokens_per_s_per_gpu))),
-          row("MFU", plans.map((p) => format.percent(p.mfu))),
+          ...utilisation(plans),
           row("peak memory", plans.map((p) => format.bytes(fullest(p).peak_bytes))),
           plans.every((p) => p.out_of_memory_probability !== undefined)
             ? row("out-of-memory risk", plans.map((p) => format.chance(p.out_of_memory_probability))) : null,

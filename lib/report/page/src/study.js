@@ -65,6 +65,11 @@ function sweepChart(sizes, knee, width) {
   return node;
 }
 
+// What a column of utilisations holds; files of earlier versions have the full count alone.
+function convention(plans) {
+  return plans.some((p) => p?.mfu_causal !== undefined) ? "MFU (causal)" : "MFU (attention in full)";
+}
+
 export function sweep(result, resized) {
   const study = result.sweep;
   if (!study) return null;
@@ -74,7 +79,7 @@ export function sweep(result, resized) {
   const priced = fitting.some((s) => s.plan.usd_per_billion_tokens !== undefined);
   const rows = study.sizes.map((s) => [format.thousands(s.gpus), ...(s.plan
     ? [format.time(s.plan.step_time_s), format.count(s.plan.tokens_per_s), s.speedup.toFixed(2), format.percent(s.efficiency),
-      format.percent(s.plan.mfu), format.bytes(s.plan.peak_bytes),
+      format.percent(s.plan.mfu_causal ?? s.plan.mfu), format.bytes(s.plan.peak_bytes),
       priced ? format.money(s.plan.usd_per_billion_tokens ?? 0) : null]
     : ["does not fit", "", "", "", "", "", priced ? "" : null]).filter((cell) => cell !== null)]);
   return section("sweep", "Other sizes of the cluster",
@@ -82,7 +87,7 @@ export function sweep(result, resized) {
       (study.knee_gpus ? ` At the knee, ${format.thousands(study.knee_gpus)} GPUs, efficiency over step time is largest; ` +
         "the plans of this report are for that size." : ""), holder),
     table("The best plan of each size", [{text: "GPUs"}, number("step time"), number("tokens/s"), number("speed-up"),
-      number("efficiency"), number("MFU"), number("peak memory"), ...(priced ? [number("per billion tokens")] : [])], rows));
+      number("efficiency"), number(convention(study.sizes.map((s) => s.plan))), number("peak memory"), ...(priced ? [number("per billion tokens")] : [])], rows));
 }
 
 export function pareto(result) {
@@ -92,10 +97,10 @@ export function pareto(result) {
   return section("pareto", "The front of time and memory",
     el("p", {class: "note"}, `${front.proof === "exact" ? "Proved: no plan" : "As far as was searched, no plan"} of the space is both ` +
       `faster and smaller than one of these, to ${format.bytes(front.resolution_bytes)} of memory.`),
-    table("The front of time and memory", [{text: "step time"}, number("peak memory"), number("memory free"), number("MFU"),
+    table("The front of time and memory", [{text: "step time"}, number("peak memory"), number("memory free"), number(convention(study.points)),
       ...(priced ? [number("cost of a step")] : []), {text: "strategy"}],
     front.points.map((p) => [format.time(p.step_time_s), format.bytes(p.peak_bytes), format.bytes(p.headroom_bytes),
-      format.percent(p.mfu), ...(priced ? [p.usd_per_step === undefined ? "" : format.money(p.usd_per_step)] : []),
+      format.percent(p.mfu_causal ?? p.mfu), ...(priced ? [p.usd_per_step === undefined ? "" : format.money(p.usd_per_step)] : []),
       el("code", {}, breakable(p.strategy_text))])));
 }
 

@@ -52,8 +52,12 @@ function facts(result, plan) {
       `pipeline bubble ${format.percent(plan.bubble_fraction)}`),
     fact("throughput", `${format.count(plan.tokens_per_s)} tok/s`,
       `${format.thousands(plan.tokens_per_s_per_gpu)} per GPU`),
-    fact("utilisation", `${format.percent(plan.mfu)} MFU`,
-      `${format.rate(plan.model_tflops_per_gpu)} per GPU, HFU ${format.percent(plan.hfu)}`),
+    plan.mfu_causal === undefined
+      ? fact("utilisation", `${format.percent(plan.mfu)} MFU`,
+        `attention in full: ${format.rate(plan.model_tflops_per_gpu)} per GPU, HFU ${format.percent(plan.hfu)}`)
+      : fact("utilisation", `${format.percent(plan.mfu_causal)} MFU`,
+        `causal attention counted half; in full: ${format.percent(plan.mfu)}, ${format.rate(plan.model_tflops_per_gpu)} per GPU, ` +
+        `HFU ${format.percent(plan.hfu)}`),
     fact("memory free", format.bytes(free),
       `${format.bytes(fullest.peak_bytes)} of ${format.bytes(fullest.capacity_bytes)} on the fullest rank`),
     plan.out_of_memory_probability === undefined ? null : outOfMemory(plan),

@@ -1,0 +1,35 @@
+#pragma once
+// What the best plan is compared with: the best plan of every decision that is taken otherwise.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/search.hpp"
+
+namespace meshplan {
+
+// The best plan with one key of the recommended one at another value. All other keys are searched
+// anew: what is compared is what would be run then, not the recommended plan with one key bent.
+struct Rival {
+  std::string key, value;        // as strategies write them
+  bool exact = true;             // the search ran to its end; else a better one may exist
+  std::optional<PlanCost> plan;  // none: where exact, nothing with it that fits takes less than
+                                 // kFarSlower times as long as the recommended plan
+};
+
+// Beyond this it is of no interest by how much.
+inline constexpr double kFarSlower = 1.5;
+
+// Half and twice the degrees, no pipeline, the other ZeRO stages and ways of recomputing, and the
+// features that the plan makes use of, one at a time; keys that the request fixes are left out, and
+// so are values that it excludes. Plans of the result answer first, then searches within the same
+// space, for at most `budget` together. Nothing of a search that was stopped.
+[[nodiscard]] std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c,
+                                        const SearchRequest& request, const SearchResult& result,
+                                        Seconds budget);
+
+// At most half as long as the search itself took; short searches leave two seconds, so that what is
+// said of them does not depend on the load of the machine.
+[[nodiscard]] Seconds rival_budget(const SearchRequest& request, const SearchResult& result);
+
+}  // namespace meshplan
