@@ -22,8 +22,9 @@ void check_flags(const ImportFlags& flags, const ImportKind& kind, Diagnostics& 
   const std::pair<const char*, bool> extra[] = {
       {"--cluster", !flags.cluster.empty() && !kind.of_cluster},
       {"--operation", !flags.operation.empty() && kind.name != "nccl-tests"},
+      {"--ranks", !flags.ranks.empty() && kind.name != "nccl-tests"},
       {"--device", !flags.device.empty() && !kind.of_topology},
-      {"--nodes", !flags.nodes.empty() && !kind.of_topology},
+      {"--nodes", !flags.nodes.empty() && !kind.of_topology && kind.name != "nccl-tests"},
       {"--network", !flags.network.empty() && !kind.of_topology},
       {"--nic-bandwidth", !flags.nic_bandwidth.empty() && !kind.of_topology},
       {"--model", !flags.open.model.empty() && !kind.of_run},
@@ -85,7 +86,8 @@ static void add_topology_flags(Command& command, ImportFlags& flags) {
   command.add_value("--device", flags.device, "NAME|FILE",
                     "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
                     "nccl-topo where its PCI id is not known)");
-  command.add_value("--nodes", flags.nodes, "N", "Nodes of the cluster (topologies; default 1)");
+  command.add_value("--nodes", flags.nodes, "N",
+                    "Nodes of the cluster (topologies; default 1), or of --ranks");
   command.add_value("--network", flags.network, "KIND",
                     "Network between the nodes (topologies): infiniband (default), roce, ethernet");
   command.add_value(
@@ -109,14 +111,19 @@ void add_import_command(Program& program) {
     kinds += (kinds.empty() ? "" : "; ") + std::string(kind.name) + ": " + std::string(kind.what);
   }
   command.add_value("kind", flags->kind, "", kinds);
-  command.add_values("file", flags->files, "",
-                     "The file to read; nccl-tests, deepspeed, torchtitan: one or more");
+  command.add_values(
+      "file", flags->files, "",
+      "The file to read, - for standard input; nccl-tests, deepspeed, torchtitan: one "
+      "or more");
   command.add_value("--cluster", flags->cluster, "NAME|FILE",
                     "The cluster that was measured: a shipped name or a cluster file (nccl-tests, "
                     "bench-samples)");
   command.add_value(
       "--operation", flags->operation, "NAME",
       "What logs measured that do not say it (nccl-tests): " + choices_text<Collective>());
+  command.add_value("--ranks", flags->ranks, "N",
+                    "Ranks of logs whose lines do not name them all (nccl-tests); they fill the "
+                    "cluster's nodes unless --nodes says on how many they were");
   add_topology_flags(command, *flags);
   add_open_flags(command, flags->open);
   command.add_switch("--report", flags->report,

@@ -15,7 +15,7 @@ struct ImportFlags {
   CommonFlags common;
   std::string kind, out;
   std::vector<std::string> files;
-  std::string cluster, operation;                     // of measurements
+  std::string cluster, operation, ranks;              // of measurements
   std::string device, nodes, network, nic_bandwidth;  // of topologies
   OpenFlags open;                                     // of runs
   bool report = false;                                // of runs

@@ -10,6 +10,7 @@
 #include "calibrate/device.hpp"
 #include "console.hpp"
 #include "inputs.hpp"
+#include "io/nccl_tests.hpp"
 #include "probe/samples_file.hpp"
 #include "report/profile.hpp"
 
@@ -21,10 +22,10 @@ struct NcclLogs {
 };
 
 // All runs of all files, rows with wrong results left out with a warning. `operation`: of logs that
-// do not name it, else empty.
+// do not name it, else empty; `ranks`: of logs that do not name every rank.
 [[nodiscard]] std::optional<NcclLogs> read_nccl_logs(const std::vector<std::string>& files,
                                                      const std::string& operation,
-                                                     Diagnostics& problems);
+                                                     Diagnostics& problems, NcclRanks ranks = {});
 
 // A profile from the samples of a benchmark run, and what was fitted for it.
 struct BenchProfile {

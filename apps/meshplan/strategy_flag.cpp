@@ -36,7 +36,8 @@ std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFla
     return std::nullopt;
   }
   std::error_code failure;
-  if (text.find('=') == std::string::npos && !std::filesystem::exists(text, failure)) {
+  if (text != "-" && text.find('=') == std::string::npos &&
+      !std::filesystem::exists(text, failure)) {
     problems.push_back(error_at({"--strategy"}, "'" + text + "' is neither a file nor keys",
                                 "write key=value,..., for example tp=2,pp=2,micro_batch=1"));
     return std::nullopt;

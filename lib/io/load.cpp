@@ -79,7 +79,7 @@ Result<Named> read_named(const std::string& name_or_path, std::string_view what,
                          std::string_view folder, const DataFolders& data,
                          std::string_view inside = {}) {
   fs::path path = name_or_path;
-  if (!looks_like_path(name_or_path)) {
+  if (!looks_like_path(name_or_path) && name_or_path != "-") {
     path = data.find(folder, name_or_path);
     if (path.empty() && !name_or_path.empty() && is_file(name_or_path)) path = name_or_path;
   }

@@ -41,12 +41,13 @@ std::optional<Collective> nccl_tests_operation(std::string_view name) {
 }
 
 Result<std::vector<NcclTestsRun>> parse_nccl_tests(std::string_view text, const std::string& file,
-                                                   std::optional<Collective> operation) {
+                                                   std::optional<Collective> operation,
+                                                   NcclRanks stated) {
   if (!operation) operation = nccl_tests_operation(file);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   const bool json = start != std::string_view::npos && text[start] == '{';
   return json ? nccl_tests::parse_json(text, file, operation)
-              : nccl_tests::parse_text(text, file, operation);
+              : nccl_tests::parse_text(text, file, operation, stated);
 }
 
 namespace nccl_tests {

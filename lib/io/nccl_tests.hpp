@@ -32,12 +32,21 @@ struct NcclTestsRun {
   bool operator==(const NcclTestsRun&) const = default;
 };
 
+// What a person states of logs whose lines do not name every rank (a table in a README, the output
+// of one task of several): ranks of a group, and the nodes that it spreads over.
+struct NcclRanks {
+  std::int64_t ranks = 0;  // 0: not stated
+  std::int64_t nodes = 1;
+};
+
 // All runs of a log, one or several. `operation` names the test where the log does not: versions
 // before 2.17 did not print it; the file's name is looked at next ("all_reduce_perf.log"). Fails on
-// a text without results, on rows that cannot be read, on groups of unequal shape, and on tests
-// whose operation is not a collective of the cost model (gather, scatter, reduce, hypercube).
+// a text without results, on ranks that neither its lines nor `stated` name or that differ there,
+// on rows that cannot be read, on groups of unequal shape, and on tests whose operation is not a
+// collective of the cost model (gather, scatter, reduce, hypercube).
 [[nodiscard]] Result<std::vector<NcclTestsRun>> parse_nccl_tests(
-    std::string_view text, const std::string& file, std::optional<Collective> operation = {});
+    std::string_view text, const std::string& file, std::optional<Collective> operation = {},
+    NcclRanks stated = {});
 
 // "all_reduce_perf", "./build/alltoall_perf", "all_reduce" -> the operation.
 [[nodiscard]] std::optional<Collective> nccl_tests_operation(std::string_view name);

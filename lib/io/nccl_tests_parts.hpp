@@ -27,7 +27,8 @@ struct RankLine {
                                                            std::optional<Collective> operation);
 [[nodiscard]] Result<std::vector<NcclTestsRun>> parse_text(std::string_view text,
                                                            const std::string& file,
-                                                           std::optional<Collective> operation);
+                                                           std::optional<Collective> operation,
+                                                           NcclRanks stated);
 
 // Why a size and a time over zero are no measurement, by what a cluster file may hold
 // (spec/cluster.cpp, base/quantity.cpp); empty if they are one.

@@ -41,7 +41,14 @@ std::string_view without_prefix(std::string_view line) {
 struct Columns {
   std::size_t time = 0, wrong = 0, all = 0;
   bool timestamp = false;
+  bool error = false;  // old versions: the largest error in place of a count
 };
+
+// What nccl-tests up to 2.11 take for rounding (common.cu, DeltaMaxValue).
+double largest_error(std::string_view type) {
+  if (type == "half" || type == "bfloat16") return 1e-2;
+  return type == "double" ? 1e-12 : type == "float" ? 1e-5 : 0;
+}
 
 std::optional<Columns> header_of(const Words& words) {
   if (words.size() < 6 || words[0] != "#" || words[1] != "size") return std::nullopt;
@@ -51,6 +58,7 @@ std::optional<Columns> header_of(const Words& words) {
   }
   if (columns.time == 0) return std::nullopt;
   columns.wrong = columns.time + 3;  // time, algbw, busbw, #wrong (error in old versions)
+  columns.error = columns.wrong + 1 < words.size() && words[columns.wrong + 1] == "error";
   columns.timestamp = words.back() == "timestamp";
   columns.all = words.size() - 1 - (columns.timestamp ? 1 : 0);
   if (columns.wrong >= columns.all) return std::nullopt;  // cut off
@@ -59,8 +67,8 @@ std::optional<Columns> header_of(const Words& words) {
 
 class Reader {
  public:
-  Reader(std::string file, std::optional<Collective> operation)
-      : file_(std::move(file)), stated_(operation) {}
+  Reader(std::string file, std::optional<Collective> operation, NcclRanks ranks)
+      : file_(std::move(file)), stated_(operation), stated_ranks_(ranks) {}
 
   void line(std::string_view text, int number) {
     line_ = without_prefix(text);
@@ -148,10 +156,11 @@ class Reader {
     if (*bytes == 0 || *us == 0) return;  // nothing was sent: more ranks than elements
     if (const std::string why = no_measurement(*bytes, *us); !why.empty()) return report(why);
     NcclTestsRow row{Bytes{*bytes}, Seconds{*us * 1e-6}};
-    // Old versions print the largest error, "0e+00", in place of a count.
     const Result<double> count = parse_real(wrong);
-    row.wrong =
-        count && *count > 0 ? static_cast<std::int64_t>(std::ceil(std::min(*count, 1e15))) : 0;
+    const double rounding = columns_->error && words.size() > 2 ? largest_error(words[2]) : 0;
+    row.wrong = count && *count > rounding
+                    ? static_cast<std::int64_t>(std::ceil(std::min(*count, 1e15)))
+                    : 0;
     rows_.push_back(row);
   }
 
@@ -163,6 +172,22 @@ class Reader {
     problems_.push_back(std::move(d));
   }
 
+  // From the lines that name them, or as stated where these are missing or are those of some ranks
+  // only; says what is wrong, else nothing.
+  std::string find_ranks(NcclTestsRun& run) {
+    const std::int64_t stated = stated_ranks_.ranks;
+    if (stated == 0 || static_cast<std::int64_t>(ranks_.size()) >= stated) {
+      std::string wrong = describe_ranks(ranks_, run);
+      if (!wrong.empty() || stated == 0 || run.ranks == stated) return wrong;
+      return "its lines name " + std::to_string(run.ranks) + " ranks, not the " +
+             std::to_string(stated) + " of --ranks";
+    }
+    run.ranks = stated;
+    run.nodes = stated_ranks_.nodes;
+    if (!ranks_.empty()) run.gpu = run.provenance.gpu = ranks_.front().gpu;
+    return {};
+  }
+
   // The end of one run.
   void close() {
     if (columns_ && !rows_.empty()) {
@@ -172,9 +197,12 @@ class Reader {
       run.operation = named.value_or(Collective::kAllReduce);
       run.provenance.method = method_.empty() ? "nccl-tests" : method_;
       run.provenance.nccl = nccl_;
-      if (const std::string wrong = describe_ranks(ranks_, run); !wrong.empty()) {
-        problems_.push_back(
-            error_at({file_, header_line_, 1}, "this run cannot be used: " + wrong));
+      if (const std::string wrong = find_ranks(run); !wrong.empty()) {
+        const bool few = ranks_.size() < 2 && stated_ranks_.ranks == 0;
+        problems_.push_back(error_at({file_, header_line_, 1}, "this run cannot be used: " + wrong,
+                                     few ? "--ranks N says how many there were, --nodes N on how "
+                                           "many nodes"
+                                         : ""));
       }
       run.rows = std::move(rows_);
       runs_.push_back(std::move(run));
@@ -187,6 +215,7 @@ class Reader {
 
   std::string file_;
   std::optional<Collective> stated_;
+  NcclRanks stated_ranks_;
   std::string_view line_;
   int number_ = 0, header_line_ = 0;
   std::string name_, method_, nccl_;
@@ -200,9 +229,10 @@ class Reader {
 }  // namespace
 
 Result<std::vector<NcclTestsRun>> parse_text(std::string_view text, const std::string& file,
-                                             std::optional<Collective> operation) {
+                                             std::optional<Collective> operation,
+                                             NcclRanks stated) {
   const std::string lines = normalised_lines(text);
-  Reader reader(file, operation);
+  Reader reader(file, operation, stated);
   int number = 0;
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', at), lines.size());

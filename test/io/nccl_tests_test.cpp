@@ -108,6 +108,11 @@ TEST_CASE(
   REQUIRE(run.rows.size() == 2);
   CHECK(run.rows[1].time.si() == Approx(10.5e-6));
   CHECK(run.rows[0].wrong == 0);
+  CHECK(run.rows[1].wrong == 0);  // 2e-07 is rounding in fp32
+  const auto bad =
+      parse_nccl_tests(replaced(std::string(kOld), "2e-07", "3e-03"), "all_reduce.txt");
+  REQUIRE(bad.ok());
+  CHECK(bad->front().rows[1].wrong == 1);
   // Without the name the operation must be stated.
   CHECK(errors_of(parse_nccl_tests(kOld, "x.log")).find("--operation") != std::string::npos);
   const auto stated = parse_nccl_tests(kOld, "x.log", Collective::kBroadcast);
