@@ -85,7 +85,7 @@ export function sweep(result, resized) {
   return section("sweep", "Other sizes of the cluster",
     figure(`Efficiency is the throughput per GPU against that of ${format.thousands(study.base_gpus ?? 0)} GPUs.` +
       (study.knee_gpus ? ` At the knee, ${format.thousands(study.knee_gpus)} GPUs, efficiency over step time is largest; ` +
-        "the plans of this report are for that size." : ""), holder),
+        `the plans of this report are for ${format.thousands(study.recommended_gpus ?? study.knee_gpus)} GPUs.` : ""), holder),
     table("The best plan of each size", [{text: "GPUs"}, number("step time"), number("tokens/s"), number("speed-up"),
       number("efficiency"), number(convention(study.sizes.map((s) => s.plan))), number("peak memory"), ...(priced ? [number("per billion tokens")] : [])], rows));
 }
@@ -97,7 +97,7 @@ export function pareto(result) {
   return section("pareto", "The front of time and memory",
     el("p", {class: "note"}, `${front.proof === "exact" ? "Proved: no plan" : "As far as was searched, no plan"} of the space is both ` +
       `faster and smaller than one of these, to ${format.bytes(front.resolution_bytes)} of memory.`),
-    table("The front of time and memory", [{text: "step time"}, number("peak memory"), number("memory free"), number(convention(study.points)),
+    table("The front of time and memory", [{text: "step time"}, number("peak memory"), number("memory free"), number(convention(front.points)),
       ...(priced ? [number("cost of a step")] : []), {text: "strategy"}],
     front.points.map((p) => [format.time(p.step_time_s), format.bytes(p.peak_bytes), format.bytes(p.headroom_bytes),
       format.percent(p.mfu_causal ?? p.mfu), ...(priced ? [p.usd_per_step === undefined ? "" : format.money(p.usd_per_step)] : []),

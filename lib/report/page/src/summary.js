@@ -32,7 +32,7 @@ function outOfMemory(plan) {
 
 // Plans whose order the predictions cannot tell.
 function ties(result) {
-  const tied = (result.plans ?? []).filter((p) => p.against_best?.practically_tied);
+  const tied = (result.plans ?? []).filter((p) => p.against_best?.practically_tied && (p.group ?? p.rank) === p.rank);
   if (tied.length === 0) return null;
   const ranks = tied.map((p) => String(p.rank));
   const last = ranks.pop();
