@@ -12,6 +12,7 @@
 #include "frameworks/preset.hpp"
 #include "recipes.hpp"
 #include "schedule/traits.hpp"
+#include "spec/module_lists.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -276,15 +277,24 @@ void vary_schedule(Mapped& mapped, const Source&, const Run& run) {
                      [](Candidate& c, const std::int64_t& v) { c.strategy.vp = v; });
 }
 
-// None, selective, or the whole of some layers of every stage. Recipes that are known to offload
-// saved activations may do so instead.
+// None, selective, or the whole of some layers of every stage; Megatron-Core's recipes for mixtures
+// of experts list modules. Recipes that are known to offload saved activations may do so instead.
 void vary_recompute(Mapped& mapped, const Run& run) {
   struct Choice {
     Recompute kind;
     std::int64_t layers;  // of every stage, 0: all
     bool offload;
+    RecomputeModules modules{};
   };
-  std::vector<Choice> choices{{Recompute::kNone, 0, false}, {Recompute::kSelective, 0, false}};
+  std::vector<Choice> choices{{Recompute::kNone, 0, false}};
+  const Candidate& first = mapped.candidates.front();
+  if (first.strategy.framework == Framework::kMegatron && first.model.moe) {
+    for (const RecomputeModules& list : module_lists(first.model, first.strategy.runtime)) {
+      if (!list.empty()) choices.push_back({Recompute::kSelective, 0, false, list});
+    }
+  } else {
+    choices.push_back({Recompute::kSelective, 0, false});
+  }
   for (std::int64_t n = 1; n < *run.model.num_layers / *run.pp; ++n) {
     choices.push_back({Recompute::kFull, n, false});
   }
@@ -292,7 +302,7 @@ void vary_recompute(Mapped& mapped, const Run& run) {
   if (has_word(run.notes, "offload activations")) choices.push_back({Recompute::kNone, 0, true});
   vary<Choice>(mapped, "recompute", choices, [](Candidate& c, const Choice& v) {
     Strategy& s = c.strategy;
-    s.recompute = v.kind;
+    s.recompute = v.kind, s.recompute_modules = v.modules;
     s.offload.activations = v.offload;
     if (v.layers > 0) s.recompute_layers.assign(static_cast<std::size_t>(s.pp), v.layers);
   });

@@ -8,6 +8,7 @@
 #include "model/encoder.hpp"
 #include "model/kinds.hpp"
 #include "model/parameters.hpp"
+#include "model/parts.hpp"
 
 namespace meshplan {
 
@@ -103,6 +104,11 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
   return cost.forward;
 }
 
+// Host time of a checkpoint, in kernels: the modules of a mixture of experts on 8 H100 that are
+// measured one by one cost 0.35 to 0.75 ms a layer of host time beyond their kernels
+// (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
+constexpr double kCheckpointLaunches = 12;
+
 // [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
 Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   const Strategy& s = x.strategy;
@@ -121,6 +127,20 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
 }
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
+
+// [F-REC-1] Selective recomputation issues what it repeats in the backward pass, and each part that
+// it repeats by itself is a checkpoint: an autograd function of its own that saves, sets and
+// restores the states of the random number generators and issues its backward pass itself
+// (Megatron-Core tensor_parallel/random.py, CheckpointFunction, CheckpointWithoutOutput).
+Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
+  const Runtime& k = x.strategy.runtime;
+  double launches = kCheckpointLaunches * ops.checkpoints;
+  for (const KernelOp& op : ops.kernels) launches += op.selective ? op.launches : 0;
+  for (const CommOp& op : ops.comm) {
+    launches += op.selective ? op.count * k.collective_launches : 0;
+  }
+  return x.cluster.device.launch_gap * (launches * k.host_factor);
+}
 
 // [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues
 // the experts' products, one by one: there it is never ahead, and they take at least as long as
@@ -167,9 +187,10 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
         waits ? x.cluster.device.collective_gap * wait_for_last(op.group.size) : Seconds{};
     const Seconds exposed = pass_time(op, gap);
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
+    if (op.selective) exposed_field(cost.recompute_selective, op.dimension) += exposed;
     cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
                                   op.bytes, op.count, op.time_each, exposed, op.kind, op.dtype,
-                                  op.pass == Pass::kForward, op.bidirectional});
+                                  op.pass == Pass::kForward, op.bidirectional, op.selective});
   }
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
@@ -182,6 +203,12 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const Seconds both =
       clamp_positive(host_forward + host_backward - device_forward - device_backward);
   cost.recompute_full.launch = std::max(clamp_positive(both - cost.backward_input.launch), awaited);
+  if (x.strategy.recompute_modules.empty()) return;
+  const Seconds all = host_backward + repeated_host_time(ops, x) - device_backward -
+                      cost.recompute_selective.total();
+  const bool waits = repeats(x, RecomputeModule::kMoe, false);
+  cost.recompute_selective.launch =
+      std::max(clamp_positive(all - cost.backward_input.launch), waits ? awaited : Seconds{});
 }
 
 }  // namespace
@@ -326,6 +353,7 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
   cost.saved = layer_activations(x, layer);
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved);
+  cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   add_weights(ops, all, cost);
   return finish(x, ops, cost);
@@ -369,6 +397,7 @@ BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {
   cost.saved.selective += kept;
   cost.saved.full += kept;
   cost.working_set = ceil_bytes(std::max(layer_working_bytes(x, layer), head_working_bytes(x)));
+  cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   cost.parameters.dense +=
       ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;

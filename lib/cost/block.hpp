@@ -55,6 +55,8 @@ struct BlockCost {
   SavedActivations saved;
   Bytes saved_for_weight_gradient;  // of `saved`, what a split weight-gradient pass still needs
   Bytes working_set;                // temporaries of the backward pass (forward for the head)
+  // More of them under selective recomputation: what a listed module brings back at once.
+  Bytes repeated_set;
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have
   std::int64_t weights = 0;        // elements of the weights of its products, all of one device
@@ -120,9 +122,10 @@ class BlockCosts {
 [[nodiscard]] bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c);
 
 // Costs of every block that the model has. Keys that matter: tp, cp, cp_kind, ep, etp,
-// sequence_parallel, micro_batch, seq_len, precision, grad_dtype, flash_attention, overlap.tp,
-// kernels, order, and dp, zero, zero_group where zero == 3. Independent of pp, vp, schedule,
-// recompute and stage_layers, but rank placement makes pp matter where order puts pp inside.
+// sequence_parallel, micro_batch, seq_len, precision, grad_dtype, flash_attention,
+// recompute_modules, overlap.tp, kernels, order, and dp, zero, zero_group where zero == 3.
+// Independent of pp, vp, schedule, recompute and stage_layers, but rank placement makes pp matter
+// where order puts pp inside.
 [[nodiscard]] BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
 // All kernels and collectives of each block of the model, ZeRO-2 and ZeRO-3 traffic aside (that is

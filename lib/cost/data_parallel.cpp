@@ -233,8 +233,9 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
   end.exposed = exposed_time(c, s, rank.gradients, beside, backward, size_of(s.grad_dtype), table);
   end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
                               storage_size(s.precision), table);
-  (s.offload.optimizer ? end.offload : end.optimizer) =
-      s.offload.optimizer ? rank.offload : rank.optimizer;
+  // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
+  end.offload = rank.offload * s.offload.host_share();
+  end.optimizer = rank.optimizer * s.offload.device_share();
   return end;
 }
 

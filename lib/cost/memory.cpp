@@ -91,6 +91,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     const BlockCost& block = blocks.of(k, mine.device);
     Bytes set = block.working_set;
     if (mine.recomputed[k] > 0) set += block.saved.none - block.saved.full;
+    if (mine.recomputed[k] == 0 && mode == Recompute::kSelective) set += block.repeated_set;
     widest = std::max(widest, set);
     const BlockParameters& p = block.parameters;
     if (k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size())) {
@@ -294,7 +295,11 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
 }
 
 StateBytes on_device(StateBytes states, const Offload& offload) {
-  if (offload.optimizer) states.optimizer = states.update = states.stays = Bytes{};
+  const double share = offload.device_share();
+  if (share == 1) return states;
+  for (Bytes* state : {&states.optimizer, &states.update, &states.stays}) {
+    *state = ceil_bytes(state->si() * share);
+  }
   return states;
 }
 
@@ -304,7 +309,7 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   Bytes bytes;
-  if (offload.optimizer) bytes += rank.states.optimizer;
+  bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer;
   if (offload.activations) bytes += rank.activations;
   return bytes;
 }

@@ -40,17 +40,18 @@ double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size
 
 void add_optimizer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, const Chunk& mine,
                    std::vector<KernelCall>& all) {
-  if (s.offload.optimizer) return;
+  const double share = s.offload.device_share();
+  if (share == 0) return;
   const BlockParameters p = held_parameters(memory_rates(m, c, s), block_costs(m, c, s), mine);
-  const Seconds step = Placement(m, c, s).end_of(m, c, p).optimizer;
-  const Seconds fused = optimizer_time(c.device, s, p);
+  const Seconds step = Placement(m, c, s).end_of(m, c, p).optimizer * share;
+  const Seconds fused = optimizer_time(c.device, s, p) * share;
   KernelOp op;
   op.name = "optimizer step";
   op.time = step;
   // Slower than the kernel itself: the host's launches decide, which no kernel's time shows.
   const bool on_device = s.runtime.fused_optimizer && step <= fused;
   op.kind = on_device ? KernelKind::kOptimizer : KernelKind::kOther;
-  op.bytes = optimizer_traffic(s, p);
+  op.bytes = optimizer_traffic(s, p) * share;
   if (step > Seconds{}) all.push_back({op, 1, step});
 }
 

@@ -68,6 +68,7 @@ struct CommEntry {
   Dtype dtype = Dtype::kBf16;  // of the elements
   bool forward = false;        // of the forward pass: full recomputation repeats it
   bool bidirectional = false;  // send-recv: every rank sends while it receives
+  bool selective = false;      // selective recomputation repeats it
 
   bool operator==(const CommEntry&) const = default;
 };

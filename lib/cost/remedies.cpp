@@ -32,7 +32,7 @@ std::vector<Change> single_changes(const ModelSpec& m) {
                      }});
   changes.push_back({"recompute=full", [](Strategy& s) {
                        if (s.recompute == Recompute::kFull) return false;
-                       s.recompute = Recompute::kFull;
+                       s.recompute = Recompute::kFull, s.recompute_modules = {};
                        s.offload.activations = false;
                        s.recompute_layers.clear();
                        return true;
@@ -107,7 +107,7 @@ std::string more_devices(const ModelSpec& m, const ClusterSpec& c, const Strateg
     options.with_remedies = false;
     for (const bool deeper : {false, true}) {
       Strategy tried = wider;
-      tried.recompute = Recompute::kFull;
+      tried.recompute = Recompute::kFull, tried.recompute_modules = {};
       tried.offload.activations = false;
       if (deeper) tried.pp *= factor;
       if (evaluate(m, larger, tried, options).feasible()) {

@@ -58,7 +58,8 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
       const auto again = static_cast<double>(kind.recomputed[k]) * passes;
       if (once == 0) continue;
       for (CommEntry entry : blocks_->of(k, last.mine.device).communication) {
-        const double times = entry.forward ? once + again : once;
+        double times = entry.forward ? once + again : once;
+        if (entry.selective && s.recompute == Recompute::kSelective) times += once - again;
         entry.count_per_step *= times;
         entry.exposed *= times;
         add_communication(table, entry);

@@ -83,7 +83,7 @@ void recomputation(const Plan& p, Findings& f) {
   }
 }
 void mend_recomputation(Strategy& s, const ModelSpec& m) {
-  s.recompute = Recompute::kFull;
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
   s.recompute_layers = stage_layers(s, m);
 }
 
@@ -110,7 +110,9 @@ void offload(const Plan& p, Findings& f) {
   if (!p.s.offload.optimizer) return;
   f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
 }
-void mend_offload(Strategy& s, const ModelSpec&) { s.offload.optimizer = false; }
+void mend_offload(Strategy& s, const ModelSpec&) {
+  s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
+}
 
 constexpr TargetRule kRules[] = {
     {"FSDP2's own overlaps, data types and kernels", framework, mend_framework},
@@ -125,6 +127,8 @@ constexpr TargetRule kRules[] = {
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"utils/fsdp_utils.py fsdp2_prepare_model: upcast to fp32 with mixed precision", states,
      mend_states},
+    {"utils/dataclasses.py fsdp activation_checkpointing", check_unlisted_modules,
+     mend_unlisted_modules},
     {"utils/dataclasses.py CPUOffloadPolicy", offload, mend_offload},
     {"utils/dataclasses.py CPUOffloadPolicy", check_resident_activations,
      mend_resident_activations},

@@ -30,7 +30,7 @@ void check_whole_recomputation(const Plan& p, Findings& f) {
                                     key_text(p.s.recompute_layers));
 }
 void mend_whole_recomputation(Strategy& s, const ModelSpec& m) {
-  s.recompute = Recompute::kFull;
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
   s.recompute_layers = stage_layers(s, m);
 }
 
@@ -57,6 +57,13 @@ void check_plain_dispatch(const Plan& p, Findings& f) {
 void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
   s.overlap.ep = s.runtime.flex_dispatcher = false;
 }
+
+void check_unlisted_modules(const Plan& p, Findings& f) {
+  if (p.s.recompute_modules.empty()) return;
+  f.error({"recompute_modules"}, "what selective recomputation repeats cannot be listed, got " +
+                                     key_text(p.s.recompute_modules));
+}
+void mend_unlisted_modules(Strategy& s, const ModelSpec&) { s.recompute_modules = {}; }
 
 void check_resident_activations(const Plan& p, Findings& f) {
   if (p.s.offload.activations) {

@@ -175,15 +175,25 @@ void recomputation(const Plan& p, Findings& f) {
 }
 void mend_recomputation(Strategy& s, const ModelSpec& m) {
   if (s.recompute != Recompute::kSelective || (splits_itself(s) && !s.flash_attention)) return;
-  s.recompute = Recompute::kFull;
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
   s.recompute_layers = stage_layers(s, m);
 }
 
 void optimizer_host(const Plan& p, Findings& f) {
-  if (!p.s.offload.optimizer || p.s.zero >= 1) return;
-  f.error({"offload.optimizer", "zero"}, "'offload.optimizer' needs 'zero' of 1 or more");
+  const Offload& offload = p.s.offload;
+  if (!offload.optimizer) return;
+  if (p.s.zero == 0) {
+    f.error({"offload.optimizer", "zero"}, "'offload.optimizer' needs 'zero' of 1 or more");
+  } else if (p.s.zero < 3 && offload.optimizer_fraction < 1) {
+    f.error({"offload.optimizer_fraction", "zero"},
+            "a part of the optimizer on the host needs zero=3, got " + std::to_string(p.s.zero),
+            "offload.optimizer_fraction=1");
+  }
 }
-void mend_optimizer_host(Strategy& s, const ModelSpec&) { s.zero = 1; }
+void mend_optimizer_host(Strategy& s, const ModelSpec&) {
+  if (s.zero == 0) s.zero = 1;
+  if (s.zero < 3) s.offload.optimizer_fraction = 1;
+}
 
 constexpr TargetRule kRules[] = {
     {"its own overlaps, data types and kernels", framework, mend_framework},
@@ -205,6 +215,8 @@ constexpr TargetRule kRules[] = {
     {"runtime/activation_checkpointing/checkpointing.py; Megatron-DeepSpeed "
      "megatron/model/transformer.py:864",
      recomputation, mend_recomputation},
+    {"runtime/activation_checkpointing/checkpointing.py", check_unlisted_modules,
+     mend_unlisted_modules},
     {"runtime/pipe/module.py activation_checkpoint_interval", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"runtime/zero/stage_1_and_2.py single_partition_of_fp32_groups", check_fp32_states,

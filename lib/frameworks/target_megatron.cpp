@@ -224,7 +224,7 @@ void mend_recomputation(Strategy& s, const ModelSpec& m) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     s.recompute_layers[i] = m.mtp_layers > 0 ? layers[i] : std::min(each, layers[i]);
   }
-  s.recompute = Recompute::kFull;
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
 }
 
 void precision(const Plan& p, Findings& f) {

@@ -31,6 +31,10 @@ void mend_fp32_states(Strategy& s, const ModelSpec& m);
 void check_plain_dispatch(const Plan& p, Findings& f);
 void mend_plain_dispatch(Strategy& s, const ModelSpec& m);
 
+// Selective recomputation repeats what the framework says, and no list of modules.
+void check_unlisted_modules(const Plan& p, Findings& f);
+void mend_unlisted_modules(Strategy& s, const ModelSpec& m);
+
 void check_resident_activations(const Plan& p, Findings& f);
 void mend_resident_activations(Strategy& s, const ModelSpec& m);
 

@@ -125,7 +125,9 @@ void offload(const Plan& p, Findings& f) {
   if (!p.s.offload.optimizer) return;
   f.error({"offload.optimizer"}, "enable_cpu_offload moves weights and gradients to the host too");
 }
-void mend_offload(Strategy& s, const ModelSpec&) { s.offload.optimizer = false; }
+void mend_offload(Strategy& s, const ModelSpec&) {
+  s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
+}
 
 constexpr TargetRule kRules[] = {
     {"its own overlaps, data types and kernels", framework, mend_framework},
@@ -145,6 +147,8 @@ constexpr TargetRule kRules[] = {
      mend_precision},
     {"distributed/activation_checkpoint.py apply_ac", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
+    {"distributed/activation_checkpoint.py _save_list", check_unlisted_modules,
+     mend_unlisted_modules},
     {"config/job_config.py training.dtype", check_fp32_states, mend_fp32_states},
     {"config/job_config.py enable_cpu_offload", offload, mend_offload},
     {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},

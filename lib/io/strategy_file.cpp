@@ -120,6 +120,24 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, RankO
   return true;
 }
 
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                RecomputeModules& target) {
+  RecomputeModules modules;
+  const auto add = [&](const YamlNode& item) {
+    RecomputeModule module{};
+    if (!read_value(d, key, item, module)) return false;
+    modules.add(module);
+    return true;
+  };
+  if (node.kind != YamlNode::Kind::kSequence) {
+    if (!add(node)) return false;
+  } else if (!std::all_of(node.items.begin(), node.items.end(), add)) {
+    return false;
+  }
+  target = modules;
+  return true;
+}
+
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target) {
   std::string text;
   if (!read_value(d, key, node, text)) return false;

@@ -25,6 +25,9 @@ Result<StrategyText> read_strategy(const std::string& text_or_path, const Strate
 bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target);
 // Their names must be known, an old name of a release is none of a framework's, and a release may
 // be of any framework.
+// A list of modules, or one of them.
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                RecomputeModules& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Release& target);
 

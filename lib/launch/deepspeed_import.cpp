@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <deque>
 
 #include "base/text.hpp"
@@ -298,6 +299,13 @@ class Importer {
         settings_.text("zero_optimization.offload_optimizer.device",
                        settings_.has("zero_optimization.offload_optimizer") ? "cpu" : "none");
     s.offload.optimizer = host != "none" || settings_.flag("zero_optimization.cpu_offload", false);
+    if (s.offload.optimizer && stage == 3) {
+      const std::string ratio = settings_.text("zero_optimization.offload_optimizer.ratio", "1");
+      double part = 1;
+      std::from_chars(ratio.data(), ratio.data() + ratio.size(), part);
+      s.offload.optimizer = part > 0;
+      if (part > 0) s.offload.optimizer_fraction = part;
+    }
     if (settings_.text("zero_optimization.offload_param.device", "none") != "none") {
       run_.notes.emplace_back("weights on the host (offload_param) are estimated as on the device");
     }

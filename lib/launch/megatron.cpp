@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "cost/chunks.hpp"
 #include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
@@ -102,6 +103,10 @@ void add_batch(const Strategy& s, Options& o) {
 std::vector<std::string> recomputed_modules(const LaunchPlan& p) {
   const Strategy& s = p.strategy;
   std::vector<std::string> words{"--recompute-modules"};
+  for (const auto& row : NameTable<RecomputeModule>::rows) {
+    if (s.recompute_modules.has(row.value)) words.emplace_back(row.name);
+  }
+  if (words.size() > 1) return words;
   if (!s.flash_attention) return {"--recompute-modules", "core_attn"};
   words.emplace_back("layernorm");
   if (p.model.moe) words.emplace_back("moe_act");
@@ -129,7 +134,8 @@ void add_memory(const LaunchPlan& p, Options& o) {
   if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});
   if (s.offload.optimizer) {
     o.push_back({"--optimizer-cpu-offload"});
-    o.push_back({"--optimizer-offload-fraction", "1.0"});
+    const double fraction = s.offload.optimizer_fraction;
+    o.push_back({"--optimizer-offload-fraction", fraction == 1 ? "1.0" : key_text(fraction)});
   }
   if (low_moments) {
     o.push_back({"--exp-avg-dtype", type_name(s.optimizer_dtype)});
@@ -207,7 +213,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
     notes.emplace_back(
         "the rotary embedding of latent attention is not fused; the plan counts one kernel");
   }
-  if (s.recompute == Recompute::kSelective && s.flash_attention &&
+  if (s.recompute == Recompute::kSelective && s.recompute_modules.empty() && s.flash_attention &&
       num_moe_layers(p.model) < p.model.num_layers) {
     notes.emplace_back(
         "selective recomputation of a dense MLP repeats all of it (module mlp): it saves more "

@@ -329,7 +329,12 @@ class Importer {
     const std::int64_t each =
         number("--recompute-num-layers",
                number("--activations-checkpoint-num-layers", number("--checkpoint-num-layers", 1)));
-    if (granularity == "selective") s.recompute = Recompute::kSelective;
+    const bool experts = has("--moe-layer-recompute");
+    if (experts && granularity.empty()) granularity = "selective";
+    const RecomputeModules modules = listed_modules(experts);
+    if (granularity == "selective" && !modules.empty()) {
+      s.recompute = Recompute::kSelective, s.recompute_modules = modules;
+    }
     if (granularity == "full") {
       s.recompute = Recompute::kFull;
       if (method == "block") {
@@ -338,8 +343,31 @@ class Importer {
         }
       }
     }
-    s.offload.optimizer = has("--optimizer-cpu-offload");
+    const double fraction = options_.real("--optimizer-offload-fraction", 1);
+    if (has("--optimizer-cpu-offload") && fraction > 0) {
+      s.offload.optimizer = true, s.offload.optimizer_fraction = fraction;
+    }
     s.offload.activations = number("--cpu-offloading-num-layers", 0) > 0;
+  }
+
+  // T: recompute_modules; core_attn by default, and all there was before core_r0.12.
+  RecomputeModules listed_modules(bool experts) {
+    RecomputeModules modules;
+    std::string others;
+    const ProgramOption* listed = options_.find("--recompute-modules");
+    if (listed == nullptr) modules.add(RecomputeModule::kCoreAttn);
+    for (const ShellWord& word : listed == nullptr ? std::vector<ShellWord>{} : listed->values) {
+      if (const auto module = from_name<RecomputeModule>(word.text)) {
+        modules.add(*module);
+      } else {
+        others += (others.empty() ? "" : ", ") + word.text;
+      }
+    }
+    if (experts) modules.add(RecomputeModule::kMoe);
+    if (!others.empty()) {
+      run_.notes.push_back("--recompute-modules " + others + ": what it repeats is not modelled");
+    }
+    return modules;
   }
 
   void read_precision() {

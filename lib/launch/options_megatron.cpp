@@ -63,7 +63,8 @@ no-gradient-accumulation-fusion/0
      R"(
 recompute-activations/0 recompute-granularity recompute-method recompute-num-layers
 checkpoint-activations/0 activations-checkpoint-method activations-checkpoint-num-layers
-checkpoint-num-layers optimizer-cpu-offload/0 cpu-offloading-num-layers
+checkpoint-num-layers optimizer-cpu-offload/0 optimizer-offload-fraction cpu-offloading-num-layers
+recompute-modules/+ moe-layer-recompute/0
 )"},
     {OptionEffect::kModelled, "data types and kernels",
      R"(
@@ -105,15 +106,14 @@ enable-gpt-oss/0 moe-frequency
      R"(
 mtp-detach-heads/0 mtp-hsm/0 mtp-standalone/0 freeze-base-for-mtp/0
 )"},
-    {OptionEffect::kNotModelled, "only the default set of modules is recomputed in the estimate",
+    {OptionEffect::kNotModelled, "what is saved is not spread over tensor ranks in the estimate",
      R"(
-recompute-modules/+=core_attn moe-layer-recompute/0 distribute-saved-activations/0
-distribute-recomputed-activations/0 distribute-checkpointed-activations/0
+distribute-saved-activations/0 distribute-recomputed-activations/0 distribute-checkpointed-activations/0
 model-parallel-memory-opt/0
 )"},
-    {OptionEffect::kNotModelled, "all of the optimizer is taken to be on the host",
+    {OptionEffect::kNotModelled, "the host's update is taken to hide nothing",
      R"(
-optimizer-offload-fraction=1|1.0 overlap-cpu-optimizer-d2h-h2d/0 use-torch-optimizer-for-cpu-offload/0
+overlap-cpu-optimizer-d2h-h2d/0 use-torch-optimizer-for-cpu-offload/0
 no-pin-cpu-grads/0 no-pin-cpu-params/0
 )"},
     {OptionEffect::kNotModelled, "activations stay on the device in the estimate",

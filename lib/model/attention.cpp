@@ -103,7 +103,7 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   double projections = t * e * (real(h.query_size) + real(h.key_size) + real(h.sent_values));
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
   projections += index_saved_bytes(x, kind.index);
-  return attention_saved_bytes(x, h, projections, 0);
+  return attention_saved_bytes(x, h, projections, 0, false);
 }
 
 // Gradients of the scores going in and coming out.

@@ -162,6 +162,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   const double scores = real(count) * real(l.sequence) * real(s.seq_len);
   const double e = l.bytes;
   const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
+  const bool repeated = repeats(x, RecomputeModule::kCoreAttn, true);
   const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
     const GemmShape g{m, n, k, count, e, 0, dim % 8 == 0 && v_dim % 8 == 0};
     KernelOp op;
@@ -169,7 +170,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     op.pass = pass;
     op.time = gemm_time(x.cluster.device, p, g);
     op.flops = gemm_flops(g).si();
-    op.selective = pass == Pass::kForward;
+    op.selective = repeated && pass == Pass::kForward;
     op.gemm = g;
     op.kind = KernelKind::kGemm;
     op.precision = p;
@@ -182,18 +183,18 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
   product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
   if (softmax_is_fused(x, h.heads)) {
-    append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, true);
+    append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, repeated);
   } else {
     const double casts = e < 4 ? kCasts : 0;
     append_elementwise(x, "softmax", (kUnfusedForward + casts) * scores, 5,
-                       (kUnfusedBackward + casts) * scores, 5, ops, true);
+                       (kUnfusedBackward + casts) * scores, 5, ops, repeated);
   }
   if (x.model.dropout > 0) {
     append_elementwise(x, "attention dropout", (2 * e + 1) * scores, 1, (2 * e + 1) * scores, 1,
-                       ops, true);
+                       ops, repeated);
   }
   const double context = real(l.tokens) * real(h.value_size);
-  append_elementwise(x, "context layout", 2 * e * context, 1, 2 * e * context, 1, ops, true);
+  append_elementwise(x, "context layout", 2 * e * context, 1, 2 * e * context, 1, ops, repeated);
 }
 
 // What is saved of scores: softmax output, and dropout's mask and output (5 a s^2 b of 2205.05198
@@ -220,11 +221,13 @@ double materialised_scores(const BlockContext& x, std::int64_t heads) {
 }
 
 void append_scores(const BlockContext& x, const HeadShape& heads, BlockOps& ops) {
+  const PartBegin begin = part_begin(ops);
   if (x.strategy.flash_attention) {
     append_fused_attention(x, heads, ops);
   } else {
     append_materialised_attention(x, heads, ops);
   }
+  if (repeats(x, RecomputeModule::kCoreAttn, false)) repeat_part(begin, ops);
 }
 
 void append_attention_output(const BlockContext& x, const HeadShape& heads,
@@ -243,9 +246,10 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
 
 // Selective recomputation drops scores and dropout of materialised attention (2205.05198 sec. 5).
 // Fused attention has none; there Megatron-Core's modules layernorm, mlp or moe_act and mla_up_proj
-// are meant: outputs of norms and activation function, and of up-projections.
+// are meant: outputs of norms and activation function, and of up-projections. Modules that are
+// listed drop what is theirs alone.
 KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, double projections,
-                                double repeated) {
+                                double repeated, bool latent) {
   const LocalShape& l = x.shape;
   const bool fused = x.strategy.flash_attention;
   const double norm = real(l.norm_tokens) * real(l.hidden), t = real(l.tokens);
@@ -257,7 +261,22 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   if (fused && kept(x) < l.bytes) bytes += l.bytes * t * real(heads.value_size);
   // The gate, and the output before it, which the projection does not keep.
   if (heads.output_gate) bytes += 2 * l.bytes * t * real(heads.value_size);
-  return {bytes + hidden_mask(x), fused ? kept_input(x) + repeated : scores};
+  if (x.strategy.recompute_modules.empty()) {
+    return {bytes + hidden_mask(x), fused ? kept_input(x) + repeated : scores};
+  }
+  double dropped = 0, together = 0;
+  // Of fused attention only what its own backward pass needs beside its inputs: the projection
+  // keeps the output.
+  if (repeats(x, RecomputeModule::kCoreAttn, false)) {
+    dropped += scores + (fused ? 4 * t * real(heads.heads) : 0);
+    if (fused && kept(x) < l.bytes) dropped += l.bytes * t * real(heads.value_size);
+  }
+  const bool norm_apart = latent || !norm_is_inside(x);
+  if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x);
+  if (latent && repeats(x, RecomputeModule::kMlaUpProj, false)) {
+    dropped += repeated, together = repeated;
+  }
+  return {bytes + hidden_mask(x), dropped, together};
 }
 
 std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index) {

@@ -30,9 +30,10 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
                              const LinearTimes& column, BlockOps& ops);
 
 // `projections`: bytes of queries, keys and values; `repeated`: of which selective recomputation
-// of fused attention repeats.
+// of fused attention repeats. `latent`: the norm before it is a module of its own, and `repeated`
+// are its up-projections.
 [[nodiscard]] KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads,
-                                              double projections, double repeated);
+                                              double projections, double repeated, bool latent);
 // Scores of materialised attention.
 [[nodiscard]] double materialised_scores(const BlockContext& x, std::int64_t heads);
 

@@ -12,7 +12,9 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
   const LocalShape& l = x.shape;
   const ModelSpec& m = x.model;
   const std::int64_t ffn = ceil_div(kind.ffn_hidden_size, x.strategy.tp);
+  PartBegin begin = part_begin(ops);
   if (has_own_norm(m)) append_residual_norm(x, "mlp norm", ops);
+  if (!norm_is_inside(x)) begin = part_begin(ops);
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
                                        has_mlp_bias(m), ops);
   append_activation(x, real(l.tokens) * real(ffn), ops);
@@ -20,6 +22,7 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
       append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops);
   // A parallel block sums attention and MLP before one reduction, counted with attention.
   if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
+  if (repeats(x, RecomputeModule::kMlp, false)) repeat_part(begin, ops);
   append_residual(x, ops);
 }
 
@@ -29,7 +32,19 @@ KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x) {
   if (has_own_norm(x.model)) {
     saved.all += norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden)) + kept_input(x);
   }
-  if (x.strategy.flash_attention) saved.selective = repeated_features(x, features);
+  if (x.strategy.recompute_modules.empty()) {
+    if (x.strategy.flash_attention) saved.selective = repeated_features(x, features);
+    return saved;
+  }
+  // Module mlp keeps its input: the norm's output, or the norm's own where that is inside of it.
+  const double normed = has_own_norm(x.model) ? kept_input(x) : 0;
+  if (repeats(x, RecomputeModule::kMlp, false)) {
+    saved.together = activation_function_bytes(x, features) + (norm_is_inside(x) ? normed : 0);
+    saved.selective += saved.together;
+  }
+  if (repeats(x, RecomputeModule::kLayernorm, false) && !norm_is_inside(x)) {
+    saved.selective += normed;
+  }
   return saved;
 }
 

@@ -92,7 +92,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const Strategy& s = x.strategy;
   const std::int64_t input = expert_input(moe, l.hidden);
   const double e = l.bytes, h = real(input);
-  append_residual_norm(x, "mlp norm", ops);
+  append_residual_norm(x, "mlp norm", ops, true);
+  const PartBegin whole = part_begin(ops);
+  const bool all_again = repeats(x, RecomputeModule::kMoe, false);
   append_gradient_sum(x, l.norm_tokens * l.hidden, ops);  // of router and experts
 
   const double tokens = real(l.norm_tokens);
@@ -141,7 +143,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const std::size_t first_expert = ops.kernels.size();
   append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), input, m.expert_bias, ops,
                 local_experts);
+  const PartBegin activation = part_begin(ops);
   append_activation(x, received * real(ffn), ops);
+  if (!all_again && repeats(x, RecomputeModule::kMoeAct, false)) repeat_part(activation, ops);
   append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts);
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
     ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
@@ -153,6 +157,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
   }
   if (moe.shared_expert_ffn_hidden_size > 0) {
+    const PartBegin begin = part_begin(ops);
     const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
     const LinearTimes up = append_linear(x, "shared expert up", l.tokens,
                                          shared * (m.gated_mlp ? 2 : 1), l.hidden, false, ops);
@@ -160,10 +165,12 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     const LinearTimes down =
         append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops);
     append_tp_collectives(x, up, down, ops);
+    if (!all_again && repeats(x, RecomputeModule::kSharedExperts, false)) repeat_part(begin, ops);
     append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
   } else if (s.tp > 1 && !s.sequence_parallel) {
     append_tp_collectives(x, {}, {}, ops);  // experts split by tp: one reduction each way
   }
+  if (all_again) repeat_part(whole, ops);
   append_residual(x, ops);
 }
 
@@ -178,13 +185,27 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
   const double hidden = routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp));
   const double shared = real(l.tokens) * real(ceil_div(moe.shared_expert_ffn_hidden_size, s.tp));
-  double bytes = norm_bytes(x, norm) + kept(x) * norm;
-  bytes += routed * gathered * real(expert_input(moe, l.hidden)) * kept(x);
-  bytes += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
-  bytes += activation_function_bytes(x, hidden);
-  bytes += real(l.norm_tokens) * real(moe.num_experts) * 8;
-  bytes += activation_function_bytes(x, shared);
-  return {bytes, s.flash_attention ? repeated_features(x, hidden + shared) : 0};
+  const double normed = kept(x) * norm;
+  double inside = routed * gathered * real(expert_input(moe, l.hidden)) * kept(x);
+  inside += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
+  inside += activation_function_bytes(x, hidden);
+  inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
+  const double of_shared = activation_function_bytes(x, shared);
+  KeptBytes saved{norm_bytes(x, norm) + normed + inside + of_shared};
+  if (s.recompute_modules.empty()) {
+    if (s.flash_attention) saved.selective = repeated_features(x, hidden + shared);
+    return saved;
+  }
+  if (repeats(x, RecomputeModule::kMoe, false)) {
+    saved.selective = saved.together = inside + of_shared;
+  } else {
+    const bool again = repeats(x, RecomputeModule::kSharedExperts, false);
+    const double features = repeats(x, RecomputeModule::kMoeAct, false) ? kept(x) * hidden : 0;
+    saved.selective = features + (again ? of_shared : 0);
+    saved.together = std::max(features, again ? of_shared : 0);
+  }
+  if (repeats(x, RecomputeModule::kLayernorm, false)) saved.selective += normed;
+  return saved;
 }
 
 double widest_features(const MoeSpec& moe, const BlockContext& x) {

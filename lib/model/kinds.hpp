@@ -15,6 +15,7 @@ namespace meshplan {
 struct KeptBytes {
   double all = 0;
   double selective = 0;  // of which selective recomputation drops
+  double together = 0;   // of that, the most that comes back at once before its backward pass
 };
 
 // Each kind of mixer:

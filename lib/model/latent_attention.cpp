@@ -31,7 +31,7 @@ LinearTimes append_projections(const BlockContext& x, const MlaSpec& mla, const 
   const std::int64_t query_input = mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden;
   append_index(x, mla.index, query_input, ops);
   if (h.output_gate) append_linear(x, "gate", l.tokens, h.value_size, l.hidden, false, ops);
-  const std::size_t first_up = ops.kernels.size();
+  const PartBegin up = part_begin(ops);
   const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk, query_input, false, ops);
   const LinearTimes kv =
       append_linear(x, "kv up", l.tokens, h.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
@@ -41,9 +41,7 @@ LinearTimes append_projections(const BlockContext& x, const MlaSpec& mla, const 
   append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
   append_rotary(x, real(l.tokens) * real((h.heads + 1) * mla.qk_rope_head_dim), ops);
   // Selective recomputation repeats the up-projections (Megatron-Core's mla_up_proj module).
-  for (std::size_t i = first_up; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].selective = x.strategy.flash_attention && ops.kernels[i].pass == Pass::kForward;
-  }
+  if (repeats(x, RecomputeModule::kMlaUpProj, x.strategy.flash_attention)) repeat_part(up, ops);
   return LinearTimes{q.forward + kv.forward, q.backward_input + kv.backward_input,
                      q.backward_weight + kv.backward_weight};
 }
@@ -94,7 +92,7 @@ double causal_token_flops(const LatentAttentionSpec& kind, std::int64_t seq_len)
 
 void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, BlockOps& ops) {
   const HeadShape heads = heads_of(kind, x.strategy);
-  append_residual_norm(x, "input norm", ops);
+  append_residual_norm(x, "input norm", ops, true);
   const LinearTimes column = append_projections(x, kind.sizes, heads, ops);
   append_scores(x, heads, ops);
   append_attention_output(x, heads, column, ops);
@@ -111,7 +109,7 @@ KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
   projections += index_saved_bytes(x, kind.sizes.index);
   const double repeated = t * e * real(h.query_size + h.key_size + h.value_size);
-  return attention_saved_bytes(x, h, projections, repeated);
+  return attention_saved_bytes(x, h, projections, repeated, true);
 }
 
 double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {

@@ -51,7 +51,8 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
       x.model.sandwich_norm
           ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
           : 0;
-  return {mixer.all + rest.all + behind, mixer.selective + rest.selective};
+  return {mixer.all + rest.all + behind, mixer.selective + rest.selective,
+          std::max(mixer.together, rest.together)};
 }
 
 // Gradients of the widest features (both gated halves and the product), and of the gathered input

@@ -47,9 +47,11 @@ struct CommOp {
   Group kind = Group::kTp;  // whose shape `group` is
   Dtype dtype = Dtype::kBf16;
   bool bidirectional = false;  // send-recv: every member sends while it receives
+  bool selective = false;      // repeated by selective recomputation
 };
 
 struct BlockOps {
+  int checkpoints = 0;  // parts that selective recomputation repeats, each by itself
   std::vector<KernelOp> kernels;
   std::vector<CommOp> comm;
 };

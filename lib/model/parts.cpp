@@ -89,9 +89,14 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 
 // [F-NORM-1] The norm that attention or MLP begin with. Its input goes on along the residual as
 // well: autograd adds the two gradients (3e n), which the eager and the fp32 kernels' bytes hold.
-void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops) {
+void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops, bool apart) {
   const std::int64_t elements = x.shape.norm_tokens * x.shape.hidden;
-  append_norm(x, name, elements, ops, x.strategy.flash_attention);
+  const bool listed = repeats(x, RecomputeModule::kLayernorm, false);
+  const bool repeated = x.strategy.recompute_modules.empty()
+                            ? x.strategy.flash_attention
+                            : listed && (apart || !norm_is_inside(x));
+  append_norm(x, name, elements, ops, repeated);
+  if (listed && repeated) ++ops.checkpoints;
   if (!is_fused_norm(x) || x.strategy.runtime.fp32_copies) return;
   append_gradient_sum(x, elements, ops);
 }
@@ -261,13 +266,32 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   }
 }
 
+bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
+  const RecomputeModules& listed = x.strategy.recompute_modules;
+  return listed.empty() ? unlisted : listed.has(module);
+}
+
+PartBegin part_begin(const BlockOps& ops) { return {ops.kernels.size(), ops.comm.size()}; }
+
+void repeat_part(PartBegin begin, BlockOps& ops) {
+  for (std::size_t i = begin.kernel; i < ops.kernels.size(); ++i) {
+    if (ops.kernels[i].pass == Pass::kForward) ops.kernels[i].selective = true;
+  }
+  for (std::size_t i = begin.comm; i < ops.comm.size(); ++i) {
+    if (ops.comm[i].pass == Pass::kForward) ops.comm[i].selective = true;
+  }
+  ++ops.checkpoints;
+}
+
+bool norm_is_inside(const BlockContext& x) { return x.strategy.runtime.transformer_engine; }
+
 // [F-ACT-1] Activation over n local features: plain reads and writes once (bias included when
 // fused), gated reads both halves and writes one; backward reads what forward read and the output
 // gradient and writes the input gradient. Unfused: a pass per operation.
 void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   const double e = x.shape.bytes;
   const bool fused = x.strategy.runtime.fused_activation;
-  const bool selective = x.strategy.flash_attention;
+  const bool selective = x.strategy.recompute_modules.empty() && x.strategy.flash_attention;
   if (x.model.gated_mlp) {
     append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
                        (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective,

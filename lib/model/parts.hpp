@@ -18,7 +18,9 @@ struct LinearTimes {
 
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective = false);
-void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops);
+// `apart`: a module of its own even where others are inside of their products' (norm_is_inside).
+void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops,
+                          bool apart = false);
 void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
 // y[tokens, n] = x[tokens, k] W, `count` of them.
 LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
@@ -30,6 +32,21 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
                         KernelKind kind = KernelKind::kOther);
 void append_residual(const BlockContext& x, BlockOps& ops);
 void append_activation(const BlockContext& x, double features, BlockOps& ops);
+
+// Whether selective recomputation repeats what belongs to a module: where the strategy lists
+// modules if this is one of them, else as `unlisted` says.
+[[nodiscard]] bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted);
+// Where a part of a block's operations begins.
+struct PartBegin {
+  std::size_t kernel = 0, comm = 0;
+};
+[[nodiscard]] PartBegin part_begin(const BlockOps& ops);
+// Selective recomputation repeats the forward pass of all that was appended since.
+void repeat_part(PartBegin begin, BlockOps& ops);
+// The norm that a part begins with is inside of its first product's module, so that no list of
+// modules names it alone (Transformer Engine's LayerNormLinear; Megatron-Core gpt_layer_specs.py:
+// the experts' and latent attention's are apart).
+[[nodiscard]] bool norm_is_inside(const BlockContext& x);
 // A rotary embedding of so many elements of queries and keys.
 void append_rotary(const BlockContext& x, double elements, BlockOps& ops);
 // Collectives of tensor parallelism around a column- and a row-parallel linear layer.

@@ -30,7 +30,10 @@ KeptBytes state_mixer_bytes(const BlockContext& x, double inside, std::int64_t f
   const double output = kept(x) * real(l.tokens) * real(features);
   const double all = norm_bytes(x, norm) + kept_input(x) + inside + output + hidden_mask(x);
   // Selective recomputation beside fused kernels repeats the norm (Megatron-Core's layernorm).
-  return {all, x.strategy.flash_attention ? kept_input(x) : 0};
+  const bool again = x.strategy.recompute_modules.empty()
+                         ? x.strategy.flash_attention
+                         : repeats(x, RecomputeModule::kLayernorm, false) && !norm_is_inside(x);
+  return {all, again ? kept_input(x) : 0};
 }
 
 }  // namespace meshplan

@@ -18,6 +18,13 @@ Json value_json(bool value) { return value; }
 Json value_json(double value) { return number(value); }
 Json value_json(const std::vector<std::int64_t>& value) { return value; }
 Json value_json(const RankOrder& value) { return key_text(value); }
+Json value_json(RecomputeModules value) {
+  Json list = Json::array();
+  for (const auto& row : NameTable<RecomputeModule>::rows) {
+    if (value.has(row.value)) list.push_back(std::string(row.name));
+  }
+  return list;
+}
 Json value_json(LastingName value) { return std::string(value.text()); }
 
 void add_if(Json& json, const char* key, bool value) {

@@ -25,6 +25,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
     key[16] = shapes_.id(s, Group::kExpertDp);
   }
   key[17] = pipeline_crosses_nodes(s, cluster_) ? 1 : 0;
+  key[18] = s.recompute_modules.id();
   return key;
 }
 

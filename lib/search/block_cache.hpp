@@ -16,13 +16,13 @@ class BlockCache {
   const BlockCosts& costs(const Strategy& s, std::size_t base);
 
  private:
-  using Key = IntegerKey<18>;
+  using Key = IntegerKey<19>;
   Key key_of(const Strategy& s, std::size_t base);
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   ShapeIds& shapes_;
-  SharedMemo<18, BlockCosts> costs_;
+  SharedMemo<19, BlockCosts> costs_;
 };
 
 }  // namespace meshplan

@@ -89,8 +89,8 @@ double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCos
 double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   const BlockParameters p = average_rank(x, s, blocks);
   const DeviceSpec& d = x.cluster.device;
-  const Seconds end =
-      s.offload.optimizer ? optimizer_offload_time(d, s, p) : optimizer_time(d, s, p);
+  const Seconds end = optimizer_offload_time(d, s, p) * s.offload.host_share() +
+                      optimizer_time(d, s, p) * s.offload.device_share();
   return rounded_down(end);
 }
 

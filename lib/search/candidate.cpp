@@ -59,6 +59,9 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       space(s),
       objective(r.objective),
       unlimited_memory(false),
+      lists_modules(
+          std::any_of(r.limits.begin(), r.limits.end(),
+                      [](const Limit& limit) { return limit.key == "recompute_modules"; })),
       cutoff(r.cutoff),
       prefix(layer_prefix(m)),
       shapes(c),
@@ -127,6 +130,7 @@ class Examiner {
         recompute_modes_(recompute_modes),
         cutoff_(cutoff),
         effort_(effort),
+        base_(choice.base),
         plain_(with_partial(x.space.bases()[choice.base], choice)),
         blocks_(x.blocks.costs(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
@@ -171,16 +175,15 @@ class Examiner {
 
   // Whether the division found recomputes any layer. `none_too`: one that does not is a plan.
   bool try_option(const MemoryOption& option, double pipeline, bool none_too) {
-    Strategy s = plain_;
-    s.recompute = option.recompute;
-    s.offload = {option.offload_optimizer, option.offload_activations};
+    Strategy s = with_option(plain_, option);
+    const BlockCosts& blocks = blocks_of(s);
     double end = 0, least = 0;
     if (!may_tell(s)) return true;  // what differs in recomputation alone may do
     if (by_time_) {
       const bool everywhere =
           option.recompute == Recompute::kSelective || option.counts == CountRule::kAll;
-      const double recompute_time = everywhere ? recompute_bound(x_, s, blocks_) : 0;
-      end = end_bound(x_, s, blocks_);
+      const double recompute_time = everywhere ? recompute_bound(x_, s, blocks) : 0;
+      end = end_bound(x_, s, blocks);
       least = std::max(pipeline, recompute_time) + end;
       if (least > cutoff_) return false;
     }
@@ -205,7 +208,7 @@ class Examiner {
   bool needs_more_than_wanted(const Strategy& s, const MemoryOption& option) {
     if (option.counts != CountRule::kNone && option.counts != CountRule::kAll) return false;
     const Recompute saved = option.counts == CountRule::kAll ? Recompute::kFull : option.recompute;
-    return memory_bound(x_, s, blocks_, held_, placement_.communicators(),
+    return memory_bound(x_, s, blocks_of(s), held_, placement_.communicators(),
                         option.offload_activations, saved)
                .si() > cutoff_;
   }
@@ -224,6 +227,11 @@ class Examiner {
     const bool some = recomputes(*found.lists);
     cost(s, *found.lists, option, none_too);
     return some && !found.every;
+  }
+
+  // Modules of selective recomputation that are listed cost what they cost.
+  [[nodiscard]] const BlockCosts& blocks_of(const Strategy& s) const {
+    return s.recompute_modules.empty() ? blocks_ : x_.blocks.costs(s, base_);
   }
 
   static bool recomputes(const Stages::Lists& lists) {
@@ -266,12 +274,12 @@ class Examiner {
     if (option.counts == CountRule::kGiven && !may_tell(s)) return;
     const StepModelPool::Borrowed step = x_.models.borrow();
     if (by_time_ && !effort_.every) {
-      const Seconds least = step->lower_bound(s, blocks_, placement_, Seconds{cutoff_});
+      const Seconds least = step->lower_bound(s, blocks_of(s), placement_, Seconds{cutoff_});
       if (rounded_down(least) > cutoff_) return;
     }
     ++result_.evaluated;
     ++result_.feasible;
-    step->set_pipeline(s, blocks_, placement_, held_);
+    step->set_pipeline(s, blocks_of(s), placement_, held_);
     step->set_sharding(s, placement_);
     const StepValue value = step->evaluate(s);
     Found found{std::move(s), value.step_time, value.peak};
@@ -284,7 +292,7 @@ class Examiner {
     return {x_.model,
             x_.cluster,
             s,
-            blocks_,
+            blocks_of(s),
             x_.prefix,
             held_,
             placement_.communicators(),
@@ -301,6 +309,7 @@ class Examiner {
   RecomputeModes recompute_modes_;
   double cutoff_;  // nothing worse is wanted
   Effort effort_;
+  std::size_t base_;
   Strategy plain_;
   const BlockCosts& blocks_;
   const std::vector<InFlight>& held_;
@@ -328,8 +337,9 @@ RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const
                           Bytes communicators, double most) {
   Strategy s = with_partial(x.space.bases()[choice.base], choice);
   s.zero_group = 0;
-  if (s.zero == 1) s.zero = 0;  // without the optimizer nothing is sharded, or copied for it
   s.offload.optimizer = true;
+  // Without the optimizer nothing is sharded, or copied for it.
+  if (s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
   const auto possible = [&](Recompute mode, CountRule counts) {
     s.recompute = mode;
     const StageContext context{x.model,

@@ -27,6 +27,7 @@ class SearchContext {
   const SearchSpace& space;
   Objective objective;
   bool unlimited_memory;         // looks for the strategy that misses memory by least
+  bool lists_modules;            // some options recompute a list of modules
   std::optional<double> cutoff;  // nothing that scores worse is wanted
   std::optional<Bytes> budget;   // instead of the device's memory
   LayerPrefix prefix;

@@ -27,7 +27,7 @@ BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const Bloc
   const BlockParameters& p = block.parameters;
   bytes.states = unrounded_bytes(rates, rates.weights, p);
   if (!rates.late_gradients) bytes.states += unrounded_bytes(rates, rates.gradients, p);
-  if (!offload.optimizer) bytes.states += unrounded_bytes(rates, rates.optimizer, p);
+  bytes.states += unrounded_bytes(rates, rates.optimizer, p) * offload.device_share();
   bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
   return bytes;
 }
@@ -185,6 +185,11 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     load.recomputed = std::min(b.saved.full, b.saved.none).si();
     load.plain = b.saved.none.si(), load.recompute_time = full;
     plain_.add(load);
+    if (x.lists_modules) {  // which these blocks know nothing of: as good as any
+      load.plain = load.recomputed = bytes.saved, load.recompute_time = 0;
+      selective_.add(load);
+      continue;
+    }
     load.recomputed = std::min(b.saved.full, b.saved.selective).si();
     load.plain = b.saved.selective.si(), load.recompute_time = full - some, load.time += some;
     selective_.add(load);

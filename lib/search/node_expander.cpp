@@ -258,7 +258,8 @@ Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
   }
   s.zero_group = 0;
   s.offload.optimizer = on_host;
-  if (on_host && s.zero == 1) s.zero = 0;  // nothing is sharded, or copied for the optimizer
+  // Nothing is sharded, or copied for the optimizer.
+  if (on_host && s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
   return s;
 }
 
@@ -425,7 +426,7 @@ void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, dou
   };
   // Neither is what a division with the fewest recomputed layers stands for.
   const auto differs = [](const MemoryOption& o) {
-    return o.offload_activations || o.counts == CountRule::kGiven;
+    return o.offload_activations || o.counts == CountRule::kGiven || !o.modules.empty();
   };
   const std::vector<MemoryOption>& options = x_.space.options(mesh);
   if (std::any_of(options.begin(), options.end(), differs)) return;

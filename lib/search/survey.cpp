@@ -57,10 +57,8 @@ std::optional<Strategy> draw(const SearchSpace& space, const Mesh& mesh, std::si
   choice.sequence_parallel = split.sequence_parallel;
   choice.order = sharding.order;
   choice.base = mesh.base;
-  Strategy s = with_partial(space.bases()[mesh.base], choice);
   const MemoryOption& option = turns.of(options);
-  s.recompute = option.recompute;
-  s.offload = {option.offload_optimizer, option.offload_activations};
+  Strategy s = with_option(with_partial(space.bases()[mesh.base], choice), option);
   if (option.counts == CountRule::kGiven) s.recompute_layers = option.given;
   return s;
 }

@@ -9,7 +9,7 @@
 namespace meshplan {
 namespace {
 
-constexpr std::array<std::string_view, 18> kSearched{"tp",
+constexpr std::array<std::string_view, 19> kSearched{"tp",
                                                      "pp",
                                                      "vp",
                                                      "cp",
@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 18> kSearched{"tp",
                                                      "stage_layers",
                                                      "recompute",
                                                      "recompute_layers",
+                                                     "recompute_modules",
                                                      "offload.optimizer",
                                                      "offload.activations"};
 

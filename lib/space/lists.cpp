@@ -5,6 +5,7 @@
 #include "comm/collectives.hpp"
 #include "schedule/traits.hpp"
 #include "space/target.hpp"
+#include "spec/module_lists.hpp"
 
 namespace meshplan {
 namespace {
@@ -277,16 +278,36 @@ DivisionRules SpaceLists::divisions() const {
   return rules;
 }
 
+// Lists of modules of selective recomputation: those that are stated, all that differ of a freed
+// key, else the framework's default.
+std::vector<RecomputeModules> SpaceLists::listed_modules(const Strategy& mesh) const {
+  std::vector<RecomputeModules> all;
+  for (const KeyValue& value : stated("recompute_modules")) {
+    all.push_back(std::get<RecomputeModules>(value));
+  }
+  if (!all.empty()) return all;
+  if (freed("recompute_modules")) return module_lists(model_, mesh.runtime);
+  return {RecomputeModules{}};
+}
+
 void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mesh, bool activations,
                              bool optimizer) const {
   Strategy s = mesh;
   s.offload.activations = activations, s.offload.optimizer = optimizer;
   if (!admits(s, {"offload.activations", "offload.optimizer"})) return;
+  const auto add_listed = [&](Recompute recompute, CountRule counts,
+                              const std::vector<std::int64_t>& given, RecomputeModules modules) {
+    const MemoryOption option{recompute, counts, optimizer, activations, given, modules};
+    if (!admits(with_option(s, option),
+                {"recompute", "recompute_modules", "offload.activations", "offload.optimizer"})) {
+      return;
+    }
+    all.push_back(option);
+  };
+  const std::vector<RecomputeModules> listed = listed_modules(mesh);
   const auto add = [&](Recompute recompute, CountRule counts, std::vector<std::int64_t> given) {
-    Strategy with = s;
-    with.recompute = recompute;
-    if (!admits(with, {"recompute", "offload.activations", "offload.optimizer"})) return;
-    all.push_back({recompute, counts, optimizer, activations, std::move(given)});
+    if (recompute != Recompute::kSelective) return add_listed(recompute, counts, given, {});
+    for (const RecomputeModules& modules : listed) add_listed(recompute, counts, given, modules);
   };
   bool stated_any = false;
   for (const KeyValue& value : stated("recompute_layers")) {
@@ -300,7 +321,7 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mes
   if (stated_any) return;
   Strategy plain = s;
   plain.recompute = Recompute::kNone;
-  const bool none = admits(plain, {"recompute"});
+  const bool none = admits(plain, {"recompute", "recompute_modules"});
   add(Recompute::kNone, CountRule::kNone, {});
   if (request_.ignore_activations && none) return;
   add(Recompute::kSelective, CountRule::kNone, {});

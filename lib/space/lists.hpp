@@ -44,6 +44,7 @@ class SpaceLists {
   [[nodiscard]] std::vector<KeyValue> stated(std::string_view key) const;
   [[nodiscard]] std::vector<RankOrder> orders(const Strategy& mesh) const;
   [[nodiscard]] std::vector<std::int64_t> zero_groups(const Strategy& mesh) const;
+  [[nodiscard]] std::vector<RecomputeModules> listed_modules(const Strategy& mesh) const;
   void add_options(std::vector<MemoryOption>& all, const Strategy& mesh, bool activations,
                    bool optimizer) const;
 

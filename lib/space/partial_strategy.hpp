@@ -32,6 +32,7 @@ struct MemoryOption {
   bool offload_optimizer = false;
   bool offload_activations = false;
   std::vector<std::int64_t> given;  // kGiven
+  RecomputeModules modules{};       // kSelective; empty: the framework's default
 
   bool operator==(const MemoryOption&) const = default;
 
@@ -40,5 +41,7 @@ struct MemoryOption {
            !offload_activations;
   }
 };
+// `s` with it; how many layers are recomputed is left out.
+[[nodiscard]] Strategy with_option(Strategy s, const MemoryOption& option);
 
 }  // namespace meshplan

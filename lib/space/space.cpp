@@ -276,12 +276,7 @@ class SpaceBuilder {
     const auto list = static_cast<std::int64_t>(at - option_lists_.begin());
     if (at == option_lists_.end()) option_lists_.push_back(all);
     return remember(known_options_, space_.options_, {base, mesh.pp, list}, [&] {
-      return judge(all, [&](const MemoryOption& option) {
-        Strategy s = mesh;
-        s.recompute = option.recompute;
-        s.offload = {option.offload_optimizer, option.offload_activations};
-        return s;
-      });
+      return judge(all, [&](const MemoryOption& option) { return with_option(mesh, option); });
     });
   }
 
@@ -324,8 +319,16 @@ Strategy with_partial(Strategy base, const PartialStrategy& choice) {
   base.stage_layers.clear();
   base.recompute_layers.clear();
   base.recompute = Recompute::kNone;
-  base.offload = {};
+  base.recompute_modules = {};
+  base.offload.optimizer = base.offload.activations = false;
   return base;
+}
+
+Strategy with_option(Strategy s, const MemoryOption& option) {
+  s.recompute = option.recompute, s.recompute_modules = option.modules;
+  s.offload.optimizer = option.offload_optimizer;
+  s.offload.activations = option.offload_activations;
+  return s;
 }
 
 bool has_one_replica(const Strategy& mesh, const ModelSpec& m) {

@@ -19,6 +19,17 @@ enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
 
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
+// Parts of a layer that selective recomputation may repeat (Megatron-Core transformer_config.py,
+// recompute_modules).
+enum class RecomputeModule {
+  kCoreAttn,
+  kMoeAct,
+  kLayernorm,
+  kMlaUpProj,
+  kMlp,
+  kMoe,
+  kSharedExperts
+};
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
 enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
@@ -69,6 +80,13 @@ MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
 MESHPLAN_NAMES(Recompute, {{Recompute::kNone, "none"},
                            {Recompute::kSelective, "selective"},
                            {Recompute::kFull, "full"}});
+MESHPLAN_NAMES(RecomputeModule, {{RecomputeModule::kCoreAttn, "core_attn"},
+                                 {RecomputeModule::kMoeAct, "moe_act"},
+                                 {RecomputeModule::kLayernorm, "layernorm"},
+                                 {RecomputeModule::kMlaUpProj, "mla_up_proj"},
+                                 {RecomputeModule::kMlp, "mlp"},
+                                 {RecomputeModule::kMoe, "moe"},
+                                 {RecomputeModule::kSharedExperts, "shared_experts"}});
 MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},

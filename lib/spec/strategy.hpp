@@ -11,6 +11,7 @@
 #include "spec/framework.hpp"
 #include "spec/kinds.hpp"
 #include "spec/model.hpp"
+#include "spec/recompute_modules.hpp"
 
 namespace meshplan {
 
@@ -28,6 +29,13 @@ struct Overlap {
 struct Offload {
   bool optimizer = false;    // optimizer states and step on the host
   bool activations = false;  // saved activations copied to the host
+  // Of the parameters, with `optimizer`; the others' states and update stay on the device
+  // (Megatron-Core optimizer/cpu_offloading/hybrid_optimizer.py).
+  double optimizer_fraction = 1;
+
+  // What of the optimizer is on the host, and what on the device.
+  [[nodiscard]] double host_share() const { return optimizer ? optimizer_fraction : 0; }
+  [[nodiscard]] double device_share() const { return 1 - host_share(); }
 
   bool operator==(const Offload&) const = default;
 };
@@ -177,6 +185,9 @@ struct Strategy {
   Schedule schedule = kPlainSchedule;
   std::vector<std::int64_t> stage_layers;  // layers per pipeline rank; empty: as even as can be
   Recompute recompute = Recompute::kNone;
+  // What selective recomputation repeats. Empty: scores of attention where they are materialised,
+  // else outputs of norms and of activation functions, and latent attention's up-projections.
+  RecomputeModules recompute_modules;
   // Layers per pipeline rank that are fully recomputed; empty: every layer follows `recompute`.
   // The other layers of a rank follow `recompute` if it is none or selective.
   std::vector<std::int64_t> recompute_layers;

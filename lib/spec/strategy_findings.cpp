@@ -214,6 +214,7 @@ constexpr Rule kRules[] = {
     check_zero_pipeline,
     check_overlap,
     check_recompute,
+    check_recompute_modules,
     check_offload,
     check_precision,
     check_positions,

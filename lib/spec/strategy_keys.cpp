@@ -60,6 +60,14 @@ std::string key_text(const RankOrder& value) {
   return text;
 }
 
+std::string key_text(RecomputeModules value) {
+  std::string text;
+  for (const auto& row : NameTable<RecomputeModule>::rows) {
+    if (value.has(row.value)) text += (text.empty() ? "" : ",") + std::string(row.name);
+  }
+  return "[" + text + "]";
+}
+
 std::string key_text(Framework value) { return std::string(name_of(value)); }
 std::string key_text(Release value) { return std::string(name_of(value)); }
 
@@ -103,10 +111,14 @@ std::string short_text(const Strategy& s) {
   const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
                                 [](std::int64_t n) { return n > 0; });
   if (s.recompute != Recompute::kNone) text += " recompute-" + std::string(name_of(s.recompute));
+  if (!s.recompute_modules.empty()) text += key_text(s.recompute_modules);
   if (some && s.recompute_layers != s.stage_layers) {
     text += " recompute[" + runs(s.recompute_layers) + "]";
   }
   if (s.offload.optimizer) text += " offload-optimizer";
+  if (s.offload.host_share() > 0 && s.offload.host_share() < 1) {
+    text += "[" + key_text(s.offload.optimizer_fraction) + "]";
+  }
   if (s.offload.activations) text += " offload-activations";
   if (s.order != kDefaultOrder) text += " " + key_text(s.order);
   return text;

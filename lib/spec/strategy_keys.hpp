@@ -36,6 +36,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("schedule", s.schedule);
   visit("stage_layers", s.stage_layers);
   visit("recompute", s.recompute);
+  visit("recompute_modules", s.recompute_modules);
   visit("recompute_layers", s.recompute_layers);
   visit("precision", s.precision);
   visit("master_weights", s.master_weights);
@@ -49,6 +50,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.ep", s.overlap.ep);
   visit("overlap.pp", s.overlap.pp);
   visit("offload.optimizer", s.offload.optimizer);
+  visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
   visit("offload.activations", s.offload.activations);
   visit("kernels.fused_softmax", s.runtime.fused_softmax);
   visit("kernels.fused_norm", s.runtime.fused_norm);

@@ -45,6 +45,7 @@ void check_batch(const Plan& p, Findings& f);
 void check_schedule(const Plan& p, Findings& f);
 void check_zero_pipeline(const Plan& p, Findings& f);
 void check_recompute(const Plan& p, Findings& f);
+void check_recompute_modules(const Plan& p, Findings& f);
 void check_offload(const Plan& p, Findings& f);
 
 }  // namespace meshplan

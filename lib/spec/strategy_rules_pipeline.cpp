@@ -3,6 +3,7 @@
 
 #include "base/text.hpp"
 #include "schedule/traits.hpp"
+#include "spec/module_lists.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
 
@@ -154,6 +155,15 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
 // Saved activations are copied out while the next layer runs: no framework does it under a
 // pipeline or together with recomputation (Megatron-Core transformer_config.py:1893, 1898).
 void check_offload(const Plan& p, Findings& f) {
+  const double fraction = p.s.offload.optimizer_fraction;
+  if (!(fraction > 0 && fraction <= 1)) {
+    f.error({"offload.optimizer_fraction"},
+            "'offload.optimizer_fraction' must be over 0 and at most 1, got " + key_text(fraction),
+            "offload.optimizer=false offloads nothing");
+  } else if (fraction < 1 && !p.s.offload.optimizer) {
+    f.warning({"offload.optimizer_fraction"},
+              "'offload.optimizer_fraction' does nothing without 'offload.optimizer'");
+  }
   const bool any = p.s.offload.optimizer || p.s.offload.activations;
   if (any && p.c.device.host_link.si() <= 0) {
     f.error({p.s.offload.optimizer ? "offload.optimizer" : "offload.activations"},
@@ -166,6 +176,37 @@ void check_offload(const Plan& p, Findings& f) {
   if (p.s.recompute != Recompute::kNone) {
     f.error({"offload.activations", "recompute"},
             "'offload.activations' cannot be combined with recomputation", "recompute=none");
+  }
+}
+
+// T:1964, T:1969, T:3030; a module that no layer has is let pass.
+void check_recompute_modules(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const RecomputeModules& modules = s.recompute_modules;
+  if (modules.empty()) return;
+  if (s.recompute != Recompute::kSelective) {
+    f.error({"recompute_modules", "recompute"},
+            "'recompute_modules' is what selective recomputation repeats, but 'recompute' is " +
+                std::string(name_of(s.recompute)),
+            "recompute=selective");
+    return;
+  }
+  if (modules.has(RecomputeModule::kMlaUpProj) && !has_module(p.m, RecomputeModule::kMlaUpProj)) {
+    f.error({"recompute_modules"}, "module mla_up_proj needs latent attention");
+  }
+  if (modules.has(RecomputeModule::kMoeAct) && p.m.moe && !s.runtime.grouped_gemm) {
+    f.error({"recompute_modules", "runtime.grouped_gemm"}, "module moe_act needs grouped products",
+            "runtime.grouped_gemm=true");
+  }
+  if (modules.has(RecomputeModule::kMoe) && s.overlap.ep) {
+    f.error({"recompute_modules", "overlap.ep"}, "'overlap.ep' excludes module moe",
+            "overlap.ep=false");
+  }
+  for (const auto& row : NameTable<RecomputeModule>::rows) {
+    if (!modules.has(row.value) || has_module(p.m, row.value)) continue;
+    if (row.value == RecomputeModule::kMlaUpProj) continue;
+    f.warning({"recompute_modules"},
+              "module " + std::string(row.name) + " does nothing: no layer has one");
   }
 }
 

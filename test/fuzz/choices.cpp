@@ -171,6 +171,11 @@ void choose_precision(Choices& choices, const DeviceSpec& d, Strategy& s) {
 
 void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.recompute = choices.name<Recompute>();
+  if (s.recompute == Recompute::kSelective && choices.once_in(2)) {
+    for (const auto& row : NameTable<RecomputeModule>::rows) {
+      if (choices.once_in(3)) s.recompute_modules.add(row.value);
+    }
+  }
   s.overlap.grad_reduce = choices.once_in(2);
   s.overlap.param_gather = s.overlap.grad_reduce && choices.once_in(2);
   s.overlap.tp = choices.once_in(3);
@@ -178,6 +183,7 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.overlap.pp = choices.once_in(3);
   s.overlap.ep = s.ep > 1 && s.pp == 1 && s.recompute != Recompute::kFull && choices.once_in(2);
   s.offload.optimizer = choices.once_in(6);
+  if (s.offload.optimizer && choices.once_in(2)) s.offload.optimizer_fraction = 0.5;
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
   s.runtime.flex_dispatcher = m.moe && choices.once_in(3);
 }

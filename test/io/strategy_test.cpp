@@ -38,6 +38,10 @@ class RandomValue {
       }
     } else if constexpr (std::is_same_v<T, RankOrder>) {
       std::shuffle(member.begin(), member.end(), random_);
+    } else if constexpr (std::is_same_v<T, RecomputeModules>) {
+      for (const auto& row : NameTable<RecomputeModule>::rows) {
+        if (below(3) == 0) member.add(row.value);
+      }
     } else if constexpr (std::is_same_v<T, double>) {
       member = static_cast<double>(below(1000)) / 7.0;
     } else if constexpr (std::is_same_v<T, int>) {

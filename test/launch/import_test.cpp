@@ -239,6 +239,40 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   CHECK(to_text(unknown.errors()).find("core_r9") != std::string::npos);
 }
 
+TEST_CASE("what selective recomputation repeats, and how much of the optimizer is on the host") {
+  const auto read = [](const std::string& more) {
+    RunContext context;
+    context.gpus = 8;
+    const Result<MegatronRun> run = read_megatron_run(
+        "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 "
+        "--use-distributed-optimizer " +
+            more,
+        "a.sh", context);
+    REQUIRE(run.ok());
+    return run->strategy;
+  };
+  using enum RecomputeModule;
+  CHECK(read("").recompute == Recompute::kNone);
+  const Strategy plain = read("--recompute-granularity selective");
+  CHECK(plain.recompute == Recompute::kSelective);
+  CHECK(plain.recompute_modules == RecomputeModules{kCoreAttn});
+  CHECK(read("--recompute-activations").recompute_modules == RecomputeModules{kCoreAttn});
+  CHECK(read("--recompute-granularity selective --recompute-modules layernorm mlp")
+            .recompute_modules == RecomputeModules{kLayernorm, kMlp});
+  CHECK(read("--moe-layer-recompute").recompute_modules == RecomputeModules{kCoreAttn, kMoe});
+  // Named in the report, and not taken for another.
+  const Strategy other = read("--recompute-granularity selective --recompute-modules mhc");
+  CHECK(other.recompute == Recompute::kNone);
+  CHECK(other.recompute_modules.empty());
+  CHECK(read("--recompute-granularity full --recompute-modules mlp").recompute_modules.empty());
+
+  CHECK_FALSE(read("--optimizer-offload-fraction 0.5").offload.optimizer);
+  CHECK(read("--optimizer-cpu-offload").offload == Offload{.optimizer = true});
+  CHECK(read("--optimizer-cpu-offload --optimizer-offload-fraction 0.25").offload ==
+        Offload{.optimizer = true, .optimizer_fraction = 0.25});
+  CHECK_FALSE(read("--optimizer-cpu-offload --optimizer-offload-fraction 0").offload.optimizer);
+}
+
 TEST_CASE("layers of one's own are never fused attention, and the script says cuBLAS' workspace") {
   const auto read = [](const std::string& before, const std::string& more) {
     const std::string script =

@@ -104,7 +104,13 @@ Strategy random_strategy(Dice& d, const ModelSpec& m, std::int64_t gpus) {
   s.zero = static_cast<int>(d.of({0, 1, 1, 1, 2, 3}));
   if (s.zero > 0 && d.one_in(6)) s.zero_group = d.of({2, 4, 8});
   if (d.one_in(3)) s.recompute = d.one_in(2) ? Recompute::kSelective : Recompute::kFull;
+  if (s.recompute == Recompute::kSelective && d.one_in(2)) {
+    for (const auto& row : NameTable<RecomputeModule>::rows) {
+      if (d.one_in(3)) s.recompute_modules.add(row.value);
+    }
+  }
   if (d.one_in(12)) s.offload.optimizer = true;
+  if (s.offload.optimizer && d.one_in(2)) s.offload.optimizer_fraction = 0.5;
   if (d.one_in(12)) s.offload.activations = true;
   if (d.one_in(12)) s.optimizer_dtype = Dtype::kBf16;
   if (d.one_in(6)) s.grad_dtype = Dtype::kBf16;

@@ -175,6 +175,9 @@ TEST_CASE("recomputation: none, selective, some layers of every chunk, all") {
   const LaunchCommand scores =
       megatron("llama-2-7b", 8, "recompute=selective,flash_attention=false");
   CHECK(option(scores, "--recompute-modules") == "core_attn");
+  const LaunchCommand listed = megatron(
+      "deepseek-v3", 64, "ep=8,recompute=selective,recompute_modules=[moe_act,mla_up_proj]");
+  CHECK(option(listed, "--recompute-modules") == "moe_act mla_up_proj");
   const LaunchCommand all = megatron("llama-2-7b", 8, "recompute=full");
   CHECK(option(all, "--recompute-method") == "uniform");
   CHECK(option(all, "--recompute-num-layers") == "1");

@@ -209,13 +209,35 @@ class Brute {
     }
   }
 
+  // With every list of modules where the key is freed, and those that a limit states.
+  std::vector<std::pair<Recompute, RecomputeModules>> recomputations() const {
+    std::vector<std::pair<Recompute, RecomputeModules>> all{
+        {Recompute::kNone, {}}, {Recompute::kSelective, {}}, {Recompute::kFull, {}}};
+    for (const Limit& limit : c_.request.limits) {
+      if (limit.key != "recompute_modules") continue;
+      for (const KeyValue& value : limit.values) {
+        all.emplace_back(Recompute::kSelective, std::get<RecomputeModules>(value));
+      }
+    }
+    if (!frees("recompute_modules")) return all;
+    constexpr auto& rows = NameTable<RecomputeModule>::rows;
+    for (std::uint32_t bits = 1; bits < (1U << rows.size()); ++bits) {
+      RecomputeModules modules;
+      for (const auto& row : rows) {
+        if ((bits >> static_cast<unsigned>(row.value) & 1U) != 0) modules.add(row.value);
+      }
+      all.emplace_back(Recompute::kSelective, modules);
+    }
+    return all;
+  }
+
   void try_options(Strategy s) {
     std::optional<Found> best;
     for (const bool optimizer : {false, true}) {
       for (const bool activations : {false, true}) {
-        for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-          s.offload = {optimizer, activations};
-          s.recompute = mode;
+        for (const auto& [mode, modules] : recomputations()) {
+          s.offload.optimizer = optimizer, s.offload.activations = activations;
+          s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!satisfies(s, c_.request.limits)) continue;
           const std::vector<List> divisions = legal_divisions(s);

@@ -75,6 +75,10 @@ TEST_CASE("a fixed key is in every plan, and a limited one keeps its limit") {
       {"stage_layers=[3,5]", "stage_layers=[3,5]|[5,3]"},
       {"recompute=full", "recompute=none|selective"},
       {"recompute=selective", "recompute=full|selective"},
+      {"recompute=selective,recompute_modules=[moe_act]",
+       "recompute_modules=[moe_act]|[layernorm,moe_act]"},
+      {"offload.optimizer=true,offload.optimizer_fraction=0.5",
+       "offload.optimizer=true,offload.optimizer_fraction=0.5|1"},
       {"pp=2,recompute_layers=[1,2]", "pp=2,recompute_layers=[1,2]|[2,1]"},
       {"offload.optimizer=true", "offload.optimizer=false"},
       {"offload.activations=true", "offload.activations=false"},
@@ -96,7 +100,8 @@ TEST_CASE("a fixed key is in every plan, and a limited one keeps its limit") {
     // Only keys that no search varies by itself can make a plan faster.
     const bool varied =
         text.find("dtype") == std::string::npos && text.find("overlap") == std::string::npos &&
-        text.find("order=dp") == std::string::npos && text.find("layers") == std::string::npos;
+        text.find("modules") == std::string::npos && text.find("order=dp") == std::string::npos &&
+        text.find("layers") == std::string::npos;
     if (varied) CHECK(result.plans.front().step_time >= free * (1 - 1e-12));
   }
 }
@@ -157,6 +162,7 @@ TEST_CASE("a freed key never worsens the optimum, in any space") {
                           "stage_layers",
                           "recompute",
                           "recompute_layers",
+                          "recompute_modules",
                           "offload.optimizer",
                           "offload.activations",
                           "overlap.tp",

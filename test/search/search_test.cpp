@@ -147,6 +147,45 @@ TEST_CASE("with every layer recomputed the search finds what trying everything f
   CHECK(with_plans > 20);
 }
 
+TEST_CASE("with lists of modules stated the search finds what trying everything finds") {
+  int with_plans = 0;
+  for (unsigned seed = 6000; seed < 6030; ++seed) {
+    Case c = random_case(seed);
+    std::erase_if(c.request.limits, [](const Limit& l) { return l.key.starts_with("recompute"); });
+    c.request.limits.push_back(
+        only("recompute_modules", {"[mlp]", "[layernorm,moe_act]", "[moe]"}));
+    CAPTURE(seed);
+    with_plans += agrees(c) ? 1 : 0;
+  }
+  CHECK(with_plans > 10);
+}
+
+TEST_CASE("with every list of modules in the space the search finds the fastest of them all") {
+  int with_plans = 0, listed = 0;
+  for (unsigned seed = 6100; seed < 6124; ++seed) {
+    Case c = random_case(seed);
+    std::erase_if(c.request.limits, [](const Limit& l) {
+      return l.key.starts_with("recompute") || l.key == "order";
+    });
+    c.request.limits.push_back(any("recompute_modules"));
+    c.request.limits.push_back(only("order", {"tp-cp-ep-dp-pp"}));
+    c.request.limits.push_back(only("offload.optimizer", {"false"}));
+    c.request.limits.push_back(only("cp", {"1"}));
+    CAPTURE(seed);
+    const Tried tried = Brute(c, false).run();
+    const SearchResult result = found(c);
+    check_sums(result.statistics);
+    CHECK(result.proof.exact);
+    REQUIRE(result.plans.empty() == tried.plans.empty());
+    if (tried.plans.empty()) continue;
+    REQUIRE(result.plans.front().step_time == tried.plans.front().step_time);
+    ++with_plans;
+    listed += result.plans.front().strategy.recompute_modules.empty() ? 0 : 1;
+  }
+  CHECK(with_plans > 10);
+  CHECK(listed > 0);
+}
+
 TEST_CASE("[F-SEARCH-10] a search for plans alone finds the same plans, with a cutoff or without") {
   std::size_t compared = 0;
   for (unsigned seed = 0; seed < 4 * kCasesPerPart; ++seed) {

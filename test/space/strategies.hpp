@@ -13,8 +13,7 @@ void for_each_legal(const SearchSpace& space, Visit visit) {
     const auto with_options = [&] {
       for (const MemoryOption& option : space.options(mesh)) {
         Strategy s = with_partial(space.bases()[k.base], k);
-        s.recompute = option.recompute;
-        s.offload = {option.offload_optimizer, option.offload_activations};
+        s = with_option(s, option);
         visit(s, option);
       }
     };

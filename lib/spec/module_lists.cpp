@@ -1,0 +1,70 @@
+#include "spec/module_lists.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <variant>
+
+namespace meshplan {
+namespace {
+
+bool has_layer(const ModelSpec& m, auto is_such) {
+  const std::vector<LayerSpec> all = distinct_layers(m);
+  return std::any_of(all.begin(), all.end(), is_such);
+}
+
+template <class Kind>
+bool has_mixer_of(const ModelSpec& m) {
+  return has_layer(m, [](const LayerSpec& l) { return std::holds_alternative<Kind>(l.mixer); });
+}
+
+template <class Kind>
+bool has_feed_forward_of(const ModelSpec& m) {
+  return has_layer(m,
+                   [](const LayerSpec& l) { return std::holds_alternative<Kind>(l.feed_forward); });
+}
+
+}  // namespace
+
+bool has_module(const ModelSpec& m, RecomputeModule module) {
+  switch (module) {
+    case RecomputeModule::kCoreAttn:
+      return has_mixer_of<AttentionSpec>(m) || has_mixer_of<LatentAttentionSpec>(m);
+    case RecomputeModule::kLayernorm:
+      return true;
+    case RecomputeModule::kMlaUpProj:
+      return has_mixer_of<LatentAttentionSpec>(m);
+    case RecomputeModule::kMlp:
+      return has_feed_forward_of<DenseMlpSpec>(m);
+    case RecomputeModule::kMoeAct:
+    case RecomputeModule::kMoe:
+      return m.moe.has_value();
+    case RecomputeModule::kSharedExperts:
+      return m.moe && m.moe->shared_expert_ffn_hidden_size > 0;
+  }
+  return false;
+}
+
+std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& runtime) {
+  using enum RecomputeModule;
+  const bool norms_inside = runtime.transformer_engine && !m.moe && !has_module(m, kMlaUpProj);
+  const auto differs = [&](const RecomputeModules& modules) {
+    // All of a mixture's layer is these two's as well.
+    if (modules.has(kMoe) && (modules.has(kMoeAct) || modules.has(kSharedExperts))) return false;
+    if (norms_inside && modules.has(kLayernorm)) return false;
+    return std::all_of(
+        NameTable<RecomputeModule>::rows.begin(), NameTable<RecomputeModule>::rows.end(),
+        [&](const auto& row) { return !modules.has(row.value) || has_module(m, row.value); });
+  };
+  std::vector<RecomputeModules> all;
+  constexpr auto& rows = NameTable<RecomputeModule>::rows;
+  for (std::uint32_t bits = 0; bits < (1U << rows.size()); ++bits) {
+    RecomputeModules modules;
+    for (const auto& row : rows) {
+      if ((bits >> static_cast<unsigned>(row.value) & 1U) != 0) modules.add(row.value);
+    }
+    if (differs(modules)) all.push_back(modules);
+  }
+  return all;
+}
+
+}  // namespace meshplan
