@@ -231,7 +231,8 @@ TEST_CASE("Problems of key=value text point into it") {
        "--strategy:1:23: error: unknown key 'offload'\n"
        "  precision=bf16,zero=9,offload=true\n"
        "                        ^~~~~~~\n"
-       "  hint: its keys are offload.optimizer and offload.activations\n"},
+       "  hint: its keys are offload.optimizer, offload.optimizer_fraction and "
+       "offload.activations\n"},
   }));
   CHECK(errors_of(row.text) == row.want);
 }
