@@ -166,8 +166,11 @@ TEST_CASE("with every list of modules in the space the search finds the fastest 
     Case c = random_case(seed);
     if (c.model.num_layers > 4 || num_gpus(c.cluster) > 4) continue;
     c.request.limits = {any("recompute_modules"), at_most("micro_batch", std::int64_t{1})};
-    for (const char* fixed : {"zero=1", "cp=1", "schedule=1f1b", "offload.optimizer=false",
-                              "offload.activations=false", "order=tp-cp-ep-dp-pp"}) {
+    // Less memory, so that some must be recomputed, and whole layers must not.
+    c.cluster.device.memory = ceil_bytes(c.cluster.device.memory.si() * (1 - 0.2 * (seed % 4)));
+    for (const char* fixed :
+         {"zero=1", "cp=1", "schedule=1f1b", "offload.optimizer=false", "recompute=none|selective",
+          "offload.activations=false", "order=tp-cp-ep-dp-pp"}) {
       c.request.limits.push_back(parse_limits(fixed, "--fix")->front());
     }
     CAPTURE(seed);
@@ -183,7 +186,7 @@ TEST_CASE("with every list of modules in the space the search finds the fastest 
       listed += plan.strategy.recompute_modules.empty() ? 0 : 1;
     }
   }
-  CHECK(with_plans > 10);
+  CHECK(with_plans > 5);
   CHECK(listed > 0);
 }
 
