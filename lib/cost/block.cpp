@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "comm/collectives.hpp"
+#include "cost/host_time.hpp"
 #include "model/encoder.hpp"
 #include "model/kinds.hpp"
 #include "model/parameters.hpp"
@@ -104,57 +105,7 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
   return cost.forward;
 }
 
-// Host time of a checkpoint, in kernels: the modules of a mixture of experts on 8 H100 that are
-// measured one by one cost 0.35 to 0.75 ms a layer of host time beyond their kernels
-// (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
-constexpr double kCheckpointLaunches = 12;
-
-// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
-Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
-  const Strategy& s = x.strategy;
-  double collective = s.runtime.collective_launches;
-  if (pipeline_crosses_nodes(s, x.cluster)) {
-    collective += s.runtime.contended_launches * static_cast<double>(s.tp);
-  }
-  double launches = 0;
-  for (const KernelOp& op : ops.kernels) {
-    if ((op.pass == Pass::kForward) == forward) launches += op.launches;
-  }
-  for (const CommOp& op : ops.comm) {
-    if ((op.pass == Pass::kForward) == forward) launches += op.count * collective;
-  }
-  return x.cluster.device.launch_gap * (launches * s.runtime.host_factor);
-}
-
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
-
-// [F-REC-1] Selective recomputation issues what it repeats in the backward pass, and each part that
-// it repeats by itself is a checkpoint: an autograd function of its own that saves, sets and
-// restores the states of the random number generators and issues its backward pass itself
-// (Megatron-Core tensor_parallel/random.py, CheckpointFunction, CheckpointWithoutOutput).
-Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
-  const Runtime& k = x.strategy.runtime;
-  double launches = kCheckpointLaunches * ops.checkpoints;
-  for (const KernelOp& op : ops.kernels) launches += op.selective ? op.launches : 0;
-  for (const CommOp& op : ops.comm) {
-    launches += op.selective ? op.count * k.collective_launches : 0;
-  }
-  return x.cluster.device.launch_gap * (launches * k.host_factor);
-}
-
-// [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues
-// the experts' products, one by one: there it is never ahead, and they take at least as long as
-// their launches (Megatron-Core moe/token_dispatcher.py, tokens_per_expert on the host).
-Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
-  const Runtime& k = x.strategy.runtime;
-  Seconds device, host;
-  for (const KernelOp& op : ops.kernels) {
-    if (!op.awaited) continue;
-    device += pass_time(op, slowest);
-    host += x.cluster.device.launch_gap * (op.launches * k.host_factor);
-  }
-  return clamp_positive(host - device);
-}
 
 // [F-GAP-1] Ranks come to a collective at times of their own and wait for the last: the mean of n
 // exponential delays is 1 / (1 + 1/2 + ... + 1/n) of their largest. Device profiles state the wait

@@ -266,6 +266,8 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   }
 }
 
+// [F-REC-2] Megatron-Core transformer_config.py, recompute_modules. What a module drops and repeats
+// is each kind's saved_bytes() and append_operations().
 bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
   const RecomputeModules& listed = x.strategy.recompute_modules;
   return listed.empty() ? unlisted : listed.has(module);

@@ -249,7 +249,7 @@ double NodeExpander::later_than_limit(const Node& node, const BlockCosts& blocks
   return later;
 }
 
-// With as much sharding as the mesh has.
+// With as much sharding as the mesh has; none for an optimizer that is all on the host.
 Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
   Strategy s = strategy(node);
   s.zero = 0;
@@ -258,7 +258,6 @@ Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
   }
   s.zero_group = 0;
   s.offload.optimizer = on_host;
-  // Nothing is sharded, or copied for the optimizer.
   if (on_host && s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
   return s;
 }

@@ -220,12 +220,7 @@ class Brute {
       }
     }
     if (!frees("recompute_modules")) return all;
-    constexpr auto& rows = NameTable<RecomputeModule>::rows;
-    for (std::uint32_t bits = 1; bits < (1U << rows.size()); ++bits) {
-      RecomputeModules modules;
-      for (const auto& row : rows) {
-        if ((bits >> static_cast<unsigned>(row.value) & 1U) != 0) modules.add(row.value);
-      }
+    for (const RecomputeModules& modules : every_list()) {
       all.emplace_back(Recompute::kSelective, modules);
     }
     return all;

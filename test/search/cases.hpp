@@ -97,6 +97,20 @@ inline void add_experts(ModelSpec& m, std::int64_t experts, std::int64_t first_d
   m.moe = moe;
 }
 
+// Every list of modules of selective recomputation but the empty one.
+inline std::vector<RecomputeModules> every_list() {
+  std::vector<RecomputeModules> all;
+  constexpr auto& rows = NameTable<RecomputeModule>::rows;
+  for (std::uint32_t bits = 1; bits < (1U << rows.size()); ++bits) {
+    RecomputeModules modules;
+    for (const auto& row : rows) {
+      if ((bits >> static_cast<unsigned>(row.value) & 1U) != 0) modules.add(row.value);
+    }
+    all.push_back(modules);
+  }
+  return all;
+}
+
 struct Case {
   ModelSpec model;
   ClusterSpec cluster;

@@ -3,70 +3,11 @@
 
 #include "frameworks/preset.hpp"
 #include "spec/findings.hpp"
+#include "spec/legal.hpp"
 #include "spec/strategy.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
-namespace {
-
-ModelSpec model() {
-  ModelSpec m;
-  m.name = "m";
-  m.num_layers = 24;
-  m.hidden_size = 4096;
-  m.num_attention_heads = 32;
-  m.num_query_groups = 8;
-  m.head_dim = 128;
-  m.ffn_hidden_size = 16384;
-  m.attention = AttentionKind::kGqa;
-  m.vocab_size = 32000;
-  m.max_seq_length = 4096;
-  return m;
-}
-
-ModelSpec experts() {
-  ModelSpec m = model();
-  m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
-  return m;
-}
-
-ClusterSpec cluster(std::int64_t gpus) {
-  ClusterSpec c;
-  c.name = "c";
-  c.nodes = gpus / 8;
-  c.gpus_per_node = 8;
-  c.device.name = "a100";
-  c.device.architecture = Architecture::kAmpere;
-  c.device.peak[static_cast<std::size_t>(Precision::kBf16)] = FlopsPerSecond{312e12};
-  c.device.peak[static_cast<std::size_t>(Precision::kFp32)] = FlopsPerSecond{19.5e12};
-  return c;
-}
-
-// 4 * 2 * 1 * 8 = 64 devices, 8 microbatches.
-Strategy legal() {
-  Strategy s = framework_preset(Framework::kMegatron);
-  s.tp = 4, s.pp = 2, s.dp = 8;
-  s.sequence_parallel = true;
-  s.micro_batch = 1, s.global_batch = 64, s.seq_len = 4096;
-  return s;
-}
-
-using Spoil = void (*)(Strategy&, ModelSpec&, ClusterSpec&);
-struct Row {
-  const char* why;
-  Spoil spoil;
-  const char* message;
-};
-
-std::string text_after(const Row& row) {
-  Strategy s = legal();
-  ModelSpec m = model();
-  ClusterSpec c = cluster(64);
-  row.spoil(s, m, c);
-  return to_text(validate(s, m, c));
-}
-
-}  // namespace
 
 TEST_CASE("A legal strategy breaks no rule") {
   CHECK(to_text(validate(legal(), model(), cluster(64))).empty());
@@ -228,61 +169,6 @@ TEST_CASE("Rules of stages and microbatches") {
          s.recompute_layers = {12, 13};
        },
        "error: 'recompute_layers' asks for 13 layers of pipeline rank 1, which has 12\n"},
-  }));
-  INFO(row.why);
-  CHECK(text_after(row) == row.message);
-}
-
-TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded") {
-  const auto row = GENERATE(values<Row>({
-      {"modules without selective recomputation",
-       [](Strategy& s, ModelSpec&, ClusterSpec&) {
-         s.recompute = Recompute::kFull, s.recompute_modules = {RecomputeModule::kMlp};
-       },
-       "error: 'recompute_modules' is what selective recomputation repeats, but 'recompute' is "
-       "full\n"
-       "  hint: recompute=selective\n"},
-      {"modules",
-       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
-         m = experts(), s.recompute = Recompute::kSelective;
-         s.recompute_modules = {RecomputeModule::kMoeAct, RecomputeModule::kLayernorm};
-       },
-       ""},
-      {"up-projections of plain attention",
-       [](Strategy& s, ModelSpec&, ClusterSpec&) {
-         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMlaUpProj};
-       },
-       "error: module mla_up_proj needs latent attention\n"},
-      {"a module of no layer",
-       [](Strategy& s, ModelSpec&, ClusterSpec&) {
-         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
-       },
-       "warning: module moe does nothing: no layer has one\n"},
-      {"single products",
-       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
-         m = experts(), s.recompute = Recompute::kSelective;
-         s.recompute_modules = {RecomputeModule::kMoeAct}, s.runtime.grouped_gemm = false;
-       },
-       "error: module moe_act needs grouped products\n  hint: runtime.grouped_gemm=true\n"},
-      {"overlapped experts",
-       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
-         m = experts(), s.ep = 4, s.overlap.ep = true, s.schedule = Schedule::kInterleaved,
-         s.vp = 2;
-         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
-       },
-       "error: 'overlap.ep' excludes module moe\n  hint: overlap.ep=false\n"},
-      {"a part of nothing",
-       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
-         s.offload.optimizer_fraction = 0.5, c.device.host_link = BytesPerSecond{1e9};
-       },
-       "warning: 'offload.optimizer_fraction' does nothing without 'offload.optimizer'\n"},
-      {"more than all",
-       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
-         s.offload.optimizer = true, s.offload.optimizer_fraction = 1.5;
-         c.device.host_link = BytesPerSecond{1e9};
-       },
-       "error: 'offload.optimizer_fraction' must be over 0 and at most 1, got 1.5\n"
-       "  hint: offload.optimizer=false offloads nothing\n"},
   }));
   INFO(row.why);
   CHECK(text_after(row) == row.message);

@@ -1,0 +1,16 @@
+#pragma once
+// What the host needs to issue the kernels and collectives of a block.
+#include "model/context.hpp"
+#include "model/operations.hpp"
+
+namespace meshplan {
+
+// Of the forward or the backward pass.
+[[nodiscard]] Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward);
+// Of what selective recomputation repeats, checkpoints included.
+[[nodiscard]] Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x);
+// Beyond the device's time of the kernels that the host can only issue once the device has
+// answered. `slowest`: of a kernel on the device that all others wait for, over the mean.
+[[nodiscard]] Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest);
+
+}  // namespace meshplan
