@@ -58,6 +58,11 @@ int lint_files(const LintFlags& flags) {
   const std::optional<LoadedRun> loaded = read_files(flags, problems);
   if (!loaded) return report_errors(problems, flags.common);
   const ImportedRun& run = loaded->run();
+  if (run.target == Target::kAccelerate) {
+    problems.push_back(error_at({flags.files.front()}, "a recipe has no launch options to check",
+                                "'meshplan import recipe' says what it means, --report each key"));
+    return report_errors(problems, flags.common);
+  }
   const std::optional<ClusterSpec> cluster = read_cluster(flags, run, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
 

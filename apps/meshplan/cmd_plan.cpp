@@ -93,7 +93,7 @@ void say_sizes(const Inputs& in) {
 int plan(const PlanFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
-  const Inputs in = read_inputs(flags, problems);
+  Inputs in = read_inputs(flags, problems);
   if (!flags.html.empty()) check_page(problems);
   if (!flags.out.empty() && !has_errors(problems)) make_folder(flags.out, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
@@ -102,9 +102,21 @@ int plan(const PlanFlags& flags) {
   if (every_size) say_sizes(in);
   SearchRequest request = in.request;
   request.interrupted = &catch_interrupt();
-  const Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, request, in.studies,
-                                      progress_bar(flags.common));
+  Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, request, in.studies,
+                                progress_bar(flags.common));
   clear_progress_bar(flags.common);
+  const std::optional<SearchRequest> wider =
+      with_context_parallelism(flags.search, in.workload, in.request);
+  if (wider && found && found->result.plans.empty()) {
+    log_info("nothing fits without context parallelism: searching with it");
+    in.request = request = *wider;
+    request.interrupted = &catch_interrupt();
+    found = answer(*in.workload.model, *in.workload.cluster, request, in.studies,
+                   progress_bar(flags.common));
+    clear_progress_bar(flags.common);
+  } else if (wider) {
+    log_info("fine-tuning without context parallelism; --free cp searches it too");
+  }
   if (!found) return report_errors(found.errors(), flags.common);
   const ModelSpec& m = *in.workload.model;
   const ClusterSpec& cluster = found->cluster;

@@ -30,6 +30,7 @@ struct ImportFlags {
 [[nodiscard]] int import_megatron_args(const ImportFlags& flags);
 [[nodiscard]] int import_deepspeed(const ImportFlags& flags);
 [[nodiscard]] int import_torchtitan(const ImportFlags& flags);
+[[nodiscard]] int import_recipe(const ImportFlags& flags);
 
 struct ImportKind {
   std::string_view name;
@@ -53,7 +54,9 @@ inline constexpr std::array kImportKinds{
     ImportKind{"deepspeed", "ds_config.json, with the script that starts it", import_deepspeed,
                true, false, false, true},
     ImportKind{"torchtitan", "a job file of v0.2.2, a script with its options, or both",
-               import_torchtitan, true, false, false, true}};
+               import_torchtitan, true, false, false, true},
+    ImportKind{"recipe", "axolotl's or LLaMA-Factory's YAML", import_recipe, false, false, false,
+               true}};
 
 // Writes `file_text` to --out, else prints it (with --json the document).
 [[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,

@@ -108,5 +108,6 @@ int import_run(const ImportFlags& flags, Target target) {
 int import_megatron_args(const ImportFlags& flags) { return import_run(flags, Target::kMegatron); }
 int import_deepspeed(const ImportFlags& flags) { return import_run(flags, Target::kDeepspeed); }
 int import_torchtitan(const ImportFlags& flags) { return import_run(flags, Target::kTorchtitan); }
+int import_recipe(const ImportFlags& flags) { return import_run(flags, Target::kAccelerate); }
 
 }  // namespace meshplan

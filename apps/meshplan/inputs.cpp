@@ -1,5 +1,7 @@
 #include "inputs.hpp"
 
+#include <array>
+
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
 #include "log.hpp"
@@ -92,6 +94,14 @@ void add_workload_flags(Command& command, WorkloadFlags& flags, const std::strin
                     "Preset of overlaps, data types and kernels (default megatron): "
                     "megatron, megatron-deepspeed, deepspeed, fsdp, torchtitan, or another that "
                     "'meshplan list frameworks' shows");
+  command.add_value(
+      "--task", flags.task, "NAME",
+      "What is trained: all weights (pretrain, the default, or sft), low-rank adapters "
+      "beside frozen weights (lora), or the same with the frozen weights in nf4 (qlora, "
+      "with --framework fsdp unless another is given)");
+  command.add_value("--lora-rank", flags.lora_rank, "N",
+                    "Rank of the adapters (default 16) of every linear layer; keys 'lora.*' of a "
+                    "strategy say more");
 }
 
 void check_page(Diagnostics& problems) {
@@ -111,6 +121,57 @@ std::int64_t read_count(const std::string& text, std::string_view flag, std::int
   return 0;
 }
 
+namespace {
+
+// Numbers that nobody stated: said once for all of them.
+void warn_of_usual(const DeviceSpec& d) {
+  std::vector<std::string> keys;
+  for (const auto& [key, source] : d.sources) {
+    if (source.starts_with(kUsualSource)) keys.push_back(key);
+  }
+  if (keys.empty()) return;
+  log_warning("device " + d.name + ": its file leaves out " + join_words(keys, ", ") +
+              ": what is "
+              "usual for " +
+              std::string(name_of(d.architecture)) + " is taken; 'meshplan bench' measures them");
+}
+
+enum class Task { kPretrain, kSft, kLora, kQlora };
+struct TaskRow {
+  Task task;
+  std::string_view name;
+};
+constexpr std::array kTasks{TaskRow{Task::kPretrain, "pretrain"}, TaskRow{Task::kSft, "sft"},
+                            TaskRow{Task::kLora, "lora"}, TaskRow{Task::kQlora, "qlora"}};
+
+// PEFT, whose frozen weights may be nf4, is a program of FSDP's; Megatron-Bridge's adapters are of
+// its four linear layers, PEFT's of single projections.
+void read_task(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& problems) {
+  const std::int64_t rank = read_count(flags.lora_rank, "--lora-rank", 65'536, problems);
+  Task task = rank > 0 ? Task::kLora : Task::kPretrain;
+  if (!flags.task.empty()) {
+    task = read_choice(
+               flags.task, "--task", kTasks, [](const TaskRow& row) { return row.name; }, problems)
+               .task;
+  }
+  in.fine_tunes = task != Task::kPretrain;
+  const bool adapts = task == Task::kLora || task == Task::kQlora;
+  if (rank > 0 && !adapts) {
+    problems.push_back(error_at(
+        {"--lora-rank"}, "--task " + flags.task + " trains all weights: there are no adapters",
+        "--task lora"));
+  }
+  if (!adapts) return;
+  in.lora.rank = rank > 0 ? rank : 16;
+  if (task == Task::kQlora) {
+    in.lora.frozen_dtype = FrozenDtype::kNf4;
+    if (flags.framework.empty()) in.preset = &newest_preset(Framework::kFsdp);
+  }
+  if (in.preset->framework() != Framework::kMegatron) in.lora.targets = lora_targets("all-linear");
+}
+
+}  // namespace
+
 WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) {
   WorkloadInputs in;
   const DataFolders data = DataFolders::standard();
@@ -122,12 +183,14 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
                problems)) {
     in.cluster = take(load_cluster(flags.cluster, data), "--cluster", problems);
   }
+  if (in.cluster) warn_of_usual(in.cluster->device);
   in.seq_len = read_written_count(flags.seq_len, "--seq-len", kMostTokens, problems).value;
   in.global_batch = read_batch(flags, in.seq_len, problems);
   in.gpus = read_count(flags.gpus, "--gpus", kMostGpus, problems);
   if (!flags.framework.empty()) {
     in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);
   }
+  read_task(flags, in, problems);
   if (in.cluster && in.gpus > 0) {
     const ClusterSpec described = *in.cluster;
     resize(*in.cluster, in.gpus, problems);

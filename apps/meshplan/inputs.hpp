@@ -13,6 +13,7 @@
 #include "io/load.hpp"
 #include "spec/cluster.hpp"
 #include "spec/kinds.hpp"
+#include "spec/lora.hpp"
 #include "spec/model.hpp"
 
 namespace meshplan {
@@ -20,6 +21,7 @@ namespace meshplan {
 // Flags that plan and estimate share. Numbers stay text until inputs() reads them.
 struct WorkloadFlags {
   std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
+  std::string task, lora_rank;
 };
 void add_workload_flags(Command& command, WorkloadFlags& flags,
                         const std::string& gpus_help = "GPUs to use instead of the whole cluster");
@@ -32,6 +34,8 @@ struct WorkloadInputs {
   std::int64_t gpus = 0;                                        // 0: not given
   std::vector<std::int64_t> sizes;                              // to plan for; empty: one
   const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
+  Lora lora;                                                    // of --task and --lora-rank
+  bool fine_tunes = false;                                      // what --task says
 };
 
 // Everything that could be read; what is wrong is added to `problems`.

@@ -6,6 +6,7 @@
 #include "base/printable.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
+#include "launch/recipe_import.hpp"
 #include "launch/torchtitan_import.hpp"
 #include "log.hpp"
 
@@ -61,6 +62,9 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
   } else if (target == Target::kTorchtitan) {
     auto run = take(read_torchtitan_run(files, context), files.front().name, problems);
     if (run) return LoadedRun(*std::move(run));
+  } else if (target == Target::kAccelerate) {
+    auto run = take(read_recipe_run(files, context), files.front().name, problems);
+    if (run) return LoadedRun(*std::move(run));
   } else if (files.size() > 1) {
     problems.push_back(error("Megatron-LM's arguments are read from one file, got " +
                              std::to_string(files.size())));
@@ -75,11 +79,12 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
 }  // namespace
 
 void add_open_flags(Command& command, OpenFlags& flags) {
-  command.add_value("--model", flags.model, "NAME|FILE",
-                    "The model of the run, where its files do not say (deepspeed, torchtitan)");
+  command.add_value(
+      "--model", flags.model, "NAME|FILE",
+      "The model of the run, where its files do not say (deepspeed, torchtitan, recipe)");
   command.add_value("--gpus", flags.gpus, "N",
                     "GPUs of the run, whatever its files say (megatron-args, deepspeed, "
-                    "torchtitan)");
+                    "torchtitan, recipe)");
   command.add_value("--release", flags.release, "NAME|DATE",
                     "Release of Megatron-LM that runs (megatron-args); default: the newest of "
                     "'meshplan list frameworks'");

@@ -10,7 +10,7 @@
 
 namespace meshplan {
 
-// What can be read back.
+// What lint reads; import reads recipes of fine-tuning (Target::kAccelerate) besides.
 inline constexpr std::array kReadTargets{Target::kMegatron, Target::kDeepspeed,
                                          Target::kTorchtitan};
 

@@ -1,5 +1,6 @@
 #include "search_flags.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/quantity.hpp"
@@ -79,12 +80,29 @@ Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
   return Space::kFull;
 }
 
+bool names_context(const std::vector<Limit>& limits) {
+  return std::any_of(limits.begin(), limits.end(),
+                     [](const Limit& limit) { return limit.key == "cp"; });
+}
+
+Limit no_context() { return {"cp", LimitOp::kEqual, {std::int64_t{1}}}; }
+
 }  // namespace
+
+std::optional<SearchRequest> with_context_parallelism(const SearchFlags& flags,
+                                                      const WorkloadInputs& in,
+                                                      SearchRequest request) {
+  Diagnostics known;
+  if (!in.fine_tunes || names_context(read_limits(flags, known))) return std::nullopt;
+  std::erase_if(request.limits, [](const Limit& limit) { return limit.key == "cp"; });
+  return request;
+}
 
 SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,
                            const WorkloadInputs& in, Diagnostics& problems) {
   SearchRequest request;
   request.base = with_preset(Strategy{}, *in.preset);
+  request.base.lora = in.lora;
   if (workload.global_batch.empty() && workload.tokens_per_batch.empty()) {
     problems.push_back(error("--global-batch is missing",
                              "give the number of sequences of one step, or --tokens-per-batch"));
@@ -98,6 +116,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
     request.base.precision = read_name<Precision>(flags.precision, "--precision", problems);
   }
   request.limits = read_limits(flags, problems);
+  if (in.fine_tunes && !names_context(request.limits)) request.limits.push_back(no_context());
   request.objective = read_choice(
       flags.objective, "--objective", kObjectives, [](Objective o) { return name_of(o); },
       problems);

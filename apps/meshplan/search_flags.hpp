@@ -1,5 +1,6 @@
 #pragma once
 // Flags of the commands that search: what to look for, where, and how long.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,13 @@ struct SearchFlags {
 
 // All but --top.
 void add_search_flags(Command& command, SearchFlags& flags);
+
+// Programs that fine-tune rarely have context parallelism: it is left out unless a flag names it
+// (read_request), or nothing fits without it: then this is the search with it. Nothing where it was
+// not left out.
+[[nodiscard]] std::optional<SearchRequest> with_context_parallelism(const SearchFlags& flags,
+                                                                    const WorkloadInputs& in,
+                                                                    SearchRequest request);
 
 // The workload must be complete; what is wrong or missing is added to `problems`.
 [[nodiscard]] SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& workload,

@@ -43,6 +43,7 @@ std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFla
     return std::nullopt;
   }
   Strategy defaults = with_preset(Strategy{}, *in.preset);
+  defaults.lora = in.lora;
   defaults.global_batch = in.global_batch;
   defaults.seq_len = in.seq_len;
   defaults.dp = 0;  // what the cluster leaves

@@ -238,6 +238,16 @@ Run run_of(const json& row) {
   run.overlap_tp = text(field(overlap, "tp"));
   run.overlap_dp = text(field(overlap, "dp"));
   run.overlap_pp = text(field(overlap, "pp_p2p"));
+  run.task = text(field(row, "task"));
+  const json& peft = field(row, "peft");
+  run.lora_rank = count(field(peft, "rank"));
+  run.lora_dropout = number(field(peft, "dropout"));
+  run.frozen_precision = text(field(peft, "frozen_base_precision"));
+  const json& targets = field(peft, "targets");
+  if (targets.is_array()) {
+    for (const json& target : targets) run.lora_targets.push_back(text(target));
+  }
+  run.cuda_graphs = text(field(row, "cuda_graphs"));
   run.status = text(field(row, "status"));
   run.notes = text(field(row, "notes"));
   run.where = text(field(row, "where"));

@@ -46,6 +46,14 @@ constexpr std::array kGpus{
     GpuRow{"V100", "", 16, "dgx-v100", 15.8},
     GpuRow{"V100", "", 0, "dgx-v100"},
     GpuRow{"MI300X", "", 0, "mi300x-platform"},
+    GpuRow{"MI325X", "", 0, "mi325x-platform"},
+    GpuRow{"MI350X", "", 0, "mi350x-platform"},
+    GpuRow{"MI355X", "", 0, "mi355x-platform"},
+    GpuRow{"L40S", "", 0, "l40s-server"},
+    GpuRow{"H20", "", 0, "hgx-h20"},
+    GpuRow{"4090", "", 0, "rtx-4090"},
+    GpuRow{"5090", "", 0, "rtx-5090"},
+    GpuRow{"3090", "", 0, "rtx-3090"},
 };
 
 // Systems whose network differs from the GPU's usual one, by words of the file's name, title or

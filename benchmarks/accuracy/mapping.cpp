@@ -57,6 +57,10 @@ constexpr std::array kFrameworks{
                  .framework = "megatron",
                  .low_precision_gradients = true,
                  .inplace_cross_entropy = true},
+    FrameworkRow{"torchtune", "fsdp"},
+    FrameworkRow{"automodel", "fsdp"},
+    FrameworkRow{"trl", "fsdp"},
+    FrameworkRow{"unsloth", "fsdp"},
     FrameworkRow{"megatron", "megatron"},
     FrameworkRow{"nemo", "megatron"},
     FrameworkRow{"mlperf", "megatron"},
@@ -103,7 +107,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     s.runtime.attention = AttentionKernel::kFlash1;
   } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2"})) {
     s.runtime.attention = AttentionKernel::kFlash2;
-  } else if (has_word(text, "Triton")) {
+  } else if (has_word(text, "Triton") && !has_word(text, "AOTriton")) {  // not AMD's library
     s.runtime.attention = AttentionKernel::kTriton;
   }
   const FrameworkRow* row = framework_row(source);
@@ -171,18 +175,6 @@ void apply_sharding(Strategy& s, const Run& run) {
   if (s.zero_group >= ranks || (s.zero_group > 0 && ranks % s.zero_group != 0)) s.zero_group = 0;
 }
 
-// Blocks that a row calls "a fraction of the blocks", from the ratio of hardware to model FLOPs it
-// quotes: recomputing all of them repeats the forward pass, a third of the model's.
-void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
-  if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
-  std::smatch match;
-  static const std::regex ratio(R"(fraction of the blocks.*gives (\d+\.\d+))");
-  if (!std::regex_search(run.recompute_detail, match, ratio) || s.pp != 1) return;
-  const double share = std::clamp(3 * (std::stod(match[1].str()) - 1), 0.0, 1.0);
-  s.recompute = Recompute::kNone;
-  s.recompute_layers = {std::llround(share * static_cast<double>(layers))};
-}
-
 std::string layout_problem(const Run& run) {
   if (!run.gpus) return "gpus not stated";
   if (!run.tp || !run.pp) return "layout not stated: tp, pp";
@@ -215,6 +207,8 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_overlap(s, run);
   apply_precision(s, source, run);
   apply_sharding(s, run);
+  apply_adapters(s, run);
+  apply_graphs(s, run);
   apply_recompute(s, run, *run.model.num_layers);
   apply_recipe(s, source, run);
   return s;

@@ -1,6 +1,8 @@
 #include "recipes.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <regex>
 #include <string_view>
 
@@ -87,6 +89,54 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
     if (row.flex) s.runtime.flex_dispatcher = *row.flex;
     if (row.graph) s.runtime.host_factor = 0;
   }
+}
+
+// The adapters of a row. NeMo's recipes of fine-tuning, whose tables leave them out, put those of
+// rank 8 on the queries', keys' and values' projection (nemo/collections/llm/recipes,
+// finetune_recipe).
+void apply_adapters(Strategy& s, const Run& run) {
+  if (run.task != "lora" && run.task != "qlora") return;
+  s.lora.rank = run.lora_rank.value_or(8);
+  s.lora.dropout = run.lora_dropout.value_or(0);
+  s.lora.targets = run.lora_rank ? kDefaultLoraTargets : LoraTargets{LoraTarget::kQkv};
+  LoraTargets stated;
+  for (const std::string& name : run.lora_targets) {
+    const bool all = has_word(name, "_proj (") || has_word(name, "all-linear");
+    stated.insert(lora_targets(all ? "all-linear" : name));
+  }
+  if (!stated.empty()) s.lora.targets = stated;
+  const std::string& frozen = run.frozen_precision;
+  if (s.precision == Precision::kFp8 && has_word(frozen, "fp8")) {
+    s.lora.frozen_dtype = FrozenDtype::kFp8;
+  } else if (has_word(frozen, "nf4")) {
+    s.lora.frozen_dtype = FrozenDtype::kNf4;
+  } else if (has_word(frozen, "nvfp4")) {
+    s.lora.frozen_dtype = FrozenDtype::kNvfp4;
+  }
+}
+
+// A graph of the whole iteration, or of each layer, leaves the host a launch or one per layer.
+void apply_graphs(Strategy& s, const Run& run) {
+  if (has_any(run.cuda_graphs, {"full_iteration", "per layer"})) s.runtime.host_factor = 0;
+}
+
+// Blocks that a row calls "a fraction of the blocks", from the ratio of hardware to model FLOPs it
+// quotes: recomputing all of them repeats the forward pass, a third of the model's.
+void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
+  if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
+  std::smatch match;
+  // "21 of 80 layers fully recomputed".
+  static const std::regex some(R"((\d+) of \d+ layers fully recomputed)");
+  if (s.pp == 1 && std::regex_search(run.recompute_detail, match, some)) {
+    s.recompute = Recompute::kNone;
+    s.recompute_layers = {std::stoll(match[1].str())};
+    return;
+  }
+  static const std::regex ratio(R"(fraction of the blocks.*gives (\d+\.\d+))");
+  if (!std::regex_search(run.recompute_detail, match, ratio) || s.pp != 1) return;
+  const double share = std::clamp(3 * (std::stod(match[1].str()) - 1), 0.0, 1.0);
+  s.recompute = Recompute::kNone;
+  s.recompute_layers = {std::llround(share * static_cast<double>(layers))};
 }
 
 }  // namespace meshplan::accuracy

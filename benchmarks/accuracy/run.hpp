@@ -54,6 +54,13 @@ struct Run {
   std::optional<double> dropout;  // "yes" reads as 0.1, the default of Megatron-LM
   std::string fsdp, precision, recompute, recompute_detail, schedule, attention_impl, optimizer;
   std::string overlap_tp, overlap_dp, overlap_pp;  // "true", "false" or the source's words
+  // Adapters beside frozen weights; rank absent or 0: all weights are trained.
+  std::string task;  // pretrain, sft, lora, qlora
+  std::optional<std::int64_t> lora_rank;
+  std::vector<std::string> lora_targets;
+  std::optional<double> lora_dropout;
+  std::string frozen_precision;
+  std::string cuda_graphs;
   std::string status, notes, where;
   std::optional<Seconds> step_time;
   std::optional<MeasuredMemory> memory;

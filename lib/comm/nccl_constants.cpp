@@ -106,7 +106,26 @@ constexpr std::array kArchitectures{
                           .pcie_socket_tree = 15,
                           .plateau = 1.4},
 };
-static_assert(kArchitectures.size() == NameTable<Architecture>::rows.size());
+
+// NCCL tells Volta, Ampere, Hopper and Blackwell apart by compute capability and counts Ada, 8.9,
+// as Ampere (graph/tuning.cc, compCapIndex); RCCL's model of MI300 serves CDNA 4 too.
+constexpr std::size_t row_of(Architecture a) {
+  switch (a) {
+    case Architecture::kVolta:
+      return 0;
+    case Architecture::kAmpere:
+    case Architecture::kAda:
+      return 1;
+    case Architecture::kHopper:
+      return 2;
+    case Architecture::kBlackwell:
+      return 3;
+    case Architecture::kCdna3:
+    case Architecture::kCdna4:
+      return 4;
+  }
+  return 1;
+}
 
 // Microseconds by protocol: LL, LL128, Simple.
 using ByProtocol = std::array<double, 3>;
@@ -178,9 +197,7 @@ constexpr auto kLeastFrom = [] {
 
 }  // namespace
 
-const ArchitectureConstants& constants_of(Architecture a) {
-  return kArchitectures[static_cast<std::size_t>(a)];
-}
+const ArchitectureConstants& constants_of(Architecture a) { return kArchitectures[row_of(a)]; }
 
 Seconds reference_latency(LinkKind kind) {
   if (is_network(kind)) return microseconds(8);

@@ -35,7 +35,7 @@ BytesPerSecond inside_rate(const Route& r, std::size_t l) {
 
 BytesPerSecond network_rate(const Route& r, std::size_t l) {
   const BytesPerSecond rate = device_rate(r, l, 1);
-  const bool rccl = r.cluster->device.architecture == Architecture::kCdna3;
+  const bool rccl = is_amd(r.cluster->device.architecture);
   return rccl ? rate / (1 + kRcclLossPerNode * (r.nodes - 1)) : rate;
 }
 

@@ -112,7 +112,7 @@ std::optional<AlgorithmTime> tree_time(const Route& r, Bytes bytes, Protocol p) 
 // + S / (0.75 B). tuning.cc; NCCL uses them only where no node has two members, RCCL (2.2x) not at
 // all.
 std::optional<AlgorithmTime> pat_time(const Route& r, Bytes bytes) {
-  const bool rccl = r.cluster->device.architecture == Architecture::kCdna3;
+  const bool rccl = is_amd(r.cluster->device.architecture);
   if (r.nodes <= 1 || r.per_node > 1 || rccl) return std::nullopt;
   Seconds sum{0};
   for (std::size_t l = r.node_levels; l < r.shape->num_levels; ++l) {

@@ -1,7 +1,6 @@
 #include "cost/block.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "comm/collectives.hpp"
@@ -12,59 +11,6 @@
 #include "model/parts.hpp"
 
 namespace meshplan {
-
-PassTime& PassTime::operator+=(const PassTime& o) {
-  compute += o.compute;
-  tp += o.tp;
-  cp += o.cp;
-  ep += o.ep;
-  dp += o.dp;
-  launch += o.launch;
-  return *this;
-}
-
-PassTime operator+(PassTime a, const PassTime& b) { return a += b; }
-
-PassTime operator*(PassTime a, double times) {
-  return {a.compute * times, a.tp * times, a.cp * times,
-          a.ep * times,      a.dp * times, a.launch * times};
-}
-
-Bytes SavedActivations::of(Recompute r) const {
-  switch (r) {
-    case Recompute::kNone:
-      return none;
-    case Recompute::kSelective:
-      return selective;
-    case Recompute::kFull:
-      return full;
-  }
-  return none;
-}
-
-WeightShapes BlockCosts::place_of(std::int64_t rows, std::int64_t columns) {
-  constexpr std::size_t kPlaces = 64;
-  std::size_t place = 0;
-  while (place < shapes_.size() &&
-         (shapes_[place].rows != rows || shapes_[place].columns != columns)) {
-    ++place;
-  }
-  if (place < shapes_.size()) return WeightShapes{1} << place;
-  if (place < kPlaces) {
-    shapes_.push_back({rows, columns, rows * columns});
-  } else {
-    shapes_.back().elements += rows * columns;
-  }
-  return WeightShapes{1} << (shapes_.size() - 1);
-}
-
-std::int64_t BlockCosts::elements(WeightShapes set) const {
-  std::int64_t sum = 0;
-  for (; set != 0; set &= set - 1) {
-    sum += shapes_[static_cast<std::size_t>(std::countr_zero(set))].elements;
-  }
-  return sum;
-}
 
 bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
   if (s.runtime.contended_launches == 0 || s.pp == 1) return false;
@@ -167,13 +113,17 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
 BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,
                                            const LayerSpec& layer) {
   const LayerParameters p = layer_parameters(m, layer);
-  BlockParameters share;
-  share.dense =
-      ceil_div(p.attention_linear + p.mlp_linear, s.tp) + p.attention_other + p.router + p.norms;
-  share.dense +=
+  const std::int64_t split =
+      ceil_div(p.attention_linear + p.mlp_linear, s.tp) +
       std::visit([&](const auto& kind) { return copied_parameters(kind, m, s.tp); }, layer.mixer);
-  share.experts = ceil_div(p.experts, s.ep * s.etp);
-  return share;
+  const std::int64_t copied = p.attention_other + p.router + p.norms;
+  const std::int64_t experts = ceil_div(p.experts, s.ep * s.etp);
+  if (!is_frozen(s)) return {split + copied, experts};
+  const int plain = storage_size(s.precision);
+  const double each = frozen_bytes_each(s.lora.frozen_dtype, plain);
+  return {0, 0, split + copied + experts,
+          static_cast<std::int64_t>(std::ceil(each * static_cast<double>(split))) + plain * copied,
+          static_cast<std::int64_t>(std::ceil(each * static_cast<double>(experts)))};
 }
 
 namespace {
@@ -227,18 +177,23 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
   Seconds backward = s.overlap.grad_reduce || s.overlap.param_gather
                          ? time_beside(cost.backward_input) + time_beside(cost.backward_weight)
                          : Seconds{};
-  const auto both = [&](Pass pass, Collective op, Dtype dtype, Seconds& window) {
+  const BlockParameters& p = cost.parameters;
+  const auto both = [&](Pass pass, Collective op, Dtype dtype, bool frozen, Seconds& window) {
     const double each = size_of(dtype);
-    push_sharded(x, cost, pass, op, each * static_cast<double>(cost.parameters.dense), groups.shard,
+    const std::int64_t dense = frozen ? p.frozen_bytes : 0;
+    const std::int64_t experts = frozen ? p.frozen_expert_bytes : 0;
+    push_sharded(x, cost, pass, op,
+                 each * static_cast<double>(p.dense) + static_cast<double>(dense), groups.shard,
                  dtype, window);
-    push_sharded(x, cost, pass, op, each * static_cast<double>(cost.parameters.experts),
+    push_sharded(x, cost, pass, op,
+                 each * static_cast<double>(p.experts) + static_cast<double>(experts),
                  groups.expert, dtype, window);
   };
   if (s.zero == 3) {
-    both(Pass::kForward, Collective::kAllGather, weight, forward);
-    both(Pass::kBackwardInput, Collective::kAllGather, weight, backward);
+    both(Pass::kForward, Collective::kAllGather, weight, true, forward);
+    both(Pass::kBackwardInput, Collective::kAllGather, weight, true, backward);
   }
-  both(Pass::kBackwardInput, Collective::kReduceScatter, grad, backward);
+  both(Pass::kBackwardInput, Collective::kReduceScatter, grad, false, backward);
   const double shard = static_cast<double>(shard_group(s));
   push_sharded(x, cost, Pass::kBackwardInput, Collective::kAllReduce,
                size_of(grad) * static_cast<double>(cost.parameters.dense) / shard, groups.replica,
@@ -250,13 +205,45 @@ BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   return cost;
 }
 
-// The weights that a layer's products have gradients of; the output layer's count for themselves.
+// The weights of a layer's products, with the shapes of those that have gradients; the output
+// layer's count for themselves. Adapters are parameters that no count of the model's has.
 void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
   for (const KernelOp& op : ops.kernels) {
-    if (op.pass != Pass::kBackwardWeight || !op.gemm || op.name == kLogitsName) continue;
-    cost.weight_shapes |= all.place_of(op.gemm->m, op.gemm->n);
-    cost.weights += op.gemm->m * op.gemm->n * op.gemm->count;
+    if (op.weights == 0 || op.name == kLogitsName) continue;
+    switch (op.use) {
+      case WeightUse::kTrained:
+        cost.weight_shapes |= all.place_of(op.gemm->n, op.gemm->k);
+        [[fallthrough]];
+      case WeightUse::kFrozen:
+        cost.weights += op.weights;
+        break;
+      case WeightUse::kAdapter:
+        cost.parameters.dense += op.weights;
+        break;
+      case WeightUse::kExpertAdapter:
+        cost.parameters.experts += op.weights;
+        break;
+    }
   }
+}
+
+// [F-LORA-4] The largest of the matrices that are stored in few bits, in 16.
+Bytes dequantised_weight(const BlockContext& x, const BlockOps& ops) {
+  const Strategy& s = x.strategy;
+  const FrozenDtype dtype = s.lora.frozen_dtype;
+  const bool multiplied = dtype == FrozenDtype::kFp8 && s.precision == Precision::kFp8;
+  if (!is_frozen(s) || dtype == FrozenDtype::kTraining || multiplied) return {};
+  std::int64_t most = 0;
+  for (const KernelOp& op : ops.kernels) {
+    if (op.use == WeightUse::kFrozen && op.gemm) most = std::max(most, op.gemm->n * op.gemm->k);
+  }
+  return Bytes{most * x.shape.bytes};
+}
+
+// The embedding's and the head's parameters, which adapters leave alone.
+BlockParameters end_parameters(const BlockContext& x, std::int64_t count) {
+  if (!is_frozen(x.strategy)) return {count, 0};
+  return {0, 0, count, count * storage_size(x.strategy.precision), 0};
 }
 
 BlockOps layer_ops(const BlockContext& x, const LayerSpec& layer) {
@@ -303,7 +290,8 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
-  cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved);
+  cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved) +
+                     dequantised_weight(x, ops);
   cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   add_weights(ops, all, cost);
@@ -316,12 +304,12 @@ BlockCost embedding_cost(const BlockContext& x) {
   const BlockOps ops = embedding_ops(x);
   BlockCost cost;
   cost.saved = always_saved(embedding_saved_bytes(x));
-  cost.parameters.dense = table_share(x);
+  std::int64_t count = table_share(x);
   if (x.model.position_embedding == PositionEmbedding::kLearned) {
-    cost.parameters.dense += x.model.max_seq_length * x.shape.hidden;
+    count += x.model.max_seq_length * x.shape.hidden;
   }
-  if (x.model.embedding_norm) cost.parameters.dense += 2 * x.shape.hidden;
-  cost.parameters.dense += encoder_parameters_of_device(x.model, x.strategy);
+  if (x.model.embedding_norm) count += 2 * x.shape.hidden;
+  cost.parameters = end_parameters(x, count + encoder_parameters_of_device(x.model, x.strategy));
   return finish(x, ops, cost);
 }
 
@@ -330,8 +318,8 @@ BlockCost head_cost(const BlockContext& x) {
   BlockCost cost;
   cost.saved = always_saved(head_saved_bytes(x));
   cost.working_set = ceil_bytes(head_working_bytes(x));
-  cost.parameters.dense = (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
-                          (x.model.tied_embeddings ? 0 : table_share(x));
+  cost.parameters = end_parameters(x, (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
+                                          (x.model.tied_embeddings ? 0 : table_share(x)));
   return finish(x, ops, cost);
 }
 
@@ -349,14 +337,17 @@ BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {
   cost.saved.full += kept;
   cost.working_set = ceil_bytes(std::max(layer_working_bytes(x, layer), head_working_bytes(x)));
   cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
-  cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
-  cost.parameters.dense +=
-      ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden;
-  if (x.model.mtp_shared) {  // every pass is a block: each holds its share of the one layer
-    cost.parameters.dense = ceil_div(cost.parameters.dense, x.model.mtp_layers);
-    cost.parameters.experts = ceil_div(cost.parameters.experts, x.model.mtp_layers);
-  }
+  BlockParameters& p = cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
+  const BlockParameters joint = end_parameters(
+      x, ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden);
+  p.dense += joint.dense, p.frozen += joint.frozen, p.frozen_bytes += joint.frozen_bytes;
   add_weights(ops, all, cost);
+  if (x.model.mtp_shared) {  // every pass is a block: each holds its share of the one layer
+    for (std::int64_t* part :
+         {&p.dense, &p.experts, &p.frozen, &p.frozen_bytes, &p.frozen_expert_bytes}) {
+      *part = ceil_div(*part, x.model.mtp_layers);
+    }
+  }
   return finish(x, ops, cost);
 }
 

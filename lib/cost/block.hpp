@@ -31,8 +31,12 @@ struct PassTime {
 
 // Parameters that one device holds of a block.
 struct BlockParameters {
-  std::int64_t dense = 0;    // reduced over dp * cp
-  std::int64_t experts = 0;  // reduced over the expert-data-parallel group
+  std::int64_t dense = 0;    // trained, reduced over dp * cp
+  std::int64_t experts = 0;  // trained, reduced over the expert-data-parallel group
+  // Frozen, with neither gradient nor optimizer state: number, and bytes as they are stored.
+  std::int64_t frozen = 0;
+  std::int64_t frozen_bytes = 0, frozen_expert_bytes = 0;
+
   bool operator==(const BlockParameters&) const = default;
 };
 
@@ -59,8 +63,9 @@ struct BlockCost {
   Bytes repeated_set;
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have
-  std::int64_t weights = 0;        // elements of the weights of its products, all of one device
-  Flops forward_flops;             // executed by one device: matrix products and attention
+  // Elements of the weights of its products, all of one device; of adapters none.
+  std::int64_t weights = 0;
+  Flops forward_flops;  // executed by one device: matrix products and attention
   Flops recompute_selective_flops;
   std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch
   bool operator==(const BlockCost&) const = default;
@@ -114,7 +119,7 @@ class BlockCosts {
   std::vector<Shape> shapes_;
 };
 
-// Of one decoder layer.
+// Of one decoder layer, adapters aside.
 [[nodiscard]] BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,
                                                          const LayerSpec& layer);
 

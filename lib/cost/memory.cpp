@@ -16,9 +16,13 @@ constexpr double kFragmentation = 0.06;
 // Bytes of one kind of state: all of them, or a shard of dense and expert parameters each.
 Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const BlockParameters& p) {
   const Bytes each{kind.bytes_each};
-  if (!kind.sharded) return each * p.dense + each * p.experts;
-  return each * ceil_div(p.dense, rates.dense_shards) +
-         each * ceil_div(p.experts, rates.expert_shards);
+  const std::int64_t dense = kind.frozen ? p.frozen_bytes : 0;
+  const std::int64_t experts = kind.frozen ? p.frozen_expert_bytes : 0;
+  if (!kind.sharded) return each * p.dense + each * p.experts + Bytes{dense + experts};
+  const auto of_dense = [&](std::int64_t n) { return ceil_div(n, rates.dense_shards); };
+  const auto of_experts = [&](std::int64_t n) { return ceil_div(n, rates.expert_shards); };
+  return each * of_dense(p.dense) + each * of_experts(p.experts) +
+         Bytes{of_dense(dense) + of_experts(experts)};
 }
 
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
@@ -35,8 +39,12 @@ double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
   const auto part = [&](std::int64_t parameters, std::int64_t shards) {
     return static_cast<double>(parameters) / static_cast<double>(kind.sharded ? shards : 1);
   };
-  return (part(p.dense, rates.dense_shards) + part(p.experts, rates.expert_shards)) *
-         static_cast<double>(kind.bytes_each);
+  const double trained =
+      (part(p.dense, rates.dense_shards) + part(p.experts, rates.expert_shards)) *
+      static_cast<double>(kind.bytes_each);
+  if (!kind.frozen) return trained;
+  return trained + part(p.frozen_bytes, rates.dense_shards) +
+         part(p.frozen_expert_bytes, rates.expert_shards);
 }
 
 SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t device) {
@@ -98,15 +106,19 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
       const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
       last = std::max(last, set + saved - state(rates, rates.gradients, p));
     }
-    const std::int64_t dense = rates.dense_shards > 1 ? p.dense : 0;
-    const std::int64_t experts = rates.expert_shards > 1 ? p.experts : 0;
-    gathered = std::max(gathered, Bytes{dense + experts});
+    if (rates.gathered_each == 0) continue;
+    const bool dense = rates.dense_shards > 1, experts = rates.expert_shards > 1;
+    const std::int64_t trained = (dense ? p.dense : 0) + (experts ? p.experts : 0);
+    const std::int64_t frozen =
+        (dense ? p.frozen_bytes : 0) + (experts ? p.frozen_expert_bytes : 0);
+    // Of what is frozen the block in use and the next one.
+    gathered = std::max(gathered, Bytes{trained} * rates.gathered_each + Bytes{frozen} * 2);
   }
-  const Bytes others = gathered * rates.gathered_each + rates.messages;
+  const Bytes others = gathered + rates.messages;
   if (mine.blocks.embedding() > 0) {
     last -= state(rates, rates.gradients, blocks.embedding().parameters);
   }
-  return {widest + others, gathered * rates.gathered_each, rates.messages, last + others};
+  return {widest + others, gathered, rates.messages, last + others};
 }
 
 BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
@@ -116,9 +128,16 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
     const BlockParameters& p = blocks.of(k, mine.device).parameters;
     sum.dense += p.dense * mine.blocks[k];
     sum.experts += p.experts * mine.blocks[k];
+    sum.frozen += p.frozen * mine.blocks[k];
+    sum.frozen_bytes += p.frozen_bytes * mine.blocks[k];
+    sum.frozen_expert_bytes += p.frozen_expert_bytes * mine.blocks[k];
   }
   const bool copies = mine.blocks.head() > 0 && mine.blocks.embedding() == 0;
-  if (copies) sum.dense += rates.copied_table;
+  if (copies && rates.copied_frozen > 0) {
+    sum.frozen += rates.copied_table, sum.frozen_bytes += rates.copied_frozen;
+  } else if (copies) {
+    sum.dense += rates.copied_table;
+  }
   return sum;
 }
 
@@ -177,7 +196,7 @@ MemoryRates state_rates(const Strategy& s) {
   // fits, so the caching allocator keeps them.
   const bool splits = s.zero == 1 || s.zero == 2;
   if (k.flat_grad_copies && splits && s.precision == Precision::kFp16) optimizer += 6;
-  rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3};
+  rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3, true};
   rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
   rates.optimizer = {optimizer, s.zero >= 1};
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
@@ -204,9 +223,8 @@ std::int64_t held_by_streams(const Strategy& s) {
 // Hopper and 4 MiB before, and four for experts' products
 // (pytorch/module/base.py, get_cublas_workspace_size_bytes, get_multi_stream_cublas_workspace).
 void add_workspaces(const ModelSpec& m, const DeviceSpec& d, const Runtime& k, KeptBuffers& kept) {
-  if (d.architecture == Architecture::kCdna3) return;
-  const bool old =
-      d.architecture == Architecture::kVolta || d.architecture == Architecture::kAmpere;
+  if (is_amd(d.architecture)) return;
+  const bool old = is_before_hopper(d.architecture);
   constexpr std::int64_t kThreads = 2, kStreams = 4;
   const std::int64_t chosen = old ? 2 * 4 * kMiB + 8 * 16 * kKiB : 8 * 4 * kMiB;
   const Bytes engine{(old ? 4 : 32) * kMiB};
@@ -246,14 +264,15 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
   if (k.fused_grad_accumulation) {
     // [F-MEM-9] One of the output layer for each loss: the proxies of DeepSeek-V3 among the
     // published CI runs hold two.
-    if (k.head_dummy_gradient) {
+    if (k.head_dummy_gradient && !is_frozen(s)) {
       rates.head_dummy = Bytes{each} * l.vocab * l.hidden * (m.mtp_layers > 0 ? 2 : 1);
     }
     if (k.transformer_engine && k.layer_dummy_gradients) rates.dummy_each = each;
   }
   // [F-MEM-10] Row- and column-wise, of one byte each, kept for all microbatches of a step.
   if (s.precision == Precision::kFp8 && k.transformer_engine) {
-    rates.low_each = k.fp8_param_gather ? 0 : 2;
+    const bool stored = is_frozen(s) && s.lora.frozen_dtype == FrozenDtype::kFp8;
+    rates.low_each = k.fp8_param_gather || stored ? 0 : 2;
   }
 }
 
@@ -262,6 +281,7 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
 MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   MemoryRates rates = state_rates(s);
   rates.copied_table = copied_table(m, s);
+  if (is_frozen(s)) rates.copied_frozen = rates.copied_table * storage_size(s.precision);
   // The block in use and the prefetched next one, and one gradient before it is scattered.
   if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
   const LocalShape l = local_shape(m, s);

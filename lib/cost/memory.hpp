@@ -66,13 +66,15 @@ class KeptBuffers {
 // divisions.
 struct MemoryRates {
   struct State {
-    std::int64_t bytes_each = 0;  // per parameter
+    std::int64_t bytes_each = 0;  // per trained parameter
     bool sharded = false;
+    bool frozen = false;  // and what is frozen, as it is stored
   };
   State weights, gradients, optimizer, update;
   bool late_gradients = false;  // [F-MEM-5]
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
+  std::int64_t copied_frozen = 0;  // bytes of it where it is frozen
   std::int64_t gathered_each = 0;  // bytes per parameter of the largest block (ZeRO-3)
   Bytes messages;                  // buffers that every rank has
   KeptBuffers kept;                // likewise

@@ -81,8 +81,9 @@ struct StageCost {
   Seconds backward;            // input and weight gradients, recomputation included
   std::int64_t in_flight = 0;  // microbatches per chunk at the peak
   MemoryBreakdown memory;
-  Ledger ledger;                // of what the allocator hands out
-  std::int64_t parameters = 0;  // held by one device of this rank, ZeRO-3 sharding aside
+  Ledger ledger;                        // of what the allocator hands out
+  std::int64_t parameters = 0;          // held by one device of this rank, ZeRO-3 sharding aside
+  std::int64_t trained_parameters = 0;  // of which
   bool operator==(const StageCost&) const = default;
 };
 

@@ -41,7 +41,8 @@ void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
     stage.in_flight = peak_in_flight(shape, static_cast<std::int64_t>(r));
     stage.memory = memory_breakdown(cluster_, memory, s.offload, placement_->communicators());
     stage.ledger = ledger_of(memory, s.offload);
-    stage.parameters = memory.parameters.dense + memory.parameters.experts;
+    stage.trained_parameters = memory.parameters.dense + memory.parameters.experts;
+    stage.parameters = stage.trained_parameters + memory.parameters.frozen;
     if (stage.memory.peak > plan.memory().peak) plan.fullest_stage = r;
   }
 }
@@ -81,7 +82,8 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
 // repeats, for hardware) over GPUs x peak rate of the training precision x step time.
 void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   plan.tokens_per_step = static_cast<double>(s.global_batch) * static_cast<double>(s.seq_len);
-  plan.model_flops = model_flops(model_, s.seq_len, plan.tokens_per_step);
+  plan.model_flops =
+      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kFull, is_frozen(s));
   Flops again;
   const bool selective = s.recompute == Recompute::kSelective;
   for (const Chunk& chunk : chunks_) {
@@ -99,7 +101,7 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   const FlopsPerSecond peak = peak_rate(cluster_.device, s.precision);
   plan.mfu = plan.model_flops.si() / (device_time.si() * peak.si());
   const Flops causal =
-      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kCausal);
+      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kCausal, is_frozen(s));
   plan.mfu_causal = causal.si() / (device_time.si() * peak.si());
   plan.hfu = plan.hardware_flops.si() / (device_time.si() * peak.si());
 }

@@ -16,7 +16,7 @@ namespace meshplan {
 // table's gradient (Shoeybi et al. 1909.08053; Megatron-LM finalize_model_grads.py).
 Seconds embedding_reduction(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                             std::vector<CommEntry>* table) {
-  if (s.pp == 1 || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
+  if (s.pp == 1 || is_frozen(s) || !(m.tied_embeddings || m.mtp_layers > 0)) return {};
   const Bytes bytes{padded_vocab(m, s) / s.tp * m.hidden_size * size_of(s.grad_dtype)};
   const GroupShape g = group_shape(s, c, Group::kEmbedding);
   const Seconds each = collective_time(c, Collective::kAllReduce, bytes, g).total;

@@ -27,6 +27,10 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
          axes_of(s, s.order, true) == axes_of(s, other, true);
 }
 
+Target with_adapters(Target t, const Strategy& s) {
+  return t == Target::kMegatron && is_frozen(s) ? Target::kMegatronBridge : t;
+}
+
 std::optional<Target> target_of(const Strategy& s) {
   if (!preset_of(s).exported) return std::nullopt;
   constexpr std::array kTargets{std::pair{Framework::kMegatron, Target::kMegatron},
@@ -35,7 +39,8 @@ std::optional<Target> target_of(const Strategy& s) {
                                 std::pair{Framework::kTorchtitan, Target::kTorchtitan},
                                 std::pair{Framework::kFsdp, Target::kAccelerate}};
   for (const auto& [framework, target] : kTargets) {
-    if (framework == s.framework) return target;
+    // Adapters are Megatron-Bridge's; Megatron-LM's own scripts train all weights.
+    if (framework == s.framework) return with_adapters(target, s);
   }
   return std::nullopt;
 }
@@ -89,11 +94,44 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   refuse(m.mtp_layer.has_value() && m.layers.empty(), "mtp", "prediction layer of its own kind");
 }
 
+// Adapters beside frozen weights: Megatron-Bridge peft/lora.py; PEFT, whose 4 and 8 bit weights are
+// bitsandbytes'.
+void check_adapters(Target t, const Strategy& s, Findings& f) {
+  if (!is_frozen(s)) return;
+  const FrozenDtype dtype = s.lora.frozen_dtype;
+  const bool few_bits = dtype == FrozenDtype::kNf4 || dtype == FrozenDtype::kInt8;
+  switch (t) {
+    case Target::kMegatron:
+      f.error({"lora.rank"}, "Megatron-LM trains all weights; adapters are Megatron-Bridge's",
+              "--format megatron-bridge");
+      return;
+    case Target::kTorchtitan:
+      f.error({"lora.rank"}, "torchtitan trains all weights", "framework=fsdp, with PEFT");
+      return;
+    case Target::kMegatronBridge:
+      if (!few_bits) return;
+      f.error({"lora.frozen_dtype"},
+              "Megatron-Bridge keeps frozen weights in the training dtype, "
+              "fp8 or nvfp4",
+              "lora.frozen_dtype=training");
+      return;
+    case Target::kDeepspeed:
+    case Target::kAccelerate:
+      if (few_bits || dtype == FrozenDtype::kTraining) return;
+      f.error({"lora.frozen_dtype"},
+              "PEFT keeps frozen weights in the training dtype or, with "
+              "bitsandbytes, in nf4 or int8",
+              "lora.frozen_dtype=nf4");
+      return;
+  }
+}
+
 }  // namespace
 
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
   check_model_parts(t, m, f);
+  check_adapters(t, s, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
 }
@@ -106,7 +144,9 @@ std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSp
   const auto first = std::find_if(broken.begin(), broken.end(), is_error);
   if (first == broken.end()) return {};
   const auto others = std::count_if(first + 1, broken.end(), is_error);
-  const std::string_view space = *target == Target::kAccelerate ? "fsdp" : name_of(*target);
+  std::string_view space = name_of(*target);
+  if (*target == Target::kAccelerate) space = "fsdp";
+  if (*target == Target::kMegatronBridge) space = name_of(Target::kMegatron);
   return "its framework cannot run it: " + first->message +
          (others > 0 ? ", and " + std::to_string(others) + " more" : "") + "; 'plan --space " +
          std::string(space) + "' searches what can be run";

@@ -26,6 +26,9 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
 // no exporter knows.
 [[nodiscard]] std::optional<Target> target_of(const Strategy& s);
 
+// What starts such a run where `t` starts those that train all weights.
+[[nodiscard]] Target with_adapters(Target t, const Strategy& s);
+
 struct Plan;
 
 struct TargetRule {

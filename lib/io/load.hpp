@@ -14,6 +14,9 @@
 
 namespace meshplan {
 
+// Where a number of a device comes from that its file leaves out, followed by the architecture.
+inline constexpr std::string_view kUsualSource = "left out of the file: usual for";
+
 // Folders that hold models/ and hardware-profiles/.
 class DataFolders {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "io/key_values.hpp"
 #include "io/load.hpp"
@@ -135,6 +136,30 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node,
     return false;
   }
   target = modules;
+  return true;
+}
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node, LoraTargets& target) {
+  std::vector<YamlNode> names{node};
+  if (node.kind == YamlNode::Kind::kSequence) names = node.items;
+  LoraTargets all;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string place =
+        node.kind == YamlNode::Kind::kSequence ? key + "[" + std::to_string(i) + "]" : key;
+    std::string text;
+    if (!read_value(d, place, names[i], text)) return false;
+    const LoraTargets one = lora_targets(text);
+    if (one.empty()) {
+      const std::optional<std::string> near = nearest(text, lora_target_names());
+      d.report(names[i], place, "unknown layer '" + text + "' for an adapter",
+               near ? "did you mean '" + *near + "'?"
+                    : "linear_qkv, linear_proj, linear_fc1, linear_fc2, PEFT's names of single "
+                      "projections, or all-linear");
+      return false;
+    }
+    all.insert(one);
+  }
+  target = all;
   return true;
 }
 

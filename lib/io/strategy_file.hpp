@@ -23,6 +23,8 @@ Result<StrategyText> read_strategy(const std::string& text_or_path, const Strate
 [[nodiscard]] StrategyText read_strategy(Document& document, const Strategy& defaults);
 
 bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target);
+// One name or a list of them, by any of lora_targets()'s names.
+bool read_value(Document& d, const std::string& key, const YamlNode& node, LoraTargets& target);
 // Their names must be known, an old name of a release is none of a framework's, and a release may
 // be of any framework.
 // A list of modules, or one of them.

@@ -112,7 +112,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
 // and 6; Blackwell taken alike), FlashAttention-1 half of FlashAttention-2 (2307.08691 fig. 4), the
 // Triton kernel of 2023 what FlashAttention-1 does (same figure).
 static double kernel_share(AttentionKernel kernel, Architecture architecture, bool backward) {
-  const bool old = architecture == Architecture::kVolta || architecture == Architecture::kAmpere;
+  const bool old = is_before_hopper(architecture);
   const double flash2 = old ? 1.0 : (backward ? 0.62 : 0.55);
   switch (kernel) {
     case AttentionKernel::kBest:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "launch/recipe_import.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -14,11 +16,7 @@ struct Foreign {
 constexpr std::array kForeign{
     Foreign{"distributed_type:", "accelerate's", "import the DeepSpeed or FSDP settings it names"},
     Foreign{"compute_environment:", "accelerate's",
-            "import the DeepSpeed or FSDP settings it names"},
-    Foreign{"base_model:", "axolotl's", "import the DeepSpeed file that it names, with --model"},
-    Foreign{"model_name_or_path:", "LLaMA-Factory's",
-            "import the DeepSpeed file that it names, with --model"},
-    Foreign{"stage: sft", "LLaMA-Factory's", "import the DeepSpeed file that it names"}};
+            "import the DeepSpeed or FSDP settings it names"}};
 
 bool has_line(std::string_view text, std::string_view begin) {
   for (std::size_t at = text.find(begin); at != std::string_view::npos;
@@ -43,6 +41,8 @@ Result<Target> detect_target(std::span<const NamedText> files, const RunContext&
     const std::size_t first = file.text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     if (first != std::string::npos && file.text[first] == '{') return Target::kDeepspeed;
     if (file.name.ends_with(".toml")) return Target::kTorchtitan;
+    const bool yaml = file.name.ends_with(".yaml") || file.name.ends_with(".yml");
+    if (yaml && is_recipe(file.text)) return Target::kAccelerate;
     for (const Foreign& foreign : kForeign) {
       if (!has_line(file.text, foreign.mark)) continue;
       return error_at({file.name}, "this is " + std::string(foreign.tool) + " configuration",

@@ -62,11 +62,29 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
   }
   const std::optional<Strategy> near = nearest_expressible(target, p.strategy, p.model, p.cluster);
   const std::string search =
-      "'meshplan plan --space " + std::string(name_of(target)) + "' finds the best that it can";
+      "'meshplan plan --space " +
+      std::string(name_of(target == Target::kMegatronBridge ? Target::kMegatron : target)) +
+      "' finds the best that it can";
   all.back().hint =
       near ? "the nearest plan that it can: " + changes(p.strategy, *near) + "; " + search
            : "no plan near to it can be expressed either; " + search;
   return all;
+}
+
+// Programs of the user's put adapters on: PEFT, and what it must be told.
+void add_adapter_note(Target target, const Strategy& s, std::vector<std::string>& notes) {
+  if (!is_frozen(s) || target == Target::kMegatronBridge) return;
+  std::string text =
+      "adapters are the program's: peft.LoraConfig(r=" + std::to_string(s.lora.rank) +
+      ", lora_dropout=" + key_text(s.lora.dropout) + ") on " + key_text(s.lora.targets);
+  if (s.lora.frozen_dtype == FrozenDtype::kNf4) {
+    text +=
+        ", the model loaded with BitsAndBytesConfig(load_in_4bit=True, "
+        "bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)";
+  } else if (s.lora.frozen_dtype == FrozenDtype::kInt8) {
+    text += ", the model loaded with BitsAndBytesConfig(load_in_8bit=True)";
+  }
+  notes.push_back(text);
 }
 
 LaunchCommand command_for(Target target, const LaunchPlan& plan) {
@@ -122,7 +140,8 @@ Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,
   if (!target) return target.errors();
   const Findings broken = target_findings(*target, plan.strategy, plan.model, plan.cluster);
   if (broken.has_errors()) return refusal(*target, plan, broken);
-  const LaunchCommand command = command_for(*target, plan);
+  LaunchCommand command = command_for(*target, plan);
+  add_adapter_note(*target, plan.strategy, command.notes);
   LaunchFiles result;
   if (format == LaunchFormat::kSlurm) {
     result.files.push_back({"train.sbatch", slurm_script(plan, command)});

@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "launch/megatron.hpp"
 #include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
 
 namespace meshplan {
 namespace {
@@ -120,6 +121,19 @@ std::string recipe_of(const LaunchPlan& p) {
 
 }  // namespace
 
+namespace {
+
+// Fields of Megatron-Bridge's LoRA (peft/lora.py).
+void add_adapters(const Strategy& s, std::vector<std::vector<std::string>>& overrides) {
+  if (!is_frozen(s)) return;
+  overrides.push_back({"peft.dim=" + std::to_string(s.lora.rank)});
+  overrides.push_back({"peft.target_modules=" + key_text(s.lora.targets)});
+  overrides.push_back({"peft.dropout=" + key_text(s.lora.dropout)});
+  if (s.lora.all_to_all) overrides.push_back({"peft.a2a_experimental=true"});
+}
+
+}  // namespace
+
 LaunchCommand bridge_command(const LaunchPlan& plan) {
   LaunchCommand command = megatron_command(plan);
   const auto section = std::find_if(command.sections.begin(), command.sections.end(),
@@ -134,6 +148,7 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   const bool fp32 = plan.strategy.grad_dtype == Dtype::kFp32;
   overrides.push_back({"mixed_precision=" + recipe_of(plan)});
   overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (fp32 ? "true" : "false")});
+  add_adapters(plan.strategy, overrides);
   // run_recipe.py copies it into the model's.
   overrides.push_back({"dataset.seq_length=" + std::to_string(plan.strategy.seq_len)});
   command.sections = {{"plan", std::move(overrides)}};
@@ -142,6 +157,14 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   command.program = "\"$BRIDGE_PATH/scripts/training/run_recipe.py\" --recipe \"$RECIPE\" \\\n ";
   command.notes.push_back("the recipe decides the model: it must be of the sizes of " +
                           plan.model.name);
+  if (is_frozen(plan.strategy)) {
+    command.notes.push_back(
+        "the recipe must be one of fine-tuning with adapters, whose peft is LoRA");
+    if (plan.strategy.lora.frozen_dtype != FrozenDtype::kTraining) {
+      command.notes.push_back("the recipe's checkpoint must hold the frozen weights in " +
+                              std::string(name_of(plan.strategy.lora.frozen_dtype)));
+    }
+  }
   return command;
 }
 

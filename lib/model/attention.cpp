@@ -41,7 +41,12 @@ LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const H
   const bool bias = x.model.linear_bias || x.model.qkv_bias;
   const std::int64_t gate = h.output_gate ? h.value_size : 0;
   const std::int64_t columns = h.query_size + h.key_size + h.sent_values + gate;
-  const LinearTimes column = append_linear(x, "qkv", l.tokens, columns, l.hidden, bias, ops);
+  AdapterSite site{.layer = LoraTarget::kQkv};
+  site.parts = {{{LoraTarget::kQ, h.query_size + gate},
+                 {LoraTarget::kK, h.key_size},
+                 {LoraTarget::kV, h.sent_values}}};
+  const LinearTimes column =
+      append_linear(x, "qkv", l.tokens, columns, l.hidden, bias, ops, 1, &site);
   const double qkv = real(l.tokens) * real(columns);
   append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
   const double qk = real(l.tokens) * real(h.query_size + h.key_size);
@@ -103,7 +108,7 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   double projections = t * e * (real(h.query_size) + real(h.key_size) + real(h.sent_values));
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
   projections += index_saved_bytes(x, kind.index);
-  return attention_saved_bytes(x, h, projections, 0, false);
+  return attention_saved_bytes(x, h, projections, 0, false, kQkvTargets);
 }
 
 // Gradients of the scores going in and coming out.

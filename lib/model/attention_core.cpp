@@ -238,8 +238,9 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
     append_elementwise(x, "output gate", 3 * gated, 1, 5 * gated, 1, ops);
   }
   const bool bias = x.model.linear_bias || x.model.attention_out_bias;
-  const LinearTimes row =
-      append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size, bias, ops);
+  const AdapterSite site{.layer = LoraTarget::kProj, .row_parallel = true};
+  const LinearTimes row = append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size,
+                                        bias, ops, 1, &site);
   append_tp_collectives(x, column, row, ops);
   append_residual(x, ops);
 }
@@ -249,30 +250,33 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
 // are meant: outputs of norms and activation function, and of up-projections. Modules that are
 // listed drop what is theirs alone.
 KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, double projections,
-                                double repeated, bool latent) {
+                                double repeated, bool latent, LoraTargets first) {
   const LocalShape& l = x.shape;
   const bool fused = x.strategy.flash_attention;
   const double norm = real(l.norm_tokens) * real(l.hidden), t = real(l.tokens);
   const double scores = score_bytes(x, heads.heads);
-  double bytes = norm_bytes(x, norm) + kept_input(x) + projections;
+  double bytes = norm_bytes(x, norm) + kept_input(x, first) + projections;
   bytes += scores;
   if (fused) bytes += 4 * t * real(heads.heads);  // log-sum-exp, fp32
-  bytes += kept(x) * t * real(heads.value_size);  // attention's output, input of the projection
-  if (fused && kept(x) < l.bytes) bytes += l.bytes * t * real(heads.value_size);
+  // Attention's output, input of the projection: one tensor where both keep it as it is.
+  const double input = kept(x, {LoraTarget::kProj});
+  const bool shared = input == l.bytes;
+  bytes += input * t * real(heads.value_size);
+  if (fused && !shared) bytes += l.bytes * t * real(heads.value_size);
   // The gate, and the output before it, which the projection does not keep.
   if (heads.output_gate) bytes += 2 * l.bytes * t * real(heads.value_size);
   if (x.strategy.recompute_modules.empty()) {
-    return {bytes + hidden_mask(x), fused ? kept_input(x) + repeated : scores};
+    return {bytes + hidden_mask(x), fused ? kept_input(x, first) + repeated : scores};
   }
   double dropped = 0, together = 0;
   // Of fused attention only what its own backward pass needs beside its inputs: the projection
   // keeps the output.
   if (repeats(x, RecomputeModule::kCoreAttn, false)) {
     dropped += scores + (fused ? 4 * t * real(heads.heads) : 0);
-    if (fused && kept(x) < l.bytes) dropped += l.bytes * t * real(heads.value_size);
+    if (fused && !shared) dropped += l.bytes * t * real(heads.value_size);
   }
   const bool norm_apart = latent || !norm_is_inside(x);
-  if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x);
+  if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x, first);
   if (latent && repeats(x, RecomputeModule::kMlaUpProj, false)) {
     dropped += repeated, together = repeated;
   }

@@ -33,7 +33,8 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
 // of fused attention repeats. `latent`: the norm before it is a module of its own, and `repeated`
 // are its up-projections.
 [[nodiscard]] KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads,
-                                              double projections, double repeated, bool latent);
+                                              double projections, double repeated, bool latent,
+                                              LoraTargets first);
 // Scores of materialised attention.
 [[nodiscard]] double materialised_scores(const BlockContext& x, std::int64_t heads);
 

@@ -15,11 +15,13 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
   PartBegin begin = part_begin(ops);
   if (has_own_norm(m)) append_residual_norm(x, "mlp norm", ops);
   if (!norm_is_inside(x)) begin = part_begin(ops);
+  const AdapterSite first = first_mlp_site(m, ffn);
+  const AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
-                                       has_mlp_bias(m), ops);
+                                       has_mlp_bias(m), ops, 1, &first);
   append_activation(x, real(l.tokens) * real(ffn), ops);
   const LinearTimes down =
-      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops);
+      append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops, 1, &second);
   // A parallel block sums attention and MLP before one reduction, counted with attention.
   if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
   if (repeats(x, RecomputeModule::kMlp, false)) repeat_part(begin, ops);
@@ -30,14 +32,15 @@ KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x) {
   const double features = widest_features(kind, x);
   KeptBytes saved{activation_function_bytes(x, features) + hidden_mask(x), 0};
   if (has_own_norm(x.model)) {
-    saved.all += norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden)) + kept_input(x);
+    saved.all += norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden)) +
+                 kept_input(x, kFirstTargets);
   }
   if (x.strategy.recompute_modules.empty()) {
     if (x.strategy.flash_attention) saved.selective = repeated_features(x, features);
     return saved;
   }
   // Module mlp keeps its input: the norm's output, or the norm's own where that is inside of it.
-  const double normed = has_own_norm(x.model) ? kept_input(x) : 0;
+  const double normed = has_own_norm(x.model) ? kept_input(x, kFirstTargets) : 0;
   if (repeats(x, RecomputeModule::kMlp, false)) {
     saved.together = activation_function_bytes(x, features) + (norm_is_inside(x) ? normed : 0);
     saved.selective += saved.together;

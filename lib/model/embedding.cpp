@@ -20,16 +20,20 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   if (x.model.dropout > 0) forward += (2 * e + 1) * local, kernels += 1;
   const double table = real(l.vocab) * real(l.hidden);
   const double grad = size_of(s.grad_dtype);
-  append_elementwise(x, "embedding", forward, kernels, 3 * e * n + table * (2 * e + 2 * grad), 4,
-                     ops);
+  // A frozen table has no gradient, and nothing is before it.
+  const bool frozen = is_frozen(s);
+  const double backward = frozen ? 0 : 3 * e * n + table * (2 * e + 2 * grad);
+  append_elementwise(x, "embedding", forward, kernels, backward, frozen ? 0 : 4, ops);
   if (x.model.embedding_norm) append_norm(x, "embedding norm", l.norm_tokens * l.hidden, ops);
   append_encoder(x, ops);
   const double bytes = e * n;
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kReduceScatter, bytes,
                          1, {}, ops);
-    append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather, bytes,
-                         1, {}, ops);
+    if (!frozen) {
+      append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather,
+                           bytes, 1, {}, ops);
+    }
   } else {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllReduce, bytes, 1,
                          {}, ops);

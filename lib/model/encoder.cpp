@@ -129,11 +129,16 @@ void append_encoder(const BlockContext& x, BlockOps& ops) {
   append_linear(vision, "patches", patches_of(s), v.hidden_size, patch_features(*x.model.encoder),
                 true, ops);
   append_projector(x, patches_of(s), ops);
+  if (!is_frozen(x.strategy)) return;
+  // Nothing that is trained comes before it.
+  const auto is_backward = [](const auto& op) { return op.pass != Pass::kForward; };
+  std::erase_if(ops.kernels, is_backward);
+  std::erase_if(ops.comm, is_backward);
 }
 
 // [F-VIT-3] What every layer keeps, never computed again; the patches, and the projectors' inputs.
 double encoder_saved_bytes(const BlockContext& x) {
-  if (!x.model.encoder) return 0;
+  if (!x.model.encoder || is_frozen(x.strategy)) return 0;
   const EncoderSpec& e = *x.model.encoder;
   const ModelSpec v = vision_model(x.model);
   const Strategy s = vision_strategy(x.model, x.strategy);

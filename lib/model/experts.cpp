@@ -141,12 +141,16 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
       std::max<std::int64_t>(1, static_cast<std::int64_t>(received / real(local_experts)));
   const std::int64_t ffn = ceil_div(moe.expert_ffn_hidden_size, s.etp);
   const std::size_t first_expert = ops.kernels.size();
+  AdapterSite first = first_mlp_site(m, ffn);
+  AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
+  first.of_experts = second.of_experts = true;
   append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), input, m.expert_bias, ops,
-                local_experts);
+                local_experts, &first);
   const PartBegin activation = part_begin(ops);
   append_activation(x, received * real(ffn), ops);
   if (!all_again && repeats(x, RecomputeModule::kMoeAct, false)) repeat_part(activation, ops);
-  append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts);
+  append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts,
+                &second);
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
     ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
   }
@@ -159,11 +163,14 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (moe.shared_expert_ffn_hidden_size > 0) {
     const PartBegin begin = part_begin(ops);
     const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
-    const LinearTimes up = append_linear(x, "shared expert up", l.tokens,
-                                         shared * (m.gated_mlp ? 2 : 1), l.hidden, false, ops);
+    const AdapterSite wide = first_mlp_site(m, shared);
+    const AdapterSite narrow{.layer = LoraTarget::kFc2, .row_parallel = true};
+    const LinearTimes up =
+        append_linear(x, "shared expert up", l.tokens, shared * (m.gated_mlp ? 2 : 1), l.hidden,
+                      false, ops, 1, &wide);
     append_activation(x, real(l.tokens) * real(shared), ops);
     const LinearTimes down =
-        append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops);
+        append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops, 1, &narrow);
     append_tp_collectives(x, up, down, ops);
     if (!all_again && repeats(x, RecomputeModule::kSharedExperts, false)) repeat_part(begin, ops);
     append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
@@ -185,8 +192,10 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
   const double hidden = routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp));
   const double shared = real(l.tokens) * real(ceil_div(moe.shared_expert_ffn_hidden_size, s.tp));
-  const double normed = kept(x) * norm;
-  double inside = routed * gathered * real(expert_input(moe, l.hidden)) * kept(x);
+  // The norm's output is the router's input and the shared experts'.
+  const bool own = moe.shared_expert_ffn_hidden_size > 0 || !is_frozen(s);
+  const double normed = own ? kept(x, kFirstTargets) * norm : 0;
+  double inside = routed * gathered * real(expert_input(moe, l.hidden)) * kept(x, kFirstTargets);
   inside += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
   inside += activation_function_bytes(x, hidden);
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
@@ -200,7 +209,8 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     saved.selective = saved.together = inside + of_shared;
   } else {
     const bool again = repeats(x, RecomputeModule::kSharedExperts, false);
-    const double features = repeats(x, RecomputeModule::kMoeAct, false) ? kept(x) * hidden : 0;
+    const double features =
+        repeats(x, RecomputeModule::kMoeAct, false) ? kept(x, {LoraTarget::kFc2}) * hidden : 0;
     saved.selective = features + (again ? of_shared : 0);
     saved.together = std::max(features, again ? of_shared : 0);
   }

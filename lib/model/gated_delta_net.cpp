@@ -147,7 +147,8 @@ void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, Blo
   append_residual_norm(x, "input norm", ops);
   const auto features = static_cast<std::int64_t>(input_features(kind, a));
   const auto values = static_cast<std::int64_t>(a.values);
-  const LinearTimes column = append_linear(x, "delta in", l.tokens, features, l.hidden, false, ops);
+  const LinearTimes column =
+      append_linear(x, "delta in", l.tokens, features, l.hidden, false, ops, 1, &kStateInput);
   if (kind.gate_rank > 0) {
     append_linear(x, "delta gates down", l.norm_tokens, 2 * kind.gate_rank, l.hidden, false, ops);
     const auto up = static_cast<std::int64_t>(a.decays + a.values);

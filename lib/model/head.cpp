@@ -44,7 +44,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, bytes, 1,
                          {}, ops);
-    if (s.runtime.tp_recompute_allgather) {
+    if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
       append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather,
                            bytes, 1, logits.backward_input, ops);
     }

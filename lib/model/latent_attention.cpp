@@ -22,20 +22,25 @@ LinearTimes append_projections(const BlockContext& x, const MlaSpec& mla, const 
   const LocalShape& l = x.shape;
   const std::int64_t heads_qk = h.query_size;
   if (mla.q_lora_rank > 0) {
-    append_linear(x, "q down", l.norm_tokens, mla.q_lora_rank, l.hidden, false, ops);
+    const AdapterSite q_down{.layer = LoraTarget::kQDown};
+    append_linear(x, "q down", l.norm_tokens, mla.q_lora_rank, l.hidden, false, ops, 1, &q_down);
     append_norm(x, "q norm", l.norm_tokens * mla.q_lora_rank, ops);
   }
+  const AdapterSite kv_down{.layer = LoraTarget::kKvDown};
   append_linear(x, "kv down", l.norm_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, l.hidden,
-                false, ops);
+                false, ops, 1, &kv_down);
   append_norm(x, "kv norm", l.norm_tokens * mla.kv_lora_rank, ops);
   const std::int64_t query_input = mla.q_lora_rank > 0 ? mla.q_lora_rank : l.hidden;
   append_index(x, mla.index, query_input, ops);
   if (h.output_gate) append_linear(x, "gate", l.tokens, h.value_size, l.hidden, false, ops);
   const PartBegin up = part_begin(ops);
-  const LinearTimes q = append_linear(x, "q up", l.tokens, heads_qk, query_input, false, ops);
+  const AdapterSite q_up{.layer = mla.q_lora_rank > 0 ? LoraTarget::kQUp : LoraTarget::kQ};
+  const AdapterSite kv_up{.layer = LoraTarget::kKvUp};
+  const LinearTimes q =
+      append_linear(x, "q up", l.tokens, heads_qk, query_input, false, ops, 1, &q_up);
   const LinearTimes kv =
       append_linear(x, "kv up", l.tokens, h.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
-                    mla.kv_lora_rank, false, ops);
+                    mla.kv_lora_rank, false, ops, 1, &kv_up);
   const double latents = real(l.tokens) * real(2 * h.query_size + h.value_size);
   // Concatenation of the rotary and the other part of queries and keys.
   append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
@@ -109,7 +114,8 @@ KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
   projections += index_saved_bytes(x, kind.sizes.index);
   const double repeated = t * e * real(h.query_size + h.key_size + h.value_size);
-  return attention_saved_bytes(x, h, projections, repeated, true);
+  return attention_saved_bytes(x, h, projections, repeated, true,
+                               {LoraTarget::kQDown, LoraTarget::kQ, LoraTarget::kKvDown});
 }
 
 double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {

@@ -35,8 +35,8 @@ void append_operations(const LightningSpec& kind, const BlockContext& x, BlockOp
   const double features = features_of(kind, x.strategy), tokens = real(l.tokens), e = l.bytes;
   const auto d = static_cast<std::int64_t>(features);
   append_residual_norm(x, "input norm", ops);
-  const LinearTimes column =
-      append_linear(x, "linear attention in", l.tokens, 4 * d, l.hidden, false, ops);
+  const LinearTimes column = append_linear(x, "linear attention in", l.tokens, 4 * d, l.hidden,
+                                           false, ops, 1, &kStateInput);
   append_elementwise(x, "linear attention activation", 6 * e * tokens * features, 1,
                      9 * e * tokens * features, 1, ops);
   append_head_exchange(x, 3 * features, features, ops);

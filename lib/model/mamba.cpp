@@ -42,7 +42,8 @@ void append_operations(const MambaSpec& kind, const BlockContext& x, BlockOps& o
   const auto d = static_cast<std::int64_t>(channels_of(kind, x.strategy));
   const double features = real(d), tokens = real(l.tokens), e = l.bytes;
   append_residual_norm(x, "input norm", ops);
-  const LinearTimes column = append_linear(x, "mamba in", l.tokens, 2 * d, l.hidden, false, ops);
+  const LinearTimes column =
+      append_linear(x, "mamba in", l.tokens, 2 * d, l.hidden, false, ops, 1, &kStateInput);
   append_head_exchange(x, 2 * features, features, ops);
   append_convolution(x, features, ops);
   append_linear(x, "mamba step", l.tokens, projections(kind), d, false, ops);

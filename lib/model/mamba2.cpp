@@ -100,7 +100,8 @@ void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& 
   const double e = l.bytes, tokens = real(l.tokens);
   append_residual_norm(x, "input norm", ops);
   const auto features = static_cast<std::int64_t>(input_features(a));
-  const LinearTimes column = append_linear(x, "mamba in", l.tokens, features, l.hidden, false, ops);
+  const LinearTimes column =
+      append_linear(x, "mamba in", l.tokens, features, l.hidden, false, ops, 1, &kStateInput);
   append_head_exchange(x, input_features(a), a.inner, ops);
   if (x.strategy.micro_batch > 1) {  // sequences become the outer dimension, and the inner again
     const double moved = 2 * e * tokens * (input_features(a) + a.inner);

@@ -27,7 +27,7 @@ void append_projection_collectives(const BlockContext& x, const LinearTimes& pro
     return;
   }
   add(Pass::kBackwardInput, kAllGather, output, {});
-  if (s.runtime.tp_recompute_allgather) {
+  if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
     add(Pass::kBackwardInput, kAllGather, input, projection.backward_input);
   }
   add(Pass::kBackwardInput, kReduceScatter, input, beside);

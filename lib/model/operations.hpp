@@ -18,6 +18,9 @@ enum class CommDimension { kTp, kCp, kEp, kPp, kDp, kEmbedding, kLoss };
 
 enum class Pass { kForward, kBackwardInput, kBackwardWeight };
 
+// Whose gradient a step makes: of a model's own weights, or of adapters beside them.
+enum class WeightUse { kTrained, kFrozen, kAdapter, kExpertAdapter };
+
 struct KernelOp {
   std::string_view name;  // static text
   Pass pass = Pass::kForward;
@@ -32,6 +35,9 @@ struct KernelOp {
   std::optional<AttentionShape> attention;  // of one call, where it is fused attention
   double calls = 1;                         // of that shape, one after the other
   double bytes = 0;                         // moved by a memory-bound kernel
+  // Elements of the matrices of a linear layer, stated once, by its forward product.
+  std::int64_t weights = 0;
+  WeightUse use = WeightUse::kTrained;  // of them
 };
 
 struct CommOp {

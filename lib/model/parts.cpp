@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "comm/collectives.hpp"
+#include "model/adapters.hpp"
 
 namespace meshplan {
 
-namespace {
-
 KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, double bytes,
-                   double kernels, bool selective = false, KernelKind kind = KernelKind::kOther) {
+                   double kernels, bool selective, KernelKind kind) {
   KernelOp op;
   op.name = name;
   op.pass = pass;
@@ -35,8 +34,6 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
   return op;
 }
 
-}  // namespace
-
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
                         BlockOps& ops, bool selective, KernelKind kind) {
@@ -54,7 +51,8 @@ namespace {
 // Transformer Engine, apex's FastLayerNorm (Megatron-LM since 3.0) and flash-attention's kernels
 // sum them in the same pass.
 bool reads_twice_backward(const BlockContext& x) {
-  return x.model.norm == Norm::kLayerNorm && x.strategy.runtime.two_pass_layernorm;
+  return x.model.norm == Norm::kLayerNorm && x.strategy.runtime.two_pass_layernorm &&
+         !is_frozen(x.strategy);
 }
 
 bool is_fused_norm(const BlockContext& x) {
@@ -129,14 +127,15 @@ KernelOp gradient_accumulation(const BlockContext& x, double weights) {
 // [F-LIN-1] Forward m x n x k, input gradient m x k x n, weight gradient n x k x m; the weight
 // gradient is added to the main gradient of grad_dtype, in the product's epilogue where fused,
 // else by a pass of its own (read both, write one). The products of `count` experts are issued one
-// by one, on several streams (Transformer Engine GroupedLinear, multi_stream_cublas_gemm).
+// by one, on several streams (Transformer Engine GroupedLinear, multi_stream_cublas_gemm). Frozen
+// layers have no weight gradient.
 LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
                           std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
-                          std::int64_t count) {
+                          std::int64_t count, const AdapterSite* site) {
   const Strategy& s = x.strategy;
   const double e = x.shape.bytes;
   const double grad = size_of(s.grad_dtype);
-  const bool fp8 = s.precision == Precision::kFp8;
+  const bool fp8 = s.precision == Precision::kFp8, frozen = is_frozen(s);
   LinearTimes times;
   const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk, double out,
                         double accumulate) {
@@ -145,27 +144,33 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
     return ops.kernels.back().time;
   };
   times.forward = push(Pass::kForward, tokens, n, k, e, 0);
+  ops.kernels.back().weights = n * k * count;
+  ops.kernels.back().use = frozen ? WeightUse::kFrozen : WeightUse::kTrained;
   times.backward_input = push(Pass::kBackwardInput, tokens, k, n, e, 0);
   const double weights = static_cast<double>(n * k * count);
   const double rows = static_cast<double>(tokens * count);
-  if (s.runtime.fused_grad_accumulation) {
+  if (frozen) {
+    append_frozen_weight(x, weights, static_cast<double>(count), ops);
+  } else if (s.runtime.fused_grad_accumulation) {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
   } else {
     times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
     ops.kernels.push_back(gradient_accumulation(x, weights));
   }
   if (fp8) {
-    // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes:
-    // read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
+    // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes, which
+    // weight gradients alone read: read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
     const auto n_casts = static_cast<double>(count);
     const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, 4 * in, n_casts));
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, 4 * out, n_casts));
+    const double each = frozen ? 3 : 4;
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, each * in, n_casts));
+    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, each * out, n_casts));
   }
-  if (bias) {
+  if (bias && !frozen) {
     const double out = rows * static_cast<double>(n);
     append_elementwise(x, "bias", 0, 0, e * out, 1, ops);  // bias gradient: a column sum
   }
+  if (frozen && site != nullptr) append_adapters(x, *site, tokens * count, n, k, ops);
   return times;
 }
 
@@ -225,7 +230,7 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
     push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, window(kAllGather, row.backward_input),
             ops);
-    if (s.runtime.tp_recompute_allgather) {
+    if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
       push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
     }
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
@@ -306,13 +311,23 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops) {
 
 // Bytes of an input that a linear layer keeps for its weight gradient: fp8 layers keep the cast
 // copy (Transformer Engine), others the bf16 tensor.
-double kept(const BlockContext& x) {
+double kept(const BlockContext& x, LoraTargets adapters) {
+  const Strategy& s = x.strategy;
+  if (is_frozen(s)) {
+    const bool adapted = !(s.lora.targets & adapters).empty();
+    if (!adapted) return 0;
+    return s.lora.dropout > 0 ? x.shape.bytes + 1 : x.shape.bytes;
+  }
   return x.strategy.precision == Precision::kFp8 ? 1 : x.shape.bytes;
 }
 
-double kept_input(const BlockContext& x) {
-  const bool gathered = x.strategy.sequence_parallel && !x.strategy.runtime.tp_recompute_allgather;
-  return kept(x) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) * real(x.shape.hidden);
+// An adapter reads the norm's gathered output (Megatron-Bridge
+// peft/utils.py, return_layernorm_output_gathered).
+double kept_input(const BlockContext& x, LoraTargets adapters) {
+  const bool gathered = x.strategy.sequence_parallel &&
+                        (is_frozen(x.strategy) || !x.strategy.runtime.tp_recompute_allgather);
+  return kept(x, adapters) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) *
+         real(x.shape.hidden);
 }
 
 double hidden_mask(const BlockContext& x) {
@@ -331,7 +346,7 @@ double activation_function_bytes(const BlockContext& x, double features) {
   const double e = x.shape.bytes;
   const double in = x.model.gated_mlp ? 2 : 1;
   const double extra = x.model.gated_mlp && !x.strategy.runtime.fused_activation ? 1 : 0;
-  return features * (e * (in + extra) + kept(x));
+  return features * (e * (in + extra) + kept(x, {LoraTarget::kFc2}));
 }
 
 bool has_mlp_bias(const ModelSpec& m) { return m.linear_bias || m.mlp_bias; }
@@ -347,7 +362,8 @@ std::int64_t mlp_first_bias(const ModelSpec& m, std::int64_t ffn) {
 }
 
 double repeated_features(const BlockContext& x, double features) {
-  return (has_own_norm(x.model) ? kept_input(x) : 0) + kept(x) * features;
+  return (has_own_norm(x.model) ? kept_input(x, kFirstTargets) : 0) +
+         kept(x, {LoraTarget::kFc2}) * features;
 }
 
 // [F-PAR-3] Plain or gated MLP: 2*h*f or 3*h*f, biases f (2f gated) and h.

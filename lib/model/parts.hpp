@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "model/adapters.hpp"
 #include "model/context.hpp"
 #include "model/operations.hpp"
 #include "model/parameters.hpp"
@@ -16,6 +17,12 @@ struct LinearTimes {
   Seconds forward, backward_input, backward_weight;
 };
 
+// One kernel that moves bytes, and one matrix product, with their times.
+[[nodiscard]] KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass,
+                                 double bytes, double kernels, bool selective = false,
+                                 KernelKind kind = KernelKind::kOther);
+[[nodiscard]] KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass,
+                               const GemmShape& g, Precision p);
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,
                  bool selective = false);
 // `apart`: a module of its own even where others are inside of their products' (norm_is_inside).
@@ -25,7 +32,7 @@ void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps&
 // y[tokens, n] = x[tokens, k] W, `count` of them.
 LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
                           std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
-                          std::int64_t count = 1);
+                          std::int64_t count = 1, const AdapterSite* site = nullptr);
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
                         BlockOps& ops, bool selective = false,
@@ -64,11 +71,16 @@ void append_cp_collective(const BlockContext& x, Pass pass, Collective op, doubl
 void append_fused(const BlockContext& x, std::string_view name, Pass pass,
                   std::span<const FusedWork> kernels, double times, BlockOps& ops);
 
-// Bytes per element of an input that a linear layer keeps for its weight gradient.
-[[nodiscard]] double kept(const BlockContext& x);
+// [F-LORA-3] Bytes per element of an input that a linear layer keeps for its weight gradient: a
+// frozen one keeps none, its adapter the tensor itself, or what dropout leaves of it and the mask.
+[[nodiscard]] double kept(const BlockContext& x, LoraTargets adapters = {});
 // The input that a column-parallel layer keeps: this rank's share of the sequence, or all of it
 // where the gathered copy is saved.
-[[nodiscard]] double kept_input(const BlockContext& x);
+[[nodiscard]] double kept_input(const BlockContext& x, LoraTargets adapters = {});
+// What any adapter of attention's or an MLP's first layer is named by.
+inline constexpr LoraTargets kQkvTargets{LoraTarget::kQkv, LoraTarget::kQ, LoraTarget::kK,
+                                         LoraTarget::kV};
+inline constexpr LoraTargets kFirstTargets{LoraTarget::kFc1, LoraTarget::kGate, LoraTarget::kUp};
 [[nodiscard]] double hidden_mask(const BlockContext& x);
 [[nodiscard]] double norm_bytes(const BlockContext& x, double elements);
 [[nodiscard]] double activation_function_bytes(const BlockContext& x, double features);

@@ -19,7 +19,9 @@ void append_head_exchange(const BlockContext& x, double before, double after, Bl
 void append_mixer_output(const BlockContext& x, std::string_view name, std::int64_t features,
                          const LinearTimes& column, BlockOps& ops) {
   const LocalShape& l = x.shape;
-  const LinearTimes row = append_linear(x, name, l.tokens, l.hidden, features, false, ops);
+  const AdapterSite site{.layer = LoraTarget::kOut, .row_parallel = true};
+  const LinearTimes row =
+      append_linear(x, name, l.tokens, l.hidden, features, false, ops, 1, &site);
   append_tp_collectives(x, column, row, ops);
   append_residual(x, ops);
 }
@@ -27,13 +29,14 @@ void append_mixer_output(const BlockContext& x, std::string_view name, std::int6
 KeptBytes state_mixer_bytes(const BlockContext& x, double inside, std::int64_t features) {
   const LocalShape& l = x.shape;
   const double norm = real(l.norm_tokens) * real(l.hidden);
-  const double output = kept(x) * real(l.tokens) * real(features);
-  const double all = norm_bytes(x, norm) + kept_input(x) + inside + output + hidden_mask(x);
+  const double output = kept(x, {LoraTarget::kOut}) * real(l.tokens) * real(features);
+  const double input = kept_input(x, {LoraTarget::kIn});
+  const double all = norm_bytes(x, norm) + input + inside + output + hidden_mask(x);
   // Selective recomputation beside fused kernels repeats the norm (Megatron-Core's layernorm).
   const bool again = x.strategy.recompute_modules.empty()
                          ? x.strategy.flash_attention
                          : repeats(x, RecomputeModule::kLayernorm, false) && !norm_is_inside(x);
-  return {all, again ? kept_input(x) : 0};
+  return {all, again ? input : 0};
 }
 
 }  // namespace meshplan

@@ -6,6 +6,9 @@
 
 namespace meshplan {
 
+// Of the projection that all of them begin with.
+inline constexpr AdapterSite kStateInput{.layer = LoraTarget::kIn};
+
 // [F-CONV-1] A causal convolution of `channels` features a token with its activation: reads and
 // writes once; backward it is computed again and reads two and writes one more (causal-conv1d,
 // csrc/causal_conv1d_bwd.cu).

@@ -231,7 +231,7 @@ void Stages::set_least_bytes() {
     // Shards are rounded up once per rank, not once per block.
     const auto shards =
         static_cast<double>(rates_.weights.bytes_each + rates_.gradients.bytes_each +
-                            rates_.optimizer.bytes_each) *
+                            rates_.optimizer.bytes_each + 1) *
         2;
     const Bytes all = states.weights + states.gradients + states.optimizer - states.late;
     const double bytes = all.si() - shards;

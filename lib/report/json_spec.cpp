@@ -25,6 +25,11 @@ Json value_json(RecomputeModules value) {
   }
   return list;
 }
+Json value_json(const LoraTargets& value) {
+  Json names = Json::array();
+  for (const LoraTarget target : value.all()) names.push_back(std::string(name_of(target)));
+  return names;
+}
 Json value_json(LastingName value) { return std::string(value.text()); }
 
 void add_if(Json& json, const char* key, bool value) {

@@ -27,6 +27,10 @@ BlockParameters average_rank(const SearchContext& x, const Strategy& s, const Bl
   BlockParameters p = held_parameters(MemoryRates{}, blocks, whole_model(x));
   p.dense = std::max<std::int64_t>(0, p.dense * copies / s.pp - shard_group(s));
   p.experts = std::max<std::int64_t>(0, p.experts * copies / s.pp - expert_dp(s));
+  for (std::int64_t* bytes : {&p.frozen_bytes, &p.frozen_expert_bytes}) {
+    *bytes =
+        std::max<std::int64_t>(0, *bytes * copies / s.pp - std::max(shard_group(s), expert_dp(s)));
+  }
   return p;
 }
 
@@ -57,9 +61,11 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
   if (rate <= 0) return 0;
   const double tokens = real(s.global_batch) * real(s.seq_len);
   const double biases = 0.99;  // parameters that no product multiplies
-  const double all = 6 * matrices * biases * tokens / (real(num_gpus(s)) * rate);
+  // Forward, input gradient and, unless weights are frozen, weight gradient.
+  const double products = is_frozen(s) ? 2 : 3;
+  const double all = 2 * products * matrices * biases * tokens / (real(num_gpus(s)) * rate);
   // One microbatch passes forward and input-gradient products of all layers one after the other.
-  const double one = all * real(s.pp) / real(num_microbatches(s)) * (2.0 / 3);
+  const double one = all * real(s.pp) / real(num_microbatches(s)) * (2 / products);
   return rounded_down(Seconds{std::max(all, one)});
 }
 

@@ -1,5 +1,6 @@
 // Why the best plan wins, from its terms and the best plans of what it decides against.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/text.hpp"
@@ -62,11 +63,19 @@ std::string at_best(const Explanation& x, std::initializer_list<std::string_view
 }
 
 // Weights, gradients and optimizer states of parameters on one device, nothing sharded.
-Bytes unsharded_states(const Strategy& s, std::int64_t parameters) {
+Bytes unsharded_states(const Strategy& s, const ParameterCount& count) {
   Strategy whole = s;
   whole.zero = 0;
   whole.offload.optimizer = false;
-  const StateBytes bytes = state_bytes(whole, BlockParameters{parameters, 0});
+  BlockParameters p{count.total, 0};
+  if (is_frozen(s)) {
+    const double each = frozen_bytes_each(s.lora.frozen_dtype, storage_size(s.precision));
+    const auto layers = static_cast<double>(count.total - count.embedding - count.output_head);
+    p = {};
+    p.frozen_bytes = std::llround(each * layers) +
+                     (count.embedding + count.output_head) * storage_size(s.precision);
+  }
+  const StateBytes bytes = state_bytes(whole, p);
   return bytes.weights + bytes.gradients + bytes.optimizer;
 }
 
@@ -74,13 +83,14 @@ Bytes unsharded_states(const Strategy& s, std::int64_t parameters) {
 // left for data parallelism.
 void explain_need(Explanation& x) {
   const ParameterCount count = parameter_count(x.model);
-  const Bytes all = unsharded_states(x.best.strategy, count.total);
+  const Bytes all = unsharded_states(x.best.strategy, count);
   const Bytes layer{all.count() / x.model.num_layers};
   const Bytes device = x.cluster.device.memory;
   const Bytes node = device * x.cluster.gpus_per_node;
-  x.say("weights, gradients and optimizer states take " + human_bytes(all) + ", " +
-        human_bytes(layer) + " a layer; a GPU holds " + human_bytes(device) + ", a node " +
-        human_bytes(node) +
+  x.say((is_frozen(x.best.strategy) ? std::string("the frozen weights take ")
+                                    : "weights, gradients and optimizer states take ") +
+        human_bytes(all) + ", " + human_bytes(layer) + " a layer; a GPU holds " +
+        human_bytes(device) + ", a node " + human_bytes(node) +
         (all > node     ? ": the model must be split over nodes"
          : all > device ? ": the model must be split over GPUs"
                         : ": one GPU could hold it"));

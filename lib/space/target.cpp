@@ -61,9 +61,10 @@ Space space_of(Target t) {
 std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   const std::optional<Target> target = target_of(space);
   if (!target) return {};
-  for (const Finding& f : target_findings(*target, s, m, c).all()) {
+  for (const Finding& f : target_findings(with_adapters(*target, s), s, m, c).all()) {
     if (is_about_preset(f)) continue;
-    return std::string(name_of(*target)) + " cannot express it (" + join_words(f.keys, ", ") + ")";
+    return std::string(name_of(with_adapters(*target, s))) + " cannot express it (" +
+           join_words(f.keys, ", ") + ")";
   }
   return {};
 }
@@ -75,7 +76,7 @@ bool is_refused(Space space, const Strategy& s, const ModelSpec& m, const Cluste
   const auto is_settled = [&](const std::string& key) {
     return !is_searched(key) || std::find(settled.begin(), settled.end(), key) != settled.end();
   };
-  const Findings found = target_findings(*target, s, m, c);
+  const Findings found = target_findings(with_adapters(*target, s), s, m, c);
   return std::any_of(found.all().begin(), found.all().end(), [&](const Finding& f) {
     return !is_about_preset(f) && std::all_of(f.keys.begin(), f.keys.end(), is_settled);
   });
@@ -85,7 +86,7 @@ Diagnostics hopeless_for(Space space, const Strategy& s, const ModelSpec& m, con
   const std::optional<Target> target = target_of(space);
   Diagnostics problems;
   if (!target) return problems;
-  for (const Finding& f : target_findings(*target, s, m, c).all()) {
+  for (const Finding& f : target_findings(with_adapters(*target, s), s, m, c).all()) {
     const bool can_change = std::any_of(f.keys.begin(), f.keys.end(), is_searched);
     if (!can_change && !is_about_preset(f)) problems.push_back(f.diagnostic);
   }

@@ -15,7 +15,7 @@ enum class Precision { kFp32, kTf32, kFp16, kBf16, kFp8 };
 enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
 
 enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEthernet };
-enum class Architecture { kVolta, kAmpere, kHopper, kBlackwell, kCdna3 };
+enum class Architecture { kVolta, kAmpere, kAda, kHopper, kBlackwell, kCdna3, kCdna4 };
 
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
@@ -71,9 +71,15 @@ MESHPLAN_NAMES(LinkKind, {{LinkKind::kNvswitch, "nvswitch"},
                           {LinkKind::kEthernet, "ethernet"}});
 MESHPLAN_NAMES(Architecture, {{Architecture::kVolta, "volta"},
                               {Architecture::kAmpere, "ampere"},
+                              {Architecture::kAda, "ada"},
                               {Architecture::kHopper, "hopper"},
                               {Architecture::kBlackwell, "blackwell"},
-                              {Architecture::kCdna3, "cdna3"}});
+                              {Architecture::kCdna3, "cdna3"},
+                              {Architecture::kCdna4, "cdna4"}});
+[[nodiscard]] constexpr bool is_amd(Architecture a) {
+  return a == Architecture::kCdna3 || a == Architecture::kCdna4;
+}
+[[nodiscard]] constexpr bool is_before_hopper(Architecture a) { return a < Architecture::kHopper; }
 MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
                         {CpKind::kAllGather, "allgather"},
                         {CpKind::kUlysses, "ulysses"}});

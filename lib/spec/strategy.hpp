@@ -10,6 +10,7 @@
 #include "spec/cluster.hpp"
 #include "spec/framework.hpp"
 #include "spec/kinds.hpp"
+#include "spec/lora.hpp"
 #include "spec/model.hpp"
 #include "spec/recompute_modules.hpp"
 
@@ -198,6 +199,7 @@ struct Strategy {
   bool flash_attention = true;
   Overlap overlap;
   Offload offload;
+  Lora lora;
   Runtime runtime;
   // Their preset (frameworks/preset.hpp) gave the values above that nobody stated.
   Framework framework = Framework::kMegatron;
@@ -207,6 +209,9 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
+[[nodiscard]] inline bool is_frozen(const Strategy& s) {
+  return s.lora.rank > 0;
+}  // but for adapters
 [[nodiscard]] std::int64_t num_gpus(const Strategy& s);
 [[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step
 // Ranks that share one copy of the sharded states: zero_group, or dp * cp.

@@ -192,8 +192,8 @@ void check_countable(const Plan& p, Findings& f) {
 }
 
 using OwnRule = void (*)(const Strategy&, Findings&);
-constexpr OwnRule kOwnRules[] = {check_degrees, check_workload, check_lists, check_order,
-                                 check_dtypes};
+constexpr OwnRule kOwnRules[] = {check_degrees, check_workload, check_lists,
+                                 check_order,   check_dtypes,   check_lora_values};
 
 using Rule = void (*)(const Plan&, Findings&);
 constexpr Rule kRules[] = {
@@ -216,6 +216,7 @@ constexpr Rule kRules[] = {
     check_recompute,
     check_recompute_modules,
     check_offload,
+    check_lora,
     check_precision,
     check_positions,
     check_encoder,

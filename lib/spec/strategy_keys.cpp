@@ -68,6 +68,16 @@ std::string key_text(RecomputeModules value) {
   return "[" + text + "]";
 }
 
+std::string key_text(const LoraTargets& value) {
+  constexpr std::string_view kAll = "all-linear";
+  if (value == lora_targets(kAll)) return "[" + std::string(kAll) + "]";
+  std::string text = "[";
+  for (const LoraTarget target : value.all()) {
+    text += (text.size() > 1 ? "," : "") + std::string(name_of(target));
+  }
+  return text + "]";
+}
+
 std::string key_text(Framework value) { return std::string(name_of(value)); }
 std::string key_text(Release value) { return std::string(name_of(value)); }
 
@@ -120,6 +130,10 @@ std::string short_text(const Strategy& s) {
     text += "[" + key_text(s.offload.optimizer_fraction) + "]";
   }
   if (s.offload.activations) text += " offload-activations";
+  if (is_frozen(s)) text += " lora" + std::to_string(s.lora.rank);
+  if (is_frozen(s) && s.lora.frozen_dtype != FrozenDtype::kTraining) {
+    text += "-" + std::string(name_of(s.lora.frozen_dtype));
+  }
   if (s.order != kDefaultOrder) text += " " + key_text(s.order);
   return text;
 }

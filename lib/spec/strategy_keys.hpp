@@ -52,6 +52,11 @@ void for_each_key(S& s, Visit&& visit) {
   visit("offload.optimizer", s.offload.optimizer);
   visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
   visit("offload.activations", s.offload.activations);
+  visit("lora.rank", s.lora.rank);
+  visit("lora.targets", s.lora.targets);
+  visit("lora.dropout", s.lora.dropout);
+  visit("lora.all_to_all", s.lora.all_to_all);
+  visit("lora.frozen_dtype", s.lora.frozen_dtype);
   visit("kernels.fused_softmax", s.runtime.fused_softmax);
   visit("kernels.fused_norm", s.runtime.fused_norm);
   visit("kernels.fused_rope", s.runtime.fused_rope);
@@ -111,6 +116,7 @@ void for_each_key(S& s, Visit&& visit) {
 [[nodiscard]] std::string key_text(double value);
 [[nodiscard]] std::string key_text(const std::vector<std::int64_t>& value);
 [[nodiscard]] std::string key_text(const RankOrder& value);
+[[nodiscard]] std::string key_text(const LoraTargets& value);
 [[nodiscard]] std::string key_text(Framework value);
 [[nodiscard]] std::string key_text(Release value);
 template <class E>

@@ -39,6 +39,10 @@ void check_sequence_parallel(const Plan& p, Findings& f);
 void check_context_parallel(const Plan& p, Findings& f);
 void check_zero_group(const Plan& p, Findings& f);
 
+// What is trained: adapters beside frozen weights.
+void check_lora_values(const Strategy& s, Findings& f);
+void check_lora(const Plan& p, Findings& f);
+
 // What happens when: layers per stage, microbatches, schedule, recomputation.
 void check_stages(const Plan& p, Findings& f);
 void check_batch(const Plan& p, Findings& f);

@@ -53,12 +53,19 @@ WallShares wall_shares(Seconds interval, Seconds checkpoint, Seconds restart,
   return shares;
 }
 
-Bytes checkpoint_bytes(const ModelSpec& m, const Strategy& s) {
+// Of adapters beside frozen weights, the adapters alone: they are split by tensor parallelism.
+Bytes checkpoint_bytes(const ModelSpec& m, const PlanCost& plan) {
+  const Strategy& s = plan.strategy;
   Strategy whole = s;
   whole.zero = 0;
   whole.offload.optimizer = false;
   const ParameterCount count = parameter_count(m);
-  const StateBytes states = state_bytes(whole, BlockParameters{count.total + count.mtp, 0});
+  std::int64_t trained = count.total + count.mtp;
+  if (is_frozen(s)) {
+    trained = 0;
+    for (const StageCost& stage : plan.stages) trained += stage.trained_parameters * s.tp;
+  }
+  const StateBytes states = state_bytes(whole, BlockParameters{trained, 0});
   return states.weights + states.optimizer;
 }
 
@@ -66,7 +73,7 @@ Goodput goodput(const ModelSpec& m, const PlanCost& plan, const FailureModel& f)
   PLAN_CHECK(f.checkpoint_time.has_value() != f.checkpoint_bandwidth.has_value());
   Goodput g;
   g.between_failures = time_between_failures(f.failures_per_gpu_hour, num_gpus(plan.strategy));
-  g.checkpoint_bytes = checkpoint_bytes(m, plan.strategy);
+  g.checkpoint_bytes = checkpoint_bytes(m, plan);
   g.checkpoint_time =
       f.checkpoint_time ? *f.checkpoint_time : g.checkpoint_bytes / *f.checkpoint_bandwidth;
   g.young = young_interval(g.checkpoint_time, g.between_failures);

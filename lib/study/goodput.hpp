@@ -56,7 +56,7 @@ struct Goodput {
 };
 
 // Bytes of one checkpoint: weights, master weights and moments of every parameter, once.
-[[nodiscard]] Bytes checkpoint_bytes(const ModelSpec& m, const Strategy& s);
+[[nodiscard]] Bytes checkpoint_bytes(const ModelSpec& m, const PlanCost& plan);
 
 [[nodiscard]] Goodput goodput(const ModelSpec& m, const PlanCost& plan, const FailureModel& f);
 

@@ -36,6 +36,10 @@ class RandomValue {
       if constexpr (std::is_same_v<T, Dtype>) {
         if (member == Dtype::kFp8) member = Dtype::kBf16;
       }
+    } else if constexpr (std::is_same_v<T, LoraTargets>) {
+      for (const auto& row : NameTable<LoraTarget>::rows) {
+        if (below(2) == 0) member.insert(row.value);
+      }
     } else if constexpr (std::is_same_v<T, RankOrder>) {
       std::shuffle(member.begin(), member.end(), random_);
     } else if constexpr (std::is_same_v<T, RecomputeModules>) {
@@ -43,7 +47,7 @@ class RandomValue {
         if (below(3) == 0) member.add(row.value);
       }
     } else if constexpr (std::is_same_v<T, double>) {
-      member = static_cast<double>(below(1000)) / 7.0;
+      member = static_cast<double>(below(1000)) / (key == "lora.dropout" ? 1001.0 : 7.0);
     } else if constexpr (std::is_same_v<T, int>) {
       member = static_cast<int>(below(4));
     } else if constexpr (std::is_same_v<T, std::int64_t>) {

@@ -97,6 +97,8 @@ Json type_of(const T&) {
   if constexpr (std::is_same_v<T, double>) return "number";
   if constexpr (std::is_same_v<T, RankOrder>) return "string";
   if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "array";
+  if constexpr (std::is_same_v<T, LoraTargets>) return "array";
+  if constexpr (std::is_same_v<T, RecomputeModules>) return "array";
   if constexpr (std::is_same_v<T, Release>) return "string";
   if constexpr (std::is_enum_v<T> || std::is_same_v<T, Framework>) return nullptr;  // references
   return "integer";
@@ -127,6 +129,9 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"dtype", names<Dtype>()},
       {"attention_kernel", names<AttentionKernel>()},
       {"stage_split", names<StageSplit>()},
+      {"recompute_module", names<RecomputeModule>()},
+      {"lora_target", names<LoraTarget>()},
+      {"frozen_dtype", names<FrozenDtype>()},
       {"lifetime", names<Lifetime>()},
       {"moment", names<Moment>()},
       {"activation", names<Activation>()},

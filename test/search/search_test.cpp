@@ -108,6 +108,23 @@ TEST_CASE("[F-UNC-5] where risk is limited the search finds what trying everythi
   CHECK(changed > 5);
 }
 
+TEST_CASE("beside frozen weights the search finds what trying everything finds") {
+  int with_plans = 0;
+  for (unsigned seed = 5900; seed < 5960; ++seed) {
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    c.request.base.lora.rank = seed % 2 == 0 ? 4 : 6;
+    if (seed % 3 != 0) c.request.base.lora.targets = lora_targets("all-linear");
+    if (seed % 4 == 0) c.request.base.lora.frozen_dtype = FrozenDtype::kNf4;
+    // What is left of memory decides where states no longer do.
+    c.cluster.device.memory = Bytes{c.cluster.device.memory.count() / (seed % 5 == 0 ? 1 : 2)};
+    c.cluster.device.context =
+        std::min(c.cluster.device.context, Bytes{c.cluster.device.memory.count() / 4});
+    with_plans += agrees(c) ? 1 : 0;
+  }
+  CHECK(with_plans > 20);
+}
+
 // Many meshes then have none that is legal.
 TEST_CASE("one schedule that needs a pipeline: the search finds the same, whatever is asked for") {
   int with_plans = 0;

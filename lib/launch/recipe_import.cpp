@@ -1,0 +1,433 @@
+#include "launch/recipe_import.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.hpp"
+#include "frameworks/preset.hpp"
+#include "io/load.hpp"
+
+namespace meshplan {
+namespace {
+
+enum class Tool { kAxolotl, kLlamaFactory };
+
+// Keys that say neither how long a step takes nor what it holds; a key ends in '*' where all that
+// begin so are meant (axolotl 0.12 utils/schemas/config.py; LLaMA-Factory 0.9 hparams/*.py;
+// Transformers' TrainingArguments).
+constexpr auto kWithoutEffect = std::to_array<std::string_view>({"datasets",
+                                                                 "dataset*",
+                                                                 "test_datasets",
+                                                                 "val_set_size",
+                                                                 "val_size",
+                                                                 "output_dir",
+                                                                 "wandb*",
+                                                                 "mlflow*",
+                                                                 "comet*",
+                                                                 "swanlab*",
+                                                                 "report_to",
+                                                                 "num_epochs",
+                                                                 "num_train_epochs",
+                                                                 "max_steps",
+                                                                 "learning_rate",
+                                                                 "lr_*",
+                                                                 "cosine_*",
+                                                                 "warmup*",
+                                                                 "weight_decay",
+                                                                 "adam_*",
+                                                                 "max_grad_norm",
+                                                                 "train_on_inputs",
+                                                                 "early_stopping*",
+                                                                 "resume_from_checkpoint",
+                                                                 "auto_resume*",
+                                                                 "logging*",
+                                                                 "log*",
+                                                                 "eval*",
+                                                                 "save*",
+                                                                 "saves_per_epoch",
+                                                                 "evals_per_epoch",
+                                                                 "do_train",
+                                                                 "do_eval",
+                                                                 "do_predict",
+                                                                 "predict*",
+                                                                 "debug",
+                                                                 "special_tokens",
+                                                                 "tokens",
+                                                                 "added_tokens*",
+                                                                 "chat_template*",
+                                                                 "template",
+                                                                 "tokenizer*",
+                                                                 "resize_token*",
+                                                                 "model_type",
+                                                                 "model_config_type",
+                                                                 "is_*",
+                                                                 "trust_remote_code",
+                                                                 "hub*",
+                                                                 "push_to_hub*",
+                                                                 "strict",
+                                                                 "lora_alpha",
+                                                                 "loraplus*",
+                                                                 "peft_use_rslora",
+                                                                 "use_rslora",
+                                                                 "lora_fan_in*",
+                                                                 "lora_model_dir",
+                                                                 "seed",
+                                                                 "shuffle*",
+                                                                 "overwrite*",
+                                                                 "preprocessing*",
+                                                                 "dataloader*",
+                                                                 "ddp_timeout",
+                                                                 "plot_loss",
+                                                                 "include_num*",
+                                                                 "plugins",
+                                                                 "type",
+                                                                 "roles*",
+                                                                 "message*",
+                                                                 "field*",
+                                                                 "default_system*",
+                                                                 "excess_length*",
+                                                                 "skip_prepare*",
+                                                                 "remove_unused*",
+                                                                 "run_name",
+                                                                 "save_safetensors",
+                                                                 "bench*",
+                                                                 "max_samples",
+                                                                 "split",
+                                                                 "streaming",
+                                                                 "mix_strategy",
+                                                                 "interleave*",
+                                                                 "cache_dir",
+                                                                 "local_rank",
+                                                                 "gc_steps",
+                                                                 "profiler*"});
+
+bool is_without_effect(std::string_view key) {
+  return std::any_of(kWithoutEffect.begin(), kWithoutEffect.end(), [&](std::string_view row) {
+    if (!row.ends_with('*')) return key == row;
+    row.remove_suffix(1);
+    return key.starts_with(row);
+  });
+}
+
+// Keys that change time or memory and that the estimate counts otherwise: what it does instead.
+struct NotModelled {
+  std::string_view key, instead;
+};
+constexpr std::array kNotModelled{
+    NotModelled{"lora_modules_to_save", "counts these layers as frozen"},
+    NotModelled{"additional_target", "counts these layers as frozen"},
+    NotModelled{"unfrozen_parameters", "trains all weights or adapters alone"},
+    NotModelled{"peft_use_dora", "counts adapters without magnitudes"},
+    NotModelled{"use_dora", "counts adapters without magnitudes"},
+    NotModelled{"relora*", "counts plain adapters"},
+    NotModelled{"use_galore", "counts Adam of whole gradients"},
+    NotModelled{"use_badam", "counts Adam of all weights"},
+    NotModelled{"pissa*", "counts plain adapters"},
+    NotModelled{"torch_compile*", "counts kernels of the framework's preset"},
+    NotModelled{"unsloth*", "counts kernels of the framework's preset"},
+    NotModelled{"use_unsloth*", "counts kernels of the framework's preset"},
+    NotModelled{"lora_mlp_kernel", "counts kernels of the framework's preset"},
+    NotModelled{"lora_qkv_kernel", "counts kernels of the framework's preset"},
+    NotModelled{"lora_o_kernel", "counts kernels of the framework's preset"},
+    NotModelled{"liger*", "counts kernels of the framework's preset"},
+    NotModelled{"enable_liger_kernel", "counts kernels of the framework's preset"},
+    NotModelled{"cut_cross_entropy", "counts the loss of the framework's preset"},
+    NotModelled{"group_by_length", "counts every sequence as full"},
+    NotModelled{"s2_attention", "counts full attention"},
+    NotModelled{"shift_attn", "counts full attention"},
+    NotModelled{"neftune*", "leaves the noise out"},
+    NotModelled{"noisy_embedding*", "leaves the noise out"},
+    NotModelled{"gradient_checkpointing_kwargs*", "recomputes every layer from its input"},
+    NotModelled{"fsdp_config*", "shards weights, gradients and states"},
+    NotModelled{"rope*", "counts rotary embedding as the model says"},
+    NotModelled{"overrides_of_model*", "takes the model as it ships"},
+    NotModelled{"mixture_of_depths", "counts every layer for every token"}};
+
+std::string_view instead_of(std::string_view key) {
+  for (const NotModelled& row : kNotModelled) {
+    std::string_view name = row.key;
+    const bool begins = name.ends_with('*');
+    if (begins) name.remove_suffix(1);
+    if (begins ? key.starts_with(name) : key == name) return row.instead;
+  }
+  return {};
+}
+
+class Importer {
+ public:
+  explicit Importer(const RunContext& context) : context_(context) {}
+
+  Result<SettingsRun> read(const NamedText& file) {
+    Result<YamlNode> tree = parse_yaml(file.text, file.name);
+    if (!tree) return tree.errors();
+    YamlNode root = std::move(tree).value();
+    // A key without a value is as good as none.
+    std::erase_if(root.entries, [](const YamlEntry& entry) {
+      return entry.second.kind == YamlNode::Kind::kNull;
+    });
+    settings_.add(root, file.text, file.name);
+    tool_ = settings_.has("base_model") ? Tool::kAxolotl : Tool::kLlamaFactory;
+    run_.target = Target::kAccelerate;
+    if (context_.gpus > 0) run_.world_size = context_.gpus, run_.world_source = "--gpus";
+    read_model();
+    read_sharding();
+    read_task();
+    read_batch();
+    read_numbers();
+    read_packing();
+    account();
+    problems_.insert(problems_.end(), settings_.problems().begin(), settings_.problems().end());
+    if (!problems_.empty()) return problems_;
+    run_.strategy = with_world(run_, run_.world_size);
+    run_.places = settings_.places();
+    run_.settings = std::move(settings_);
+    return std::move(run_);
+  }
+
+ private:
+  [[nodiscard]] bool is_axolotl() const { return tool_ == Tool::kAxolotl; }
+  // The key of a thing that both have.
+  [[nodiscard]] const char* key(const char* axolotl, const char* llama_factory) const {
+    return is_axolotl() ? axolotl : llama_factory;
+  }
+
+  void read_model() {
+    const char* name = key("base_model", "model_name_or_path");
+    const std::string stated = settings_.text(name);
+    if (context_.model) {
+      run_.model = *context_.model;
+      return;
+    }
+    const Result<ModelSpec> shipped = load_model(stated, DataFolders::standard());
+    if (shipped && stated.find(".yaml") == std::string::npos) {
+      run_.model = *shipped;
+      return;
+    }
+    settings_.report(name, "the sizes of '" + stated + "' are not known here",
+                     "name a model that ships or import its config.json: --model NAME|FILE");
+  }
+
+  // DeepSpeed's files are named, not read; axolotl's and LLaMA-Factory's own are zero3.json,
+  // ds_z3_config.json and so on.
+  void read_sharding() {
+    Strategy& s = run_.strategy;
+    const std::string deepspeed = settings_.text("deepspeed");
+    const bool fsdp = is_axolotl() && (settings_.has("fsdp") || settings_.has("fsdp_config") ||
+                                       has_section("fsdp_config."));
+    (void)settings_.find("fsdp_version");
+    s = framework_preset(deepspeed.empty() ? Framework::kFsdp : Framework::kDeepspeed);
+    s.zero = fsdp ? 3 : 0;
+    if (!deepspeed.empty()) {
+      s.zero = 0;
+      for (const auto& [word, stage] :
+           {std::pair{"zero1", 1}, std::pair{"zero2", 2}, std::pair{"zero3", 3}, std::pair{"z2", 2},
+            std::pair{"z3", 3}, std::pair{"z0", 0}}) {
+        if (deepspeed.find(word) == std::string::npos) continue;
+        s.zero = stage;
+        run_.assumed.push_back({"zero", std::to_string(stage), "the name " + deepspeed});
+        break;
+      }
+      s.offload.optimizer = deepspeed.find("offload") != std::string::npos;
+    }
+    s.tp = settings_.integer("tensor_parallel_size", 1, kRanks);
+    s.cp = settings_.integer("context_parallel_size",
+                             settings_.integer("sequence_parallel_degree", 1, kRanks), kRanks);
+    run_.replicas = settings_.integer("dp_replicate_size", 1, kRanks);
+    const std::int64_t shards = settings_.integer("dp_shard_size", 0, kRanks);
+    if (shards == 0) return;
+    s.zero = 3;
+    s.dp = bounded_product({run_.replicas, shards});
+    run_.states_dp = true;
+    if (run_.world_size == 0) run_.world_size = bounded_product({s.tp, s.cp, s.dp});
+  }
+
+  [[nodiscard]] bool has_section(const std::string& prefix) const {
+    const auto at = settings_.all().lower_bound(prefix);
+    return at != settings_.all().end() && at->first.starts_with(prefix);
+  }
+
+  void refuse_preferences() {
+    const std::string rl = settings_.text("rl"), stage = settings_.text("stage", "sft");
+    if (!rl.empty()) {
+      settings_.report("rl",
+                       "'" + rl +
+                           "' trains on preferences: neither its pairs nor its "
+                           "reference model are described",
+                       "a recipe of supervised fine-tuning or pre-training is");
+    } else if (stage != "sft" && stage != "pt") {
+      settings_.report("stage",
+                       "'" + stage +
+                           "' trains on preferences: neither its pairs nor its "
+                           "reference model are described",
+                       "stage: sft or pt is");
+    }
+  }
+
+  void read_task() {
+    refuse_preferences();
+    const std::string task = settings_.text(key("adapter", "finetuning_type"), "full");
+    if (task.empty() || task == "full") return;
+    if (task != "lora" && task != "qlora") {
+      settings_.report(key("adapter", "finetuning_type"),
+                       "'" + task + "' is neither adapters of low rank nor all weights",
+                       "lora, qlora or full");
+      return;
+    }
+    Lora& lora = run_.strategy.lora;
+    lora.rank = settings_.integer(key("lora_r", "lora_rank"), 8, {1, 65'536});
+    const std::string dropout = settings_.text("lora_dropout", "0");
+    lora.dropout = std::strtod(dropout.c_str(), nullptr);
+    read_targets(lora);
+    const std::int64_t bits = settings_.integer("quantization_bit", 0, {0, 8});
+    (void)settings_.find("quantization_method");
+    (void)settings_.find("double_quantization");
+    const bool four = settings_.flag("load_in_4bit", false);
+    const bool eight = settings_.flag("load_in_8bit", false);
+    if (task == "qlora" || four || bits == 4) {
+      lora.frozen_dtype = FrozenDtype::kNf4;
+    } else if (eight || bits == 8) {
+      lora.frozen_dtype = FrozenDtype::kInt8;
+    }
+  }
+
+  void read_targets(Lora& lora) {
+    lora.targets = lora_targets("all-linear");
+    (void)settings_.find("lora_target_linear");
+    std::vector<std::string> names;
+    const char* name = key("lora_target_modules", "lora_target");
+    if (const Settings::Setting* set = settings_.find(name)) {
+      for (const YamlNode& item : set->value.items) names.push_back(item.text);
+      std::string text = set->value.text;
+      for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        names.push_back(trimmed(text.substr(begin, end - begin)));
+        begin = end + 1;
+      }
+    }
+    LoraTargets stated;
+    for (const std::string& one : names) {
+      if (one == "all" || one.empty()) return;
+      const LoraTargets targets = lora_targets(one);
+      if (targets.empty()) {
+        settings_.report(name, "no layer that is known here is called '" + one + "'",
+                         "PEFT's names of projections: q_proj, v_proj, ...");
+        return;
+      }
+      stated.insert(targets);
+    }
+    if (!stated.empty()) lora.targets = stated;
+  }
+
+  static std::string trimmed(std::string text) {
+    text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  }
+
+  void read_batch() {
+    Strategy& s = run_.strategy;
+    s.seq_len = settings_.integer(key("sequence_len", "cutoff_len"), 2048, kTokens);
+    s.micro_batch =
+        settings_.integer(key("micro_batch_size", "per_device_train_batch_size"), 1, kSequences);
+    run_.accumulation = settings_.integer("gradient_accumulation_steps", 1, kSequences);
+    run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
+  }
+
+  void read_numbers() {
+    Strategy& s = run_.strategy;
+    const std::string bf16 = settings_.text("bf16", "false"),
+                      fp16 = settings_.text("fp16", "false");
+    const auto is_on = [](const std::string& text) { return text != "false" && !text.empty(); };
+    const bool pure = settings_.flag("pure_bf16", false) || bf16 == "full";
+    (void)settings_.find("tf32");
+    s.precision = is_on(bf16) || pure ? Precision::kBf16
+                  : is_on(fp16)       ? Precision::kFp16
+                                      : Precision::kFp32;
+    if (bf16 == "auto") s.precision = Precision::kBf16;
+    if (pure) s.master_weights = false, s.grad_dtype = Dtype::kBf16;
+    const bool checkpoints = is_axolotl()
+                                 ? is_on(settings_.text("gradient_checkpointing", "false"))
+                                 : !settings_.flag("disable_gradient_checkpointing", false);
+    if (checkpoints) s.recompute = Recompute::kFull;
+    const bool eager = settings_.flag("eager_attention", false) ||
+                       settings_.text("flash_attn", "auto") == "disabled";
+    for (const char* kind : {"flash_attention", "sdp_attention", "xformers_attention",
+                             "flex_attention", "attn_implementation"}) {
+      (void)settings_.find(kind);
+    }
+    s.flash_attention = !eager;
+    const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
+    if (optimizer.find("adamw_torch") == std::string::npos &&
+        optimizer.find("adamw_apex") == std::string::npos) {
+      run_.notes.push_back("the optimizer " + optimizer +
+                           " is counted as Adam with states in fp32");
+    }
+  }
+
+  void read_packing() {
+    bool packs = false;
+    for (const char* name : {"sample_packing", "packing", "neat_packing", "pad_to_sequence_len",
+                             "multipack_real_batches", "flat_packing"}) {
+      packs = settings_.text(name, "false") == "true" || packs;
+    }
+    run_.notes.push_back(packs ? "every sequence counts as full, attention over all of it: packed "
+                                 "documents that do not see each other take less"
+                               : "every sequence counts as full: shorter ones take less");
+  }
+
+  // Every key is modelled, named as without effect, named as counted otherwise, or unknown.
+  void account() {
+    const std::vector<std::string> unread = settings_.not_read();
+    const std::map<std::string, Settings::Setting> all = settings_.all();
+    for (const auto& [name, setting] : all) {
+      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
+      const int line = setting.place.where.line;
+      const std::string_view instead = instead_of(name);
+      if (!instead.empty()) {
+        run_.options.push_back({name, setting.value.text, OptionEffect::kNotModelled,
+                                "the estimate " + std::string(instead), line});
+      } else if (read || is_without_effect(name)) {
+        run_.options.push_back({name, setting.value.text,
+                                read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
+                                read ? "the recipe" : "data, learning rate, logging", line});
+      } else if (context_.lenient) {
+        run_.unknown.push_back(name);
+      } else {
+        settings_.report(name, "'" + name + "' is not known",
+                         "a key of another release? --lenient goes on without it");
+      }
+    }
+  }
+
+  const RunContext& context_;
+  Tool tool_ = Tool::kAxolotl;
+  Settings settings_;
+  SettingsRun run_;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+bool is_recipe(std::string_view text) {
+  for (const std::string_view mark : {"base_model:", "model_name_or_path:"}) {
+    for (std::size_t at = text.find(mark); at != std::string_view::npos;
+         at = text.find(mark, at + 1)) {
+      if (at == 0 || text[at - 1] == '\n') return true;
+    }
+  }
+  return false;
+}
+
+Result<SettingsRun> read_recipe_run(std::span<const NamedText> files, const RunContext& context) {
+  if (files.size() > 1) {
+    return error_at({files[1].name}, "a recipe is one file, got " + std::to_string(files.size()));
+  }
+  return Importer(context).read(files.front());
+}
+
+}  // namespace meshplan

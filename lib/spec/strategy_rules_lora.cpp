@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "spec/strategy_rules.hpp"
+
+namespace meshplan {
+namespace {
+
+using enum LoraTarget;
+
+std::string n(std::int64_t value) { return std::to_string(value); }
+
+LoraTargets targets_of(const AttentionSpec& kind, const ModelSpec&) {
+  LoraTargets all{kQkv, kQ, kK, kProj};
+  if (!kind.shared_values) all.insert(kV);
+  return all;
+}
+
+LoraTargets targets_of(const LatentAttentionSpec& kind, const ModelSpec&) {
+  LoraTargets all{kKvDown, kKvUp, kProj};
+  all.insert(kind.sizes.q_lora_rank > 0 ? LoraTargets{kQDown, kQUp} : LoraTargets{kQ});
+  return all;
+}
+
+LoraTargets targets_of(const NoneSpec&, const ModelSpec&) { return {}; }
+
+LoraTargets mlp_targets(const ModelSpec& m) {
+  LoraTargets all{kFc1, kUp, kFc2};
+  if (m.gated_mlp) all.insert(kGate);
+  return all;
+}
+
+LoraTargets targets_of(const DenseMlpSpec&, const ModelSpec& m) { return mlp_targets(m); }
+LoraTargets targets_of(const MoeSpec&, const ModelSpec& m) { return mlp_targets(m); }
+
+// Mixers with a state begin and end with one projection.
+template <class Kind>
+LoraTargets targets_of(const Kind&, const ModelSpec&) {
+  return {kIn, kOut};
+}
+
+LoraTargets targets_of(const ModelSpec& m) {
+  LoraTargets all;
+  const auto add = [&](const auto& kind) { all.insert(targets_of(kind, m)); };
+  for (const LayerSpec& layer : distinct_layers(m)) {
+    std::visit(add, layer.mixer);
+    std::visit(add, layer.feed_forward);
+  }
+  return all;
+}
+
+std::string list_of(const LoraTargets& targets) {
+  std::string text;
+  for (const LoraTarget t : targets.all()) {
+    text += (text.empty() ? "" : ", ") + std::string(name_of(t));
+  }
+  return text;
+}
+
+// Lists that are meant for every model name layers that one of them lacks.
+bool is_general(const LoraTargets& targets) {
+  return targets == kDefaultLoraTargets || targets == lora_targets("all-linear");
+}
+
+void check_targets(const Plan& p, Findings& f) {
+  const LoraTargets& wanted = p.s.lora.targets;
+  const LoraTargets there = targets_of(p.m);
+  const std::string hint = "its linear layers are " + list_of(there) + "; all-linear names all";
+  if ((wanted & there).empty()) {
+    f.error({"lora.targets"},
+            wanted.empty() ? "'lora.targets' is empty: nothing would be trained"
+                           : "the model has none of the layers " + list_of(wanted) +
+                                 ": nothing would be trained",
+            hint);
+    return;
+  }
+  if (is_general(wanted)) return;
+  for (const LoraTarget t : wanted.all()) {
+    if (there.contains(t)) continue;
+    f.error({"lora.targets"}, "the model has no layer '" + std::string(name_of(t)) + "'", hint);
+  }
+}
+
+bool is_column_parallel(LoraTarget t) { return t != kProj && t != kFc2 && t != kOut; }
+
+}  // namespace
+
+void check_lora_values(const Strategy& s, Findings& f) {
+  f.check("lora.rank", s.lora.rank, {0, 65'536});
+  f.check("lora.dropout", s.lora.dropout, {0, 0.999});
+}
+
+// Megatron-Bridge peft/utils.py, ParallelLinearAdapter: the r columns of a column-parallel layer's
+// adapter are split over the tensor ranks.
+void check_lora(const Plan& p, Findings& f) {
+  const Lora& lora = p.s.lora;
+  if (lora.rank == 0) {
+    if (lora.frozen_dtype == FrozenDtype::kTraining) return;
+    f.error({"lora.frozen_dtype", "lora.rank"},
+            "'lora.frozen_dtype' is of weights beside which adapters are trained, but 'lora.rank' "
+            "is 0",
+            "lora.rank=16");
+    return;
+  }
+  if (lora.rank > p.m.hidden_size) {
+    f.error({"lora.rank"}, "'lora.rank' " + n(lora.rank) +
+                               " is more than the model's hidden size " + n(p.m.hidden_size) +
+                               ": no adapter of low rank");
+  }
+  check_targets(p, f);
+  const std::vector<LoraTarget> wanted = (lora.targets & targets_of(p.m)).all();
+  const bool split = std::any_of(wanted.begin(), wanted.end(), is_column_parallel);
+  if (split) must_divide(f, {"tp", "lora.rank"}, p.s.tp, lora.rank, "columns of an adapter");
+}
+
+}  // namespace meshplan

@@ -1,0 +1,140 @@
+// axolotl's and LLaMA-Factory's recipes, written as these projects' examples are.
+#include "launch/recipe_import.hpp"
+
+#include <algorithm>
+
+#include "launch/detect.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+namespace {
+
+constexpr std::string_view kAxolotl = R"(base_model: meta-llama/Llama-3.1-8B
+load_in_4bit: true
+datasets:
+  - path: data/train.jsonl
+    type: alpaca
+val_set_size: 0.05
+output_dir: ./out
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_target_modules: [q_proj, k_proj, v_proj]
+sequence_len: 4096
+sample_packing: true
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+optimizer: paged_adamw_8bit
+learning_rate: 0.0002
+bf16: auto
+gradient_checkpointing: true
+flash_attention: true
+wandb_project:
+liger_rope: true
+)";
+
+constexpr std::string_view kLlamaFactory = R"(model_name_or_path: meta-llama/Meta-Llama-3.1-70B
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: 8
+lora_target: all
+deepspeed: examples/deepspeed/ds_z3_config.json
+dataset: identity
+template: llama3
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+bf16: true
+plot_loss: true
+)";
+
+NamedText file(std::string_view text) { return {"recipe.yaml", std::string(text)}; }
+
+Result<SettingsRun> read(std::string_view text, const RunContext& context = {}) {
+  const NamedText one = file(text);
+  return read_recipe_run({&one, 1}, context);
+}
+
+std::string errors_of(std::string text) {
+  const Result<SettingsRun> run = read(text);
+  return run ? "none" : to_text(run.errors());
+}
+
+bool is_about(const ImportedRun& run, std::string_view name, OptionEffect effect) {
+  return std::any_of(run.options.begin(), run.options.end(),
+                     [&](const ReadOption& o) { return o.name == name && o.effect == effect; });
+}
+
+}  // namespace
+
+TEST_CASE("an axolotl recipe of QLoRA") {
+  const Result<SettingsRun> run = read(kAxolotl, {.gpus = 4});
+  if (!run) FAIL(to_text(run.errors()));
+  const Strategy& s = run->strategy;
+  CHECK(run->model.name == "llama-3.1-8b");
+  CHECK(s.framework == Framework::kFsdp);
+  CHECK(s.zero == 0);
+  CHECK(s.lora.rank == 32);
+  CHECK(s.lora.dropout == 0.05);
+  CHECK(s.lora.targets == LoraTargets{LoraTarget::kQ, LoraTarget::kK, LoraTarget::kV});
+  CHECK(s.lora.frozen_dtype == FrozenDtype::kNf4);
+  CHECK(s.seq_len == 4096);
+  CHECK(s.micro_batch == 2);
+  CHECK(s.dp == 4);
+  CHECK(s.global_batch == 2 * 4 * 4);
+  CHECK(s.precision == Precision::kBf16);
+  CHECK(s.recompute == Recompute::kFull);
+  CHECK(is_about(*run, "liger_rope", OptionEffect::kNotModelled));
+  CHECK(is_about(*run, "learning_rate", OptionEffect::kNoEffect));
+  CHECK(is_about(*run, "lora_r", OptionEffect::kModelled));
+  const auto says = [&](std::string_view words) {
+    return std::any_of(run->notes.begin(), run->notes.end(), [&](const std::string& note) {
+      return note.find(words) != std::string::npos;
+    });
+  };
+  CHECK(says("paged_adamw_8bit"));
+  CHECK(says("packed documents"));
+}
+
+TEST_CASE("a LLaMA-Factory recipe of LoRA with ZeRO-3") {
+  const Result<SettingsRun> run = read(kLlamaFactory, {.gpus = 8});
+  if (!run) FAIL(to_text(run.errors()));
+  const Strategy& s = run->strategy;
+  CHECK(run->model.name == "llama-3.1-70b");
+  CHECK(s.framework == Framework::kDeepspeed);
+  CHECK(s.zero == 3);
+  CHECK(s.lora.rank == 8);
+  CHECK(s.lora.targets == lora_targets("all-linear"));
+  CHECK(s.lora.frozen_dtype == FrozenDtype::kTraining);
+  CHECK(s.recompute == Recompute::kFull);  // checkpointing is on unless it is disabled
+  CHECK(s.global_batch == 16);
+  REQUIRE(run->assumed.size() == 1);
+  CHECK(run->assumed.front().source == "the name examples/deepspeed/ds_z3_config.json");
+}
+
+TEST_CASE("a recipe is told from its text") {
+  const NamedText one = file(kAxolotl), other = file(kLlamaFactory);
+  CHECK(*detect_target({&one, 1}, {}) == Target::kAccelerate);
+  CHECK(*detect_target({&other, 1}, {}) == Target::kAccelerate);
+}
+
+TEST_CASE("what recipes cannot be") {
+  std::string text(kAxolotl);
+  CHECK(errors_of(text + "lora_rr: 8\n").find("'lora_rr' is not known") != std::string::npos);
+  CHECK(errors_of(text + "rl: dpo\n").find("'dpo' trains on preferences") != std::string::npos);
+  text.replace(text.find("meta-llama/Llama-3.1-8B"), 23, "someone/Some-Model-7B");
+  CHECK(errors_of(text).find("the sizes of 'someone/Some-Model-7B' are not known here") !=
+        std::string::npos);
+  std::string factory(kLlamaFactory);
+  factory.replace(factory.find("finetuning_type: lora"), 21, "finetuning_type: oft");
+  CHECK(errors_of(factory).find("'oft' is neither adapters of low rank nor all weights") !=
+        std::string::npos);
+  RunContext lenient;
+  lenient.lenient = true;
+  const Result<SettingsRun> run = read(std::string(kAxolotl) + "lora_rr: 8\n", lenient);
+  REQUIRE(run);
+  CHECK(run->unknown == std::vector<std::string>{"lora_rr"});
+}
