@@ -303,6 +303,7 @@ class JsonOutputs(unittest.TestCase):
         "megatron-args": ("import_megatron", "run", ["train.sh"]),
         "deepspeed": ("import_deepspeed", "run", ["ds_config.json", "--gpus", "16"]),
         "torchtitan": ("import_torchtitan", "run", ["job.toml", "run.sh"]),
+        "recipe": ("import_recipe", "run", ["qlora.yaml", "--gpus", "2"]),
     }
 
     def test_every_importer(self):

@@ -152,7 +152,8 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"verdict", {"feasible", "infeasible", "illegal"}},
       {"proof", {"exact", "bounded"}},
       {"run_target",
-       {name_of(Target::kMegatron), name_of(Target::kDeepspeed), name_of(Target::kTorchtitan)}},
+       {name_of(Target::kMegatron), name_of(Target::kDeepspeed), name_of(Target::kTorchtitan),
+        name_of(Target::kAccelerate)}},
   };
   for (const auto& [name, expected] : tables) {
     CAPTURE(name);
