@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 
+#include "calibrate/posterior.hpp"
 #include "calibrate/profile_parameters.hpp"
 #include "console.hpp"
 #include "cost/step.hpp"
@@ -206,7 +207,7 @@ int calibrate(const CalibrateFlags& flags) {
     return times;
   };
   const std::optional<ParameterFit> fit =
-      take(fit_parameters(plain, observations, predict), "calibrate", problems);
+      take(update_parameters(plain, observations, predict), "calibrate", problems);
   if (!fit) return report_errors(problems, flags.common);
   const Calibration result = summarised(runs, *in.model, parameters, *fit);
   // The profile keeps the cluster's whole size, whatever --gpus says of the runs.

@@ -248,6 +248,7 @@ Run run_of(const json& row) {
     for (const json& target : targets) run.lora_targets.push_back(text(target));
   }
   run.cuda_graphs = text(field(row, "cuda_graphs"));
+  if (overlap.is_string()) run.overlap_words = text(overlap);
   run.status = text(field(row, "status"));
   run.notes = text(field(row, "notes"));
   run.where = text(field(row, "where"));

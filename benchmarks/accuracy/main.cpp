@@ -18,6 +18,7 @@
 #include "print.hpp"
 #include "published.hpp"
 #include "report/html.hpp"
+#include "shots.hpp"
 #include "summary.hpp"
 
 namespace {
@@ -35,6 +36,8 @@ struct Options {
   std::string only, json, html, rows, errors, constants = MESHPLAN_ACCURACY_CONSTANTS;
   int threads = 0;
   CrossValidateOptions choice;
+  std::vector<std::size_t> shots;  // numbers of runs
+  ShotOptions draws;               // the same for each of them
   bool sanity = false, verbose = false, cross_validate = false, check_shipped = false;
 };
 
@@ -58,6 +61,19 @@ void declare(CLI::App& app, Options& o) {
                "with --cross-validate: fail if a constant ships with another value than the one "
                "chosen on all sources")
       ->needs("--cross-validate");
+  app.add_option("--shots", o.shots,
+                 "show so many random runs of each source and device to what `meshplan calibrate` "
+                 "learns by, and predict the others (1,3: first one, then three); with "
+                 "--cross-validate from the constants that were chosen without the source")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seed", o.draws.seed, "with --shots: of the choice of runs")
+      ->needs("--shots")
+      ->capture_default_str();
+  app.add_option("--draws", o.draws.draws, "with --shots: how many choices")
+      ->needs("--shots")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   app.add_option("--loss-scale", o.choice.fit.loss_scale,
                  "with --cross-validate: errors well below this weigh as squares, well above as "
                  "logarithms")
@@ -132,6 +148,15 @@ bool write_file(const std::string& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
+void print_shots(const Options& o, const std::vector<Task>& tasks, int threads) {
+  for (const std::size_t shots : o.shots) {
+    ShotOptions options = o.draws;
+    options.shots = shots;
+    options.threads = threads;
+    std::cout << to_text(learn_from_shots(tasks, options), options) << "\n";
+  }
+}
+
 int cross_validate(const Options& o, const std::vector<Task>& tasks, const Report& shipped,
                    const std::vector<Prediction>& predictions, int threads) {
   const Result<std::string> text = read_text_file(o.constants);
@@ -156,6 +181,7 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
                        write_file(o.errors, table_text(errors.table)) &&
                        (o.json.empty() || write_file(o.json, to_json(all, shipped, errors)));
   if (!written) return kBadInput;
+  if (!o.shots.empty()) print_shots(o, left_out_tasks(tasks, all, *constants), threads);
   if (!o.check_shipped) return kSuccess;
   const std::vector<std::string> differing = not_as_chosen(all, *constants);
   for (const std::string& line : differing) std::cerr << "error: " << line << "\n";
@@ -201,6 +227,10 @@ int run(const Options& o) {
   std::erase_if(skipped, [](const Skipped& s) { return s.source->use == Use::kSanity; });
   const Report report = summarise(sources, predictions, std::move(skipped));
   if (o.cross_validate) return cross_validate(o, tasks, report, predictions, threads);
+  if (!o.shots.empty()) {
+    print_shots(o, tasks, threads);
+    return kSuccess;
+  }
   if (o.json != "-") std::cout << to_text(report, o.verbose);
   const bool written = write_file(o.rows, rows) &&
                        (o.json.empty() || write_file(o.json, to_json(report))) &&

@@ -61,9 +61,11 @@ constexpr std::array kFrameworks{
     FrameworkRow{"automodel", "fsdp"},
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
+    // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
+    // custom_callbacks and mixed-precision plugin of the submitted code).
+    FrameworkRow{.word = "mlperf", .framework = "megatron", .low_precision_gradients = true},
     FrameworkRow{"megatron", "megatron"},
     FrameworkRow{"nemo", "megatron"},
-    FrameworkRow{"mlperf", "megatron"},
     FrameworkRow{"deepspeed", "deepspeed"},
     FrameworkRow{"fsdp", "fsdp"},
 };
@@ -146,6 +148,16 @@ void apply_overlap(Strategy& s, const Run& run) {
     s.overlap.tp = false;
 }
 
+// How experts' tokens travel: "DeepEP dispatcher + 1F1B EP-communication overlap", "alltoall
+// dispatcher".
+void apply_dispatch(Strategy& s, const Run& run) {
+  const std::string said = run.overlap_words + " " + run.notes;
+  if (has_any(said, {"DeepEP", "HybridEP"})) s.runtime.flex_dispatcher = true;
+  if (has_any(said, {"alltoall dispatcher", "all-to-all dispatcher", "A2A dispatcher"}))
+    s.runtime.flex_dispatcher = false;
+  if (s.ep > 1 && has_any(said, {"EP-communication overlap", "EP overlap"})) s.overlap.ep = true;
+}
+
 void apply_precision(Strategy& s, const Source& source, const Run& run) {
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->low_precision_gradients) s.grad_dtype = Dtype::kBf16;
@@ -205,6 +217,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
     s.cp_kind = CpKind::kAllGather;
   apply_kernels(s, source, run);
   apply_overlap(s, run);
+  apply_dispatch(s, run);
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_adapters(s, run);
@@ -323,7 +336,8 @@ void vary_unstated(Mapped& mapped, const Source& source, const Run& run) {
     vary<int>(mapped, "zero_stage", stages,
               [](Candidate& c, const int& v) { c.strategy.zero = v; });
   }
-  if (run.recompute.empty()) vary_recompute(mapped, run);
+  const bool recipe_says = preset_of_table(source, run) != nullptr;
+  if (run.recompute.empty() && !recipe_says) vary_recompute(mapped, run);
 }
 
 // Follows from what was chosen, so it comes after the search's values.
@@ -363,54 +377,6 @@ const Preset& known_preset(std::string_view name) {
 std::string code_name(const Strategy& s) {
   const Preset& preset = preset_of(s);
   return preset.alias.empty() ? preset.framework_name : preset.alias;
-}
-
-std::optional<bool> flash_attention_of(const std::string& text) {
-  if (has_word(text, "unknown")) return std::nullopt;
-  if (has_any(text, {"unfused", "plain", "no flash", "pre-flash"})) return false;
-  if (lower(text) == "torch" || lower(text) == "fused") return false;
-  if (has_any(text, {"flash", "TransformerEngine", "SDPA", "xformers", "cuDNN"})) return true;
-  return std::nullopt;
-}
-
-std::optional<bool> stated_compilation(const Run& run) {
-  const std::string said = lower(run.attention_impl + " " + run.precision + " " + run.notes + " " +
-                                 run.where + " " + run.optimizer);
-  static const std::regex without(R"(\b(no|without|w/o|not) (torch\.)?compiled?\b)");
-  static const std::regex with(R"(\bcompiled?\b)");
-  if (std::regex_search(said, without)) return false;
-  if (std::regex_search(said, with)) return true;
-  return std::nullopt;
-}
-
-std::optional<Precision> precision_of(const std::string& text) {
-  if (has_any(text, {"fp8", "float8"})) return Precision::kFp8;
-  for (const auto& row : NameTable<Precision>::rows) {
-    if (starts_with_word(text, row.name)) return row.value;
-  }
-  return std::nullopt;
-}
-
-std::optional<bool> stated_overlap(const std::string& text, const std::string& model) {
-  if (text.empty()) return std::nullopt;
-  const std::string said = lower(text);
-  if (said == "true" || starts_with_word(said, "yes")) return true;
-  if (said == "false" || starts_with_word(said, "no ")) return false;
-  const std::size_t names = said.find("true in ");
-  if (names == std::string::npos || said.find("false in ") == std::string::npos) {
-    return said.find("overlap") != std::string::npos ||
-           said.find("prefetch") != std::string::npos || said.find("async") != std::string::npos;
-  }
-  const std::size_t start = names + std::string_view("true in ").size();
-  const std::string list = said.substr(start, said.find_first_of(" ,", start) - start);
-  const std::string name = letters_and_digits(model);
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find('/', at), list.size());
-    const std::string word = letters_and_digits(list.substr(at, end - at));
-    if (!word.empty() && name.find(word) != std::string::npos) return true;
-    at = end + 1;
-  }
-  return false;
 }
 
 std::variant<Mapped, Skip> map_run(const Source& source, const Run& run) {

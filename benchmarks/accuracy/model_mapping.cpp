@@ -20,7 +20,7 @@ void apply_family(ModelSpec& m, const Run& run) {
   // (2505.09388).
   m.qk_norm = has_word(name, "qwen3");
   m.qkv_bias = has_word(name, "qwen2");
-  if (has_any(name, {"gpt-oss", "gpt_oss", "gptoss"})) {
+  if (letters_and_digits(name).find("gptoss") != std::string::npos) {
     // gpt-oss model card: every other layer sees 128 tokens, learned sinks, biases everywhere.
     m.window = 128;
     m.window_every = 2;
@@ -28,8 +28,10 @@ void apply_family(ModelSpec& m, const Run& run) {
   }
   const std::string said = run.notes + " " + run.model.notes;
   // DeepSeek-V3 trains one multi-token-prediction layer (2412.19437, sec. 2.2) unless the row says
-  // it was left out.
-  const bool deepseek = has_any(name, {"deepseekv3", "deepseek-v3", "deepseek_v3"});
+  // it was left out, or that the model was cut to fewer layers, whose benchmarks have none.
+  constexpr std::int64_t kDeepseekV3Layers = 61;
+  const bool deepseek = has_any(name, {"deepseekv3", "deepseek-v3", "deepseek_v3"}) &&
+                        m.num_layers == kDeepseekV3Layers;
   if (!run.model.mtp_layers && deepseek && !has_word(said, "w/o MTP")) m.mtp_layers = 1;
 }
 

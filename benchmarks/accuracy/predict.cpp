@@ -12,6 +12,7 @@
 #include "cost/step.hpp"
 #include "io/load.hpp"
 #include "schedule/pipeline.hpp"
+#include "summary.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -62,6 +63,7 @@ std::string first_line(const Diagnostics& all) {
 std::variant<Task, Skipped> prepare(const Source& source, const Run& run, Machines& machines,
                                     const std::vector<std::string>& overrides) {
   const auto skip = [&](std::string reason) { return Skipped{&source, &run, std::move(reason)}; };
+  if (is_doubtful(run.status)) return skip(run.status);
   const auto choice = choose_machine(source, run);
   if (const NoMachine* none = std::get_if<NoMachine>(&choice)) return skip(none->reason);
   std::variant<Mapped, Skip> mapped = map_run(source, run);

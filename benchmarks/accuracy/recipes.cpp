@@ -12,32 +12,23 @@
 namespace meshplan::accuracy {
 namespace {
 
-constexpr int kNow = 9999;
-
-// Megatron-Bridge, scripts/performance/configs/*/*_workload_base_configs.py and the YAML files
-// before them, in the releases from `from` to `to`.
+// What Megatron-Bridge did before its presets were files of the form that bridge_presets.py reads,
+// and where it printed a layout that none of them has: releases from `from` to `to`.
 struct RecipeRow {
   int from, to;
   bool nvl72, nvl8_blackwell, hopper;  // GB200 and GB300; B200 and B300; H100
-  std::string_view precision;          // empty: any
-  bool across_nodes;                   // only where experts span nodes of eight
-  bool inside_node;                    // only where they do not
+  bool inside_node;                    // only where experts do not span nodes of eight
   std::optional<bool> overlap, flex;   // moe_a2a_overlap; moe_flex_dispatcher_backend is set
-  bool graph = false;                  // cuda_graph_impl="full_iteration": no host time
 };
 
 constexpr std::array kRecipes{
     // 25.09: DeepEP where experts span nodes of H100, the plain all-to-all elsewhere.
-    RecipeRow{2509, 2510, true, true, true, "", false, true, {}, false},
-    RecipeRow{2509, 2510, true, true, false, "", false, false, {}, false},
+    RecipeRow{2509, 2510, true, true, true, true, {}, false},
+    RecipeRow{2509, 2510, true, true, false, false, {}, false},
     // HybridEP came to NVL72 in 25.11 and to systems of eight GPUs with 26.02.01.
-    RecipeRow{2511, 2601, false, true, true, "", false, true, {}, false},
+    RecipeRow{2511, 2601, false, true, true, true, {}, false},
     // H100 overlapped dispatch until March 2026.
-    RecipeRow{2509, 2602, false, false, true, "", false, false, true, {}},
-    // DeepSeek-V3 on B200 with experts over four nodes, since April 2026.
-    RecipeRow{2604, kNow, false, true, false, "mx", true, false, true, {}},
-    // June 2026: graph of the whole iteration, overlapped dispatch, in MXFP8.
-    RecipeRow{2606, kNow, true, true, false, "mx", false, false, true, {}, true},
+    RecipeRow{2509, 2602, false, false, true, false, true, {}},
 };
 
 bool holds(const RecipeRow& row, int release, const Run& run) {
@@ -47,10 +38,27 @@ bool holds(const RecipeRow& row, int release, const Run& run) {
   const bool blackwell = !nvl72 && has_any(run.gpu, {"B200", "B300"});
   const bool gpu =
       (nvl72 && row.nvl72) || (blackwell && row.nvl8_blackwell) || (hopper && row.hopper);
-  if (!gpu || !has_word(run.precision, row.precision)) return false;
   const bool across = !nvl72 && run.ep.value_or(1) > 8;
-  return !(row.across_nodes && !across) && !(row.inside_node && across);
+  return gpu && !(row.inside_node && across);
 }
+
+// Overlap under a pipeline needs virtual stages (transformer_config.py).
+bool can_overlap(const Strategy& s) { return s.pp == 1 || s.vp > 1; }
+
+void apply_preset(Strategy& s, const BridgePreset& preset) {
+  s.recompute = preset.recompute_modules.empty() ? Recompute::kNone : Recompute::kSelective;
+  s.recompute_modules = {};
+  for (const std::string& name : preset.recompute_modules) {
+    const auto module = from_name<RecomputeModule>(name);
+    PLAN_CHECK(module);
+    s.recompute_modules.add(*module);
+  }
+  s.overlap.ep = preset.a2a_overlap && can_overlap(s);
+  s.runtime.flex_dispatcher = preset.flex_dispatcher;
+  if (preset.cuda_graph == "full_iteration") s.runtime.host_factor = 0;
+}
+
+bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
 
 // DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
 // the rest in the last one (recipes/deepseek/deepseek_v3.py,
@@ -73,22 +81,30 @@ int container_release(const std::string& text) {
   return std::stoi(match[1].str()) * 100 + std::stoi(match[2].str());
 }
 
+const BridgePreset* preset_of_table(const Source& source, const Run& run) {
+  return has_presets(source) && run.model.moe ? bridge_preset(bridge_presets(), run) : nullptr;
+}
+
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
-  if (!has_word(source.title, "Megatron-Bridge") || s.framework != Framework::kMegatron) return;
+  if (!has_presets(source) || s.framework != Framework::kMegatron) return;
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
   // Transformer Engine's.
   s.grad_dtype = Dtype::kBf16;
   s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
+  if (const BridgePreset* preset = preset_of_table(source, run)) {
+    apply_preset(s, *preset);
+    return;
+  }
+  if (!run.model.moe) return;
   const int release = container_release(run.where);
-  if (release == 0 || !run.model.moe) return;
   for (const RecipeRow& row : kRecipes) {
     if (!holds(row, release, run)) continue;
-    // Overlap under a pipeline needs virtual stages (transformer_config.py).
-    if (row.overlap) s.overlap.ep = *row.overlap && (s.pp == 1 || s.vp > 1);
+    if (row.overlap) s.overlap.ep = *row.overlap && can_overlap(s);
     if (row.flex) s.runtime.flex_dispatcher = *row.flex;
-    if (row.graph) s.runtime.host_factor = 0;
   }
+  // Dropped tokens are padded to a capacity, which neither DeepEP nor HybridEP does.
+  if (has_word(run.model.name, "tokendrop")) s.runtime.flex_dispatcher = false;
 }
 
 // The adapters of a row. NeMo's recipes of fine-tuning, whose tables leave them out, put those of
@@ -120,10 +136,25 @@ void apply_graphs(Strategy& s, const Run& run) {
   if (has_any(run.cuda_graphs, {"full_iteration", "per layer"})) s.runtime.host_factor = 0;
 }
 
+namespace {
+
+// Of torchtitan's "selective layer" every second block is recomputed (selective_ac_option, whose
+// default is 2).
+bool recomputes_every_second(const Strategy& s, const Run& run) {
+  return s.framework == Framework::kTorchtitan && has_word(run.recompute_detail, "selective layer");
+}
+
+}  // namespace
+
 // Blocks that a row calls "a fraction of the blocks", from the ratio of hardware to model FLOPs it
 // quotes: recomputing all of them repeats the forward pass, a third of the model's.
 void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
+  if (recomputes_every_second(s, run) && s.pp == 1) {
+    s.recompute = Recompute::kNone;
+    s.recompute_layers = {layers / 2};
+    return;
+  }
   std::smatch match;
   // "21 of 80 layers fully recomputed".
   static const std::regex some(R"((\d+) of \d+ layers fully recomputed)");

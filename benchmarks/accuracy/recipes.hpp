@@ -1,6 +1,7 @@
 #pragma once
-// What the recipes behind a table set and the table does not print. A recipe is chosen by release,
-// GPU and precision; its options apply to every model.
+// What the recipes behind a table set and the table does not print: NVIDIA's presets by model, GPU,
+// precision and release where they are files (bridge_presets.hpp), else by release and GPU.
+#include "bridge_presets.hpp"
 #include "run.hpp"
 #include "spec/strategy.hpp"
 
@@ -8,6 +9,9 @@ namespace meshplan::accuracy {
 
 // Year and month of the container that a row names ("26.06.01 container"): 2606; 0: none named.
 [[nodiscard]] int container_release(const std::string& text);
+
+// The preset of a row of NVIDIA's tables for mixtures of experts; null where none is known.
+[[nodiscard]] const BridgePreset* preset_of_table(const Source& source, const Run& run);
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run);
 

@@ -61,6 +61,7 @@ struct Run {
   std::optional<double> lora_dropout;
   std::string frozen_precision;
   std::string cuda_graphs;
+  std::string overlap_words;  // what the row says of overlap in one text
   std::string status, notes, where;
   std::optional<Seconds> step_time;
   std::optional<MeasuredMemory> memory;

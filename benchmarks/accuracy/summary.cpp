@@ -139,6 +139,8 @@ bool is_out_of_memory(const std::string& status) {
   return has_any(status, {"oom", "out of memory", "out-of-memory"}) && !has_word(status, "crash");
 }
 
+bool is_doubtful(const std::string& status) { return starts_with_word(status, "doubtful"); }
+
 Report summarise(const std::vector<Source>& sources, const std::vector<Prediction>& predictions,
                  std::vector<Skipped> skipped) {
   Report report;

@@ -63,6 +63,9 @@ inline constexpr std::size_t kSmallestGroup = 5;
 [[nodiscard]] std::string choice_group(const Run& run);
 
 [[nodiscard]] bool is_out_of_memory(const std::string& status);
+// "doubtful: ...", why: the row's layout and its measurement cannot belong together. It is not
+// scored.
+[[nodiscard]] bool is_doubtful(const std::string& status);
 
 // `predictions` in the order of the sources' runs; the report points into them.
 [[nodiscard]] Report summarise(const std::vector<Source>& sources,

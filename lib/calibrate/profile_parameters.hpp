@@ -10,12 +10,12 @@
 namespace meshplan {
 
 enum class ProfileKey {
-  kGemm,            // gemm.sustained of one precision
-  kMemory,          // memory_efficiency
-  kKernelOverhead,  // kernel_overhead
-  kInsideNodes,     // factor on the bandwidth of every level that is no network
-  kBetweenNodes,    // factor on the bandwidth of every network level
-  kOverlap,         // overlap_slowdown
+  kGemm,          // gemm.sustained of one precision
+  kMemory,        // memory_efficiency
+  kHost,          // launch_gap: how fast the host issues kernels
+  kInsideNodes,   // factor on the bandwidth of every level that is no network
+  kBetweenNodes,  // factor on the bandwidth of every network level
+  kOverlap,       // overlap_slowdown
 };
 
 struct ProfileParameter {

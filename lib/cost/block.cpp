@@ -73,10 +73,8 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     const Seconds time = pass_time(op, slowest);
     pass_of(cost, op.pass).compute += time;
     if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
-    if (op.selective) {
-      cost.recompute_selective.compute += time;
-      cost.recompute_selective_flops += Flops{op.flops};
-    }
+    cost.recompute_selective.compute += time * op.selective;
+    cost.recompute_selective_flops += Flops{op.flops * op.selective};
   }
   for (const CommOp& op : ops.comm) {
     const bool waits = op.hidden < op.time_each;
@@ -292,7 +290,9 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved) +
                      dequantised_weight(x, ops);
-  cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
+  cost.repeated_set = x.strategy.runtime.op_recompute
+                          ? cost.saved.none - cost.saved.selective
+                          : ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   add_weights(ops, all, cost);
   return finish(x, ops, cost);

@@ -59,7 +59,8 @@ struct BlockCost {
   SavedActivations saved;
   Bytes saved_for_weight_gradient;  // of `saved`, what a split weight-gradient pass still needs
   Bytes working_set;                // temporaries of the backward pass (forward for the head)
-  // More of them under selective recomputation: what a listed module brings back at once.
+  // More of them under selective recomputation: what a listed module, or a layer that is repeated
+  // by operation, brings back at once.
   Bytes repeated_set;
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have

@@ -12,9 +12,15 @@ namespace {
 // (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
 constexpr double kCheckpointLaunches = 12;
 
+bool has_dispatch(const BlockOps& ops) {
+  return std::any_of(ops.comm.begin(), ops.comm.end(),
+                     [](const CommOp& op) { return op.dimension == CommDimension::kEp; });
+}
+
 }  // namespace
 
-// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other.
+// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other,
+// and with overlapped dispatch ([F-HOST-4]) to call the four nodes that a layer becomes.
 Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   const Strategy& s = x.strategy;
   double collective = s.runtime.collective_launches;
@@ -28,6 +34,8 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   for (const CommOp& op : ops.comm) {
     if ((op.pass == Pass::kForward) == forward) launches += op.count * collective;
   }
+  constexpr double kNodes = 4;  // attention, dispatch, experts, combine
+  if (s.overlap.ep && has_dispatch(ops)) launches += kNodes * s.runtime.node_launches;
   return x.cluster.device.launch_gap * (launches * s.runtime.host_factor);
 }
 
@@ -38,7 +46,7 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
 Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
   double launches = kCheckpointLaunches * ops.checkpoints;
-  for (const KernelOp& op : ops.kernels) launches += op.selective ? op.launches : 0;
+  for (const KernelOp& op : ops.kernels) launches += op.selective * op.launches;
   for (const CommOp& op : ops.comm) {
     launches += op.selective ? op.count * k.collective_launches : 0;
   }

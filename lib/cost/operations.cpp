@@ -34,7 +34,7 @@ double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size
   const auto full = static_cast<double>(chunk.recomputed[kind]);
   double count = blocks;
   if (op.pass == Pass::kForward) count += full;
-  if (op.selective && s.recompute == Recompute::kSelective) count += blocks - full;
+  if (s.recompute == Recompute::kSelective) count += op.selective * (blocks - full);
   return count;
 }
 

@@ -10,7 +10,7 @@ constexpr Overlap kShardedOverlap{.grad_reduce = true, .param_gather = true};
 // Host costs that are fitted are listed in benchmarks/accuracy/constants.yaml. Eager codes whose
 // published rows do not tell theirs have megatron's; torchtitan's compiled blocks issue their
 // kernels without it.
-constexpr double kMegatronHost = 7.2;
+constexpr double kMegatronHost = 8.96;
 // Elements of DeepSpeed's buckets (runtime/zero/config.py).
 constexpr std::int64_t kDeepspeedBucket = 500'000'000;
 
@@ -54,6 +54,7 @@ ReshardRule sharded_checkpoint() {
 constexpr PresetValues kMegatron{.overlap = kAllOverlap,
                                  .runtime = {.flex_dispatcher = true,
                                              .host_factor = kMegatronHost,
+                                             .node_launches = 10.9,
                                              .interleaved_p2p_overlap = true,
                                              .fp32_grad_copies = true,
                                              .transformer_engine = true,
@@ -200,8 +201,8 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
                                                       .fused_grad_accumulation = false,
                                                       .attention = AttentionKernel::kFlash2,
                                                       .scatter_gather = true,
-                                                      .host_factor = 8.6,
-                                                      .collective_launches = 1.05,
+                                                      .host_factor = 8.54,
+                                                      .collective_launches = 1.08,
                                                       .deallocate_pipeline_outputs = false,
                                                       .sharded_pipeline = false,
                                                       .cloned_logits = true,
@@ -290,7 +291,8 @@ Preset torchtitan(std::string release, std::string date, std::string source,
 // config/job_config.py (v0.2.2): mixed_precision_reduce float32; with compilation, which its
 // exports switch on, chains of element-wise operations are fused in the model and in the loss
 // (components/loss.py), which reads the logits twice forward and makes no fp32 copy of them;
-// asynchronous tensor parallelism is off by default. Attention is PyTorch's
+// asynchronous tensor parallelism is off by default. Selective recomputation is by operation
+// (models/llama3/infra/parallelize.py, _save_list). Attention is PyTorch's
 // scaled_dot_product_attention: FlashAttention-2. Commits are github.com/pytorch/torchtitan's.
 void add_torchtitan(std::vector<Preset>& all) {
   PresetValues v{.zero = 3,
@@ -300,7 +302,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .fused_grad_accumulation = false,
                              .attention = AttentionKernel::kFlash2,
                              .torch_cross_entropy = true,
-                             .late_gradients = true}};
+                             .late_gradients = true,
+                             .op_recompute = true}};
   all.push_back(torchtitan("v0.2", "2026-02-20",
                            "torchtitan v0.2.2 config/job_config.py, components/loss.py", v));
   all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));

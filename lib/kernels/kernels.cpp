@@ -69,6 +69,18 @@ static Precision computed_in(const DeviceSpec& d, Precision p) {
   return Precision::kFp16;
 }
 
+// [F-GEMM-3] Filling a tile's pipeline and writing its results take a time of their own, whatever
+// the multiply-adds between take: the inner dimension worth that time grows with their rate. A
+// device's k_half is that of 16-bit products.
+static double filling_depth(const DeviceSpec& d, Precision p) {
+  const auto rate = [&](Precision q) {
+    return peak_rate(d, q).si() * d.gemm.sustained[static_cast<std::size_t>(computed_in(d, q))];
+  };
+  if (p != Precision::kFp8) return d.gemm.k_half;
+  const double half = rate(Precision::kBf16);
+  return half > 0 ? d.gemm.k_half * rate(p) / half : d.gemm.k_half;
+}
+
 Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.count <= 0) return Seconds{};
   if (!d.exact_kernels.empty()) {
@@ -87,6 +99,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   const double alignment = g.aligned || p == Precision::kFp32 ? 1.0 : kUnaligned;
   const double memory_rate = d.memory_bandwidth.si() * d.memory_efficiency;
   const double output = count * (g.output_bytes + g.accumulate_bytes) * m * n;
+  const double filling = filling_depth(d, p);
   double best = 1e300;
   for (const Tile& tile : kTiles) {
     const double tiles = static_cast<double>(ceil_div(g.m, tile.m) * ceil_div(g.n, tile.n)) * count;
@@ -95,7 +108,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
       if (split > 1 && (tiles >= sms || k < 512 * split)) break;
       const double waves = std::ceil(tiles * split / sms);
       const double seconds =
-          waves * 2 * area * (k / split + d.gemm.k_half) / (rate * tile.efficiency * alignment);
+          waves * 2 * area * (k / split + filling) / (rate * tile.efficiency * alignment);
       // Partial sums are written and reduced once more.
       const double reduction = split > 1 ? 2 * split * m * n * count * 4 / memory_rate : 0;
       best = std::min(best, seconds + reduction);

@@ -124,10 +124,10 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
   command.program = "-m torchtitan.train --job.config_file \"$here/torchtitan.toml\"";
   command.notes.emplace_back(
       "a job file of torchtitan v0.2.2; later versions are configured by Python functions");
-  if (s.recompute == Recompute::kSelective) {
+  if (s.recompute == Recompute::kSelective && !s.runtime.op_recompute) {
     command.notes.emplace_back(
-        "torchtitan's selective recomputation keeps matrix products and attention and repeats the "
-        "rest, more than the plan counts");
+        "torchtitan's selective recomputation keeps every second matrix product and attention and "
+        "repeats the rest, more than the plan counts (runtime.op_recompute=true counts it)");
   }
   return command;
 }

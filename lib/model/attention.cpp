@@ -47,6 +47,7 @@ LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const H
                  {LoraTarget::kV, h.sent_values}}};
   const LinearTimes column =
       append_linear(x, "qkv", l.tokens, columns, l.hidden, bias, ops, 1, &site);
+  repeat_product(x, "qkv", real(h.key_size) / real(columns), ops);
   const double qkv = real(l.tokens) * real(columns);
   append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
   const double qk = real(l.tokens) * real(h.query_size + h.key_size);

@@ -170,7 +170,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     op.pass = pass;
     op.time = gemm_time(x.cluster.device, p, g);
     op.flops = gemm_flops(g).si();
-    op.selective = repeated && pass == Pass::kForward;
+    op.selective = repeated && pass == Pass::kForward ? 1 : 0;
     op.gemm = g;
     op.kind = KernelKind::kGemm;
     op.precision = p;
@@ -241,6 +241,7 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
   const AdapterSite site{.layer = LoraTarget::kProj, .row_parallel = true};
   const LinearTimes row = append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size,
                                         bias, ops, 1, &site);
+  repeat_product(x, "attention output", 1, ops);
   append_tp_collectives(x, column, row, ops);
   append_residual(x, ops);
 }
@@ -265,6 +266,12 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   if (fused && !shared) bytes += l.bytes * t * real(heads.value_size);
   // The gate, and the output before it, which the projection does not keep.
   if (heads.output_gate) bytes += 2 * l.bytes * t * real(heads.value_size);
+  if (x.strategy.runtime.op_recompute) {
+    const double products = l.bytes * t * real(heads.query_size + heads.sent_values);
+    const double output = l.bytes * t * real(heads.value_size) + 4 * t * real(heads.heads);
+    const double operations = l.bytes * norm + products + output;
+    return {bytes + hidden_mask(x), std::max(0.0, bytes + hidden_mask(x) - operations)};
+  }
   if (x.strategy.recompute_modules.empty()) {
     return {bytes + hidden_mask(x), fused ? kept_input(x, first) + repeated : scores};
   }

@@ -1,4 +1,6 @@
 // A plain or gated MLP on every token.
+#include <algorithm>
+
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -19,9 +21,11 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
   const AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
   const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
                                        has_mlp_bias(m), ops, 1, &first);
+  repeat_product(x, "mlp up", m.gated_mlp ? 0.5 : 0, ops);
   append_activation(x, real(l.tokens) * real(ffn), ops);
   const LinearTimes down =
       append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops, 1, &second);
+  repeat_product(x, "mlp down", m.gated_mlp ? 0 : 1, ops);
   // A parallel block sums attention and MLP before one reduction, counted with attention.
   if (!m.parallel_block) append_tp_collectives(x, up, down, ops);
   if (repeats(x, RecomputeModule::kMlp, false)) repeat_part(begin, ops);
@@ -34,6 +38,13 @@ KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x) {
   if (has_own_norm(x.model)) {
     saved.all += norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden)) +
                  kept_input(x, kFirstTargets);
+  }
+  if (x.strategy.runtime.op_recompute) {
+    // The first product, and the last of three.
+    const LocalShape& l = x.shape;
+    const double down = x.model.gated_mlp ? real(l.norm_tokens) * real(l.hidden) : 0;
+    saved.selective = std::max(0.0, saved.all - l.bytes * (features + down));
+    return saved;
   }
   if (x.strategy.recompute_modules.empty()) {
     if (x.strategy.flash_attention) saved.selective = repeated_features(x, features);

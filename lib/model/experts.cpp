@@ -59,6 +59,25 @@ double received_tokens(const MoeSpec& moe, const BlockContext& x) {
   return real(x.shape.norm_tokens) * real(moe.top_k) * rank_load(moe, x.strategy.ep).p99;
 }
 
+// What a device's experts work on: copies of tokens, their features and outputs each.
+struct ExpertWork {
+  double received = 0, features = 0, outputs = 0, experts = 0;
+};
+
+// [F-EP-5] What Megatron-Core does to experts with biases (gpt-oss) outside of the products: both
+// halves of the gated features are clamped and put together again before the fused activation (4
+// times their bytes, 5 times backward; fusions/fused_bias_geglu.py,
+// weighted_bias_quick_geglu_impl), and the output's bias, weighed by the router's fp32
+// probabilities, is added expert by expert in fp32 and cast back (28 bytes an element in 2 kernels
+// of each expert, 40 in 6 backward; moe/experts.py, _apply_bias).
+void append_biased_experts(const BlockContext& x, const ExpertWork& work, BlockOps& ops) {
+  const double e = x.shape.bytes, features = work.received * work.features;
+  append_elementwise(x, "expert clamp", 8 * e * features, 3, 10 * e * features, 4, ops);
+  const double outputs = work.received * work.outputs;
+  append_elementwise(x, "expert bias", 28 * outputs, 2 * work.experts + 2, 40 * outputs,
+                     6 * work.experts + 2, ops);
+}
+
 // Elements per token that routed experts work on.
 std::int64_t expert_input(const MoeSpec& moe, std::int64_t hidden) {
   return moe.latent_size > 0 ? moe.latent_size : hidden;
@@ -120,7 +139,13 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   }
   const double routed = tokens * real(moe.top_k);  // token copies this rank sends
   const double busiest = rank_load(moe, s.ep).median;
-  append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
+  // [F-EP-6] What is sent copy by copy is sorted by rank, and by expert again where it arrives; one
+  // copy for each rank is put in order once, there (Megatron-Core moe/token_dispatcher.py,
+  // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
+  const bool sent_once = s.ep > 1 && s.runtime.flex_dispatcher;
+  if (!sent_once) {
+    append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
+  }
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = tokens * copies_sent(moe, x) * h * e * busiest;
@@ -151,12 +176,16 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (!all_again && repeats(x, RecomputeModule::kMoeAct, false)) repeat_part(activation, ops);
   append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts,
                 &second);
+  if (m.expert_bias && s.runtime.transformer_engine) {
+    append_biased_experts(x, {received, real(ffn), h, real(local_experts)}, ops);
+  }
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
     ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
   }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
-  append_elementwise(x, "unpermute", (2 * e * received + 2 * e * routed) * h, 3,
-                     (2 * e * received + 2 * e * routed) * h, 3, ops);
+  const double copies = tokens * copies_sent(moe, x) * busiest;
+  const double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
+  append_elementwise(x, "unpermute", sorted * h, 3, sorted * h, 3, ops);
   if (moe.latent_size > 0) {
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
   }

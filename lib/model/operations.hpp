@@ -27,7 +27,7 @@ struct KernelOp {
   Seconds time;                   // on the device
   double flops = 0;               // matrix products and attention only
   double launches = 1;            // kernels that the host issues
-  bool selective = false;         // repeated by selective recomputation
+  double selective = 0;           // share of it that selective recomputation repeats
   bool awaited = false;           // issued only once the device has told the tokens per expert
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
   KernelKind kind = KernelKind::kOther;

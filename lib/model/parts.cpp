@@ -16,7 +16,8 @@ KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, doub
   op.kind = kind;
   op.bytes = bytes;
   op.launches = kernels;
-  op.selective = selective;
+  const bool by_operation = pass == Pass::kForward && x.strategy.runtime.op_recompute;
+  op.selective = selective || by_operation ? 1 : 0;
   return op;
 }
 
@@ -189,6 +190,9 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
   comm.time_each = collective_time(x.cluster, op, bytes, g).total;
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  // [F-ACT-MEM-2] What was reduced and scattered is kept, gathers are repeated.
+  comm.selective =
+      x.strategy.runtime.op_recompute && pass == Pass::kForward && op == Collective::kAllGather;
   ops.comm.push_back(comm);
 }
 
@@ -209,6 +213,11 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   const GroupShape& g = x.group(Group::kTp);
   const Bytes bytes = Bytes{x.shape.bytes} * x.shape.hidden * x.shape.tokens;
   const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
+  // [F-FP8-2] Transformer Engine casts before it gathers: 8 bits an element travel (pytorch/
+  // distributed.py, gather_along_first_dim of a quantised tensor; userbuffers likewise). Sums are
+  // reduced in 16 bits.
+  const bool quantised = s.precision == Precision::kFp8 && s.runtime.transformer_engine;
+  const Bytes gathered = quantised ? Bytes{1} * x.shape.hidden * x.shape.tokens : bytes;
   // User buffers write to peers' memory directly: inside one NVLink domain only (Transformer
   // Engine, comm_gemm_overlap).
   const LinkKind link = x.cluster.levels[g.level].kind;
@@ -217,21 +226,20 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   const auto pipelined = [&](Seconds product) {
     return s.overlap.tp && direct ? product * chunks : Seconds{};
   };
-  const auto chunk_of = [&](Collective op) {  // what stays exposed when pipelined
-    return collective_time(x.cluster, op, bytes, g).total / static_cast<double>(s.tp);
-  };
   const auto window = [&](Collective op, Seconds product) {
-    const Seconds most = collective_time(x.cluster, op, bytes, g).total - chunk_of(op);
+    const Bytes sent = op == Collective::kAllGather ? gathered : bytes;
+    const Seconds whole = collective_time(x.cluster, op, sent, g).total;
+    const Seconds most = whole - whole / static_cast<double>(s.tp);  // a chunk stays exposed
     return std::min(pipelined(product), most);
   };
   if (s.sequence_parallel) {
     using enum Collective;
-    push_tp(x, Pass::kForward, kAllGather, bytes, g, window(kAllGather, column.forward), ops);
+    push_tp(x, Pass::kForward, kAllGather, gathered, g, window(kAllGather, column.forward), ops);
     push_tp(x, Pass::kForward, kReduceScatter, bytes, g, window(kReduceScatter, row.forward), ops);
-    push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, window(kAllGather, row.backward_input),
-            ops);
+    push_tp(x, Pass::kBackwardInput, kAllGather, gathered, g,
+            window(kAllGather, row.backward_input), ops);
     if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
-      push_tp(x, Pass::kBackwardInput, kAllGather, bytes, g, column.backward_input, ops);
+      push_tp(x, Pass::kBackwardInput, kAllGather, gathered, g, column.backward_input, ops);
     }
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
             s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
@@ -269,25 +277,6 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   } else {
     append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
   }
-}
-
-// [F-REC-2] Megatron-Core transformer_config.py, recompute_modules. What a module drops and repeats
-// is each kind's saved_bytes() and append_operations().
-bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
-  const RecomputeModules& listed = x.strategy.recompute_modules;
-  return listed.empty() ? unlisted : listed.has(module);
-}
-
-PartBegin part_begin(const BlockOps& ops) { return {ops.kernels.size(), ops.comm.size()}; }
-
-void repeat_part(PartBegin begin, BlockOps& ops) {
-  for (std::size_t i = begin.kernel; i < ops.kernels.size(); ++i) {
-    if (ops.kernels[i].pass == Pass::kForward) ops.kernels[i].selective = true;
-  }
-  for (std::size_t i = begin.comm; i < ops.comm.size(); ++i) {
-    if (ops.comm[i].pass == Pass::kForward) ops.comm[i].selective = true;
-  }
-  ++ops.checkpoints;
 }
 
 bool norm_is_inside(const BlockContext& x) { return x.strategy.runtime.transformer_engine; }

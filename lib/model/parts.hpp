@@ -56,6 +56,9 @@ void repeat_part(PartBegin begin, BlockOps& ops);
 [[nodiscard]] bool norm_is_inside(const BlockContext& x);
 // A rotary embedding of so many elements of queries and keys.
 void append_rotary(const BlockContext& x, double elements, BlockOps& ops);
+// [F-ACT-MEM-2] The share of a layer's product of this name that recomputation by operation
+// repeats; nothing where the strategy has another.
+void repeat_product(const BlockContext& x, std::string_view name, double share, BlockOps& ops);
 // Collectives of tensor parallelism around a column- and a row-parallel linear layer.
 void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
                            BlockOps& ops);

@@ -68,6 +68,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.bucket_mib", "MiB of gradients that are reduced at a time with ZeRO-0; 0: all"},
     {"kernels.host_factor", "host time per kernel, over the device's launch_gap"},
     {"kernels.collective_launches", "host time of a collective, in kernels"},
+    {"kernels.node_launches", "host time of a node of overlapped dispatch, in kernels"},
     {"kernels.contended_launches", "more of it per tensor rank while messages cross nodes"},
     {"kernels.optimizer_launches", "host time of the update per parameter tensor, in kernels"},
     {"kernels.shard_launches", "host time of gathering a weight per rank, in kernels"},
@@ -98,6 +99,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.head_dummy_gradient", "one dummy gradient of the output layer is kept"},
     {"runtime.fp8_param_gather", "weights of products in 8 bits are stored so"},
     {"runtime.split_expert_biases", "experts with biases may be split over etp ranks"},
+    {"runtime.op_recompute", "selective recomputation keeps every second product"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

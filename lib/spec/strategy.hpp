@@ -88,6 +88,11 @@ struct Runtime {
   // cores are shared with the network's progress threads.
   double contended_launches = 0;
   double collective_launches = 4;  // host time of a collective call, in kernels
+  // Host time of one node of the schedule that overlap.ep runs a layer as, in kernels: attention,
+  // dispatch, experts and combine are called from Python one by one, forward and backward, each
+  // with its events and an autograd call of its own (Megatron-Core
+  // models/common/model_chunk_schedule_plan.py, pipeline_parallel/combined_1f1b.py).
+  double node_launches = 0;
   // Host time of gathering a weight (or scattering its gradient) per rank, in kernels: where they
   // are gathered into a list of every rank's part. Nothing runs meanwhile.
   double shard_launches = 0;
@@ -165,6 +170,10 @@ struct Runtime {
   // Experts with biases may be split over etp ranks (Megatron-Core up to 0.14: a329dd6da5,
   // 2025-09-22, refuses it).
   bool split_expert_biases = false;
+  // Selective recomputation is by operation: a layer keeps its input, attention's output, what was
+  // reduced and scattered, and every second matrix product in the order of the forward pass, and
+  // repeats the rest (torchtitan parallelize_llama.py, selective_ac_option "op").
+  bool op_recompute = false;
 
   bool operator==(const Runtime&) const = default;
 };

@@ -41,6 +41,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("seq_len", s.seq_len, {1, 1 << 30});
   f.check("kernels.host_factor", s.runtime.host_factor, {0, 1000});
   f.check("kernels.collective_launches", s.runtime.collective_launches, {0, 1000});
+  f.check("kernels.node_launches", s.runtime.node_launches, {0, 1000});
   f.check("kernels.contended_launches", s.runtime.contended_launches, {0, 1000});
   f.check("kernels.optimizer_launches", s.runtime.optimizer_launches, {0, 1000});
   f.check("kernels.shard_launches", s.runtime.shard_launches, {0, 1000});

@@ -77,6 +77,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.bucket_mib", s.runtime.bucket_mib);
   visit("kernels.host_factor", s.runtime.host_factor);
   visit("kernels.collective_launches", s.runtime.collective_launches);
+  visit("kernels.node_launches", s.runtime.node_launches);
   visit("kernels.contended_launches", s.runtime.contended_launches);
   visit("kernels.optimizer_launches", s.runtime.optimizer_launches);
   visit("kernels.shard_launches", s.runtime.shard_launches);
@@ -106,6 +107,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.head_dummy_gradient", s.runtime.head_dummy_gradient);
   visit("runtime.fp8_param_gather", s.runtime.fp8_param_gather);
   visit("runtime.split_expert_biases", s.runtime.split_expert_biases);
+  visit("runtime.op_recompute", s.runtime.op_recompute);
   visit("order", s.order);
 }
 

@@ -1,6 +1,7 @@
 #include "mapping.hpp"
 
 #include "machine.hpp"
+#include "predict.hpp"
 #include "recipes.hpp"
 #include "support/catch.hpp"
 #include "support/presets.hpp"
@@ -304,6 +305,7 @@ TEST_CASE("families carry what the format has no key for") {
   CHECK(model("bloom-proto-181B").embedding_norm);
   CHECK(model("GPT-NeoX-20B").parallel_block);
   CHECK(model("Qwen3_30B").qk_norm);
+  run.model.num_layers = 61;
   CHECK(model("DeepSeekV3").mtp_layers == 1);
   run.notes = "w/o MTP";
   CHECK(model("DeepSeekV3").mtp_layers == 0);
@@ -392,52 +394,56 @@ TEST_CASE("a row's container is its release") {
   CHECK(container_release("table 3") == 0);
 }
 
-TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
-  const Source bridge = source_called("Megatron-Bridge performance summaries");
-  Run run;
+TEST_CASE("a model cut to fewer layers has no multi-token prediction") {
+  Run run = complete_run();
+  run.model.name = "deepseekv3-4L", run.model.num_layers = 4;
+  const auto cut = model_of(run);
+  REQUIRE(std::holds_alternative<ModelSpec>(cut));
+  CHECK(std::get<ModelSpec>(cut).mtp_layers == 0);
   run.model.name = "DeepSeekV3", run.model.num_layers = 61;
-  Strategy s = framework_preset(Framework::kMegatron);
-  s.pp = s.vp = 4;
-  apply_recipe(s, bridge, run);
-  CHECK(s.stage_layers == std::vector<std::int64_t>{16, 16, 16, 13});
-  s = framework_preset(Framework::kMegatron);
-  run.model.name = "Qwen3_30B";
-  s.pp = s.vp = 4;
-  apply_recipe(s, bridge, run);
-  CHECK(s.stage_layers.empty());
+  CHECK(std::get<ModelSpec>(model_of(run)).mtp_layers == 1);
 }
 
-TEST_CASE("recipes say what Megatron-Bridge's tables leave out, by release, GPU and precision") {
-  const Source bridge = source_called("Megatron-Bridge performance summaries");
-  struct Row {
-    const char *where, *gpu, *precision;
-    std::int64_t ep;
-    bool overlap, flex;
-  };
-  const auto row = GENERATE(values<Row>({
-      {"(26.06 container)", "NVIDIA GB200", "mxfp8", 8, true, true},
-      {"(26.06 container)", "NVIDIA GB200", "bf16", 8, false, true},
-      {"(26.04 container)", "NVIDIA GB300", "mxfp8", 8, false, true},
-      {"(25.11 container)", "NVIDIA B200", "mxfp8", 8, false, false},
-      {"(25.11 container)", "NVIDIA H100", "fp8", 8, true, false},
-      {"(25.09 container)", "NVIDIA H100", "fp8", 64, true, true},
-      {"(26.04 container)", "NVIDIA H100", "fp8", 8, false, true},
-      {"(26.04.01 container)", "NVIDIA B200", "mxfp8", 32, true, true},
-      {"table 1", "NVIDIA GB200", "mxfp8", 8, false, true},
-  }));
-  CAPTURE(row.where, row.gpu, row.precision, row.ep);
-  Run run;
-  run.where = row.where, run.gpu = row.gpu, run.precision = row.precision, run.ep = row.ep;
-  run.model.moe = MoeSpec{};
-  Strategy s = framework_preset(Framework::kMegatron);
-  s.ep = row.ep;
-  apply_recipe(s, bridge, run);
-  CHECK(s.overlap.ep == row.overlap);
-  CHECK(s.runtime.flex_dispatcher == row.flex);
-  CHECK(s.grad_dtype == Dtype::kBf16);
-  s.pp = 8;  // under a pipeline the overlap needs virtual stages
-  apply_recipe(s, bridge, run);
-  CHECK_FALSE(s.overlap.ep);
+TEST_CASE("torchtitan's selective layer recomputes every second block") {
+  Run run = complete_run();
+  run.pp = 1, run.tp = 1, run.dp = 16, run.vp.reset();
+  run.sequence_parallel = false, run.recompute = "selective";
+  run.recompute_detail = "selective layer";
+  const Strategy s = strategy(source_called("torchtitan benchmark pages"), run);
+  CHECK(s.recompute == Recompute::kNone);
+  CHECK(s.recompute_layers == std::vector<std::int64_t>{4});
+  run.recompute_detail = "selective op";
+  CHECK(strategy(source_called("torchtitan benchmark pages"), run).recompute ==
+        Recompute::kSelective);
+}
+
+TEST_CASE("the way of experts' tokens is read from the row's words") {
+  Run run = complete_run();
+  run.ep = 4, run.overlap_words = "DeepEP dispatcher + 1F1B EP-communication overlap";
+  const Source source = source_called("Megatron-LM");
+  CHECK(strategy(source, run).overlap.ep);
+  CHECK(strategy(source, run).runtime.flex_dispatcher);
+  run.overlap_words.clear(), run.notes = "capacity factor 1, alltoall dispatcher";
+  CHECK_FALSE(strategy(source, run).overlap.ep);
+  CHECK_FALSE(strategy(source, run).runtime.flex_dispatcher);
+}
+
+TEST_CASE("families are known with and without spaces in their names") {
+  Run run = complete_run();
+  for (const char* name : {"gpt-oss-120b", "GPT OSS 120B", "gpt_oss"}) {
+    run.model.name = name;
+    CHECK(std::get<ModelSpec>(model_of(run)).expert_bias);
+  }
+}
+
+TEST_CASE("a doubtful row is skipped, with the reason that its status gives") {
+  Source source = source_called("nanotron");
+  Run run = complete_run();
+  run.status = "doubtful: another layout";
+  Machines machines(MESHPLAN_ACCURACY_CLUSTERS, DataFolders::standard());
+  const auto task = prepare(source, run, machines, {});
+  REQUIRE(std::holds_alternative<Skipped>(task));
+  CHECK(std::get<Skipped>(task).reason == run.status);
 }
 
 }  // namespace

@@ -115,6 +115,22 @@ TEST_CASE("two sources are predicted by each other's constants, with text, JSON 
   CHECK(content(program.path("table.cpp")).find("MeasuredErrors table()") != std::string::npos);
 }
 
+TEST_CASE("runs that are shown are learned from, with and without leaving sources out") {
+  const Program program;
+  program.write("made-up.yaml", kRows);
+  program.write("another.yaml", kRows);
+  const Outcome plain = program.run("--shots 1,3 --draws 2");
+  INFO(plain.errors);
+  REQUIRE(plain.code == 0);
+  CHECK(plain.output.find("1 run shown %") != std::string::npos);
+  CHECK(plain.output.find("3 runs shown %") != std::string::npos);
+  const Outcome left_out = program.run("--cross-validate --threads 1 --shots 1 --draws 2");
+  REQUIRE(left_out.code == 0);
+  CHECK(left_out.output.find("mean of") != std::string::npos);
+  CHECK(program.run("--shots 0").code == 2);
+  CHECK(program.run("--seed 3").code == 2);
+}
+
 TEST_CASE("the program predicts a folder of runs and says what it skipped") {
   const Program program;
   program.write("made-up.yaml", kRows);

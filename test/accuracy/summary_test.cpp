@@ -136,6 +136,9 @@ TEST_CASE("only a status that names memory is an out-of-memory failure") {
   CHECK_FALSE(is_out_of_memory("crashed or oom"));
   CHECK_FALSE(is_out_of_memory("error: Other Error"));
   CHECK_FALSE(is_out_of_memory(""));
+  CHECK(is_doubtful("doubtful: the layout is another release's"));
+  CHECK_FALSE(is_doubtful("ok"));
+  CHECK_FALSE(is_doubtful("OOM, doubtful"));
 }
 
 TEST_CASE("measured memory is compared with what its tool counts") {

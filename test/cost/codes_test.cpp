@@ -144,6 +144,62 @@ TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
   CHECK(layer.forward.launch.si() == Approx(launches * each - device.si()));
 }
 
+TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the host") {
+  ModelSpec m = plain_gpt(8, 1024, 16);
+  m.moe = MoeSpec{8, 2, 512, 0, 0, 1, 1.0, false};
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  s.runtime.host_factor = 10;  // the host is slower than the device
+  s.runtime.node_launches = 20;
+  const auto launch = [&] { return block_costs(m, c, s)[kFirstLayerBlock].forward.total().si(); };
+  const double plain = launch();
+  s.overlap.ep = true;
+  const double overlapped = launch();
+  CHECK(overlapped - plain == Approx(4 * 20 * 10 * 5e-6));
+  s.runtime.node_launches = 0;
+  CHECK(launch() == Approx(plain));
+}
+
+TEST_CASE("[F-ACT-MEM-2] recomputation by operation keeps every second product and attention") {
+  ModelSpec m = plain_gpt(4);
+  m.num_query_groups = 8;
+  m.attention = AttentionKind::kGqa;
+  m.gated_mlp = true;
+  m.activation = Activation::kSilu;
+  m.norm = Norm::kRmsNorm;
+  m.position_embedding = PositionEmbedding::kRope;
+  m.linear_bias = false;
+  m.dropout = 0;
+  Strategy s = plain_strategy(1, 1, 1);
+  s.flash_attention = true;
+  s.runtime.op_recompute = true;
+  const ClusterSpec c = plain_cluster(1);
+  const BlockOps layer = block_ops(m, c, s)[kFirstLayerBlock];
+  double products = 0, repeated = 0;
+  for (const KernelOp& op : layer.kernels) {
+    if (op.pass != Pass::kForward) continue;
+    if (op.attention) CHECK(op.selective == 0);
+    if (op.gemm) products += op.flops, repeated += op.flops * op.selective;
+    if (!op.gemm && !op.attention) CHECK(op.selective == 1);
+  }
+  // Keys, attention's output and up of queries, keys, values, output, gate, up and down.
+  const double h = 4096, kv = 1024, f = 4 * 4096;
+  CHECK(repeated / products ==
+        Approx((h * kv + h * h + h * f) / (2 * h * h + 2 * h * kv + 3 * h * f)));
+
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const SavedActivations saved = layer_activations(x, layer_spec(m, 0));
+  // Input, queries, values, attention's output and its log-sum-exp, gate and down.
+  const double kept = 2048 * (2 * (h + h + kv + h) + 4 * 32 + 2 * (f + h));
+  CHECK(saved.selective.si() == Approx(kept));
+  s.tp = 2, s.sequence_parallel = true;
+  const ClusterSpec two = plain_cluster(2);
+  CHECK(block_costs(m, two, s)[kFirstLayerBlock].recompute_selective.tp > Seconds{});
+  s.runtime.op_recompute = false;
+  CHECK(block_costs(m, two, s)[kFirstLayerBlock].recompute_selective.tp == Seconds{});
+}
+
 TEST_CASE("[F-OPT-2] an eager optimizer takes its host time per tensor, and per part of one") {
   const ModelSpec m = plain_gpt(8, 512, 8);
   Strategy s = plain_strategy(1, 1, 16);

@@ -51,6 +51,20 @@ TEST_CASE("[F-GEMM-1] a product never beats its memory traffic or its arithmetic
   CHECK(t.si() >= gemm_flops(g).si() / (312e12 * 0.8));
 }
 
+TEST_CASE("[F-GEMM-3] filling a tile takes as long in 8 bits as in 16") {
+  DeviceSpec d = plain_device();
+  d.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+  d.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] = 0.6;
+  d.kernel_overhead = Seconds{};
+  // One wave of large tiles: what a product of no depth would take, from two depths.
+  const auto filling = [&](Precision p) {
+    const auto time = [&](std::int64_t k) { return gemm_time(d, p, {256 * 12, 128 * 9, k}).si(); };
+    return 2 * time(8192) - time(16384);
+  };
+  CHECK(filling(Precision::kFp8) == Approx(filling(Precision::kBf16)));
+  CHECK(filling(Precision::kBf16) > 0);
+}
+
 TEST_CASE("[F-ATT-1] fused attention takes five products backward for two forward") {
   const DeviceSpec d = plain_device();
   AttentionShape a{2, 32, 4096, 4096, 128, 128, 0.5};

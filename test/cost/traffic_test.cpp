@@ -64,6 +64,62 @@ TEST_CASE("[F-TP-1] a parallel block reduces attention and MLP together") {
   CHECK(tp_calls(dense(blocks)) == std::map<Collective, double>{{Collective::kAllReduce, 2}});
 }
 
+TEST_CASE("[F-FP8-2] Transformer Engine gathers 8 bits and reduces 16") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(8, 1, 1);
+  s.sequence_parallel = true;
+  s.precision = Precision::kFp8;
+  const auto bytes = [&](Collective op) {
+    std::int64_t most = 0;
+    for (const CommEntry& e : block_costs(m, c, s)[kFirstLayerBlock].communication)
+      if (e.dimension == CommDimension::kTp && e.operation == op)
+        most = std::max(most, e.bytes.count());
+    return most;
+  };
+  CHECK(bytes(Collective::kAllGather) == 2048LL * 4096);
+  CHECK(bytes(Collective::kReduceScatter) == 2LL * 2048 * 4096);
+  s.runtime.transformer_engine = false;
+  CHECK(bytes(Collective::kAllGather) == 2LL * 2048 * 4096);
+}
+
+namespace {
+
+double forward_bytes(const ModelSpec& m, const Strategy& s, std::string_view name) {
+  double bytes = 0;
+  for (const KernelOp& op : block_ops(m, plain_cluster(8), s)[kFirstLayerBlock].kernels)
+    if (op.name == name && op.pass == Pass::kForward) bytes += op.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("[F-EP-6] what is sent once is put in order once") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{64, 8, 1024, 0, 0, 1, 1.0, false};
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  s.runtime.flex_dispatcher = false;
+  const double copies = 2048.0 * 8 * 4096 * 2;  // of all tokens, bytes
+  CHECK(forward_bytes(m, s, "permute") == Approx(2 * copies));
+  CHECK(forward_bytes(m, s, "unpermute") == Approx(4 * copies));
+  s.runtime.flex_dispatcher = true;
+  CHECK(forward_bytes(m, s, "permute") == 0);
+  CHECK(forward_bytes(m, s, "unpermute") < 4 * copies);
+  CHECK(forward_bytes(m, s, "unpermute") > 2 * copies);
+}
+
+TEST_CASE("[F-EP-5] experts with biases clamp their features and add biases in fp32") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{8, 2, 1024, 0, 0, 1, 1.0, false};
+  const Strategy s = plain_strategy(1, 1, 1);
+  CHECK(forward_bytes(m, s, "expert bias") == 0);
+  m.expert_bias = true;
+  const double routed = 2048 * 2;
+  CHECK(forward_bytes(m, s, "expert clamp") == Approx(8 * 2 * routed * 1024));
+  CHECK(forward_bytes(m, s, "expert bias") == Approx(28 * routed * 4096));
+}
+
 TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward and backward") {
   ModelSpec m = plain_gpt();
   m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};

@@ -1,4 +1,5 @@
 // Every shipped hardware profile reads, names its sources and agrees with its datasheet.
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -42,6 +43,29 @@ TEST_CASE("Every shipped device reads and names a source for each of its numbers
       CHECK(device->sources.at(key).size() > 5);
     }
   }
+}
+
+// Products of a device that no run chose sustain less of the peak the more of it a watt pays for,
+// by the power law through the shares that A100's and H100's runs chose.
+TEST_CASE("Shares of devices without runs follow peak per watt") {
+  const DeviceSpec a100 = load_device("a100-sxm-80gb", shipped()).value();
+  const DeviceSpec h100 = load_device("h100-sxm-80gb", shipped()).value();
+  const auto per_watt = [](const DeviceSpec& d, Precision p) { return rate(d, p) / d.tdp_watts; };
+  const double exponent =
+      std::log(share(a100, Precision::kBf16) / share(h100, Precision::kBf16)) /
+      std::log(per_watt(a100, Precision::kBf16) / per_watt(h100, Precision::kBf16));
+  CHECK(exponent < 0);
+  const auto follows = [&](const DeviceSpec& d, Precision p) {
+    INFO(d.name << " " << name_of(p));
+    const double rule = share(h100, p) * std::pow(per_watt(d, p) / per_watt(h100, p), exponent);
+    CHECK(share(d, p) == Approx(rule).epsilon(0.01));
+  };
+  for (const char* name : {"gb200", "b300-270gb", "gb300"}) {
+    const DeviceSpec d = load_device(name, shipped()).value();
+    follows(d, Precision::kBf16);
+    follows(d, Precision::kFp8);
+  }
+  follows(load_device("b200-180gb", shipped()).value(), Precision::kFp8);
 }
 
 TEST_CASE("Shipped devices agree with their datasheets") {
@@ -102,12 +126,14 @@ TEST_CASE("Shipped devices support what their architecture supports") {
   }
 }
 
+// On Blackwell it does by share of the peak: 0.50 to 0.58 against 0.48 in SimuMax's sweep of B200.
 TEST_CASE("Fused attention never outruns matrix products, nor its backward pass the forward one") {
   for (const std::string& name : shipped().names(kDeviceFolder)) {
     INFO(name);
     const auto device = load_device(name, shipped());
     REQUIRE(device.ok());
-    CHECK(device->attention.forward < share(*device, Precision::kFp16));
+    if (device->architecture != Architecture::kBlackwell)
+      CHECK(device->attention.forward < share(*device, Precision::kFp16));
     CHECK(device->attention.backward < device->attention.forward);
   }
 }

@@ -114,7 +114,8 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.grad_dtype == Dtype::kFp32);
   CHECK(megatron.runtime == Runtime{.inplace_cross_entropy = true,
                                     .flex_dispatcher = true,
-                                    .host_factor = 7.2,
+                                    .host_factor = 8.96,
+                                    .node_launches = 10.9,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
                                     .transformer_engine = true,

@@ -1,0 +1,38 @@
+// What selective recomputation repeats: listed modules, or every second product.
+#include <algorithm>
+
+#include "model/parts.hpp"
+
+namespace meshplan {
+
+// [F-ACT-MEM-2] Of a layer's seven products (queries, keys, values, attention's output, gate, up,
+// down; six without a gate) the second, fourth and sixth are computed again (torchtitan
+// parallelize_llama.py, _get_custom_policy counts aten.mm and keeps the odd ones).
+void repeat_product(const BlockContext& x, std::string_view name, double share, BlockOps& ops) {
+  if (!x.strategy.runtime.op_recompute) return;
+  const auto last = std::find_if(ops.kernels.rbegin(), ops.kernels.rend(), [&](const KernelOp& op) {
+    return op.pass == Pass::kForward && op.gemm && op.name == name;
+  });
+  if (last != ops.kernels.rend()) last->selective = share;
+}
+
+// [F-REC-2] Megatron-Core transformer_config.py, recompute_modules. What a module drops and repeats
+// is each kind's saved_bytes() and append_operations().
+bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
+  const RecomputeModules& listed = x.strategy.recompute_modules;
+  return listed.empty() ? unlisted : listed.has(module);
+}
+
+PartBegin part_begin(const BlockOps& ops) { return {ops.kernels.size(), ops.comm.size()}; }
+
+void repeat_part(PartBegin begin, BlockOps& ops) {
+  for (std::size_t i = begin.kernel; i < ops.kernels.size(); ++i) {
+    if (ops.kernels[i].pass == Pass::kForward) ops.kernels[i].selective = true;
+  }
+  for (std::size_t i = begin.comm; i < ops.comm.size(); ++i) {
+    if (ops.comm[i].pass == Pass::kForward) ops.comm[i].selective = true;
+  }
+  ++ops.checkpoints;
+}
+
+}  // namespace meshplan

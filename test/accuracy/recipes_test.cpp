@@ -1,0 +1,114 @@
+#include "recipes.hpp"
+
+#include "frameworks/preset.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+Source source_called(const std::string& title) {
+  Source source;
+  source.name = "made-up";
+  source.title = title;
+  source.gpu = "NVIDIA A100 80GB";
+  source.gpus_per_node = {{"", 8}};
+  return source;
+}
+
+TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  Run run;
+  run.model.name = "DeepSeekV3", run.model.num_layers = 61;
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.pp = s.vp = 4;
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers == std::vector<std::int64_t>{16, 16, 16, 13});
+  s = framework_preset(Framework::kMegatron);
+  run.model.name = "Qwen3_30B";
+  s.pp = s.vp = 4;
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers.empty());
+}
+
+TEST_CASE("before their presets were files, recipes go by release and GPU") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  struct Row {
+    const char *where, *gpu;
+    std::int64_t ep;
+    bool overlap, flex;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"(25.11 container)", "NVIDIA B200", 8, false, false},
+      {"(25.11 container)", "NVIDIA H100", 8, true, false},
+      {"(25.11 container)", "NVIDIA GB300", 8, false, true},
+      {"(25.09 container)", "NVIDIA H100", 64, true, true},
+      {"(25.09 container)", "NVIDIA GB200", 64, false, false},
+      {"table 1", "NVIDIA GB200", 8, false, true},
+  }));
+  CAPTURE(row.where, row.gpu, row.ep);
+  Run run;
+  run.where = row.where, run.gpu = row.gpu, run.precision = "fp8", run.ep = row.ep;
+  run.model.moe = MoeSpec{};
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.ep = row.ep;
+  apply_recipe(s, bridge, run);
+  CHECK(s.overlap.ep == row.overlap);
+  CHECK(s.runtime.flex_dispatcher == row.flex);
+  CHECK(s.grad_dtype == Dtype::kBf16);
+  s.pp = 8;  // under a pipeline the overlap needs virtual stages
+  apply_recipe(s, bridge, run);
+  CHECK_FALSE(s.overlap.ep);
+  run.model.name = "Qwen3_30B_a3B.tokendrop";  // dropped tokens are padded
+  apply_recipe(s, bridge, run);
+  CHECK_FALSE(s.runtime.flex_dispatcher);
+}
+
+Run table_row(const std::string& container, const std::string& gpu, const std::string& model) {
+  Run run;
+  run.where = "docs/performance-summary.md (" + container + " container)";
+  run.gpu = gpu, run.model.name = model, run.precision = "mxfp8";
+  run.model.moe = MoeSpec{};
+  run.tp = run.pp = run.vp = 1, run.ep = 8, run.micro_batch = 4;
+  return run;
+}
+
+TEST_CASE("a table's row has the preset of its release, model, GPU, precision and layout") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  Run run = table_row("26.06", "NVIDIA GB200", "Qwen3_30B_a3B");
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.ep = 8, s.recompute = Recompute::kSelective;
+  apply_recipe(s, bridge, run);
+  CHECK(s.overlap.ep);
+  CHECK(s.runtime.host_factor == 0);  // a graph of the whole iteration
+  CHECK(s.recompute == Recompute::kNone);
+  run = table_row("26.04", "NVIDIA GB200", "Qwen3_30B_a3B");
+  s = framework_preset(Framework::kMegatron);
+  s.ep = 8;
+  apply_recipe(s, bridge, run);
+  CHECK_FALSE(s.overlap.ep);
+  CHECK(s.runtime.host_factor > 0);
+  // The table of 26.02.01 prints for B300 what 26.02's preset ran, with overlapped experts.
+  run = table_row("26.02.01", "NVIDIA B300", "Qwen3_235B_a22B");
+  run.pp = 8, run.vp = 4, run.micro_batch = 1;
+  const BridgePreset* preset = preset_of_table(bridge, run);
+  REQUIRE(preset != nullptr);
+  CHECK(preset->release == release_number("26.02"));
+  CHECK(preset->a2a_overlap);
+  run.tp = 4;
+  CHECK(preset_of_table(bridge, run) == nullptr);
+  CHECK(preset_of_table(source_called("NeMo"), table_row("26.06", "NVIDIA GB200", "x")) == nullptr);
+}
+
+TEST_CASE("releases of presets are ordered and named as containers are") {
+  CHECK(release_number("26.02") < release_number("26.02.01"));
+  CHECK(release_number("26.02.01") < release_number("26.04"));
+  CHECK(release_number("none") == 0);
+  REQUIRE(bridge_presets().size() > 100);
+  for (const BridgePreset& p : bridge_presets()) {
+    CHECK(p.release >= release_number("25.11"));
+    CHECK(p.pp >= 1);
+  }
+}
+
+}  // namespace
+}  // namespace meshplan::accuracy
