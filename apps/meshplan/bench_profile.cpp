@@ -22,17 +22,19 @@ DeviceSpec processors_of(const Machine& m) {
   return processor_device(cores, Bytes{static_cast<std::int64_t>(bytes)});
 }
 
-// The first shipped cluster of this device with nodes like the machine's.
+// The shipped cluster of this device with nodes like the machine's. Of several, the one whose network
+// is described in most levels: a maker's own servers come before instances that a provider rents out.
 std::optional<ClusterSpec> shipped_cluster(const std::string& device, const Machine& m) {
   const DataFolders data = DataFolders::standard();
+  std::optional<ClusterSpec> found;
   for (const std::string& name : data.names(kClusterFolder)) {
     const Result<ClusterSpec> c = load_cluster(name, data);
     if (!c || c->device.name != device || c->nodes < m.nodes) continue;
     const bool alike =
         m.nodes > 1 ? c->gpus_per_node == m.ranks_per_node : c->gpus_per_node >= m.ranks_per_node;
-    if (alike) return *c;
+    if (alike && (!found || c->levels.size() > found->levels.size())) found = *c;
   }
-  return std::nullopt;
+  return found;
 }
 
 std::optional<ProfileInputs> found_machine(const Machine& m, Diagnostics& problems) {

@@ -300,8 +300,16 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
 
 std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape.hidden; }
 
+// Recomputation wraps layers alone (torchtitan parallelize_llama.py, apply_ac; Megatron-Core
+// transformer_block.py).
+BlockOps never_repeated(BlockOps ops) {
+  for (KernelOp& op : ops.kernels) op.selective = 0;
+  for (CommOp& op : ops.comm) op.selective = false;
+  return ops;
+}
+
 BlockCost embedding_cost(const BlockContext& x) {
-  const BlockOps ops = embedding_ops(x);
+  const BlockOps ops = never_repeated(embedding_ops(x));
   BlockCost cost;
   cost.saved = always_saved(embedding_saved_bytes(x));
   std::int64_t count = table_share(x);
@@ -314,7 +322,7 @@ BlockCost embedding_cost(const BlockContext& x) {
 }
 
 BlockCost head_cost(const BlockContext& x) {
-  const BlockOps ops = head_ops(x);
+  const BlockOps ops = never_repeated(head_ops(x));
   BlockCost cost;
   cost.saved = always_saved(head_saved_bytes(x));
   cost.working_set = ceil_bytes(head_working_bytes(x));

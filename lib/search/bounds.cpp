@@ -89,7 +89,7 @@ double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCos
     const bool least = blocks[k].recompute_full.total() < blocks[k].recompute_selective.total();
     if (s.recompute == Recompute::kFull || least) whole.recomputed[k] = whole.blocks[k];
   }
-  return even_share(s, chunk_cost(whole, blocks, Recompute::kSelective).time);
+  return even_share(s, chunk_cost(whole, blocks, s.recompute).time);
 }
 
 double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {

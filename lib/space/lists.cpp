@@ -305,7 +305,8 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mes
     all.push_back(option);
   };
   const std::vector<RecomputeModules> listed = listed_modules(mesh);
-  const auto add = [&](Recompute recompute, CountRule counts, std::vector<std::int64_t> given) {
+  const auto add = [&](Recompute recompute, CountRule counts,
+                       const std::vector<std::int64_t>& given) {
     if (recompute != Recompute::kSelective) return add_listed(recompute, counts, given, {});
     for (const RecomputeModules& modules : listed) add_listed(recompute, counts, given, modules);
   };

@@ -218,6 +218,9 @@ class JsonOutputs(unittest.TestCase):
         self.document("plan", "plan", *JOB[:5], "8,16", *JOB[6:], "--top", "2", "--pareto", "--sensitivity",
                       "--fallback", "--failure-rate", "1e-4", "--checkpoint-time", "30 s", "--restart-time",
                       "5 min")
+        # Half of this batch has no sequence for every replica: the plan cannot be kept.
+        self.document("plan", "plan", *JOB[:7], "8", *JOB[8:], "--sensitivity", "--fix",
+                      "pp=1,cp=1,micro_batch=1,dp=8")
         self.document("plan", "plan", "--model", "llama-3.1-405b", *JOB[2:], code=1)
         self.document("plan", "plan", *JOB, "--space", "full", "--fix", "tp=1,pp=2,schedule=zb-h1|1f1b,zero=1")
         self.document("plan", "plan", *JOB, "--time-limit", "1 us", code=None)
