@@ -22,8 +22,9 @@ DeviceSpec processors_of(const Machine& m) {
   return processor_device(cores, Bytes{static_cast<std::int64_t>(bytes)});
 }
 
-// The shipped cluster of this device with nodes like the machine's. Of several, the one whose network
-// is described in most levels: a maker's own servers come before instances that a provider rents out.
+// The shipped cluster of this device with nodes like the machine's. Of several, the one whose
+// network is described in most levels: a maker's own servers come before instances that a provider
+// rents out.
 std::optional<ClusterSpec> shipped_cluster(const std::string& device, const Machine& m) {
   const DataFolders data = DataFolders::standard();
   std::optional<ClusterSpec> found;
