@@ -8,12 +8,11 @@
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
-#include "io/training_log.hpp"
 #include "io/write.hpp"
 #include "log.hpp"
+#include "logged_run.hpp"
 #include "profile_output.hpp"
 #include "report/calibration.hpp"
-#include "strategy_flag.hpp"
 
 namespace meshplan {
 namespace {
@@ -25,57 +24,23 @@ struct CalibrateFlags {
   std::string out;
 };
 
-// One log and the strategy that it ran.
-struct Run {
-  TrainingLog log;
-  Strategy strategy;
-  ClusterSpec cluster;  // of the run's size
+// One log with the strategy that it ran, and its step.
+struct Run : LoggedRun {
   StepTime step;
 };
 
-// The log and the flags may both say it: they must agree.
-void check_same(const TrainingLog& log, std::int64_t in_log, std::int64_t stated,
-                const std::string& what, Diagnostics& problems) {
-  if (in_log == 0 || in_log == stated) return;
-  problems.push_back(error_at({log.file},
-                              "the log says " + what + " " + std::to_string(in_log) +
-                                  ", the strategy " + std::to_string(stated),
-                              "give the strategy that this log is of"));
-}
-
 std::optional<Run> read_run(const CalibrateFlags& flags, const std::string& file,
-                            const std::string& strategy, WorkloadInputs in, Diagnostics& problems) {
-  const std::optional<std::string> text = take(read_text_file(file), file, problems);
-  if (!text) return std::nullopt;
-  std::optional<TrainingLog> log = take(parse_training_log(*text, file), file, problems);
+                            const std::string& strategy, const WorkloadInputs& in,
+                            Diagnostics& problems) {
+  std::optional<LogFile> log = read_log(file, problems);
   if (!log) return std::nullopt;
-  const bool stated = strategy.find("global_batch") != std::string::npos;
-  if (in.global_batch == 0 && !stated) in.global_batch = log->global_batch;
-  if (log->gpus > 0 && in.gpus == 0 && log->gpus <= num_gpus(*in.cluster)) {
-    in.cluster = with_gpus(*in.cluster, log->gpus);
-    in.gpus = log->gpus;
-  }
-  const std::optional<Strategy> given = read_strategy(strategy, flags.workload, in, problems);
-  if (!given) return std::nullopt;
-  Run run{std::move(*log), *given, cluster_for(*given, in), {}};
-  if (Diagnostics broken =
-          validate(with_derived_dp(*given, num_gpus(run.cluster)), *in.model, run.cluster);
-      has_errors(broken)) {
-    for (Diagnostic& d : broken) d.where.file = file + ": strategy";
-    append(problems, broken);
-    return std::nullopt;
-  }
-  run.strategy = complete(*given, *in.model, run.cluster);
-  const Strategy& s = run.strategy;
-  check_same(run.log, run.log.global_batch, s.global_batch, "global batch", problems);
-  check_same(run.log, run.log.gpus, num_gpus(s), "world size", problems);
-  check_same(run.log, run.log.tp, s.tp, "tensor-parallel size", problems);
-  check_same(run.log, run.log.pp, s.pp, "pipeline-parallel size", problems);
-  check_same(run.log, run.log.cp, s.cp, "context-parallel size", problems);
+  std::optional<LoggedRun> run =
+      run_of_flags(*std::move(log), flags.workload, strategy, in, problems);
+  if (!run) return std::nullopt;
+  const Strategy& s = run->strategy;
   const std::optional<StepTime> step =
-      take(steady_step_time(run.log, s.global_batch, s.seq_len, num_gpus(s)), file, problems);
-  if (step) run.step = *step;
-  return run;
+      take(steady_step_time(run->log, s.global_batch, s.seq_len, num_gpus(s)), file, problems);
+  return Run{*std::move(run), step.value_or(StepTime{})};
 }
 
 std::vector<Run> read_runs(const CalibrateFlags& flags, const WorkloadInputs& in,

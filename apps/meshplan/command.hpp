@@ -95,6 +95,7 @@ void add_explain_command(Program& program);
 void add_bench_command(Program& program);
 void add_validate_command(Program& program);
 void add_calibrate_command(Program& program);
+void add_compare_command(Program& program);
 void add_list_command(Program& program);
 void add_import_command(Program& program);
 void add_export_command(Program& program);

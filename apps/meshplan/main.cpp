@@ -18,6 +18,7 @@ int run(int argc, char** argv) {
   add_bench_command(program);
   add_validate_command(program);
   add_calibrate_command(program);
+  add_compare_command(program);
   add_list_command(program);
   add_import_command(program);
   add_export_command(program);

@@ -135,6 +135,13 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
     }
     if (text) texts.push_back({file, *std::move(text)});
   }
+  if (has_errors(problems) || texts.empty()) return std::nullopt;
+  return read_run_texts(texts, target, open, files.front(), problems);
+}
+
+std::optional<LoadedRun> read_run_texts(const std::vector<NamedText>& texts,
+                                        std::optional<Target> target, const OpenFlags& open,
+                                        const std::string& beside, Diagnostics& problems) {
   RunContext context;
   if (!open.model.empty())
     context.model = take(load_model(open.model, DataFolders::standard()), "--model", problems);
@@ -148,8 +155,8 @@ std::optional<LoadedRun> read_run(const std::vector<std::string>& files,
   context.shell.variables = read_variables(open.set, problems);
   context.shell.arguments = open.arguments;
   context.shell.environment = own_environment();
-  context.shell.read_file = reader_beside(files.front());
-  if (has_errors(problems) || texts.empty()) return std::nullopt;
+  context.shell.read_file = reader_beside(beside);
+  if (has_errors(problems)) return std::nullopt;
   const Result<Target> told = detect_target(texts, context);
   if (!told && !target) {
     append(problems, told.errors());

@@ -42,4 +42,12 @@ void add_open_flags(Command& command, OpenFlags& flags);
                                                 std::optional<Target> target, const OpenFlags& open,
                                                 Diagnostics& problems);
 
+// The same of files that are read already; `beside`: the file in whose folder a script finds
+// others.
+[[nodiscard]] std::optional<LoadedRun> read_run_texts(const std::vector<NamedText>& texts,
+                                                      std::optional<Target> target,
+                                                      const OpenFlags& open,
+                                                      const std::string& beside,
+                                                      Diagnostics& problems);
+
 }  // namespace meshplan

@@ -5,46 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "base/quantity.hpp"
-#include "io/yaml_tree.hpp"
+#include "io/log_lines.hpp"
 
 namespace meshplan {
 namespace {
-
-// Text without the escape codes of a terminal.
-std::string without_colours(std::string_view text) {
-  std::string plain;
-  plain.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\x1b') {
-      plain += text[i];
-      continue;
-    }
-    if (i + 1 < text.size() && text[i + 1] == '[') {
-      i += 2;
-      while (i < text.size() && !(text[i] >= '@' && text[i] <= '~')) ++i;
-    }
-  }
-  return plain;
-}
-
-// The number behind `key`, thousands separators dropped; blanks may stand between.
-std::optional<double> number_after(std::string_view line, std::string_view key) {
-  const std::size_t at = line.find(key);
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string digits;
-  for (std::size_t i = line.find_first_not_of(" \t", at + key.size()); i < line.size(); ++i) {
-    const char c = line[i];
-    const bool part =
-        (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
-    if (c == ',' && i + 1 < line.size() && line[i + 1] >= '0' && line[i + 1] <= '9') continue;
-    if (!part) break;
-    digits += c;
-  }
-  while (!digits.empty() && (digits.back() == '.' || digits.back() == '-')) digits.pop_back();
-  const Result<double> value = parse_real(digits);
-  return value.ok() && std::isfinite(*value) ? std::optional(*value) : std::nullopt;
-}
 
 std::optional<double> positive_after(std::string_view line, std::string_view key) {
   const std::optional<double> value = number_after(line, key);
@@ -138,17 +102,6 @@ constexpr auto kKinds = std::to_array<Kind>({{LogKind::kMegatron, megatron_line}
                                              {LogKind::kTorchtitan, torchtitan_line},
                                              {LogKind::kDeepspeed, deepspeed_line}});
 
-// Lines as a terminal would show them: progress bars rewrite theirs after a carriage return.
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of("\r\n", at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 // Times of a step are better than rates where a kind prints both.
 void keep_one_sort(std::vector<StepReport>& reports) {
   const bool times = std::any_of(reports.begin(), reports.end(),
@@ -181,14 +134,14 @@ std::string_view name_of(LogKind kind) {
 
 Result<TrainingLog> parse_training_log(std::string_view text, const std::string& file) {
   const std::string plain = without_colours(text);
-  const std::vector<std::string_view> lines = lines_of(plain);
+  const std::vector<LogLine> lines = log_lines(plain);
   for (const Kind& kind : kKinds) {
     TrainingLog log;
     log.file = file;
     log.kind = kind.kind;
     std::set<std::int64_t> batches;
-    for (const std::string_view line : lines) {
-      const Found found = kind.read(line, log);
+    for (const LogLine& line : lines) {
+      const Found found = kind.read(line.text, log);
       if (!found.report) continue;
       log.reports.push_back(*found.report);
       if (found.global_batch > 0) batches.insert(found.global_batch);
@@ -209,20 +162,32 @@ Result<TrainingLog> parse_training_log(std::string_view text, const std::string&
                   "logs of Megatron-LM, DeepSpeed, torchtitan and NeMo can be read");
 }
 
+std::vector<Seconds> step_times(const TrainingLog& log, std::int64_t global_batch,
+                                std::int64_t seq_len, std::int64_t gpus) {
+  std::vector<Seconds> times;
+  const auto batch = static_cast<double>(global_batch);
+  for (const StepReport& r : log.reports) {
+    if (r.time.si() > 0) times.push_back(r.time);
+    if (r.samples_per_s > 0) times.emplace_back(batch / r.samples_per_s);
+    if (r.tokens_per_s_per_gpu > 0) {
+      times.emplace_back(batch * static_cast<double>(seq_len) /
+                         (r.tokens_per_s_per_gpu * static_cast<double>(gpus)));
+    }
+  }
+  return times;
+}
+
+std::size_t warm_up_reports(std::size_t reports) {
+  constexpr std::size_t kLeast = 1, kMost = 20;
+  return std::clamp(reports / 5, kLeast, kMost);
+}
+
 Result<StepTime> steady_step_time(const TrainingLog& log, std::int64_t global_batch,
                                   std::int64_t seq_len, std::int64_t gpus) {
-  constexpr std::size_t kLeast = 1, kMost = 20;
-  const std::size_t warm_up = std::clamp(log.reports.size() / 5, kLeast, kMost);
   std::vector<double> times;
-  for (std::size_t i = warm_up; i < log.reports.size(); ++i) {
-    const StepReport& r = log.reports[i];
-    const auto batch = static_cast<double>(global_batch);
-    if (r.time.si() > 0) times.push_back(r.time.si());
-    if (r.samples_per_s > 0) times.push_back(batch / r.samples_per_s);
-    if (r.tokens_per_s_per_gpu > 0) {
-      times.push_back(batch * static_cast<double>(seq_len) /
-                      (r.tokens_per_s_per_gpu * static_cast<double>(gpus)));
-    }
+  const std::vector<Seconds> all = step_times(log, global_batch, seq_len, gpus);
+  for (std::size_t i = warm_up_reports(all.size()); i < all.size(); ++i) {
+    times.push_back(all[i].si());
   }
   if (times.empty()) {
     return error_at({log.file}, "only one step is in this log, and the first one is warm-up",

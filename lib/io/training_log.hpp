@@ -40,14 +40,20 @@ struct TrainingLog {
 [[nodiscard]] Result<TrainingLog> parse_training_log(std::string_view text,
                                                      const std::string& file);
 
+// Seconds of the step of every report, in their order.
+[[nodiscard]] std::vector<Seconds> step_times(const TrainingLog& log, std::int64_t global_batch,
+                                              std::int64_t seq_len, std::int64_t gpus);
+
+// How many of a log's reports are warm-up: the first fifth, at least one and at most twenty.
+[[nodiscard]] std::size_t warm_up_reports(std::size_t reports);
+
 struct StepTime {
   Seconds median;
   double spread = 0;         // interquartile range over the median
   std::int64_t reports = 0;  // that count; the first ones do not
 };
 
-// Step times of the steady part: the first fifth (at least one report, at most twenty) is warm-up.
-// Fails without a report left.
+// Step times of the steady part, behind the warm-up. Fails without a report left.
 [[nodiscard]] Result<StepTime> steady_step_time(const TrainingLog& log, std::int64_t global_batch,
                                                 std::int64_t seq_len, std::int64_t gpus);
 

@@ -1,11 +1,17 @@
-// Any text as a training log, and the step time that is made of it.
+// Any text as a training log, the step time that is made of it, and its timers.
 #include <cmath>
 
 #include "fuzz/fuzz.hpp"
+#include "io/log_timers.hpp"
 #include "io/training_log.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace meshplan;
+  for (const LogTimer& timer : parse_log_timers(fuzz::as_text(data, size))) {
+    fuzz::require(!timer.name.empty() && timer.reports > 0);
+    fuzz::require(timer.least.si() >= 0 && timer.least <= timer.most);
+    fuzz::require(std::isfinite(timer.most.si()));
+  }
   const Result<TrainingLog> log = parse_training_log(fuzz::as_text(data, size), "train.log");
   fuzz::require_value_or_errors(log);
   if (!log.ok()) return 0;

@@ -288,6 +288,12 @@ class JsonOutputs(unittest.TestCase):
             self.document("calibrate", "calibrate", "--model", "m.yaml", "--cluster", "dgx-h100", "--gpus", "64",
                           "--seq-len", "4096", "--log", "a.log", "--strategy", "tp=1,ep=8")
 
+    def test_comparisons(self):
+        self.put(transcript_files("compare"))
+        self.put(transcript_files("compare_script"))
+        self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb")
+        self.document("compare", "compare", "--log", "short.log", "--cluster", "dgx-a100-80gb", "--script", "train.sh")
+
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))
         self.put({"b.log": (self.folder / "a.log").read_text().replace("100", "101")})

@@ -1,0 +1,26 @@
+// Any text as a log with printed arguments, which the importers then read.
+#include "frameworks/preset.hpp"
+#include "fuzz/fuzz.hpp"
+#include "launch/deepspeed_import.hpp"
+#include "launch/log_arguments.hpp"
+#include "launch/megatron_import.hpp"
+#include "launch/torchtitan_import.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace meshplan;
+  const auto printed = printed_arguments(fuzz::as_text(data, size), "train.log");
+  if (!printed) return 0;
+  fuzz::require(!printed->files.empty() && !printed->program.empty() && printed->line > 0);
+  fuzz::require(printed->gpus >= 0 && printed->gpus <= kRanks.highest);
+  RunContext context;
+  context.gpus = printed->gpus;
+  if (printed->target == Target::kMegatron) {
+    fuzz::require_value_or_errors(
+        read_megatron_run(printed->files.front().text, "train.log", context));
+  } else if (printed->target == Target::kDeepspeed) {
+    fuzz::require_value_or_errors(read_deepspeed_run(printed->files, context));
+  } else {
+    fuzz::require_value_or_errors(read_torchtitan_run(printed->files, context));
+  }
+  return 0;
+}
