@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <memory>
 
 #include "base/text.hpp"
 #include "compare/comparison.hpp"
+#include "compare/kineto.hpp"
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "launch/import_account.hpp"
@@ -18,7 +20,7 @@ struct CompareFlags {
   CommonFlags common;
   WorkloadFlags workload;
   OpenFlags open;  // of scripts and printed arguments
-  std::vector<std::string> logs, strategies, scripts;
+  std::vector<std::string> logs, traces, strategies, scripts;
 };
 
 // What a run is known from.
@@ -29,8 +31,17 @@ struct KnownRun {
 };
 
 void check_flags(const CompareFlags& flags, Diagnostics& problems) {
-  if (flags.logs.empty()) {
-    problems.push_back(error("--log is missing", "give the log of a training run"));
+  if (flags.logs.empty() && flags.traces.empty()) {
+    problems.push_back(
+        error("--log and --trace are missing", "give the log of a training run, or its traces"));
+  }
+  if (flags.logs.size() > 1 && !flags.traces.empty()) {
+    problems.push_back(error("--trace is of one run, and there are several logs",
+                             "give the log of the run that was traced"));
+  }
+  if (flags.logs.empty() && flags.strategies.empty() && flags.scripts.empty()) {
+    problems.push_back(
+        error("nothing says what was traced", "give --log, --script, or --model and --strategy"));
   }
   if (flags.workload.cluster.empty()) {
     problems.push_back(
@@ -136,9 +147,16 @@ std::optional<KnownRun> run_of_log(const CompareFlags& flags, LogFile log, Diagn
   return known;
 }
 
-std::optional<KnownRun> read_known(const CompareFlags& flags, std::size_t i,
-                                   Diagnostics& problems) {
-  std::optional<LogFile> log = read_log(flags.logs[i], problems);
+// Of a run without a log: what its traces say.
+LogFile no_log(const std::vector<DeviceTrace>& traces) {
+  LogFile none;
+  none.log.file = traces.front().file;
+  none.log.gpus = traces.front().world;
+  return none;
+}
+
+std::optional<KnownRun> read_known(const CompareFlags& flags, std::optional<LogFile> log,
+                                   std::size_t i, Diagnostics& problems) {
   if (!log) return std::nullopt;
   if (!flags.strategies.empty()) {
     const WorkloadInputs in = read_workload(flags.workload, problems);
@@ -164,34 +182,70 @@ std::optional<KnownRun> read_known(const CompareFlags& flags, std::size_t i,
                       "from " + join_words(flags.scripts), problems);
 }
 
-std::optional<ComparedRun> compared(KnownRun known, Diagnostics& problems) {
-  const LoggedRun& run = known.run;
+// What the log says of the step, into `result`.
+void add_log(const LoggedRun& run, ComparedRun& result, std::vector<MeasuredTerm>& measured,
+             Diagnostics& problems) {
   const Strategy& s = run.strategy;
-  const std::optional<SteadySteps> steps =
+  result.framework = std::string(name_of(run.log.kind));
+  result.steps =
       take(steady_steps(run.log, s.global_batch, s.seq_len, num_gpus(s)), run.log.file, problems);
-  if (!steps) return std::nullopt;
-  PlanCost predicted = cost_of(run.model, run.cluster, s);
-  std::vector<MeasuredTerm> measured = terms_of(parse_log_timers(run.text));
-  if (measured.empty()) {
-    known.notes.push_back(
+  const std::vector<MeasuredTerm> timed = terms_of(parse_log_timers(run.text));
+  if (timed.empty()) {
+    result.notes.emplace_back(
         "the log has no timers: Megatron-LM prints them with --timing-log-level 2, DeepSpeed with "
         "\"wall_clock_breakdown\": true");
   }
-  if (steps->outliers > 0) {
-    measured.push_back({StepTerm::kStalls, {steps->stalls, steps->stalls}, "outliers"});
+  measured.insert(measured.end(), timed.begin(), timed.end());
+  if (result.steps && result.steps->outliers > 0) {
+    measured.push_back(
+        {StepTerm::kStalls, {result.steps->stalls, result.steps->stalls}, "outliers"});
   }
-  std::vector<ComparedTerm> terms = compared_terms(predicted, measured);
-  return ComparedRun{.file = run.log.file,
-                     .framework = std::string(name_of(run.log.kind)),
+}
+
+std::optional<ComparedRun> compared(KnownRun known, const std::vector<DeviceTrace>& traces,
+                                    Diagnostics& problems) {
+  const LoggedRun& run = known.run;
+  ComparedRun result{.file = run.log.file,
+                     .framework = {},
                      .read_from = std::move(known.read_from),
                      .model = run.model,
                      .cluster = run.cluster,
-                     .predicted = std::move(predicted),
-                     .steps = *steps,
+                     .predicted = cost_of(run.model, run.cluster, run.strategy),
+                     .steps = {},
                      .allocated = run.log.max_allocated,
                      .reserved = run.log.max_reserved,
-                     .terms = std::move(terms),
+                     .terms = {},
+                     .trace = {},
+                     .losses = {},
                      .notes = std::move(known.notes)};
+  std::vector<MeasuredTerm> measured;
+  if (!traces.empty()) {
+    result.trace = compared_traces(traces, run.model, run.cluster, result.predicted);
+    result.losses = losses_of(*result.trace, run.model, run.cluster, result.predicted);
+    measured = result.trace->terms;
+  }
+  if (!run.log.reports.empty()) add_log(run, result, measured, problems);
+  if (!(result.measured_step().si() > 0)) {
+    problems.push_back(error_at({result.file}, "takes no time: no step can be compared"));
+  }
+  if (has_errors(problems)) return std::nullopt;
+  result.terms = compared_terms(result.predicted, measured);
+  return result;
+}
+
+std::vector<DeviceTrace> read_traces(const CompareFlags& flags, Diagnostics& problems) {
+  std::vector<DeviceTrace> all;
+  for (const std::string& file : flags.traces) {
+    std::optional<ByteStream> bytes = take(ByteStream::open(file), file, problems);
+    if (!bytes) continue;
+    auto traces = take(read_chrome_trace(*std::move(bytes), file), file, problems);
+    if (!traces) continue;
+    for (DeviceTrace& trace : *traces) {
+      for (const std::string& note : trace.notes) log_warning(file + ": " + note);
+      all.push_back(std::move(trace));
+    }
+  }
+  return all;
 }
 
 int compare(const CompareFlags& flags) {
@@ -199,11 +253,15 @@ int compare(const CompareFlags& flags) {
   Diagnostics problems;
   check_flags(flags, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
+  const std::vector<DeviceTrace> traces = read_traces(flags, problems);
+  if (has_errors(problems)) return report_errors(problems, flags.common);
   std::vector<ComparedRun> runs;
-  for (std::size_t i = 0; i < flags.logs.size(); ++i) {
-    std::optional<KnownRun> known = read_known(flags, i, problems);
+  for (std::size_t i = 0; i < std::max<std::size_t>(flags.logs.size(), 1); ++i) {
+    std::optional<LogFile> log =
+        flags.logs.empty() ? no_log(traces) : read_log(flags.logs[i], problems);
+    std::optional<KnownRun> known = read_known(flags, std::move(log), i, problems);
     if (!known || has_errors(problems)) continue;
-    std::optional<ComparedRun> run = compared(*std::move(known), problems);
+    std::optional<ComparedRun> run = compared(*std::move(known), traces, problems);
     if (run) runs.push_back(*std::move(run));
   }
   if (has_errors(problems)) return report_errors(problems, flags.common);
@@ -215,12 +273,14 @@ int compare(const CompareFlags& flags) {
 
 void add_compare_command(Program& program) {
   const auto flags = std::make_shared<CompareFlags>();
-  Command command =
-      program.add_command("compare", "Measured runs beside their predictions, term by term",
-                          "meshplan compare --log train.log --cluster dgx-h100");
-  command.add_repeated(
-      "--log", flags->logs, "FILE",
-      "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (required, repeatable)");
+  Command command = program.add_command(
+      "compare", "Measured runs beside their predictions, term by term",
+      "meshplan compare --log train.log --trace rank0.json.gz --cluster dgx-h100");
+  command.add_repeated("--log", flags->logs, "FILE",
+                       "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (repeatable)");
+  command.add_repeated("--trace", flags->traces, "FILE",
+                       "A trace of PyTorch's profiler, plain or gzipped, one file per rank "
+                       "(repeatable); or of 'meshplan report'");
   command.add_value("--cluster", flags->workload.cluster, "NAME|FILE",
                     "Cluster: a shipped name or a cluster file (required)");
   command.add_values("--script", flags->scripts, "FILE",

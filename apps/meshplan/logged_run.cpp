@@ -10,10 +10,10 @@ namespace {
 void check_same(const TrainingLog& log, std::int64_t in_log, std::int64_t stated,
                 const std::string& what, Diagnostics& problems) {
   if (in_log == 0 || in_log == stated) return;
-  problems.push_back(error_at({log.file},
-                              "the log says " + what + " " + std::to_string(in_log) +
-                                  ", the strategy " + std::to_string(stated),
-                              "give the strategy that this log is of"));
+  problems.push_back(error_at(
+      {log.file},
+      "says " + what + " " + std::to_string(in_log) + ", the strategy " + std::to_string(stated),
+      "give the strategy that this log is of"));
 }
 
 }  // namespace

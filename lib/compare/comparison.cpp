@@ -7,7 +7,8 @@ namespace {
 
 // Parts that hold others, which are shown where something measured them only.
 bool holds_others(StepTerm term) {
-  return term == StepTerm::kForwardBackward || term == StepTerm::kPipelineWait;
+  return term == StepTerm::kForwardBackward || term == StepTerm::kCompute ||
+         term == StepTerm::kPipelineWait;
 }
 
 }  // namespace
@@ -29,6 +30,11 @@ std::vector<ComparedTerm> compared_terms(const PlanCost& plan,
     terms.push_back(std::move(term));
   }
   return terms;
+}
+
+Seconds ComparedRun::measured_step() const {
+  if (steps) return steps->median;
+  return trace ? trace->step : Seconds{};
 }
 
 }  // namespace meshplan

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "compare/log_step.hpp"
+#include "compare/losses.hpp"
 #include "compare/step_terms.hpp"
+#include "compare/trace_comparison.hpp"
 #include "cost/plan_cost.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -21,19 +23,25 @@ struct ComparedTerm {
 };
 
 struct ComparedRun {
-  std::string file, framework;
+  std::string file;       // the log, or the first trace
+  std::string framework;  // whose log; empty: there is none
   std::string read_from;  // what says model and strategy, for people
   ModelSpec model;
-  ClusterSpec cluster;  // of the run's size
-  PlanCost predicted;   // of the run's strategy
-  SteadySteps steps;
-  Bytes allocated, reserved;  // of the fullest rank that says it; 0: not in the log
+  ClusterSpec cluster;               // of the run's size
+  PlanCost predicted;                // of the run's strategy
+  std::optional<SteadySteps> steps;  // of the log
+  Bytes allocated, reserved;         // of the fullest rank that says it; 0: not in the log
   std::vector<ComparedTerm> terms;
+  std::optional<TraceComparison> trace;
+  std::vector<TimeLoss> losses;    // of the traces
   std::vector<std::string> notes;  // what is not compared, and why
+
+  // The log's where there is one, since a profiler slows the run down.
+  [[nodiscard]] Seconds measured_step() const;
 };
 
-// Measured beside predicted. A part that a program does not time and that is predicted to take no
-// time is left out.
+// Measured beside predicted; of several measurements of a part the first counts. A part that a
+// program does not time and that is predicted to take no time is left out.
 [[nodiscard]] std::vector<ComparedTerm> compared_terms(const PlanCost& plan,
                                                        const std::vector<MeasuredTerm>& measured);
 

@@ -27,6 +27,8 @@ std::optional<TermTime> predicted_term(const PlanCost& plan, StepTerm term) {
       return passes(plan, &StageCost::backward);
     case StepTerm::kForwardBackward:
       return same(plan.step_time - t.dp_comm_exposed - t.optimizer);
+    case StepTerm::kCompute:
+      return same(t.compute + t.recompute);
     case StepTerm::kOptimizer:
       return same(t.optimizer);
     case StepTerm::kDataParallel:
@@ -45,6 +47,7 @@ std::optional<TermTime> predicted_term(const PlanCost& plan, StepTerm term) {
       return same(t.pp_comm_exposed + t.pp_bubble);
     case StepTerm::kLaunch:
       return same(t.other);
+    case StepTerm::kCopies:
     case StepTerm::kDataLoading:
     case StepTerm::kCheckpointing:
     case StepTerm::kStalls:

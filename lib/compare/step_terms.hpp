@@ -14,6 +14,7 @@ enum class StepTerm {
   kForward,          // forward passes of all microbatches, exposed communication inside included
   kBackward,         // backward passes, recomputation included
   kForwardBackward,  // everything from the first pass to the last
+  kCompute,          // kernels but for the optimizer's
   kOptimizer,
   kDataParallel,  // communication that nothing hides, by dimension
   kTensorParallel,
@@ -23,6 +24,7 @@ enum class StepTerm {
   kBubble,        // idle, waiting for other pipeline ranks
   kPipelineWait,  // both, where a measurement does not tell them apart
   kLaunch,        // the device waits for the host
+  kCopies,        // between host and device, not hidden
   kDataLoading,
   kCheckpointing,
   kStalls,  // steps that are outliers, spread over all
@@ -30,6 +32,7 @@ enum class StepTerm {
 MESHPLAN_NAMES(StepTerm, {{StepTerm::kForward, "forward"},
                           {StepTerm::kBackward, "backward"},
                           {StepTerm::kForwardBackward, "forward-backward"},
+                          {StepTerm::kCompute, "compute"},
                           {StepTerm::kOptimizer, "optimizer"},
                           {StepTerm::kDataParallel, "data-parallel"},
                           {StepTerm::kTensorParallel, "tensor-parallel"},
@@ -39,6 +42,7 @@ MESHPLAN_NAMES(StepTerm, {{StepTerm::kForward, "forward"},
                           {StepTerm::kBubble, "bubble"},
                           {StepTerm::kPipelineWait, "pipeline-wait"},
                           {StepTerm::kLaunch, "launch"},
+                          {StepTerm::kCopies, "copies"},
                           {StepTerm::kDataLoading, "data-loading"},
                           {StepTerm::kCheckpointing, "checkpointing"},
                           {StepTerm::kStalls, "stalls"}});

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.hpp"
+#include "report/comparison_parts.hpp"
 #include "report/estimate_text.hpp"
 #include "report/json_value.hpp"
 
@@ -17,6 +18,7 @@ struct TermWords {
 constexpr std::array kWords{TermWords{StepTerm::kForward, "forward"},
                             TermWords{StepTerm::kBackward, "backward"},
                             TermWords{StepTerm::kForwardBackward, "forward and backward"},
+                            TermWords{StepTerm::kCompute, "computation"},
                             TermWords{StepTerm::kOptimizer, "optimizer step"},
                             TermWords{StepTerm::kDataParallel, "data-parallel comm."},
                             TermWords{StepTerm::kTensorParallel, "tensor-parallel comm."},
@@ -26,6 +28,7 @@ constexpr std::array kWords{TermWords{StepTerm::kForward, "forward"},
                             TermWords{StepTerm::kBubble, "pipeline bubble"},
                             TermWords{StepTerm::kPipelineWait, "pipeline comm. and bubble"},
                             TermWords{StepTerm::kLaunch, "launch and offload"},
+                            TermWords{StepTerm::kCopies, "copies"},
                             TermWords{StepTerm::kDataLoading, "data loading"},
                             TermWords{StepTerm::kCheckpointing, "checkpointing"},
                             TermWords{StepTerm::kStalls, "stalls"}};
@@ -41,6 +44,7 @@ std::string range_text(const std::optional<TermTime>& t, const char* otherwise) 
 std::string difference_text(const ComparedTerm& term) {
   if (!term.measured || !term.predicted) return "";
   const Seconds more = term.measured->most - term.predicted->most;
+  if (std::abs(more.si()) < 1e-6 * term.predicted->most.si()) return "0 s";
   return (more.si() < 0 ? "-" : "+") + human_time(Seconds{std::abs(more.si())});
 }
 
@@ -50,7 +54,7 @@ double tokens_per_s(const ComparedRun& run, Seconds step) {
 
 std::string totals_text(const ComparedRun& run, const TextOptions& options) {
   Table table({{"", Align::kLeft}, {"measured"}, {"predicted"}, {"measured is"}});
-  const Seconds measured = run.steps.median, predicted = run.predicted.step_time;
+  const Seconds measured = run.measured_step(), predicted = run.predicted.step_time;
   table.add_row({"step time", human_time(measured), human_time(predicted),
                  signed_percent(measured / predicted - 1)});
   const auto gpus = static_cast<double>(num_gpus(run.predicted.strategy));
@@ -75,7 +79,7 @@ std::string totals_text(const ComparedRun& run, const TextOptions& options) {
 }
 
 std::string steps_text(const ComparedRun& run, const TextOptions& options) {
-  const SteadySteps& s = run.steps;
+  const SteadySteps& s = *run.steps;
   std::string text = "median of " + with_thousands(s.reports) +
                      (s.reports == 1 ? " report" : " reports") + ", half of them within " +
                      human_percent(s.spread) + "; left out: " + with_thousands(s.warm_up) +
@@ -106,11 +110,17 @@ std::string terms_text(const ComparedRun& run, const TextOptions& options) {
 
 std::string run_text(const ComparedRun& run, const TextOptions& options) {
   const Strategy& s = run.predicted.strategy;
-  std::string text =
-      subject_text(run.model, run.cluster, s, options) + strategy_line(s) + '\n' +
-      paragraph("Model and strategy: ", run.read_from, options) + '\n' +
-      emphasised(run.file + ", a log of " + run.framework, Emphasis::kHeading, options) + "\n\n" +
-      totals_text(run, options) + '\n' + steps_text(run, options) + '\n' + terms_text(run, options);
+  const std::string what = run.framework.empty() ? "a trace" : "a log of " + run.framework;
+  std::string text = subject_text(run.model, run.cluster, s, options) + strategy_line(s) + '\n' +
+                     paragraph("Model and strategy: ", run.read_from, options) + '\n' +
+                     emphasised(run.file + ", " + what, Emphasis::kHeading, options) + "\n\n" +
+                     totals_text(run, options) + '\n';
+  if (run.steps) text += steps_text(run, options) + '\n';
+  text += terms_text(run, options);
+  if (run.trace) text += '\n' + trace_text(*run.trace, options);
+  if (run.trace && !run.trace->classes.empty()) {
+    text += '\n' + losses_text(run.losses, options);
+  }
   if (!run.notes.empty()) text += '\n';
   for (const std::string& note : run.notes) text += paragraph("Note: ", note, options);
   return text;
@@ -135,21 +145,23 @@ Json term_json(const ComparedTerm& term) {
 }
 
 Json run_json(const ComparedRun& run) {
-  const Seconds measured = run.steps.median, predicted = run.predicted.step_time;
+  const Seconds measured = run.measured_step(), predicted = run.predicted.step_time;
   const MemoryBreakdown& memory = run.predicted.memory();
-  Json json{{"file", run.file},
-            {"framework", run.framework},
-            {"read_from", run.read_from},
-            {"model", model_json(run.model)},
-            {"cluster", cluster_json(run.cluster)},
-            {"strategy", strategy_json(run.predicted.strategy)},
-            {"reports", run.steps.reports},
-            {"warm_up_reports", run.steps.warm_up},
-            {"outliers", run.steps.outliers},
-            {"spread", number(run.steps.spread)},
-            {"step_time_s", measured_and_predicted(measured.si(), predicted.si())},
-            {"tokens_per_s",
-             measured_and_predicted(tokens_per_s(run, measured), tokens_per_s(run, predicted))}};
+  Json json{{"file", run.file}};
+  if (!run.framework.empty()) json["framework"] = run.framework;
+  json.update({{"read_from", run.read_from},
+               {"model", model_json(run.model)},
+               {"cluster", cluster_json(run.cluster)},
+               {"strategy", strategy_json(run.predicted.strategy)}});
+  if (run.steps) {
+    json.update({{"reports", run.steps->reports},
+                 {"warm_up_reports", run.steps->warm_up},
+                 {"outliers", run.steps->outliers},
+                 {"spread", number(run.steps->spread)}});
+  }
+  json.update({{"step_time_s", measured_and_predicted(measured.si(), predicted.si())},
+               {"tokens_per_s", measured_and_predicted(tokens_per_s(run, measured),
+                                                       tokens_per_s(run, predicted))}});
   if (run.allocated.count() > 0) {
     json["allocated_bytes"] = measured_and_predicted(run.allocated.si(), memory.allocated().si());
   }
@@ -159,6 +171,8 @@ Json run_json(const ComparedRun& run) {
   }
   json["terms"] = Json::array();
   for (const ComparedTerm& term : run.terms) json["terms"].push_back(term_json(term));
+  if (run.trace) json["trace"] = trace_json(*run.trace);
+  if (run.trace) json["losses"] = losses_json(run.losses);
   json["notes"] = run.notes;
   return json;
 }

@@ -291,8 +291,11 @@ class JsonOutputs(unittest.TestCase):
     def test_comparisons(self):
         self.put(transcript_files("compare"))
         self.put(transcript_files("compare_script"))
+        self.put(transcript_files("compare_trace"))
         self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb")
         self.document("compare", "compare", "--log", "short.log", "--cluster", "dgx-a100-80gb", "--script", "train.sh")
+        self.document("compare", "compare", "--model", "tiny.yaml", "--cluster", "dgx-h100", "--gpus", "2", "--strategy",
+                      "tp=2,micro_batch=1", "--global-batch", "2", "--seq-len", "1024", "--trace", "rank0.json")
 
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compare/losses.hpp"
+#include "compare/step_terms.hpp"
 #include "cost/uncertainty.hpp"
 #include "io/training_log.hpp"
 #include "launch/launch.hpp"
@@ -144,6 +146,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"axis", names<Axis>()},
       {"group_kind", group_names()},
       {"export_format", names<LaunchFormat>()},
+      {"log_framework", names_up_to(LogKind::kNemo)},
       {"comm_dimension", names_up_to(CommDimension::kLoss)},
       {"infeasible_reason", names_up_to(InfeasibleReason::kHostMemory)},
       {"regime", names_up_to(static_cast<Regime>(kNumRegimes - 1))},
@@ -175,7 +178,11 @@ TEST_CASE("the names in the schema of one document are those of the program") {
   CHECK(at("bench", "/sample/properties/correctness/enum") == names<Correctness>());
   CHECK(at("validation", "/operation_check/properties/fidelity/enum") == names<Fidelity>());
   CHECK(at("lint", "/finding/properties/severity/enum") == names_up_to(Severity::kNote));
-  CHECK(at("calibrate", "/run/properties/framework/enum") == names_up_to(LogKind::kNemo));
+  CHECK(at("compare", "/loss/properties/kind/enum") == names<LossKind>());
+  CHECK(at("compare", "/term/properties/term/enum") == names<StepTerm>());
+  CHECK(at("compare", "/device/properties/communication/items/properties/kind/enum") ==
+        names<CommKind>());
+  CHECK(at("compare", "/trace/properties/classes/items/properties/class/enum") == names<OpClass>());
   CHECK(at("plan", "/fallback/properties/entries/items/properties/reshard/properties/kind/enum") ==
         names_up_to(ReshardKind::kNo));
 }

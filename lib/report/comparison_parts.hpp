@@ -1,0 +1,19 @@
+#pragma once
+// Parts of a comparison's text and document; private to this library.
+#include <span>
+#include <string>
+
+#include "compare/losses.hpp"
+#include "compare/trace_comparison.hpp"
+#include "report/json_value.hpp"
+#include "report/table.hpp"
+
+namespace meshplan {
+
+[[nodiscard]] std::string trace_text(const TraceComparison& t, const TextOptions& options);
+[[nodiscard]] Json trace_json(const TraceComparison& t);
+
+[[nodiscard]] std::string losses_text(std::span<const TimeLoss> losses, const TextOptions& options);
+[[nodiscard]] Json losses_json(std::span<const TimeLoss> losses);
+
+}  // namespace meshplan
