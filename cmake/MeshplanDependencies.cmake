@@ -51,6 +51,15 @@ else()
                   "-DTOMLPLUSPLUS_INCLUDE_DIR=... says where its headers are.")
 endif()
 
+# Optional, for Nsight Systems' exports.
+find_package(SQLite3 QUIET)
+if(SQLite3_FOUND)
+  set(MESHPLAN_SQLITE TRUE)
+else()
+  set(MESHPLAN_SQLITE FALSE)
+  message(STATUS "  SQLite was not found (libsqlite3-dev): this build does not read exports of Nsight Systems")
+endif()
+
 # Optional, for the device backends of bench and validate.
 include(CheckLanguage)
 find_package(CUDAToolkit QUIET)

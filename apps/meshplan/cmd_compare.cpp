@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "compare/comparison.hpp"
 #include "compare/kineto.hpp"
+#include "compare/nsys.hpp"
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "launch/import_account.hpp"
@@ -21,6 +22,7 @@ struct CompareFlags {
   WorkloadFlags workload;
   OpenFlags open;  // of scripts and printed arguments
   std::vector<std::string> logs, traces, strategies, scripts;
+  std::string memory;
 };
 
 // What a run is known from.
@@ -35,8 +37,8 @@ void check_flags(const CompareFlags& flags, Diagnostics& problems) {
     problems.push_back(
         error("--log and --trace are missing", "give the log of a training run, or its traces"));
   }
-  if (flags.logs.size() > 1 && !flags.traces.empty()) {
-    problems.push_back(error("--trace is of one run, and there are several logs",
+  if (flags.logs.size() > 1 && (!flags.traces.empty() || !flags.memory.empty())) {
+    problems.push_back(error("--trace and --memory are of one run, and there are several logs",
                              "give the log of the run that was traced"));
   }
   if (flags.logs.empty() && flags.strategies.empty() && flags.scripts.empty()) {
@@ -216,6 +218,7 @@ std::optional<ComparedRun> compared(KnownRun known, const std::vector<DeviceTrac
                      .reserved = run.log.max_reserved,
                      .terms = {},
                      .trace = {},
+                     .memory = {},
                      .losses = {},
                      .notes = std::move(known.notes)};
   std::vector<MeasuredTerm> measured;
@@ -233,12 +236,33 @@ std::optional<ComparedRun> compared(KnownRun known, const std::vector<DeviceTrac
   return result;
 }
 
+// A snapshot may be larger than any text that is read, and gzipped.
+std::optional<MemoryMeasure> read_memory(const std::string& file, Diagnostics& problems) {
+  constexpr std::size_t kLargest = std::size_t{1} << 30;
+  std::optional<ByteStream> stream = take(ByteStream::open(file), file, problems);
+  if (!stream) return std::nullopt;
+  std::string bytes;
+  for (std::string_view block = stream->next(); !block.empty(); block = stream->next()) {
+    bytes += block;
+    if (bytes.size() <= kLargest) continue;
+    problems.push_back(error_at({file}, "larger than 1 GiB",
+                                "give a snapshot of fewer events: "
+                                "_record_memory_history(max_entries=...)"));
+    return std::nullopt;
+  }
+  if (!stream->problem().empty()) log_warning(file + ": " + stream->problem());
+  return take(parse_memory(bytes, file), file, problems);
+}
+
 std::vector<DeviceTrace> read_traces(const CompareFlags& flags, Diagnostics& problems) {
   std::vector<DeviceTrace> all;
   for (const std::string& file : flags.traces) {
-    std::optional<ByteStream> bytes = take(ByteStream::open(file), file, problems);
-    if (!bytes) continue;
-    auto traces = take(read_chrome_trace(*std::move(bytes), file), file, problems);
+    std::optional<std::vector<DeviceTrace>> traces;
+    if (is_sqlite(file)) {
+      traces = take(read_nsys(file), file, problems);
+    } else if (auto bytes = take(ByteStream::open(file), file, problems)) {
+      traces = take(read_chrome_trace(*std::move(bytes), file), file, problems);
+    }
     if (!traces) continue;
     for (DeviceTrace& trace : *traces) {
       for (const std::string& note : trace.notes) log_warning(file + ": " + note);
@@ -254,6 +278,8 @@ int compare(const CompareFlags& flags) {
   check_flags(flags, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
   const std::vector<DeviceTrace> traces = read_traces(flags, problems);
+  std::optional<MemoryMeasure> memory;
+  if (!flags.memory.empty()) memory = read_memory(flags.memory, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < std::max<std::size_t>(flags.logs.size(), 1); ++i) {
@@ -262,7 +288,9 @@ int compare(const CompareFlags& flags) {
     std::optional<KnownRun> known = read_known(flags, std::move(log), i, problems);
     if (!known || has_errors(problems)) continue;
     std::optional<ComparedRun> run = compared(*std::move(known), traces, problems);
-    if (run) runs.push_back(*std::move(run));
+    if (!run) continue;
+    if (memory) run->memory = memory;
+    runs.push_back(*std::move(run));
   }
   if (has_errors(problems)) return report_errors(problems, flags.common);
   if (flags.common.json) return write_result(comparison_document(kTool, runs), kExitOk);
@@ -280,7 +308,11 @@ void add_compare_command(Program& program) {
                        "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (repeatable)");
   command.add_repeated("--trace", flags->traces, "FILE",
                        "A trace of PyTorch's profiler, plain or gzipped, one file per rank "
-                       "(repeatable); or of 'meshplan report'");
+                       "(repeatable); an SQLite export of Nsight Systems; or a trace of "
+                       "'meshplan report'");
+  command.add_value("--memory", flags->memory, "FILE",
+                    "What a rank says of its memory: a snapshot of torch.cuda.memory, what "
+                    "memory_stats() or memory_summary() return, or an out-of-memory message");
   command.add_value("--cluster", flags->workload.cluster, "NAME|FILE",
                     "Cluster: a shipped name or a cluster file (required)");
   command.add_values("--script", flags->scripts, "FILE",

@@ -6,6 +6,7 @@
 
 #include "compare/log_step.hpp"
 #include "compare/losses.hpp"
+#include "compare/memory_measure.hpp"
 #include "compare/step_terms.hpp"
 #include "compare/trace_comparison.hpp"
 #include "cost/plan_cost.hpp"
@@ -33,6 +34,7 @@ struct ComparedRun {
   Bytes allocated, reserved;         // of the fullest rank that says it; 0: not in the log
   std::vector<ComparedTerm> terms;
   std::optional<TraceComparison> trace;
+  std::optional<MemoryMeasure> memory;
   std::vector<TimeLoss> losses;    // of the traces
   std::vector<std::string> notes;  // what is not compared, and why
 

@@ -117,6 +117,7 @@ std::string run_text(const ComparedRun& run, const TextOptions& options) {
                      totals_text(run, options) + '\n';
   if (run.steps) text += steps_text(run, options) + '\n';
   text += terms_text(run, options);
+  if (run.memory) text += '\n' + memory_text(*run.memory, run.predicted, options);
   if (run.trace) text += '\n' + trace_text(*run.trace, options);
   if (run.trace && !run.trace->classes.empty()) {
     text += '\n' + losses_text(run.losses, options);
@@ -171,6 +172,7 @@ Json run_json(const ComparedRun& run) {
   }
   json["terms"] = Json::array();
   for (const ComparedTerm& term : run.terms) json["terms"].push_back(term_json(term));
+  if (run.memory) json["memory"] = memory_measure_json(*run.memory, run.predicted);
   if (run.trace) json["trace"] = trace_json(*run.trace);
   if (run.trace) json["losses"] = losses_json(run.losses);
   json["notes"] = run.notes;

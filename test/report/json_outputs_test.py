@@ -10,6 +10,7 @@ DOCUMENTS prints what needs a cluster (documents.cpp). SCHEMAS: as they are inst
 import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -292,10 +293,18 @@ class JsonOutputs(unittest.TestCase):
         self.put(transcript_files("compare"))
         self.put(transcript_files("compare_script"))
         self.put(transcript_files("compare_trace"))
+        self.put(transcript_files("compare_memory"))
+        snapshot = {"segments": [{"device": 0, "address": 4096, "total_size": 2097152, "blocks": [
+            {"size": 1048576, "address": 4096, "state": "active_allocated",
+             "frames": [{"filename": "torch/nn/modules/linear.py", "name": "forward", "line": 1}]}]}],
+                    "device_traces": [[]]}
+        (self.folder / "snapshot.pickle").write_bytes(pickle.dumps(snapshot))
         self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb")
         self.document("compare", "compare", "--log", "short.log", "--cluster", "dgx-a100-80gb", "--script", "train.sh")
         self.document("compare", "compare", "--model", "tiny.yaml", "--cluster", "dgx-h100", "--gpus", "2", "--strategy",
                       "tp=2,micro_batch=1", "--global-batch", "2", "--seq-len", "1024", "--trace", "rank0.json")
+        for memory in ("oom.txt", "snapshot.pickle"):
+            self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--memory", memory)
 
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))

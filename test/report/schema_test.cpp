@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compare/losses.hpp"
+#include "compare/memory_measure.hpp"
 #include "compare/step_terms.hpp"
 #include "cost/uncertainty.hpp"
 #include "io/training_log.hpp"
