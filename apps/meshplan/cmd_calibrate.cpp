@@ -1,5 +1,4 @@
 #include <cmath>
-#include <ctime>
 #include <memory>
 #include <set>
 
@@ -7,6 +6,7 @@
 #include "calibrate/profile_parameters.hpp"
 #include "console.hpp"
 #include "cost/step.hpp"
+#include "fitted_profile.hpp"
 #include "inputs.hpp"
 #include "io/write.hpp"
 #include "log.hpp"
@@ -86,47 +86,24 @@ Calibration summarised(const std::vector<Run>& runs, const ModelSpec& m,
     if (fit.leave_one_out) row.leave_one_out = fit.leave_one_out_errors[i];
     c.runs.push_back(std::move(row));
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const FittedParameter& p = fit.parameters[i];
-    c.parameters.push_back({p.name, std::string(parameters[i].unit), p.before, p.after, p.fitted,
-                            p.deviation, p.reason});
-  }
+  c.parameters = fitted_parameters(parameters, fit);
   c.error_before = fit.error_before;
   c.error_after = fit.error_after;
   c.leave_one_out = fit.leave_one_out;
   return c;
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
-  return text;
-}
-
-// The profile says which of its numbers come from where, and how good they are.
-ClusterSpec documented(ClusterSpec c, const Calibration& result, const ModelSpec& m) {
+// What the numbers of the profile are fitted to, and how good they are.
+std::string basis_of(const Calibration& result, const ModelSpec& m) {
   std::string basis = "fitted by meshplan calibrate on " + today() + " to " +
                       std::to_string(result.runs.size()) +
                       (result.runs.size() == 1 ? " run of " : " runs of ") + m.name;
   std::set<std::string> frameworks;
   for (const CalibrationRun& run : result.runs) frameworks.insert(run.framework);
   basis += " (" + join_words(std::vector<std::string>(frameworks.begin(), frameworks.end())) + ")";
-  basis += result.leave_one_out ? ", leave-one-out error " + human_percent(*result.leave_one_out)
-                                : ", one run: nothing to judge it by";
-  if (!c.measured) {
-    c.measured.emplace();
-    c.measured->method = "training logs";
-    c.measured->date = today();
-  }
-  for (const CalibrationParameter& p : result.parameters) {
-    c.measured->notes[p.name] = p.fitted ? basis : "not fitted: " + p.reason;
-    const bool of_device = p.name.find(' ') == std::string::npos;
-    if (p.fitted && of_device) c.device.sources[p.name] = basis;
-  }
-  return c;
+  return basis + (result.leave_one_out
+                      ? ", leave-one-out error " + human_percent(*result.leave_one_out)
+                      : ", one run: nothing to judge it by");
 }
 
 int write_calibration(const CalibrateFlags& flags, const Calibration& result,
@@ -179,7 +156,8 @@ int calibrate(const CalibrateFlags& flags) {
   const std::optional<ClusterSpec> whole =
       take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
   if (!whole) return report_errors(problems, flags.common);
-  const ClusterSpec fitted = documented(with_fitted(*whole, parameters, *fit), result, *in.model);
+  const ClusterSpec fitted = documented(with_fitted(*whole, parameters, *fit), result.parameters,
+                                        basis_of(result, *in.model), "training logs");
   return write_calibration(flags, result, in, fitted);
 }
 

@@ -7,12 +7,17 @@
 #include "compare/nsys.hpp"
 #include "console.hpp"
 #include "cost/step.hpp"
+#include "io/write.hpp"
 #include "launch/import_account.hpp"
 #include "launch/log_arguments.hpp"
+#include "learnt_profile.hpp"
 #include "log.hpp"
 #include "logged_run.hpp"
+#include "profile_output.hpp"
 #include "read_run.hpp"
 #include "report/comparison.hpp"
+#include "report/comparison_html.hpp"
+#include "report/detail.hpp"
 
 namespace meshplan {
 namespace {
@@ -22,7 +27,7 @@ struct CompareFlags {
   WorkloadFlags workload;
   OpenFlags open;  // of scripts and printed arguments
   std::vector<std::string> logs, traces, strategies, scripts;
-  std::string memory;
+  std::string memory, update_profile, html;
 };
 
 // What a run is known from.
@@ -272,6 +277,32 @@ std::vector<DeviceTrace> read_traces(const CompareFlags& flags, Diagnostics& pro
   return all;
 }
 
+// Writes the profile; its parameters, learnt or not.
+std::vector<CalibrationParameter> update_profile(const CompareFlags& flags,
+                                                 const std::vector<ComparedRun>& runs,
+                                                 Diagnostics& problems) {
+  // The profile keeps the cluster's whole size, whatever the runs had of it.
+  const std::optional<ClusterSpec> whole =
+      take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
+  if (!whole) return {};
+  std::optional<LearntProfile> learnt = learnt_profile(runs, *whole, problems);
+  if (!learnt) return {};
+  const std::optional<std::string> text = readable_profile(learnt->cluster, problems);
+  if (text) take(write_file_atomically(flags.update_profile, *text), "--update-profile", problems);
+  if (!has_errors(problems)) log_info("wrote " + flags.update_profile);
+  return std::move(learnt->parameters);
+}
+
+void write_html(const std::string& path, const std::vector<ComparedRun>& runs,
+                Diagnostics& problems) {
+  std::vector<std::optional<StepTimeline>> timelines;
+  for (const ComparedRun& run : runs) {
+    timelines.push_back(timeline_of(run.model, run.cluster, run.predicted.strategy));
+  }
+  take(write_file_atomically(path, comparison_html(runs, timelines)), "--html", problems);
+  if (!has_errors(problems)) log_info("wrote " + path);
+}
+
 int compare(const CompareFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
@@ -292,9 +323,14 @@ int compare(const CompareFlags& flags) {
     if (memory) run->memory = memory;
     runs.push_back(*std::move(run));
   }
+  std::vector<CalibrationParameter> learnt;
+  if (!has_errors(problems) && !flags.update_profile.empty()) {
+    learnt = update_profile(flags, runs, problems);
+  }
+  if (!has_errors(problems) && !flags.html.empty()) write_html(flags.html, runs, problems);
   if (has_errors(problems)) return report_errors(problems, flags.common);
-  if (flags.common.json) return write_result(comparison_document(kTool, runs), kExitOk);
-  return write_result(comparison_text(runs, console_options()), kExitOk);
+  if (flags.common.json) return write_result(comparison_document(kTool, runs, learnt), kExitOk);
+  return write_result(comparison_text(runs, learnt, console_options()), kExitOk);
 }
 
 }  // namespace
@@ -324,6 +360,12 @@ void add_compare_command(Program& program) {
                     "The model, where the log does not describe it");
   command.add_value("--gpus", flags->workload.gpus, "N",
                     "GPUs of the run, where neither log nor script says it");
+  command.add_value("--update-profile", flags->update_profile, "FILE",
+                    "Write the cluster file here with what the runs teach of its rates, as "
+                    "calibrate does");
+  command.add_value("--html", flags->html, "FILE",
+                    "Write charts: the measured step above the predicted one, and the differences; "
+                    "one HTML file that opens offline");
   command.add_value("--global-batch", flags->workload.global_batch, "N",
                     "Sequences per step, with --strategy");
   command.add_value("--seq-len", flags->workload.seq_len, "N",

@@ -214,6 +214,11 @@ TraceComparison compared_traces(const std::vector<DeviceTrace>& traces, const Mo
   }
   if (all.devices.empty()) return all;
   const DeviceMeasure& shown = all.devices[all.shown];
+  constexpr std::size_t kColumns = 600;
+  for (const DeviceTrace& trace : traces) {
+    const bool same = trace.file == shown.file && trace.rank == shown.rank;
+    if (same) all.picture = picture_of(trace, shown.steps, kColumns);
+  }
   const std::vector<KernelCall> calls =
       step_kernels(m, c, plan.strategy, pipeline_rank_of(plan.strategy, shown.rank));
   all.classes = classes_of(shown, calls);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/step_picture.hpp"
 #include "compare/step_terms.hpp"
 #include "compare/trace_measure.hpp"
 #include "spec/cluster.hpp"
@@ -37,6 +38,7 @@ struct TraceComparison {
   std::vector<ComparedProduct> products;  // longest first
   std::vector<ComparedComm> communication;
   std::vector<MeasuredTerm> terms;  // over all devices
+  StepPicture picture;              // of the shown device
   std::vector<std::string> notes;
 };
 

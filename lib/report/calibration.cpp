@@ -1,6 +1,7 @@
 #include "report/calibration.hpp"
 
 #include "base/text.hpp"
+#include "report/calibration_parts.hpp"
 #include "report/json_value.hpp"
 
 namespace meshplan {
@@ -25,19 +26,6 @@ std::string runs_text(const Calibration& c, const TextOptions& options) {
                    signed_percent(run.before / run.measured - 1), human_time(run.after),
                    signed_percent(run.after / run.measured - 1),
                    run.leave_one_out ? signed_percent(*run.leave_one_out) : "-"});
-  }
-  return table.text(options);
-}
-
-std::string parameters_text(const Calibration& c, const TextOptions& options) {
-  Table table({{"parameter", Align::kLeft},
-               {"before"},
-               {"after"},
-               {"deviation"},
-               {"not fitted because", Align::kLeft, true}});
-  for (const CalibrationParameter& p : c.parameters) {
-    table.add_row({p.name, value_text(p, p.before), p.fitted ? value_text(p, p.after) : "-",
-                   p.fitted ? human_percent(p.deviation) : "-", p.reason});
   }
   return table.text(options);
 }
@@ -79,6 +67,22 @@ Json run_json(const CalibrationRun& run) {
   return json;
 }
 
+}  // namespace
+
+std::string parameters_text(std::span<const CalibrationParameter> parameters,
+                            const TextOptions& options) {
+  Table table({{"parameter", Align::kLeft},
+               {"before"},
+               {"after"},
+               {"deviation"},
+               {"not fitted because", Align::kLeft, true}});
+  for (const CalibrationParameter& p : parameters) {
+    table.add_row({p.name, value_text(p, p.before), p.fitted ? value_text(p, p.after) : "-",
+                   p.fitted ? human_percent(p.deviation) : "-", p.reason});
+  }
+  return table.text(options);
+}
+
 Json parameter_json(const CalibrationParameter& p) {
   Json json{{"name", p.name},
             {"unit", p.unit.empty() ? "1" : p.unit},
@@ -90,10 +94,8 @@ Json parameter_json(const CalibrationParameter& p) {
   return json;
 }
 
-}  // namespace
-
 std::string calibration_text(const Calibration& c, const TextOptions& options) {
-  std::string text = runs_text(c, options) + "\n" + parameters_text(c, options);
+  std::string text = runs_text(c, options) + "\n" + parameters_text(c.parameters, options);
   text += memory_text(c, options) + "\n";
   std::string summary = "Median error " + human_percent(c.error_before) + " before the fit, " +
                         human_percent(c.error_after) + " after it";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.hpp"
+#include "report/calibration_parts.hpp"
 #include "report/comparison_parts.hpp"
 #include "report/estimate_text.hpp"
 #include "report/json_value.hpp"
@@ -181,16 +182,24 @@ Json run_json(const ComparedRun& run) {
 
 }  // namespace
 
-std::string comparison_text(std::span<const ComparedRun> runs, const TextOptions& options) {
+std::string comparison_text(std::span<const ComparedRun> runs,
+                            std::span<const CalibrationParameter> learnt,
+                            const TextOptions& options) {
   std::string text;
   for (const ComparedRun& run : runs) text += (text.empty() ? "" : "\n") + run_text(run, options);
+  if (!learnt.empty()) {
+    text += "\n" + emphasised("What the profile learnt", Emphasis::kHeading, options) + "\n\n" +
+            parameters_text(learnt, options);
+  }
   return text;
 }
 
-std::string comparison_document(const ToolInfo& tool, std::span<const ComparedRun> runs) {
+std::string comparison_document(const ToolInfo& tool, std::span<const ComparedRun> runs,
+                                std::span<const CalibrationParameter> learnt) {
   Json json = document(tool);
   json["runs"] = Json::array();
   for (const ComparedRun& run : runs) json["runs"].push_back(run_json(run));
+  for (const CalibrationParameter& p : learnt) json["learnt"].push_back(parameter_json(p));
   return document_text(json);
 }
 

@@ -305,6 +305,8 @@ class JsonOutputs(unittest.TestCase):
                       "tp=2,micro_batch=1", "--global-batch", "2", "--seq-len", "1024", "--trace", "rank0.json")
         for memory in ("oom.txt", "snapshot.pickle"):
             self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--memory", memory)
+        self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--update-profile",
+                      "learnt.yaml")
 
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))
