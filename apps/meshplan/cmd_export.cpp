@@ -134,6 +134,10 @@ int export_plan(const ExportFlags& flags) {
   const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
   if (!launch) return report_errors(launch.errors(), flags.common);
   for (const std::string& note : launch->notes) log_warning(note);
+  if (plan->model.lengths) {
+    log_warning("packing=" + std::string(name_of(plan->strategy.packing)) +
+                " is up to the program that reads the data: what is written here does not set it");
+  }
   if (!flags.out.empty()) {
     const int written = write_files(flags, *launch);
     if (written != kExitOk || !flags.common.json) return written;

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "import.hpp"
+#include "io/lengths_file.hpp"
 #include "io/write.hpp"
 #include "log.hpp"
 #include "report/model_yaml.hpp"
@@ -80,6 +81,16 @@ int import_hf_config(const ImportFlags& flags) {
   const std::optional<ModelSpec> model = take(parse_hf_config(*text, file), file, problems);
   if (!model) return report_errors(problems, flags.common);
   return write_import(flags, model_yaml(*model), model_document(kTool, *model));
+}
+
+int import_lengths(const ImportFlags& flags) {
+  const std::string& file = flags.files.front();
+  Diagnostics problems;
+  const std::optional<std::string> text = take(read_text_file(file), file, problems);
+  if (!text) return report_errors(problems, flags.common);
+  const std::optional<LengthSpec> lengths = take(parse_token_counts(*text, file), file, problems);
+  if (!lengths) return report_errors(problems, flags.common);
+  return write_import(flags, lengths_file_text(*lengths), lengths_document(kTool, *lengths));
 }
 
 static void add_topology_flags(Command& command, ImportFlags& flags) {

@@ -30,6 +30,7 @@ struct ImportFlags {
 [[nodiscard]] int import_megatron_args(const ImportFlags& flags);
 [[nodiscard]] int import_deepspeed(const ImportFlags& flags);
 [[nodiscard]] int import_torchtitan(const ImportFlags& flags);
+[[nodiscard]] int import_lengths(const ImportFlags& flags);
 [[nodiscard]] int import_recipe(const ImportFlags& flags);
 
 struct ImportKind {
@@ -43,6 +44,8 @@ struct ImportKind {
 };
 inline constexpr std::array kImportKinds{
     ImportKind{"hf-config", "a Hugging Face config.json", import_hf_config},
+    ImportKind{"lengths", "JSON lines with the tokens of each document, for --lengths",
+               import_lengths},
     ImportKind{"nccl-tests", "logs or -J files of nccl-tests", import_nccl_tests, true, true},
     ImportKind{"bench-samples", "raw samples of 'meshplan bench'", import_bench_samples, false,
                true},

@@ -4,8 +4,10 @@
 
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
+#include "io/lengths_file.hpp"
 #include "log.hpp"
 #include "model/parameters.hpp"
+#include "model/rules.hpp"
 #include "report/html.hpp"
 #include "token_counts.hpp"
 
@@ -78,6 +80,43 @@ void append(Diagnostics& all, const Diagnostics& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
+namespace {
+
+void add_lengths_flags(Command& command, WorkloadFlags& flags) {
+  command.add_value("--lengths", flags.lengths, "FILE|DIST",
+                    "Lengths of the documents in tokens, a file of them ('meshplan import lengths' "
+                    "makes one) or zipf(1.2, 8192), lognormal(MEAN, SD), fixed(N); without it, or "
+                    "with 'fixed', every sequence is full");
+  command.add_value("--packing", flags.packing, "NAME",
+                    "With --lengths: none (a document a row, padded to the longest of its "
+                    "microbatch), pad (to --seq-len), pack (as many documents as fit a row, the "
+                    "default) or balanced (packed, and rows dealt out so that ranks work alike)");
+}
+
+void read_documents(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& problems) {
+  const bool full = flags.lengths.empty() || flags.lengths == "fixed";
+  if (!flags.packing.empty()) {
+    in.packing = read_name<Packing>(flags.packing, "--packing", problems);
+    if (full) {
+      problems.push_back(
+          error("--packing needs --lengths",
+                "every sequence is full where no lengths are known: there is nothing "
+                "to pack or to pad"));
+    }
+  }
+  if (full) return;
+  const std::optional<LengthSpec> lengths =
+      take(load_lengths(flags.lengths), "--lengths", problems);
+  if (!in.model || !lengths) return;
+  in.model->lengths = lengths;
+  for (Diagnostic d : validate(*in.model)) {
+    if (d.where.file.empty()) d.where.file = "--lengths";
+    problems.push_back(std::move(d));
+  }
+}
+
+}  // namespace
+
 void add_workload_flags(Command& command, WorkloadFlags& flags, const std::string& gpus_help) {
   command.add_value(
       "--model", flags.model, "NAME|FILE",
@@ -102,6 +141,7 @@ void add_workload_flags(Command& command, WorkloadFlags& flags, const std::strin
   command.add_value("--lora-rank", flags.lora_rank, "N",
                     "Rank of the adapters (default 16) of every linear layer; keys 'lora.*' of a "
                     "strategy say more");
+  add_lengths_flags(command, flags);
 }
 
 void check_page(Diagnostics& problems) {
@@ -191,6 +231,7 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
     in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);
   }
   read_task(flags, in, problems);
+  read_documents(flags, in, problems);
   if (in.cluster && in.gpus > 0) {
     const ClusterSpec described = *in.cluster;
     resize(*in.cluster, in.gpus, problems);

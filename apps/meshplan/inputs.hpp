@@ -22,6 +22,7 @@ namespace meshplan {
 struct WorkloadFlags {
   std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
   std::string task, lora_rank;
+  std::string lengths, packing;
 };
 void add_workload_flags(Command& command, WorkloadFlags& flags,
                         const std::string& gpus_help = "GPUs to use instead of the whole cluster");
@@ -36,6 +37,7 @@ struct WorkloadInputs {
   const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
   Lora lora;                                                    // of --task and --lora-rank
   bool fine_tunes = false;                                      // what --task says
+  Packing packing = Packing::kPack;                             // of --packing
 };
 
 // Everything that could be read; what is wrong is added to `problems`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
@@ -103,12 +104,18 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   SearchRequest request;
   request.base = with_preset(Strategy{}, *in.preset);
   request.base.lora = in.lora;
+  request.base.packing = in.packing;
   if (workload.global_batch.empty() && workload.tokens_per_batch.empty()) {
     problems.push_back(error("--global-batch is missing",
                              "give the number of sequences of one step, or --tokens-per-batch"));
   }
   if (workload.seq_len.empty()) {
-    problems.push_back(error("--seq-len is missing", "give the number of tokens of one sequence"));
+    std::string hint = "give the number of tokens of one sequence";
+    if (in.model && in.model->lengths) {
+      const auto most = static_cast<std::int64_t>(std::ceil(longest(*in.model->lengths)));
+      hint += "; the longest document has " + with_thousands(most);
+    }
+    problems.push_back(error("--seq-len is missing", hint));
   }
   request.base.global_batch = in.global_batch;
   request.base.seq_len = in.seq_len;

@@ -73,6 +73,9 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     const Seconds time = pass_time(op, slowest);
     pass_of(cost, op.pass).compute += time;
     if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
+    if (op.kind == KernelKind::kAttention) {
+      (op.pass == Pass::kForward ? cost.attention_forward : cost.attention_backward) += time;
+    }
     cost.recompute_selective.compute += time * op.selective;
     cost.recompute_selective_flops += Flops{op.flops * op.selective};
   }
@@ -369,8 +372,10 @@ SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer
   return {ceil_bytes(saved.all), ceil_bytes(saved.all - saved.selective), ceil_bytes(input)};
 }
 
-BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  const BlockContext x{m, c, s, local_shape(m, s)};
+namespace {
+
+BlockCosts costs_in(const BlockContext& x) {
+  const ModelSpec& m = x.model;
   const BlockTable table = block_table(m);
   BlockCosts costs(table.size());
   costs.embedding() = embedding_cost(x);
@@ -379,11 +384,31 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
   }
   if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x, costs);
   costs.head() = head_cost(x);
+  return costs;
+}
+
+// Times are of the mean microbatch, memory is of the largest.
+void take_memory(const BlockCosts& largest, BlockCosts& costs) {
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    costs[k].saved = largest[k].saved;
+    costs[k].saved_for_weight_gradient = largest[k].saved_for_weight_gradient;
+    costs[k].working_set = largest[k].working_set;
+    costs[k].repeated_set = largest[k].repeated_set;
+  }
+}
+
+}  // namespace
+
+BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  const BlockContext x{m, c, s, timed_shape(m, s)};
+  BlockCosts costs = costs_in(x);
+  const LocalShape most = local_shape(m, s);
+  if (most.whole != x.shape.whole) take_memory(costs_in({m, c, s, most}), costs);
   return with_sharded_traffic(std::move(costs), m, c, s);
 }
 
 std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  const BlockContext x{m, c, s, local_shape(m, s)};
+  const BlockContext x{m, c, s, timed_shape(m, s)};
   const BlockTable table = block_table(m);
   std::vector<BlockOps> all;
   all.push_back(embedding_ops(x));

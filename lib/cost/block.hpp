@@ -66,6 +66,8 @@ struct BlockCost {
   WeightShapes weight_shapes = 0;  // that its products have
   // Elements of the weights of its products, all of one device; of adapters none.
   std::int64_t weights = 0;
+  // Of its fused attention, whose work differs from document to document: one pass each way.
+  Seconds attention_forward, attention_backward;
   Flops forward_flops;  // executed by one device: matrix products and attention
   Flops recompute_selective_flops;
   std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch

@@ -248,7 +248,7 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
     if (s.sequence_parallel) rates.head_input = Bytes{l.bytes} * l.hidden * l.tokens;
     if (!k.transformer_engine) {
       const auto heads = static_cast<std::int64_t>(m.num_attention_heads) / s.tp;
-      const Bytes scores = Bytes{l.bytes} * s.micro_batch * heads * l.sequence * s.seq_len;
+      const Bytes scores = Bytes{l.bytes} * s.micro_batch * heads * l.sequence * l.whole;
       rates.kept[Kept::kGatheredInput] =
           std::max(rates.head_input, s.flash_attention ? Bytes{} : scores);
     }

@@ -6,11 +6,17 @@
 namespace meshplan {
 namespace {
 
-constexpr std::array kTerms{&TimeTerms::compute,         &TimeTerms::recompute,
-                            &TimeTerms::tp_comm_exposed, &TimeTerms::cp_comm_exposed,
-                            &TimeTerms::ep_comm_exposed, &TimeTerms::pp_comm_exposed,
-                            &TimeTerms::pp_bubble,       &TimeTerms::dp_comm_exposed,
-                            &TimeTerms::optimizer,       &TimeTerms::other};
+constexpr std::array kTerms{&TimeTerms::compute,
+                            &TimeTerms::recompute,
+                            &TimeTerms::tp_comm_exposed,
+                            &TimeTerms::cp_comm_exposed,
+                            &TimeTerms::ep_comm_exposed,
+                            &TimeTerms::pp_comm_exposed,
+                            &TimeTerms::pp_bubble,
+                            &TimeTerms::dp_comm_exposed,
+                            &TimeTerms::optimizer,
+                            &TimeTerms::uneven,
+                            &TimeTerms::other};
 
 double difference(const PlanCost& a, const PlanCost& b, Seconds TimeTerms::*term) {
   return std::abs((a.time.*term - b.time.*term).si());

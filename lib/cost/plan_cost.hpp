@@ -49,7 +49,8 @@ struct TimeTerms {
   Seconds pp_bubble;        // idle, waiting for other pipeline ranks
   Seconds dp_comm_exposed;  // gradient reduction, parameter gathers, ZeRO-3 traffic
   Seconds optimizer;
-  Seconds other;  // the host's launch rate where it is slower than the device, offload
+  Seconds uneven;  // waiting for the data-parallel rank with the longest documents
+  Seconds other;   // the host's launch rate where it is slower than the device, offload
 
   bool operator==(const TimeTerms&) const = default;
 };

@@ -12,7 +12,7 @@ namespace meshplan {
 
 Seconds total(const TimeTerms& t) {
   return t.compute + t.recompute + t.tp_comm_exposed + t.cp_comm_exposed + t.ep_comm_exposed +
-         t.pp_comm_exposed + t.pp_bubble + t.dp_comm_exposed + t.optimizer + t.other;
+         t.pp_comm_exposed + t.pp_bubble + t.dp_comm_exposed + t.optimizer + t.uneven + t.other;
 }
 
 std::string_view name_of(InfeasibleReason r) {

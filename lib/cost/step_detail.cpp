@@ -5,6 +5,7 @@
 #include "cost/data_parallel.hpp"
 #include "cost/step_model.hpp"
 #include "model/flops.hpp"
+#include "model/packing.hpp"
 #include "schedule/chunk_map.hpp"
 
 namespace meshplan {
@@ -81,9 +82,10 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
 // [F-MFU-1] Model and hardware FLOP utilisation: operations of the model (with what recomputation
 // repeats, for hardware) over GPUs x peak rate of the training precision x step time.
 void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
-  plan.tokens_per_step = static_cast<double>(s.global_batch) * static_cast<double>(s.seq_len);
+  plan.tokens_per_step = real_tokens(model_, s);
+  const std::int64_t document = document_length(model_, s);
   plan.model_flops =
-      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kFull, is_frozen(s));
+      model_flops(model_, document, plan.tokens_per_step, AttentionCount::kFull, is_frozen(s));
   Flops again;
   const bool selective = s.recompute == Recompute::kSelective;
   for (const Chunk& chunk : chunks_) {
@@ -101,7 +103,7 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   const FlopsPerSecond peak = peak_rate(cluster_.device, s.precision);
   plan.mfu = plan.model_flops.si() / (device_time.si() * peak.si());
   const Flops causal =
-      model_flops(model_, s.seq_len, plan.tokens_per_step, AttentionCount::kCausal, is_frozen(s));
+      model_flops(model_, document, plan.tokens_per_step, AttentionCount::kCausal, is_frozen(s));
   plan.mfu_causal = causal.si() / (device_time.si() * peak.si());
   plan.hfu = plan.hardware_flops.si() / (device_time.si() * peak.si());
 }

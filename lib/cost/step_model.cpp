@@ -49,6 +49,7 @@ void StepModel::set_chunks(const Strategy& s, const BlockCosts& blocks) {
     kind_of_chunk_.push_back(kind_of(chunk, s));
     times_.push_back(kinds_[kind_of_chunk_.back()].cost.time);
   }
+  uneven_ = model_.lengths ? uneven_work(chunks_, blocks, s, share_ * microbatches_) : UnevenWork{};
 }
 
 // What a rank works on of chunks that microbatches of both directions pass, each passes its share
@@ -186,9 +187,18 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
   return tail;
 }
 
+// [F-LEN-7] While the rank with the longest documents works, the others wait: what a step's tokens
+// and pairs take on the mean rank, times what the heaviest has of them over the mean, less one.
+// Stages of a pipeline count alike, and microbatches that pass them in turn as if each were the
+// mean.
+Seconds StepModel::uneven_time(const Unevenness& u) const {
+  return uneven_.tokens * (u.tokens.mean - 1) + uneven_.pairs * (u.squares.mean - 1);
+}
+
 TimeTerms StepModel::terms_of(const Strategy& s, const StepTail& tail) const {
   TimeTerms t = step_terms({tail.last->passes, microbatches_, tail.last->finish, tail.reduction,
                             placement_->tied(), tail.optimizer, tail.offload});
+  if (model_.lengths) t.uneven = uneven_time(unevenness(model_, s));
   t.other = t.other + retry_time(s, tail.peak, cluster_.device.memory, microbatches_);
   return t;
 }

@@ -13,6 +13,7 @@
 #include "cost/plan_cost.hpp"
 #include "cost/step_parts.hpp"
 #include "cost/timeline.hpp"
+#include "model/uneven.hpp"
 #include "schedule/critical_path.hpp"
 #include "schedule/in_flight.hpp"
 #include "schedule/pipeline.hpp"
@@ -103,6 +104,7 @@ class StepModel {
   // rank_end() of the rank with these parameters, the last ones kept: neither the micro-batch nor
   // the schedule changes them.
   const RankEnd& end_of(const Placement& placement, const BlockParameters& p);
+  [[nodiscard]] Seconds uneven_time(const Unevenness& u) const;
   [[nodiscard]] StepTail tail_of(const Strategy& s) const;
   [[nodiscard]] TimeTerms terms_of(const Strategy& s, const StepTail& tail) const;
 
@@ -120,6 +122,7 @@ class StepModel {
   const BlockCosts* blocks_ = nullptr;
   const std::vector<InFlight>* in_flight_ = nullptr;
   double microbatches_ = 0, share_ = 1;
+  UnevenWork uneven_;
   std::vector<Chunk> chunks_;
   std::vector<ChunkKind> kinds_;
   std::vector<std::size_t> kind_of_chunk_;

@@ -48,7 +48,7 @@ bool messages_meet(const Strategy& s) { return !traits_of(s.schedule).forwards_f
 // p2p_communication.py waits for its batched sends and receives).
 BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                            const Placement& placement) {
-  const LocalShape l = local_shape(m, s);
+  const LocalShape l = timed_shape(m, s);
   const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
   const bool split = s.runtime.scatter_gather && s.tp > 1 && !s.sequence_parallel;
   BoundarySend send;
@@ -69,6 +69,35 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank,
                  const RankCost& passes, std::vector<CommEntry>* table) {
   return step_end(c, s, rank, passes.forward.total(),
                   passes.backward.total() + passes.recompute.total(), table);
+}
+
+UnevenWork uneven_work(const std::vector<Chunk>& chunks, const BlockCosts& blocks,
+                       const Strategy& s, double passes) {
+  UnevenWork work;
+  const bool selective = s.recompute == Recompute::kSelective;
+  for (const Chunk& chunk : chunks) {
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+      const BlockCost& block = blocks.of(k, chunk.device);
+      const auto all = static_cast<double>(chunk.blocks[k]);
+      const auto again = static_cast<double>(chunk.recomputed[k]);
+      const Seconds attention = (block.attention_forward + block.attention_backward) * all +
+                                block.attention_forward * again;
+      PassTime pass = (block.forward + block.backward_input + block.backward_weight) * all +
+                      block.recompute_full * again;
+      if (selective) pass += block.recompute_selective * (all - again);
+      const Seconds time = pass.total() - pass.launch;  // the host is as fast whatever they are
+      work.pairs += attention;
+      work.tokens += time - attention;
+    }
+  }
+  const double share = passes / static_cast<double>(s.pp);
+  return {work.tokens * share, work.pairs * share};
+}
+
+UnevenWork uneven_work(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  const double share = traits_of(s.schedule).share();
+  return uneven_work(chunk_plan(m, s), block_costs(m, c, s), s,
+                     share * static_cast<double>(num_microbatches(s)));
 }
 
 TimeTerms step_terms(const RankStep& r) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cost/block.hpp"
+#include "cost/chunks.hpp"
 #include "cost/placement.hpp"
 #include "cost/plan_cost.hpp"
 #include "schedule/pipeline.hpp"
@@ -16,6 +17,18 @@ struct RankCost {
     return forward.total() + backward.total() + recompute.total();
   }
 };
+
+// Time of a step that grows with the tokens of its documents, and with their pairs: of one pipeline
+// rank, all of them doing alike.
+struct UnevenWork {
+  Seconds tokens, pairs;
+};
+// What attention takes grows with pairs, all else with tokens; recomputation repeats both.
+// `passes`: microbatches that pass each of the chunks, which are those of all pipeline ranks.
+[[nodiscard]] UnevenWork uneven_work(const std::vector<Chunk>& chunks, const BlockCosts& blocks,
+                                     const Strategy& s, double passes);
+// The same of a plan.
+[[nodiscard]] UnevenWork uneven_work(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
 // Messages between neighbouring pipeline ranks.
 struct BoundarySend {

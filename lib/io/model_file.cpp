@@ -136,6 +136,38 @@ void read_experts(MapReader& r, ModelSpec& m) {
   m.moe = moe;
 }
 
+std::vector<double> read_numbers(MapReader& r, std::string_view key) {
+  std::vector<double> numbers;
+  const std::vector<const YamlNode*> items = r.list(key, Need::kRequired);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    double value = 0;
+    const std::string path = r.path_of(key) + "[" + std::to_string(i) + "]";
+    if (!read_value(r.document(), path, *items[i], value)) return {};
+    numbers.push_back(value);
+  }
+  return numbers;
+}
+
+// A histogram of the documents' lengths.
+void read_lengths(MapReader& r, ModelSpec& m) {
+  std::optional<MapReader> map = r.map("lengths");
+  if (!map) return;
+  LengthSpec lengths;
+  map->read("name", lengths.name, Need::kRequired);
+  const std::vector<double> tokens = read_numbers(*map, "tokens");
+  const std::vector<double> documents = read_numbers(*map, "documents");
+  map->refuse_unknown();
+  if (tokens.size() != documents.size() && !tokens.empty() && !documents.empty()) {
+    map->report("documents", "'lengths.documents' needs one number for each of the " +
+                                 std::to_string(tokens.size()) + " lengths, got " +
+                                 std::to_string(documents.size()));
+  }
+  for (std::size_t i = 0; i < std::min(tokens.size(), documents.size()); ++i) {
+    lengths.bins.push_back({tokens[i], documents[i]});
+  }
+  m.lengths = lengths;
+}
+
 // The width of dense layers is needed where there are any; a malformed `moe` leaves it open.
 Need need_of_dense_width(MapReader& r, const ModelSpec& m) {
   if (!m.moe) return r.has("moe") ? Need::kOptional : Need::kRequired;
@@ -162,6 +194,7 @@ Result<ModelSpec> read_model(Document& document) {
   const Need width = r.has("layers") ? Need::kOptional : need_of_dense_width(r, m);
   r.read("ffn_hidden_size", m.ffn_hidden_size, width);
   read_layers(r, m);
+  read_lengths(r, m);
   r.refuse_unknown();
   if (m.moe || !r.has("moe")) document.add(findings(m));
   if (!document.ok()) return document.diagnostics();

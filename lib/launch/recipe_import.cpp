@@ -370,14 +370,18 @@ class Importer {
   }
 
   void read_packing() {
+    const auto is_on = [&](const char* name) { return settings_.text(name, "false") == "true"; };
     bool packs = false;
-    for (const char* name : {"sample_packing", "packing", "neat_packing", "pad_to_sequence_len",
-                             "multipack_real_batches", "flat_packing"}) {
-      packs = settings_.text(name, "false") == "true" || packs;
+    for (const char* name :
+         {"sample_packing", "packing", "neat_packing", "multipack_real_batches", "flat_packing"}) {
+      packs = is_on(name) || packs;
     }
-    run_.notes.push_back(packs ? "every sequence counts as full, attention over all of it: packed "
-                                 "documents that do not see each other take less"
-                               : "every sequence counts as full: shorter ones take less");
+    const bool pads = is_on("pad_to_sequence_len");
+    run_.strategy.packing = packs ? Packing::kPack : pads ? Packing::kPad : Packing::kNone;
+    run_.notes.push_back(
+        "every sequence counts as full: with --lengths documents count as long as they are, "
+        "packing=" +
+        std::string(name_of(run_.strategy.packing)));
   }
 
   // Every key is modelled, named as without effect, named as counted otherwise, or unknown.

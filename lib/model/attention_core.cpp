@@ -1,8 +1,10 @@
 #include "model/attention_core.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/collectives.hpp"
+#include "model/packing.hpp"
 
 namespace meshplan {
 namespace {
@@ -39,30 +41,31 @@ AttentionTimes push_attention(const BlockContext& x, std::string_view name, cons
 // comes from ranks behind it all keys, to the second half of the queries. Each step takes half of
 // the pairs; over all ranks as many steps are of the one kind as of the other (Transformer Engine
 // context_parallel.py, AttnFuncWithCPAndKVP2P). Returns the times of a step with other ranks' keys.
-AttentionTimes push_ring_attention(const BlockContext& x, const AttentionShape& mean,
+AttentionTimes push_ring_attention(const BlockContext& x, const AttentionShape& mean, double calls,
                                    BlockOps& ops) {
-  const auto others = real(x.strategy.cp - 1) / 2;
+  const auto others = real(x.strategy.cp - 1) / 2 * calls;
   AttentionShape own = mean, keys = mean, queries = mean;
   own.pair_fraction = causal_fraction(own.queries, own.keys, 0);
   keys.keys = ceil_div(mean.keys, 2);
   queries.queries = ceil_div(mean.queries, 2);
   keys.pair_fraction = queries.pair_fraction = 1;
-  push_attention(x, "attention", own, 1, ops);
+  push_attention(x, "attention", own, calls, ops);
   const AttentionTimes a = push_attention(x, "attention to half the keys", keys, others, ops);
   const AttentionTimes b = push_attention(x, "attention of half the queries", queries, others, ops);
-  return {(a.forward + b.forward) / 2, (a.backward + b.backward) / 2};
+  return {(a.forward + b.forward) * (calls / 2), (a.backward + b.backward) * (calls / 2)};
 }
 
 // [F-CP-3] With all keys gathered a rank has two of 2c chunks, as far from the middle of the
 // sequence: together they always see as many keys. Those of the first rank: the first chunk and the
 // last (Transformer Engine context_parallel.py, AttnFuncWithCPAndKVAllGather).
-void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, BlockOps& ops) {
+void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, double calls,
+                             BlockOps& ops) {
   AttentionShape first = mean, last = mean;
   first.queries = first.keys = last.queries = ceil_div(mean.queries, 2);
   first.pair_fraction = causal_fraction(first.queries, first.keys, 0);
   last.pair_fraction = causal_fraction(last.queries, last.keys, 0);
-  push_attention(x, "attention of the first chunk", first, 1, ops);
-  push_attention(x, "attention of the last chunk", last, 1, ops);
+  push_attention(x, "attention of the first chunk", first, calls, ops);
+  push_attention(x, "attention of the last chunk", last, calls, ops);
 }
 
 // [F-ATT-3] Share of queries x keys that is computed. In chunks of w tokens each sees those before
@@ -80,6 +83,30 @@ double seen_fraction(const HeadShape& h, std::int64_t tokens) {
 
 bool sees_all(const HeadShape& h) { return h.window == 0 && h.top_k == 0; }
 
+// [F-LEN-6] Fused attention of documents that do not see each other: sum of l^2 over documents, not
+// over the row, as of tokens / L documents of L = sum l^2 / sum l tokens (flash-attention's
+// flash_attn_varlen_func; Krell et al. 2107.02027 sec. 3.2). `calls`: of a kernel over a whole
+// number of them.
+AttentionShape document_shape(const BlockContext& x, const HeadShape& h, double& calls) {
+  const LocalShape& l = x.shape;
+  AttentionShape a;
+  a.batch = x.strategy.micro_batch;
+  a.heads = h.heads;
+  a.queries = l.sequence;
+  a.keys = l.document;
+  a.qk_dim = h.query_size / std::max<std::int64_t>(h.heads, 1);
+  a.v_dim = h.value_size / std::max<std::int64_t>(h.heads, 1);
+  a.pair_fraction = seen_fraction(h, l.document);
+  a.kv_heads = h.groups;
+  calls = 1;
+  if (l.document == l.whole) return a;
+  const double documents = real(a.batch) * real(l.whole) / real(l.document);
+  a.batch = std::max<std::int64_t>(1, std::llround(documents));
+  a.queries = ceil_div(l.document, x.strategy.cp);
+  calls = documents / real(a.batch);
+  return a;
+}
+
 // [F-CP-1] Context parallelism around fused attention, c ranks of s/c tokens each, causal load
 // balanced by 2c chunks. Ring (Transformer Engine p2p; Liu et al. 2310.01889): c steps over s/c
 // keys, c - 1 messages of keys and values, twice that backward (keys, values and their gradients),
@@ -89,26 +116,20 @@ bool sees_all(const HeadShape& h) { return h.window == 0 && h.top_k == 0; }
 void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
   const Strategy& s = x.strategy;
   const LocalShape& l = x.shape;
-  AttentionShape a;
-  a.batch = s.micro_batch;
-  a.heads = h.heads;
-  a.queries = l.sequence;
-  a.keys = s.seq_len;
-  a.qk_dim = h.query_size / std::max<std::int64_t>(h.heads, 1);
-  a.v_dim = h.value_size / std::max<std::int64_t>(h.heads, 1);
-  a.pair_fraction = seen_fraction(h, s.seq_len);
-  a.kv_heads = h.groups;
+  double calls = 1;
+  AttentionShape a = document_shape(x, h, calls);
   if (s.cp == 1) {
-    push_attention(x, "attention", a, 1, ops);
+    push_attention(x, "attention", a, calls, ops);
     return;
   }
   const double kv = real(l.tokens) * real(h.key_size + h.sent_values) * l.bytes;
   switch (s.cp_kind) {
     case CpKind::kRing: {
       const double steps = real(s.cp);
-      a.keys = l.sequence;
-      const AttentionTimes step = sees_all(h) ? push_ring_attention(x, a, ops)
-                                              : push_attention(x, "attention", a, steps, ops);
+      a.keys = a.queries;
+      const AttentionTimes step = sees_all(h)
+                                      ? push_ring_attention(x, a, calls, ops)
+                                      : push_attention(x, "attention", a, steps * calls, ops);
       append_cp_collective(x, Pass::kForward, Collective::kSendRecv, kv, steps - 1, step.forward,
                            ops);
       append_cp_collective(x, Pass::kBackwardInput, Collective::kSendRecv, 2 * kv, steps - 1,
@@ -116,10 +137,13 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
       return;
     }
     case CpKind::kAllGather: {
+      if (l.document != l.whole && s.packing != Packing::kNone) {
+        calls *= chunk_imbalance(*x.model.lengths, s.seq_len, s.cp);
+      }
       if (sees_all(h)) {
-        push_gathered_attention(x, a, ops);
+        push_gathered_attention(x, a, calls, ops);
       } else {
-        push_attention(x, "attention", a, 1, ops);
+        push_attention(x, "attention", a, calls, ops);
       }
       const double all = kv * real(s.cp);
       append_cp_collective(x, Pass::kForward, Collective::kAllGather, all, 1, Seconds{}, ops);
@@ -129,10 +153,10 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
       return;
     }
     case CpKind::kUlysses: {
-      a.queries = s.seq_len;
+      a.queries = l.document;
       a.heads = ceil_div(h.heads, s.cp);
       a.kv_heads = ceil_div(h.groups, s.cp);
-      push_attention(x, "attention", a, 1, ops);
+      push_attention(x, "attention", a, calls, ops);
       const double q = real(l.tokens) * real(h.query_size) * l.bytes;
       const double o = real(l.tokens) * real(h.value_size) * l.bytes;
       for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
@@ -159,7 +183,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   const LocalShape& l = x.shape;
   const std::int64_t count = s.micro_batch * h.heads;
   const std::int64_t dim = h.query_size / h.heads, v_dim = h.value_size / h.heads;
-  const double scores = real(count) * real(l.sequence) * real(s.seq_len);
+  const double scores = real(count) * real(l.sequence) * real(l.whole);
   const double e = l.bytes;
   const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
   const bool repeated = repeats(x, RecomputeModule::kCoreAttn, true);
@@ -176,12 +200,12 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     op.precision = p;
     ops.kernels.push_back(op);
   };
-  product(Pass::kForward, l.sequence, s.seq_len, dim);
-  product(Pass::kForward, l.sequence, v_dim, s.seq_len);
-  product(Pass::kBackwardInput, l.sequence, s.seq_len, v_dim);
-  product(Pass::kBackwardInput, s.seq_len, v_dim, l.sequence);
-  product(Pass::kBackwardInput, l.sequence, dim, s.seq_len);
-  product(Pass::kBackwardInput, s.seq_len, dim, l.sequence);
+  product(Pass::kForward, l.sequence, l.whole, dim);
+  product(Pass::kForward, l.sequence, v_dim, l.whole);
+  product(Pass::kBackwardInput, l.sequence, l.whole, v_dim);
+  product(Pass::kBackwardInput, l.whole, v_dim, l.sequence);
+  product(Pass::kBackwardInput, l.sequence, dim, l.whole);
+  product(Pass::kBackwardInput, l.whole, dim, l.sequence);
   if (softmax_is_fused(x, h.heads)) {
     append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, repeated);
   } else {
@@ -217,7 +241,7 @@ bool softmax_is_fused(const BlockContext& x, std::int64_t heads) {
 double materialised_scores(const BlockContext& x, std::int64_t heads) {
   if (x.strategy.flash_attention) return 0;
   const LocalShape& l = x.shape;
-  return real(x.strategy.micro_batch) * real(heads) * real(l.sequence) * real(x.strategy.seq_len);
+  return real(x.strategy.micro_batch) * real(heads) * real(l.sequence) * real(l.whole);
 }
 
 void append_scores(const BlockContext& x, const HeadShape& heads, BlockOps& ops) {

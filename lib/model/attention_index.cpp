@@ -33,7 +33,7 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
   append_linear(x, "index key", l.tokens, index.head_dim + index.heads, l.hidden, false, ops);
   append_norm(x, "index norm", l.tokens * index.head_dim, ops);
   const double width = real(index.heads) * real(index.head_dim), e = l.bytes;
-  const double tokens = real(l.tokens), before = real(x.strategy.seq_len) / 2;
+  const double tokens = real(l.tokens), before = real(l.document) / 2;
   const double chosen = std::min(before, real(index.top_k));
   const double operands = e * (width + real(index.head_dim));
   const FusedWork forward{2 * before * width, operands + 8 * before, 2};
@@ -46,7 +46,7 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
 double index_saved_bytes(const BlockContext& x, const IndexSpec& index) {
   if (index.heads == 0) return 0;
   const double width = real(index.heads) * (real(index.head_dim) + 1) + real(index.head_dim);
-  const double chosen = std::min(real(x.strategy.seq_len), real(index.top_k));
+  const double chosen = std::min(real(x.shape.document), real(index.top_k));
   return real(x.shape.tokens) * (x.shape.bytes * width + 12 * chosen);
 }
 

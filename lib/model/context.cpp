@@ -1,8 +1,10 @@
 #include "model/context.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.hpp"
+#include "model/packing.hpp"
 
 namespace meshplan {
 
@@ -20,15 +22,38 @@ const GroupShape& BlockContext::group(Group g) const {
   return *known;
 }
 
-LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
+namespace {
+
+LocalShape shape_of(const ModelSpec& m, const Strategy& s, std::int64_t whole,
+                    std::int64_t document) {
   LocalShape x;
-  x.sequence = ceil_div(s.seq_len, s.cp);
+  x.whole = whole;
+  x.document = document;
+  x.sequence = ceil_div(whole, s.cp);
   x.tokens = x.sequence * s.micro_batch;
   x.norm_tokens = s.sequence_parallel ? ceil_div(x.tokens, s.tp) : x.tokens;
   x.hidden = m.hidden_size;
   x.vocab = padded_vocab(m, s) / s.tp;
   x.bytes = storage_size(s.precision);
   return x;
+}
+
+}  // namespace
+
+LocalShape local_shape(const ModelSpec& m, const Strategy& s) {
+  if (!m.lengths || s.packing != Packing::kNone) return timed_shape(m, s);
+  const auto most = static_cast<std::int64_t>(std::ceil(longest(*m.lengths)));
+  const std::int64_t whole = std::min(s.seq_len, most);
+  return shape_of(m, s, whole, whole);
+}
+
+LocalShape timed_shape(const ModelSpec& m, const Strategy& s) {
+  if (!m.lengths || s.packing == Packing::kPad) return shape_of(m, s, s.seq_len, s.seq_len);
+  const RowStatistics row = row_statistics(*m.lengths, s.packing, s.seq_len, s.micro_batch);
+  const std::int64_t whole = s.packing == Packing::kNone
+                                 ? std::max<std::int64_t>(1, std::llround(row.computed))
+                                 : s.seq_len;
+  return shape_of(m, s, whole, std::max<std::int64_t>(1, std::llround(row.attended())));
 }
 
 Dtype activation_dtype(Precision p) {

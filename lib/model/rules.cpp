@@ -105,6 +105,35 @@ void check_experts(const ModelSpec& m, Findings& f) {
   if (m.moe) check_expert_sizes(*m.moe, "moe", f);
 }
 
+// Lengths go up, and each has documents.
+void check_lengths(const ModelSpec& m, Findings& f) {
+  if (!m.lengths) return;
+  constexpr RealRange kLength{1, 1 << 30}, kDocuments{0, 1e15};
+  constexpr std::size_t kMostBins = 1 << 16;
+  const std::vector<LengthBin>& bins = m.lengths->bins;
+  if (bins.empty() || bins.size() > kMostBins) {
+    f.error({"lengths.tokens"}, bins.empty() ? "'lengths.tokens' is empty"
+                                             : "'lengths.tokens' has more than 65,536 lengths");
+    return;
+  }
+  double before = 0;
+  for (const LengthBin& bin : bins) {
+    if (!f.check("lengths.tokens", bin.tokens, kLength)) return;
+    if (!f.check("lengths.documents", bin.documents, kDocuments)) return;
+    if (bin.tokens <= before || bin.documents <= 0) {
+      f.error({"lengths.tokens"},
+              "'lengths.tokens' must increase, and each must have documents above zero");
+      return;
+    }
+    before = bin.tokens;
+  }
+  if (m.encoder) {
+    f.error({"lengths", "encoder"},
+            "lengths of documents are of text alone: how many images a packed row has is not known",
+            "plan full sequences, without lengths");
+  }
+}
+
 void check_heads(const ModelSpec& m, Findings& f) {
   if (m.attention == AttentionKind::kMla) return;  // has no key/value groups
   if (m.num_attention_heads % m.num_query_groups != 0) {
@@ -284,7 +313,8 @@ void check_total(const ModelSpec& m, Findings& f) {
 using Rule = void (*)(const ModelSpec&, Findings&);
 // The first group looks at keys and sections by themselves; the second may rely on it.
 constexpr Rule kRangeRules[] = {check_sizes,  check_latent_attention, check_experts,
-                                check_layers, check_prediction,       check_encoder};
+                                check_layers, check_prediction,       check_encoder,
+                                check_lengths};
 constexpr Rule kJointRules[] = {check_heads, check_dense_mlp, check_routing, check_norms};
 
 }  // namespace

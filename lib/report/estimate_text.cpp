@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "model/parameters.hpp"
+#include "report/lengths_text.hpp"
 #include "report/rates.hpp"
 #include "report/terms.hpp"
 #include "report/uncertainty_text.hpp"
@@ -100,16 +101,11 @@ std::string subject_text(const ModelSpec& m, const ClusterSpec& c, const Strateg
   if (count.active != count.total) {
     model += ", " + human_count(static_cast<double>(count.active)) + " active";
   }
-  const double tokens = static_cast<double>(s.global_batch) * static_cast<double>(s.seq_len);
   return paragraph("",
                    model + ") on " + c.name + ", " + with_thousands(num_gpus(c)) +
                        (num_gpus(c) == 1 ? " GPU (" : " GPUs (") + c.device.name + ")",
                    options) +
-         paragraph("",
-                   "one step: " + with_thousands(s.global_batch) +
-                       (s.global_batch == 1 ? " sequence of " : " sequences of ") +
-                       with_thousands(s.seq_len) + " tokens, " + human_count(tokens) + " tokens",
-                   options);
+         paragraph("", "one step: " + workload_text(m, s), options);
 }
 
 std::string strategy_line(const Strategy& s) {
@@ -217,7 +213,7 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
   std::string text = subject_text(m, c, p.strategy, options);
   text += strategy_line(p.strategy) + '\n';
   text += summary(c, p, options) + warnings_text(p, options);
-  text += expert_load_text(m, c, p, options) + '\n';
+  text += expert_load_text(m, c, p, options) + lengths_text(m, c, p, options) + '\n';
   text += time_table(p, options) + '\n';
   text += heading("Memory", options) + memory_table(p.stages, options) + '\n';
   text += heading("Memory ledger", options) +

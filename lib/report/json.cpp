@@ -1,8 +1,10 @@
 #include "report/json.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "frameworks/preset.hpp"
+#include "model/packing.hpp"
 #include "report/json_detail.hpp"
 #include "report/json_study.hpp"
 #include "report/json_value.hpp"
@@ -23,7 +25,7 @@ Json document(const ToolInfo& tool, const ModelSpec& m, const ClusterSpec& c, co
   json["cluster"] = cluster_json(c);
   json["workload"] = {{"global_batch", s.global_batch},
                       {"seq_len", s.seq_len},
-                      {"tokens_per_step", s.global_batch * s.seq_len},
+                      {"tokens_per_step", std::llround(real_tokens(m, s))},
                       {"gpus", num_gpus(c)}};
   return json;
 }
@@ -117,7 +119,10 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);
   }
-  if (!result.plans.empty()) add_expert_load(json, m, c, result.plans.front());
+  if (!result.plans.empty()) {
+    add_expert_load(json, m, c, result.plans.front());
+    add_lengths(json, m, c, result.plans.front());
+  }
   if (studies != nullptr) add_studies(json, *studies, c);
   if (detail != nullptr) add_detail(json, c, result, *detail);
   return document_text(json);
@@ -130,6 +135,7 @@ std::string estimate_document(const ToolInfo& tool, const ModelSpec& m, const Cl
   if (verdict.feasible()) {
     json["plan"] = plan_json(verdict.cost(), c, 1);
     add_expert_load(json, m, c, verdict.cost());
+    add_lengths(json, m, c, verdict.cost());
   } else {
     json["infeasible"] = infeasible_json(verdict, s);
   }
@@ -139,6 +145,12 @@ std::string estimate_document(const ToolInfo& tool, const ModelSpec& m, const Cl
 std::string model_document(const ToolInfo& tool, const ModelSpec& m) {
   Json json = document(tool);
   json["model"] = model_json(m);
+  return document_text(json);
+}
+
+std::string lengths_document(const ToolInfo& tool, const LengthSpec& lengths) {
+  Json json = document(tool);
+  json["lengths"] = lengths_json(lengths);
   return document_text(json);
 }
 

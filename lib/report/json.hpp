@@ -45,6 +45,9 @@ struct ToolInfo {
 // model.schema.json
 [[nodiscard]] std::string model_document(const ToolInfo& tool, const ModelSpec& m);
 
+// lengths.schema.json
+[[nodiscard]] std::string lengths_document(const ToolInfo& tool, const LengthSpec& lengths);
+
 // error.schema.json: what stands in place of a result when the input is wrong.
 [[nodiscard]] std::string error_document(const ToolInfo& tool, const Diagnostics& all);
 

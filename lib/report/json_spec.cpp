@@ -195,6 +195,15 @@ Json number(double value) {
   return value;
 }
 
+Json lengths_json(const LengthSpec& lengths) {
+  Json tokens = Json::array(), documents = Json::array();
+  for (const LengthBin& bin : lengths.bins) {
+    tokens.push_back(number(bin.tokens)), documents.push_back(number(bin.documents));
+  }
+  return {
+      {"name", lengths.name}, {"tokens", std::move(tokens)}, {"documents", std::move(documents)}};
+}
+
 Json model_keys(const ModelSpec& m) {
   Json json{{"name", m.name},
             {"num_layers", m.num_layers},
@@ -236,6 +245,7 @@ Json model_keys(const ModelSpec& m) {
     add_kind(encoder, *m.encoder);
     json["encoder"] = encoder;
   }
+  if (m.lengths) json["lengths"] = lengths_json(*m.lengths);
   if (m.published_parameters > 0) json["published_parameters"] = whole(m.published_parameters);
   if (m.published_active_parameters > 0) {
     json["published_active_parameters"] = whole(m.published_active_parameters);

@@ -3,6 +3,7 @@
 #include "frameworks/preset.hpp"
 #include "report/rates.hpp"
 #include "study/expert_spread.hpp"
+#include "study/length_spread.hpp"
 
 namespace meshplan {
 namespace {
@@ -179,6 +180,41 @@ void add_expert_load(Json& document, const ModelSpec& m, const ClusterSpec& c,
                              {"step_time_p99_s", number(spread->step_p99.si())},
                              {"peak_median_bytes", spread->peak_median.count()},
                              {"peak_p99_bytes", spread->peak_p99.count()}};
+}
+
+void add_lengths(Json& document, const ModelSpec& m, const ClusterSpec& c, const PlanCost& plan) {
+  const std::optional<LengthSpread> spread = length_spread(m, c, plan);
+  if (!spread) return;
+  const auto heaviest = [](const HeaviestRank& r) {
+    return Json{{"mean", number(r.mean)}, {"median", number(r.median)}, {"p99", number(r.p99)}};
+  };
+  Json choices = Json::array();
+  for (const PackingChoice& choice : packing_choices(m, c, plan)) {
+    choices.push_back({{"packing", std::string(name_of(choice.packing))},
+                       {"tokens_per_s", number(choice.tokens_per_s)},
+                       {"padding", number(choice.padding)},
+                       {"peak_bytes", choice.peak.count()}});
+  }
+  const LengthSpec& lengths = *m.lengths;
+  constexpr double kMedian = 0.5, kHigh = 0.99;
+  document["lengths"] = {{"name", lengths.name},
+                         {"mean_tokens", number(mean_length(lengths))},
+                         {"median_tokens", number(length_quantile(lengths, kMedian))},
+                         {"p99_tokens", number(length_quantile(lengths, kHigh))},
+                         {"longest_tokens", number(longest(lengths))},
+                         {"cut_share", number(spread->cut)},
+                         {"documents_per_row", number(spread->row.documents)},
+                         {"tokens_per_row", number(spread->row.real)},
+                         {"computed_tokens_per_row", number(spread->row.computed)},
+                         {"padding_share", number(spread->row.padding())},
+                         {"pairs_per_row", number(spread->row.squares)},
+                         {"heaviest_rank_tokens", heaviest(spread->uneven.tokens)},
+                         {"heaviest_rank_pairs", heaviest(spread->uneven.squares)},
+                         {"step_time_median_s", number(spread->step_median.si())},
+                         {"step_time_p99_s", number(spread->step_p99.si())},
+                         {"peak_median_bytes", spread->peak_median.count()},
+                         {"peak_p99_bytes", spread->peak_p99.count()},
+                         {"packings", std::move(choices)}};
 }
 
 }  // namespace meshplan

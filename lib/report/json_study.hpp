@@ -19,4 +19,7 @@ void add_studies(Json& document, const Studies& studies, const ClusterSpec& c);
 void add_expert_load(Json& document, const ModelSpec& m, const ClusterSpec& c,
                      const PlanCost& plan);
 
+// Adds what documents of uneven length cost, where their lengths are known.
+void add_lengths(Json& document, const ModelSpec& m, const ClusterSpec& c, const PlanCost& plan);
+
 }  // namespace meshplan

@@ -21,6 +21,9 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json model_json(
     const ModelSpec& m);  // name, parameter counts and the above as `spec`
 
+// The histogram as model files have it.
+[[nodiscard]] Json lengths_json(const LengthSpec& lengths);
+
 // A cluster file's keys with the whole device inside; reads back to the same cluster, to the bit.
 [[nodiscard]] Json cluster_keys(const ClusterSpec& c);
 [[nodiscard]] Json device_keys(const DeviceSpec& d);

@@ -7,6 +7,7 @@
 #include "cost/order.hpp"
 #include "cost/uncertainty.hpp"
 #include "report/estimate_text.hpp"
+#include "report/lengths_text.hpp"
 #include "report/rates.hpp"
 #include "report/uncertainty_text.hpp"
 #include "search/groups.hpp"
@@ -229,7 +230,7 @@ std::string search_report(const ModelSpec& m, const ClusterSpec& c, const Search
   if (what.runnable != nullptr) text += runnable_text(*what.runnable, options);
   text += alternatives_text(what.alternatives, options);
   text += '\n' + plan_table(result, c, options, what.goodput);
-  text += expert_load_text(m, c, best, options);
+  text += expert_load_text(m, c, best, options) + lengths_text(m, c, best, options);
   const std::vector<std::string> reasons = explain(m, c, result, what.rivals);
   if (!reasons.empty()) text += '\n' + emphasised("Why", Emphasis::kHeading, options) + '\n';
   for (const std::string& reason : reasons) text += paragraph("- ", reason, options);

@@ -26,6 +26,7 @@ inline constexpr std::array kTimeTerms{
     TimeTermRow{&TimeTerms::pp_bubble, "pp_bubble_s", "pipeline bubble"},
     TimeTermRow{&TimeTerms::dp_comm_exposed, "dp_comm_exposed_s", "data-parallel comm."},
     TimeTermRow{&TimeTerms::optimizer, "optimizer_s", "optimizer step"},
+    TimeTermRow{&TimeTerms::uneven, "uneven_documents_s", "uneven documents"},
     TimeTermRow{&TimeTerms::other, "other_s", "launch and offload"}};
 
 struct MemoryTermRow {

@@ -30,6 +30,8 @@ constexpr std::array kMeasurements{
     Measurement{&TimeTerms::pp_bubble, "each pipeline rank's forward and backward pass"},
     Measurement{&TimeTerms::dp_comm_exposed, "the gradient reduction and the parameter gathers"},
     Measurement{&TimeTerms::optimizer, "the optimizer step"},
+    Measurement{&TimeTerms::uneven,
+                "steps of one rank with its longest and its shortest documents"},
     Measurement{&TimeTerms::other, "the host's launches, in a profile of a few steps"}};
 
 std::string extrapolation_text(const Extrapolation& beyond) {

@@ -5,6 +5,7 @@
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
+#include "model/packing.hpp"
 #include "model/parameters.hpp"
 #include "partition/division_bound.hpp"
 #include "schedule/traits.hpp"
@@ -59,7 +60,7 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
     rate = std::max(rate, peak_rate(d, p).si() * d.gemm.sustained[static_cast<std::size_t>(p)]);
   }
   if (rate <= 0) return 0;
-  const double tokens = real(s.global_batch) * real(s.seq_len);
+  const double tokens = computed_tokens(m, s);
   const double biases = 0.99;  // parameters that no product multiplies
   // Forward, input gradient and, unless weights are frozen, weight gradient.
   const double products = is_frozen(s) ? 2 : 3;

@@ -168,6 +168,7 @@ void explain_binding(Explanation& x) {
       {t.ep_comm_exposed, "expert-parallel communication"},
       {t.dp_comm_exposed, "data-parallel communication"},
       {t.recompute, "recomputation"},
+      {t.uneven, "waiting for the rank with the longest documents"},
       {t.other, "the host's launch rate"}};
   const auto worst = std::max_element(losses.begin(), losses.end());
   std::string text = "what binds it: ";

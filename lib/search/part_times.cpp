@@ -60,7 +60,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
                           shapes_.id(s, Group::kTp),
                           shapes_.id(s, Group::kCp)};
   return without_experts_.get(key, [&] {
-    const BlockContext x{model_, cluster_, s, local_shape(model_, s)};
+    const BlockContext x{model_, cluster_, s, timed_shape(model_, s)};
     const double slowest = slowest_of(cluster_.device, num_gpus(s));
     PartTime sum = sum_over(prefix_, kMixer, slowest, [&](const Mixer& mixer, BlockOps& ops) {
       append_mixer(x, mixer, ops);
@@ -78,7 +78,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
 
 PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
   if (!model_.moe) return {};
-  const LocalShape shape = local_shape(model_, s);
+  const LocalShape shape = timed_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.
   const IntegerKey<10> key{static_cast<std::int64_t>(base),
                            s.tp,

@@ -22,6 +22,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"micro_batch", "sequences of a microbatch per data-parallel rank"},
     {"global_batch", "sequences of a step"},
     {"seq_len", "tokens of a sequence"},
+    {"packing", "of documents of uneven length: none, pad (to seq_len), pack or balanced"},
     {"schedule", "pipeline schedule; 'meshplan list schedules' says what each does"},
     {"stage_layers", "layers of each pipeline rank, where they are not as even as can be"},
     {"recompute", "activation recomputation: none, selective (attention) or full (whole layers)"},

@@ -17,6 +17,16 @@ enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
 enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEthernet };
 enum class Architecture { kVolta, kAmpere, kAda, kHopper, kBlackwell, kCdna3, kCdna4 };
 
+// What a row of a microbatch holds of documents that differ in length: one, padded to the longest
+// of its microbatch; one, padded to seq_len; as many as fit, which do not see each other; the same,
+// rows dealt out so that data-parallel ranks have like work.
+enum class Packing { kNone, kPad, kPack, kBalanced };
+// What updates the weights, and in how many bits it keeps its states: Adam; bitsandbytes' 8-bit
+// Adam; both with states in unified memory (paged); Adafactor's factored second moments; SGD with
+// momentum; Muon (momentum of matrices, orthogonalised; Adam for all else).
+enum class Optimizer { kAdam, kAdam8bit, kPagedAdam, kPagedAdam8bit, kAdafactor, kSgd, kMuon };
+// Of the next token, or of pairs of answers of which one is preferred (DPO, 2305.18290).
+enum class Loss { kLm, kDpo };
 enum class CpKind { kRing, kAllGather, kUlysses };
 enum class Recompute { kNone, kSelective, kFull };
 // Parts of a layer that selective recomputation may repeat (Megatron-Core transformer_config.py,
@@ -41,6 +51,18 @@ enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroa
 // The parallel dimensions a rank order lists.
 enum class Axis { kTp, kCp, kEp, kDp, kPp };
 
+MESHPLAN_NAMES(Optimizer, {{Optimizer::kAdam, "adam"},
+                           {Optimizer::kAdam8bit, "adam8bit"},
+                           {Optimizer::kPagedAdam, "paged_adam"},
+                           {Optimizer::kPagedAdam8bit, "paged_adam8bit"},
+                           {Optimizer::kAdafactor, "adafactor"},
+                           {Optimizer::kSgd, "sgd"},
+                           {Optimizer::kMuon, "muon"}});
+MESHPLAN_NAMES(Loss, {{Loss::kLm, "lm"}, {Loss::kDpo, "dpo"}});
+MESHPLAN_NAMES(Packing, {{Packing::kNone, "none"},
+                         {Packing::kPad, "pad"},
+                         {Packing::kPack, "pack"},
+                         {Packing::kBalanced, "balanced"}});
 MESHPLAN_NAMES(AttentionKind, {{AttentionKind::kMha, "mha"},
                                {AttentionKind::kGqa, "gqa"},
                                {AttentionKind::kMla, "mla"}});

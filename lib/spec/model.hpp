@@ -8,6 +8,7 @@
 #include "base/diagnostic.hpp"
 #include "spec/kinds.hpp"
 #include "spec/layers.hpp"
+#include "spec/lengths.hpp"
 
 namespace meshplan {
 
@@ -76,6 +77,8 @@ struct ModelSpec {
   std::optional<LayerSpec> mtp_layer;  // what each is built like; none: the last decoder layer
   bool mtp_shared = false;             // they are passes of one layer with the same weights
   std::optional<EncoderSpec> encoder;
+  // Of the documents that it is trained on; none: every sequence is full.
+  std::optional<LengthSpec> lengths;
   std::string source;
   double published_parameters = 0;         // what the source states, 0 if nothing
   double published_active_parameters = 0;  // per token, for mixtures of experts

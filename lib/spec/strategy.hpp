@@ -189,9 +189,10 @@ struct Strategy {
   std::int64_t zero_group =
       0;  // ranks that share one copy of the sharded states; 0: all of dp * cp
   bool sequence_parallel = false;
-  std::int64_t micro_batch = 1;   // sequences
-  std::int64_t global_batch = 1;  // sequences
-  std::int64_t seq_len = 0;       // tokens
+  std::int64_t micro_batch = 1;      // sequences
+  std::int64_t global_batch = 1;     // sequences
+  std::int64_t seq_len = 0;          // tokens
+  Packing packing = Packing::kPack;  // of documents, where their lengths are known
   Schedule schedule = kPlainSchedule;
   std::vector<std::int64_t> stage_layers;  // layers per pipeline rank; empty: as even as can be
   Recompute recompute = Recompute::kNone;
@@ -205,6 +206,8 @@ struct Strategy {
   bool master_weights = true;  // fp32 copy of the weights in the optimizer
   Dtype grad_dtype = Dtype::kFp32;
   Dtype optimizer_dtype = Dtype::kFp32;  // Adam moments
+  Optimizer optimizer = Optimizer::kAdam;
+  Loss loss = Loss::kLm;
   bool flash_attention = true;
   Overlap overlap;
   Offload offload;

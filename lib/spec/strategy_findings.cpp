@@ -220,6 +220,7 @@ constexpr Rule kRules[] = {
     check_lora,
     check_precision,
     check_positions,
+    check_documents,
     check_encoder,
     check_countable,
 };

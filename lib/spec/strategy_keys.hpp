@@ -33,6 +33,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("micro_batch", s.micro_batch);
   visit("global_batch", s.global_batch);
   visit("seq_len", s.seq_len);
+  visit("packing", s.packing);
   visit("schedule", s.schedule);
   visit("stage_layers", s.stage_layers);
   visit("recompute", s.recompute);

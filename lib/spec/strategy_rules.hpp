@@ -39,6 +39,9 @@ void check_sequence_parallel(const Plan& p, Findings& f);
 void check_context_parallel(const Plan& p, Findings& f);
 void check_zero_group(const Plan& p, Findings& f);
 
+// Documents of uneven length, and how they are packed.
+void check_documents(const Plan& p, Findings& f);
+
 // What is trained: adapters beside frozen weights.
 void check_lora_values(const Strategy& s, Findings& f);
 void check_lora(const Plan& p, Findings& f);

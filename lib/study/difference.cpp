@@ -141,6 +141,7 @@ TimeTerms difference_of(const TimeTerms& given, const TimeTerms& best) {
   d.pp_bubble = given.pp_bubble - best.pp_bubble;
   d.dp_comm_exposed = given.dp_comm_exposed - best.dp_comm_exposed;
   d.optimizer = given.optimizer - best.optimizer;
+  d.uneven = given.uneven - best.uneven;
   d.other = given.other - best.other;
   return d;
 }

@@ -61,7 +61,7 @@ TEST_CASE("terms are non-negative, finite and add up to the step time") {
   const TimeTerms& t = plan.time;
   for (const Seconds term :
        {t.compute, t.recompute, t.tp_comm_exposed, t.cp_comm_exposed, t.ep_comm_exposed,
-        t.pp_comm_exposed, t.pp_bubble, t.dp_comm_exposed, t.optimizer, t.other}) {
+        t.pp_comm_exposed, t.pp_bubble, t.dp_comm_exposed, t.optimizer, t.uneven, t.other}) {
     CHECK(std::isfinite(term.si()));
     CHECK(term.si() >= 0);
   }

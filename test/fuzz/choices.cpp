@@ -214,6 +214,15 @@ Strategy make_strategy(Choices& choices, const ModelSpec& m, const ClusterSpec& 
   return s;
 }
 
+// Documents of uneven length, some of them cut off.
+void add_documents(Choices& choices, Case& out) {
+  if (out.model.encoder || !choices.once_in(5)) return;
+  out.strategy.packing = choices.name<Packing>();
+  const double length = static_cast<double>(out.strategy.seq_len);
+  out.model.lengths = LengthSpec{"fuzz", {{1, 3}, {length / 8, 5}, {length / 2, 2}, {length, 1}}};
+  if (choices.once_in(3)) out.model.lengths->bins.push_back({2 * length, 0.5});
+}
+
 }  // namespace
 
 std::int64_t Choices::divisor(std::int64_t n) {
@@ -243,6 +252,7 @@ bool make_case(Choices& choices, Size size, Case& out) {
   out.cluster = make_cluster(choices, size);
   if (has_errors(validate(out.cluster))) return false;
   out.strategy = make_strategy(choices, out.model, out.cluster);
+  add_documents(choices, out);
   return true;
 }
 
@@ -251,6 +261,7 @@ SearchRequest make_request(Choices& choices, const Case& c) {
   request.base = framework_preset(c.strategy.framework);
   request.base.global_batch = c.strategy.global_batch;
   request.base.seq_len = c.strategy.seq_len;
+  request.base.packing = c.strategy.packing;
   request.base.precision = c.strategy.precision;
   request.space = choices.one_of(
       {Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan});

@@ -23,7 +23,7 @@ void check_time(const PlanCost& p) {
   const TimeTerms& t = p.time;
   for (const Seconds term :
        {t.compute, t.recompute, t.tp_comm_exposed, t.cp_comm_exposed, t.ep_comm_exposed,
-        t.pp_comm_exposed, t.pp_bubble, t.dp_comm_exposed, t.optimizer, t.other}) {
+        t.pp_comm_exposed, t.pp_bubble, t.dp_comm_exposed, t.optimizer, t.uneven, t.other}) {
     require(sane(term), "a term of the step time is negative or not finite");
   }
   require(p.step_time == total(t), "the terms do not add up to the step time");

@@ -96,7 +96,7 @@ TEST_CASE("an axolotl recipe of QLoRA") {
     });
   };
   CHECK(says("paged_adamw_8bit"));
-  CHECK(says("packed documents"));
+  CHECK(says("with --lengths documents count as long as they are, packing=pack"));
 }
 
 TEST_CASE("a LLaMA-Factory recipe of LoRA with ZeRO-3") {

@@ -308,6 +308,16 @@ class JsonOutputs(unittest.TestCase):
         self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--update-profile",
                       "learnt.yaml")
 
+    def test_documents_of_every_packing(self):
+        for packing in self.schemas["plan"]["definitions"]["packing"]["enum"]:
+            with self.subTest(packing=packing):
+                uneven = ["--lengths", "lognormal(900, 700)", "--packing", packing]
+                found = self.document("estimate", "estimate", *JOB, *uneven, "--strategy", "tp=2")
+                self.assertEqual(found["plan"]["strategy"]["packing"], packing)
+                self.assertGreater(found["lengths"]["tokens_per_row"], 0)
+                self.assertEqual(len(found["lengths"]["packings"]), 4)
+        self.document("plan", "plan", *JOB, *uneven, *SMALL, "--top", "1")
+
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))
         self.put({"b.log": (self.folder / "a.log").read_text().replace("100", "101")})
@@ -318,6 +328,7 @@ class JsonOutputs(unittest.TestCase):
 
     IMPORTS = {
         "hf-config": ("import_json", "model", ["config.json"]),
+        "lengths": ("import_lengths", "lengths", ["data.jsonl"]),
         "nccl-tests": ("import_nccl_tests_json", "profile", ["ar.log", "--cluster", "dgx-h100"]),
         "bench-samples": ("import_bench_samples", "profile", ["samples.jsonl", "--cluster", "workstation"]),
         "nvidia-smi-topo": ("import_smi_topo", "profile",

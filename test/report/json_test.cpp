@@ -57,7 +57,7 @@ TEST_CASE("the terms of the time add up to the step time in the order they are w
     sum += plan["time"][key].get<double>();
   }
   CHECK(sum == plan["step_time_s"].get<double>());
-  CHECK(plan["time"].size() == 10);
+  CHECK(plan["time"].size() == 11);
 }
 
 TEST_CASE("the memory of every stage adds up to its peak") {

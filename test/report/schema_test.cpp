@@ -127,6 +127,7 @@ TEST_CASE("the names in the common schema are those of the program") {
   const std::map<std::string, Json> tables{
       {"schedule", names<Schedule>()},
       {"cp_kind", names<CpKind>()},
+      {"packing", names<Packing>()},
       {"recompute", names<Recompute>()},
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},

@@ -11,6 +11,7 @@ export const timeTerms = [
   ["pp_bubble_s", "pipeline bubble", "idle"],
   ["dp_comm_exposed_s", "data-parallel comm.", "talk"],
   ["optimizer_s", "optimizer step", "update"],
+  ["uneven_documents_s", "uneven documents", "idle"],
   ["other_s", "launch and offload", "rest"],
 ];
 
@@ -18,7 +19,7 @@ export const timeKinds = [
   ["work", "computation"],
   ["again", "recomputation"],
   ["talk", "communication that nothing hides"],
-  ["idle", "pipeline bubble"],
+  ["idle", "waiting for other ranks"],
   ["update", "optimizer"],
   ["rest", "launch and offload"],
 ];
