@@ -238,6 +238,11 @@ std::optional<ComparedRun> compared(KnownRun known, const std::vector<DeviceTrac
   }
   if (has_errors(problems)) return std::nullopt;
   result.terms = compared_terms(result.predicted, measured);
+  // Traces tell causes, the timers of a log where time is lost.
+  if (!result.trace || result.trace->classes.empty()) {
+    result.losses =
+        log_losses_of(measured, result.measured_step(), run.model, run.cluster, result.predicted);
+  }
   return result;
 }
 

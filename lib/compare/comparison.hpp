@@ -35,7 +35,7 @@ struct ComparedRun {
   std::vector<ComparedTerm> terms;
   std::optional<TraceComparison> trace;
   std::optional<MemoryMeasure> memory;
-  std::vector<TimeLoss> losses;    // of the traces
+  std::vector<TimeLoss> losses;    // of the traces, else of the log's timers
   std::vector<std::string> notes;  // what is not compared, and why
 
   // The log's where there is one, since a profiler slows the run down.

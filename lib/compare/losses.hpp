@@ -37,6 +37,8 @@ enum class LossKind {
   kAllocations,
   kDataLoading,
   kCopies,
+  kPasses,  // forward and backward passes together: a log tells no more
+  kStalls,  // steps far slower than the others
 };
 MESHPLAN_NAMES(LossKind, {{LossKind::kGradientReduction, "gradient-reduction"},
                           {LossKind::kParameterGather, "parameter-gather"},
@@ -64,7 +66,9 @@ MESHPLAN_NAMES(LossKind, {{LossKind::kGradientReduction, "gradient-reduction"},
                           {LossKind::kHostBound, "host-bound"},
                           {LossKind::kAllocations, "allocations"},
                           {LossKind::kDataLoading, "data-loading"},
-                          {LossKind::kCopies, "copies"}});
+                          {LossKind::kCopies, "copies"},
+                          {LossKind::kPasses, "passes"},
+                          {LossKind::kStalls, "stalls"}});
 
 struct TimeLoss {
   LossKind kind = LossKind::kHostBound;
@@ -82,5 +86,11 @@ struct TimeLoss {
 // once: what a missing fusion adds to element-wise kernels is no cause of its own.
 [[nodiscard]] std::vector<TimeLoss> losses_of(const TraceComparison& t, const ModelSpec& m,
                                               const ClusterSpec& c, const PlanCost& plan);
+
+// The same of what a log's timers tell. Its reductions are told to be overlapped where an option
+// would do it; slower passes are named as such, since only a trace tells why.
+[[nodiscard]] std::vector<TimeLoss> log_losses_of(const std::vector<MeasuredTerm>& terms,
+                                                  Seconds measured_step, const ModelSpec& m,
+                                                  const ClusterSpec& c, const PlanCost& plan);
 
 }  // namespace meshplan

@@ -120,9 +120,8 @@ std::string run_text(const ComparedRun& run, const TextOptions& options) {
   text += terms_text(run, options);
   if (run.memory) text += '\n' + memory_text(*run.memory, run.predicted, options);
   if (run.trace) text += '\n' + trace_text(*run.trace, options);
-  if (run.trace && !run.trace->classes.empty()) {
-    text += '\n' + losses_text(run.losses, options);
-  }
+  const bool traced = run.trace && !run.trace->classes.empty();
+  if (traced || !run.losses.empty()) text += '\n' + losses_text(run.losses, options);
   if (!run.notes.empty()) text += '\n';
   for (const std::string& note : run.notes) text += paragraph("Note: ", note, options);
   return text;
@@ -175,7 +174,7 @@ Json run_json(const ComparedRun& run) {
   for (const ComparedTerm& term : run.terms) json["terms"].push_back(term_json(term));
   if (run.memory) json["memory"] = memory_measure_json(*run.memory, run.predicted);
   if (run.trace) json["trace"] = trace_json(*run.trace);
-  if (run.trace) json["losses"] = losses_json(run.losses);
+  json["losses"] = losses_json(run.losses);
   json["notes"] = run.notes;
   return json;
 }

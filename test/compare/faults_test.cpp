@@ -372,5 +372,35 @@ TEST_CASE("fault 25: communication takes multiprocessors from what runs beside i
   expect_first(j, step, LossKind::kSlowDown);
 }
 
+TEST_CASE("a log's timers: reductions that an option would hide, slower passes, data, stalls") {
+  const Job j = job("llama-3.1-8b", 16,
+                    "tp=1,zero=1,micro_batch=1,global_batch=32,seq_len=4096,"
+                    "overlap.grad_reduce=false,overlap.param_gather=false");
+  const Seconds step = j.plan.step_time, dp = j.plan.time.dp_comm_exposed;
+  const auto term = [](StepTerm t, Seconds time) {
+    return MeasuredTerm{t, {time, time}, std::string(name_of(t))};
+  };
+  const Seconds forward = predicted_term(j.plan, StepTerm::kForward)->most,
+                backward = predicted_term(j.plan, StepTerm::kBackward)->most;
+  const auto found =
+      log_losses_of({term(StepTerm::kForward, forward), term(StepTerm::kBackward, backward * 1.5),
+                     term(StepTerm::kDataParallel, dp), term(StepTerm::kDataLoading, step * 0.001),
+                     term(StepTerm::kStalls, step * 0.02)},
+                    step * 1.4, j.model, j.cluster, j.plan);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].kind == LossKind::kPasses);
+  CHECK(found[0].remedy.find("recomputed") != std::string::npos);
+  CHECK(found[1].kind == LossKind::kGradientReduction);
+  CHECK(found[1].changes == "overlap.grad_reduce=true");
+  CHECK(found[2].kind == LossKind::kStalls);
+  // What is as predicted, and cannot be changed, is no loss.
+  const Job overlapped = dense();
+  CHECK(log_losses_of({term(StepTerm::kDataParallel, overlapped.plan.time.dp_comm_exposed),
+                       term(StepTerm::kOptimizer, overlapped.plan.time.optimizer)},
+                      overlapped.plan.step_time, overlapped.model, overlapped.cluster,
+                      overlapped.plan)
+            .empty());
+}
+
 }  // namespace
 }  // namespace meshplan
