@@ -106,6 +106,8 @@ Result<std::string> Program::completion(const std::string& shell) const {
       error("there is no completion for '" + printable(shell) + "'", "one of bash, zsh or fish")};
 }
 
+std::vector<CommandFact> Program::facts() const { return command_facts(*app_); }
+
 int Program::run(int argc, char** argv) {
   const auto rest = argc > 1 ? rests_.find(argv[1]) : rests_.end();
   if (rest != rests_.end()) {

@@ -16,6 +16,8 @@ class App;
 
 namespace meshplan {
 
+struct CommandFact;
+
 enum ExitCode : int {
   kExitOk = 0,
   kExitNoPlan = 1,
@@ -80,6 +82,8 @@ class Program {
   [[nodiscard]] Result<std::string> help(const std::string& command) const;
   // The completion script of a shell: bash, zsh or fish.
   [[nodiscard]] Result<std::string> completion(const std::string& shell) const;
+  // The program first, whose name is empty, then every command (command_facts.hpp).
+  [[nodiscard]] std::vector<CommandFact> facts() const;
   // Does what the command line asks for; returns the exit code.
   [[nodiscard]] int run(int argc, char** argv);
 
@@ -101,6 +105,7 @@ void add_import_command(Program& program);
 void add_export_command(Program& program);
 void add_lint_command(Program& program);
 void add_report_command(Program& program);
+void add_serve_command(Program& program);
 void add_help_commands(Program& program);  // help, completion and version
 
 }  // namespace meshplan

@@ -44,6 +44,7 @@ OptionFact option_fact(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) fact.names.push_back("--" + name);
   if (fact.names.empty()) fact.names.push_back(option.get_name(true));
   if (option.get_items_expected_max() > 0 || fact.positional()) fact.value = option.get_type_name();
+  fact.several = option.get_items_expected_max() > 1;
   fact.text = option.get_description();
   const auto has = [&](std::string_view name) {
     return std::find(fact.names.begin(), fact.names.end(), name) != fact.names.end();

@@ -4,22 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "command_facts.hpp"
+
 namespace meshplan {
-
-struct OptionFact {
-  std::vector<std::string> names;  // "-v", "--verbose"; or one word without dashes: a positional
-  std::string value;               // "FILE", "N"; empty for a switch
-  std::string text;
-  std::vector<std::string> choices;  // values that complete it
-
-  [[nodiscard]] bool positional() const { return !names.front().starts_with('-'); }
-  [[nodiscard]] bool takes_file() const;
-};
-
-struct CommandFact {
-  std::string name, text;
-  std::vector<OptionFact> options;
-};
 
 // The program first, whose name is empty, then every command. Choices are the words that the text
 // of an option lists, and the shipped names of models and clusters.

@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   add_export_command(program);
   add_lint_command(program);
   add_report_command(program);
+  add_serve_command(program);
   add_help_commands(program);
   return program.run(argc, argv);
 }

@@ -30,6 +30,8 @@ BridgePreset read(const json& line) {
   p.recompute_modules = line.at("recompute_modules").get<std::vector<std::string>>();
   p.a2a_overlap = line.at("a2a_overlap").get<bool>();
   p.flex_dispatcher = line.at("flex_dispatcher").get<bool>();
+  p.fp8_attention = line.at("fp8_attention").get<bool>();
+  p.fused_experts = line.at("fused_experts").get<bool>();
   p.cuda_graph = line.at("cuda_graph").get<std::string>();
   p.cuda_graph_scope = line.at("cuda_graph_scope").get<std::vector<std::string>>();
   return p;

@@ -18,7 +18,9 @@ struct BridgePreset {
   std::vector<std::string> recompute_modules;  // empty: nothing is recomputed
   bool a2a_overlap = false;                    // experts' dispatch runs beside computation
   bool flex_dispatcher = false;                // DeepEP or HybridEP
-  std::string cuda_graph;                      // "", "transformer_engine", "full_iteration"
+  bool fp8_attention = false;
+  bool fused_experts = false;  // cutedsl_fused_grouped_mlp
+  std::string cuda_graph;      // "", "transformer_engine", "full_iteration"
   std::vector<std::string> cuda_graph_scope;
 
   bool operator==(const BridgePreset&) const = default;

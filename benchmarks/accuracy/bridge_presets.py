@@ -75,6 +75,8 @@ def lines(clone):
                      "recompute_modules": preset.get("recompute_modules") or [],
                      "a2a_overlap": bool(preset.get("moe_a2a_overlap")),
                      "flex_dispatcher": bool(preset.get("moe_flex_dispatcher_backend")),
+                     "fp8_attention": bool(preset.get("fp8_dot_product_attention")),
+                     "fused_experts": bool(preset.get("cutedsl_fused_grouped_mlp")),
                      "cuda_graph": preset.get("cuda_graph_impl") or "",
                      "cuda_graph_scope": preset.get("cuda_graph_scope") or []}
             text = json.dumps(line, separators=(",", ":"))

@@ -129,20 +129,6 @@ std::optional<LinkKind> stated_kind(const std::string& inter_node) {
   return std::nullopt;
 }
 
-// Jobs larger than one NVLink domain of many nodes are placed in equal parts of the domains
-// (Slurm's block plugin, --segment: 64 of 72 GPUs on GB200 NVL72), so that no group straddles two
-// of them.
-void place_in_equal_parts(ClusterSpec& c, std::int64_t gpus) {
-  LinkLevel& inner = c.levels.front();
-  const bool alone = c.levels.size() == 1 || c.levels[1].span == 0;
-  if (!alone || inner.span <= c.gpus_per_node || gpus <= inner.span) return;
-  for (std::int64_t part = inner.span; part > c.gpus_per_node; part -= c.gpus_per_node) {
-    if (gpus % part != 0) continue;
-    inner.span = part;
-    return;
-  }
-}
-
 }  // namespace
 
 std::optional<BytesPerSecond> stated_network(const std::string& inter_node,
@@ -207,7 +193,6 @@ Result<ClusterSpec> Machines::cluster(const MachineChoice& choice, std::int64_t 
     if (choice.network) c.levels[i].bandwidth = *choice.network;
     if (choice.network_kind) c.levels[i].kind = *choice.network_kind;
   }
-  place_in_equal_parts(c, gpus);
   return with_gpus(std::move(c), gpus);
 }
 

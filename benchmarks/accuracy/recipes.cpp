@@ -55,6 +55,8 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   }
   s.overlap.ep = preset.a2a_overlap && can_overlap(s);
   s.runtime.flex_dispatcher = preset.flex_dispatcher;
+  s.runtime.fp8_attention = preset.fp8_attention;
+  s.runtime.fused_experts = preset.fused_experts;
   if (preset.cuda_graph == "full_iteration") s.runtime.host_factor = 0;
 }
 
@@ -88,8 +90,9 @@ const BridgePreset* preset_of_table(const Source& source, const Run& run) {
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (!has_presets(source) || s.framework != Framework::kMegatron) return;
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
-  // Transformer Engine's.
+  // Transformer Engine's, apply_rope_fusion on.
   s.grad_dtype = Dtype::kBf16;
+  s.runtime.fused_latent_rope = run.model.mla.has_value();
   s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
   if (const BridgePreset* preset = preset_of_table(source, run)) {

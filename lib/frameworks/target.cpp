@@ -28,7 +28,8 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
 }
 
 Target with_adapters(Target t, const Strategy& s) {
-  return t == Target::kMegatron && is_frozen(s) ? Target::kMegatronBridge : t;
+  const bool bridge = is_frozen(s) || has_fp8_attention(s);
+  return t == Target::kMegatron && bridge ? Target::kMegatronBridge : t;
 }
 
 std::optional<Target> target_of(const Strategy& s) {
@@ -126,12 +127,21 @@ void check_adapters(Target t, const Strategy& s, Findings& f) {
   }
 }
 
+void check_attention_precision(Target t, const Strategy& s, Findings& f) {
+  if (!has_fp8_attention(s) || t == Target::kMegatronBridge) return;
+  f.error({"kernels.fp8_attention"},
+          "attention in 8 bits (fp8_dot_product_attention) is set in Megatron-Bridge alone",
+          t == Target::kMegatron ? "--format megatron-bridge, or kernels.fp8_attention=false"
+                                 : "kernels.fp8_attention=false");
+}
+
 }  // namespace
 
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
   check_model_parts(t, m, f);
   check_adapters(t, s, f);
+  check_attention_precision(t, s, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
 }

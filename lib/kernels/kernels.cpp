@@ -171,7 +171,10 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
                           ? Precision::kBf16
                           : Precision::kFp16;
-  const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle;
+  constexpr double kEightBitGain = 1200.0 / 740.0;
+  const double gain =
+      a.eight_bit && peak_rate(d, Precision::kFp8) > peak_rate(d, p) ? kEightBitGain : 1.0;
+  const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle * gain;
   const double work = attention_flops(a).si() * (backward ? 2.5 : 1.0);
   const double kernels = backward ? 3 : 1;  // backward: row sums, main, conversion of dQ
   return Seconds{work / rate} + kernels * d.kernel_overhead;

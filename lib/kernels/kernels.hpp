@@ -44,6 +44,7 @@ struct AttentionShape {
   std::int64_t v_dim = 0;
   double pair_fraction = 1.0;  // of queries x keys that is computed (causal: about a half)
   std::int64_t kv_heads = 0;   // local; 0: as many as query heads. Times do not depend on it.
+  bool eight_bit = false;      // queries, keys, values and probabilities in fp8
 };
 
 // Multiply-adds counted twice: 2 * batch * heads * queries * keys * (qk_dim + v_dim) * fraction.
@@ -52,7 +53,9 @@ struct AttentionShape {
 // [F-ATT-1] Fused attention: flops over the device's fused rate, which falls with short sequences
 // (seq_half), with head sizes below 128 (softmax work is per score, not per element) and when
 // heads x blocks leave multiprocessors idle. The backward pass does 2.5 times the products
-// (Dao, FlashAttention-2, 2307.08691, sec. 3.1).
+// (Dao, FlashAttention-2, 2307.08691, sec. 3.1). In 8 bits its rate is 1.6 times that of 16, not
+// twice, as the softmax is no faster (FlashAttention-3, 2407.08608, abstract: 1.2 PFLOP/s and
+// 740 TFLOP/s, forward; taken for the backward pass as well).
 [[nodiscard]] Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a,
                                            bool backward,
                                            AttentionKernel kernel = AttentionKernel::kBest);

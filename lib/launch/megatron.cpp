@@ -35,6 +35,10 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     o.push_back({"--moe-permute-fusion"});
+    if (s.runtime.fused_experts && s.precision == Precision::kFp8) {
+      o.push_back({"--use-transformer-engine-op-fuser"});
+      o.push_back({"--moe-mlp-glu-interleave-size", "32"});
+    }
   }
   if (!same_rank_order(s, kDefaultOrder)) o.push_back({"--use-tp-pp-dp-mapping"});
 }

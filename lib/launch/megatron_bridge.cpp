@@ -33,6 +33,9 @@ constexpr std::array kFields{
           Kind::kTrue},
     Field{"--moe-grouped-gemm", "model.moe_grouped_gemm", Kind::kTrue},
     Field{"--moe-permute-fusion", "model.moe_permute_fusion", Kind::kTrue},
+    Field{"--use-transformer-engine-op-fuser", "model.use_transformer_engine_op_fuser",
+          Kind::kTrue},
+    Field{"--moe-mlp-glu-interleave-size", "model.moe_mlp_glu_interleave_size"},
     Field{"--use-tp-pp-dp-mapping", "dist.use_tp_pp_dp_mapping", Kind::kTrue},
     Field{"--pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout"},
     Field{"--num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size"},
@@ -148,6 +151,13 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   const bool fp32 = plan.strategy.grad_dtype == Dtype::kFp32;
   overrides.push_back({"mixed_precision=" + recipe_of(plan)});
   overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (fp32 ? "true" : "false")});
+  if (has_fp8_attention(plan.strategy)) {
+    overrides.push_back({"model.fp8_dot_product_attention=true"});
+  }
+  if (plan.model.mla) {
+    const bool fused = plan.strategy.runtime.fused_latent_rope;
+    overrides.push_back({std::string("model.apply_rope_fusion=") + (fused ? "true" : "false")});
+  }
   add_adapters(plan.strategy, overrides);
   // run_recipe.py copies it into the model's.
   overrides.push_back({"dataset.seq_length=" + std::to_string(plan.strategy.seq_len)});

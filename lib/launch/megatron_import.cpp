@@ -400,6 +400,13 @@ class Importer {
     s.runtime.fused_activation = !no_swiglu && !no_gelu;
     const bool no_rope = has("--no-rope-fusion");
     s.runtime.fused_rope = run_.model.mla.has_value() || !no_rope;
+    // Latent attention's is yarn unless --rope-type says otherwise.
+    const std::string rope = text("--rope-type");
+    s.runtime.fused_latent_rope =
+        run_.model.mla.has_value() && !no_rope && (rope.empty() || rope == "yarn");
+    const bool fuses = has("--use-transformer-engine-op-fuser");
+    const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();
+    s.runtime.fused_experts = fuses && interleaved && run_.model.moe.has_value();
   }
 
   std::string file_;

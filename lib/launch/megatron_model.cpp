@@ -122,8 +122,12 @@ void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
       o.push_back({"--position-embedding-type", "rope"});
       if (m.rotary_percent < 1) o.push_back({"--rotary-percent", key_text(m.rotary_percent)});
       // Fused rotary embedding of latent attention is for yarn only (T:3347).
-      if (m.mla) o.push_back({"--rope-type", "rope"});
-      if (m.mla || !s.runtime.fused_rope) o.push_back({"--no-rope-fusion"});
+      if (m.mla) {
+        o.push_back({"--rope-type", s.runtime.fused_latent_rope ? "yarn" : "rope"});
+        if (!s.runtime.fused_latent_rope) o.push_back({"--no-rope-fusion"});
+      } else if (!s.runtime.fused_rope) {
+        o.push_back({"--no-rope-fusion"});
+      }
       break;
     case PositionEmbedding::kNone:
     case PositionEmbedding::kAlibi:

@@ -36,6 +36,7 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
 num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
 moe-layer-freq moe-router-enable-expert-bias/0 moe-token-dispatcher-type moe-enable-deepep/0
 moe-flex-dispatcher-backend moe-grouped-gemm/0 overlap-moe-expert-parallel-comm/0
+use-transformer-engine-op-fuser/0 moe-mlp-glu-interleave-size
 )"},
     {OptionEffect::kModelled, "how the work is split",
      R"(
@@ -181,7 +182,7 @@ overlap-param-gather-with-optimizer-step/0 standalone-embedding-stage/0 moe-exte
 expert-parallel/0 fsdp-double-buffer/0 fsdp-db-use-persist-buf-on-alloc-fail/0
 megatron-fsdp-max-pool-double-buffer/0 megatron-fsdp-enable-fine-grained-param-gather/0
 mlp-chunks-for-training fp32-residual-connection/0 num-microbatches-in-minibatch
-mla-down-proj-fusion/0 no-persist-layer-norm/0 use-transformer-engine-op-fuser/0
+mla-down-proj-fusion/0 no-persist-layer-norm/0
 fused-residual-rmsnorm/0 use-te-activation-func/0 use-fused-weighted-squared-relu/0
 use-grouped-gemm-for-shared-expert/0 use-grouped-gemm-for-dense-mlp/0 moe-permute-fusion/0
 moe-router-fusion/0 moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0

@@ -29,7 +29,7 @@ moe-router-bias-update-rate moe-router-quantile-balancing-ema moe-router-force-l
 moe-router-force-biased moe-router-padding-for-quantization/0 moe-router-padding-for-fp8/0
 moe-enable-routing-replay/0 moe-apply-probs-on-input/0 moe-use-upcycling/0
 moe-upcycling-granularity moe-router-topk-limited-devices moe-per-layer-logging/0
-moe-mlp-glu-interleave-size moe-shared-expert-glu-interleave-size moe-single-grouped-weight/0
+moe-shared-expert-glu-interleave-size moe-single-grouped-weight/0
 moe-single-grouped-bias/0 moe-use-grouped-tensor/0 moe-pad-experts-for-cuda-graph-inference/0
 moe-hybridep-pad-uneven-dispatch-inputs/0
 )"},

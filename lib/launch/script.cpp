@@ -90,6 +90,20 @@ std::string node_script(const LaunchPlan& plan, const LaunchCommand& command) {
   return text + command.program + words + "\n";
 }
 
+namespace {
+
+// Nodes of one NVLink domain that the plan counts on (sbatch --segment, Slurm's topology/block).
+std::string segment_text(const LaunchPlan& plan) {
+  const ClusterSpec& c = plan.cluster;
+  const std::int64_t span = c.levels.empty() ? 0 : c.levels.front().span;
+  if (span <= c.gpus_per_node || span >= num_gpus(c) || c.nodes % (span / c.gpus_per_node) != 0) {
+    return {};
+  }
+  return "#SBATCH --segment=" + std::to_string(span / c.gpus_per_node) + "\n";
+}
+
+}  // namespace
+
 std::string slurm_script(const LaunchPlan& plan, const LaunchCommand& command) {
   const std::int64_t per_node = std::min(plan.cluster.gpus_per_node, num_gpus(plan.strategy));
   const std::string gpus = std::to_string(per_node);
@@ -97,6 +111,7 @@ std::string slurm_script(const LaunchPlan& plan, const LaunchCommand& command) {
   text += "#SBATCH --job-name=" + plain_name(plan.model.name) + "\n";
   text += "#SBATCH --nodes=" + std::to_string(plan.cluster.nodes) + "\n";
   text += "#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=" + gpus + "\n";
+  text += segment_text(plan);
   text += "#SBATCH --exclusive\n#SBATCH --output=%x-%j.out\n";
   text += header(plan, command);
   text +=

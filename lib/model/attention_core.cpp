@@ -118,6 +118,14 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
   const LocalShape& l = x.shape;
   double calls = 1;
   AttentionShape a = document_shape(x, h, calls);
+  a.eight_bit = has_fp8_attention(x.strategy);
+  if (a.eight_bit) {
+    // [F-FP8-3] Queries, keys and values, and the output's gradient, are cast with their
+    // transposes, as the inputs of linear layers are (Transformer Engine, fp8_dpa without fp8_mha).
+    const double inputs = real(h.query_size + h.key_size + h.sent_values);
+    append_elementwise(x, "fp8 cast", 4 * real(l.tokens) * inputs, 3,
+                       4 * real(l.tokens) * real(h.value_size), 1, ops);
+  }
   if (s.cp == 1) {
     push_attention(x, "attention", a, calls, ops);
     return;

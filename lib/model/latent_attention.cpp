@@ -42,9 +42,19 @@ LinearTimes append_projections(const BlockContext& x, const MlaSpec& mla, const 
       append_linear(x, "kv up", l.tokens, h.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
                     mla.kv_lora_rank, false, ops, 1, &kv_up);
   const double latents = real(l.tokens) * real(2 * h.query_size + h.value_size);
-  // Concatenation of the rotary and the other part of queries and keys.
-  append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
-  append_rotary(x, real(l.tokens) * real((h.heads + 1) * mla.qk_rope_head_dim), ops);
+  if (x.strategy.runtime.fused_latent_rope) {
+    // [F-MLA-2] One kernel rotates the queries in place, one reads what the projection made of keys
+    // and values and writes both, rotated; backward the same the other way.
+    const double made = real(l.tokens) * real(h.heads * (mla.qk_nope_head_dim + mla.v_head_dim));
+    const double rotated = real(l.tokens) * real(h.heads * mla.qk_rope_head_dim);
+    const double keys_values = real(l.tokens) * real(h.query_size + h.value_size);
+    const double bytes = l.bytes * (2 * rotated + made + keys_values);
+    append_elementwise(x, "mla layout", bytes, 2, bytes, 2, ops);
+  } else {
+    // Concatenation of the rotary and the other part of queries and keys.
+    append_elementwise(x, "mla layout", 2 * l.bytes * latents, 2, 2 * l.bytes * latents, 2, ops);
+    append_rotary(x, real(l.tokens) * real((h.heads + 1) * mla.qk_rope_head_dim), ops);
+  }
   // Selective recomputation repeats the up-projections (Megatron-Core's mla_up_proj module).
   if (repeats(x, RecomputeModule::kMlaUpProj, x.strategy.flash_attention)) repeat_part(up, ops);
   return LinearTimes{q.forward + kv.forward, q.backward_input + kv.backward_input,

@@ -94,6 +94,20 @@ std::string reason_text(const Infeasible& i) {
 
 }  // namespace
 
+namespace {
+
+// Where a job takes a part of each NVLink domain.
+std::string domains_text(const ClusterSpec& c) {
+  for (const LinkLevel& level : c.levels) {
+    if (level.domain == 0) continue;
+    return ", " + std::to_string(level.span) + " of the " + std::to_string(level.domain) +
+           " in each domain of " + level.name;
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string subject_text(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                          const TextOptions& options) {
   const ParameterCount count = parameter_count(m);
@@ -103,7 +117,8 @@ std::string subject_text(const ModelSpec& m, const ClusterSpec& c, const Strateg
   }
   return paragraph("",
                    model + ") on " + c.name + ", " + with_thousands(num_gpus(c)) +
-                       (num_gpus(c) == 1 ? " GPU (" : " GPUs (") + c.device.name + ")",
+                       (num_gpus(c) == 1 ? " GPU (" : " GPUs (") + c.device.name + ")" +
+                       domains_text(c),
                    options) +
          paragraph("", "one step: " + workload_text(m, s), options);
 }

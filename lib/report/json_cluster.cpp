@@ -92,6 +92,7 @@ Json cluster_json(const ClusterSpec& c) {
                       {"bandwidth_bytes_per_s", number(level.bandwidth.si())},
                       {"latency_s", number(level.latency.si())},
                       {"oversubscription", number(level.oversubscription)}});
+    if (level.domain > 0) levels.back()["domain"] = level.domain;
   }
   Json json{{"name", c.name},   {"device", c.device.name},          {"gpus", num_gpus(c)},
             {"nodes", c.nodes}, {"gpus_per_node", c.gpus_per_node}, {"levels", std::move(levels)}};

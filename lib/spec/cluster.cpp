@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/text.hpp"
@@ -111,10 +112,30 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
 
 std::int64_t num_gpus(const ClusterSpec& c) { return c.nodes * c.gpus_per_node; }
 
+namespace {
+
+void place_in_equal_parts(ClusterSpec& c, std::int64_t gpus) {
+  if (c.levels.empty()) return;
+  LinkLevel& inner = c.levels.front();
+  if (inner.domain > 0) inner.span = std::exchange(inner.domain, 0);
+  const bool alone = c.levels.size() == 1 || c.levels[1].span == 0;
+  if (!alone || inner.span <= c.gpus_per_node || gpus <= inner.span) return;
+  const std::int64_t whole = inner.span;
+  for (std::int64_t part = whole; 2 * part >= whole; part -= c.gpus_per_node) {
+    if (gpus % part != 0) continue;
+    inner.span = part;
+    inner.domain = part < whole ? whole : 0;
+    return;
+  }
+}
+
+}  // namespace
+
 ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus) {
   PLAN_CHECK(gpus > 0 && c.gpus_per_node > 0);
   if (gpus < c.gpus_per_node) c.gpus_per_node = gpus;
   c.nodes = ceil_div(gpus, c.gpus_per_node);
+  place_in_equal_parts(c, num_gpus(c));
   return c;
 }
 

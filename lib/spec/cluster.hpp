@@ -21,6 +21,7 @@ struct LinkLevel {
   Seconds latency;
   LinkKind kind = LinkKind::kInfiniband;
   double oversubscription = 1.0;  // >= 1: this many times less bandwidth than below it
+  std::int64_t domain = 0;  // where a job uses `span` devices of each larger block: of how many
 
   bool operator==(const LinkLevel&) const = default;
 };
@@ -83,6 +84,11 @@ struct ClusterSpec {
 
 // The same cluster with another number of devices: whole nodes, or part of one. A number that is
 // neither is rounded up to whole nodes: num_gpus() of the result then differs from `gpus`.
+// [F-LAY-6] Of an NVLink domain of many nodes a job that is larger than one takes an equal part,
+// the largest that divides the job, a whole number of nodes and at least half of the domain (64 of
+// the 72 GPUs on GB200 NVL72): no group then straddles two domains. Slurm's topology/block plugin
+// places jobs so (sbatch --segment). Where there is no such part, domains are filled one after the
+// other.
 [[nodiscard]] ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus);
 
 [[nodiscard]] Diagnostics validate(const ClusterSpec& c);

@@ -64,6 +64,16 @@ struct Runtime {
   // (Megatron-Core
   // --moe-token-dispatcher-type flex: DeepEP, HybridEP); else one copy per expert.
   bool flex_dispatcher = false;
+  // With precision fp8: fused attention multiplies in 8 bits too (Transformer Engine's fp8_dpa;
+  // Megatron-Core fp8_dot_product_attention).
+  bool fp8_attention = false;
+  // With precision fp8: the experts' first product, gated activation and cast to 8 bits are one
+  // kernel, forward and backward (Transformer Engine ops/fused, grouped MLP of MXFP8;
+  // Megatron-Core use_transformer_engine_op_fuser).
+  bool fused_experts = false;
+  // Latent attention's queries, keys and values are put together by the kernels that rotate them
+  // (Megatron-Core fusions/fused_mla_yarn_rope_apply.py; with yarn alone).
+  bool fused_latent_rope = false;
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;
@@ -224,6 +234,9 @@ struct Strategy {
 [[nodiscard]] inline bool is_frozen(const Strategy& s) {
   return s.lora.rank > 0;
 }  // but for adapters
+[[nodiscard]] inline bool has_fp8_attention(const Strategy& s) {
+  return s.runtime.fp8_attention && s.flash_attention && s.precision == Precision::kFp8;
+}
 [[nodiscard]] std::int64_t num_gpus(const Strategy& s);
 [[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step
 // Ranks that share one copy of the sharded states: zero_group, or dp * cp.

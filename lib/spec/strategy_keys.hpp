@@ -71,6 +71,9 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.scatter_gather", s.runtime.scatter_gather);
   visit("kernels.tp_recompute_allgather", s.runtime.tp_recompute_allgather);
   visit("kernels.flex_dispatcher", s.runtime.flex_dispatcher);
+  visit("kernels.fp8_attention", s.runtime.fp8_attention);
+  visit("kernels.fused_experts", s.runtime.fused_experts);
+  visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
   visit("kernels.fp32_copies", s.runtime.fp32_copies);
   visit("kernels.whole_tensor_shards", s.runtime.whole_tensor_shards);

@@ -72,7 +72,8 @@ TEST_CASE("[F-FP8-2] Transformer Engine gathers 8 bits and reduces 16") {
   s.precision = Precision::kFp8;
   const auto bytes = [&](Collective op) {
     std::int64_t most = 0;
-    for (const CommEntry& e : block_costs(m, c, s)[kFirstLayerBlock].communication)
+    const BlockCosts blocks = block_costs(m, c, s);
+    for (const CommEntry& e : blocks[kFirstLayerBlock].communication)
       if (e.dimension == CommDimension::kTp && e.operation == op)
         most = std::max(most, e.bytes.count());
     return most;
@@ -87,7 +88,8 @@ namespace {
 
 double forward_bytes(const ModelSpec& m, const Strategy& s, std::string_view name) {
   double bytes = 0;
-  for (const KernelOp& op : block_ops(m, plain_cluster(8), s)[kFirstLayerBlock].kernels)
+  const std::vector<BlockOps> blocks = block_ops(m, plain_cluster(8), s);
+  for (const KernelOp& op : blocks[kFirstLayerBlock].kernels)
     if (op.name == name && op.pass == Pass::kForward) bytes += op.bytes;
   return bytes;
 }

@@ -67,6 +67,20 @@ TEST_CASE("a Slurm job asks for the plan's nodes and devices") {
   CHECK(job.find("#SBATCH --nodes=8\n") != std::string::npos);
   CHECK(job.find("#SBATCH --gpus-per-node=8\n") != std::string::npos);
   CHECK(text_of(files, "train.sh").find("--nnodes 8 --nproc-per-node 8") != std::string::npos);
+  CHECK(job.find("--segment") == std::string::npos);
+}
+
+TEST_CASE("a job on NVLink domains of many nodes asks for equal parts of them") {
+  const auto job = [](std::int64_t gpus) {
+    const LaunchPlan p = test::plan_of("llama-2-7b", "gb200-nvl72", gpus,
+                                       "global_batch=" + std::to_string(4 * gpus));
+    const LaunchFiles files = launch_files(LaunchFormat::kSlurm, p, "test").value();
+    return text_of(files, "train.sbatch");
+  };
+  CHECK(job(128).find("#SBATCH --segment=16\n") != std::string::npos);
+  CHECK(job(144).find("#SBATCH --segment=18\n") != std::string::npos);
+  CHECK(job(72).find("--segment") == std::string::npos);  // one domain
+  CHECK(job(76).find("--segment") == std::string::npos);  // no equal parts
 }
 
 TEST_CASE("names reach scripts as comments and job names only") {

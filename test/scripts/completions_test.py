@@ -79,7 +79,7 @@ def main():
         run([sys.executable, "scripts/generate_docs", program, str(docs)], cwd=source)
         page = (docs / "meshplan.1").read_text(encoding="utf-8")
         for command in ("plan", "estimate", "explain", "bench", "validate", "calibrate", "list",
-                        "import", "export", "lint", "report", "help", "completion", "version"):
+                        "import", "export", "lint", "report", "serve", "help", "completion", "version"):
             if f'.SS "meshplan {command}"' not in page:
                 sys.exit(f"the manual page lacks {command}")
         shells = [(name, ask) for name, ask in (("bash", bash), ("fish", fish), ("zsh", zsh))

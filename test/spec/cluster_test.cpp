@@ -58,6 +58,29 @@ TEST_CASE("Another number of devices is whole nodes or part of one") {
   CHECK(num_gpus(with_gpus(cluster(), 12)) == 16);  // neither: the caller can tell
 }
 
+TEST_CASE("[F-LAY-6] a job larger than an NVLink domain takes an equal part of each") {
+  ClusterSpec c = cluster();
+  c.nodes = 144;
+  c.gpus_per_node = 4;
+  c.levels.front().span = 72;
+  const auto part = [](const ClusterSpec& x) { return x.levels.front().span; };
+  CHECK(part(with_gpus(c, 256)) == 64);
+  CHECK(with_gpus(c, 256).levels.front().domain == 72);
+  CHECK(part(with_gpus(c, 80)) == 40);
+  CHECK(part(with_gpus(c, 144)) == 72);  // whole domains
+  CHECK(part(with_gpus(c, 64)) == 72);   // in one of them
+  CHECK(part(with_gpus(c, 76)) == 72);   // nothing divides it
+  CHECK(part(with_gpus(c, 148)) == 72);  // only small parts would
+  for (const std::int64_t gpus : {64, 144, 148}) {
+    CHECK(with_gpus(with_gpus(c, 256), gpus) == with_gpus(c, gpus));
+  }
+  CHECK(with_gpus(with_gpus(c, 256), 256) == with_gpus(c, 256));
+  CHECK(to_text(validate(with_gpus(c, 256))).empty());
+  c.levels.insert(c.levels.begin() + 1, c.levels.back());
+  c.levels[1].span = 288;  // what it lies in would be cut as well
+  CHECK(part(with_gpus(c, 256)) == 72);
+}
+
 TEST_CASE("Rates fall back the way the hardware does") {
   DeviceSpec d = device();
   set(d.peak, Precision::kFp32, 19.5e12);

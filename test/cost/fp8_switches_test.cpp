@@ -1,0 +1,141 @@
+// Kernels that work in 8 bits or fuse what others do one after the other: which operations they
+// leave.
+#include "cost/block.hpp"
+#include "frameworks/preset.hpp"
+#include "search/cases.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::search_test;
+
+namespace {
+
+Strategy eight_bit() {
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.dp = 8, s.global_batch = 8, s.seq_len = 4096;
+  s.precision = Precision::kFp8;
+  return s;
+}
+
+ModelSpec experts() {
+  ModelSpec m = small_model(4, 2048);
+  m.gated_mlp = true;
+  add_experts(m, 16, 0, 1);
+  return m;
+}
+
+ClusterSpec node() {
+  ClusterSpec c = small_cluster(1, 8, Bytes{80 * kGiB});
+  c.device.peak[static_cast<std::size_t>(Precision::kFp8)] =
+      c.device.peak[static_cast<std::size_t>(Precision::kBf16)] * 2;
+  c.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] =
+      c.device.gemm.sustained[static_cast<std::size_t>(Precision::kBf16)];
+  return c;
+}
+
+struct Work {
+  double time = 0, bytes = 0;
+  std::int64_t number = 0;
+};
+
+// Of the first layer's operations of one name and pass.
+Work of(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, std::string_view name,
+        Pass pass) {
+  Work all;
+  const std::vector<BlockOps> blocks = block_ops(m, c, s);
+  for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+    if (op.name != name || op.pass != pass) continue;
+    all.time += op.time.si(), all.bytes += op.bytes, ++all.number;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("[F-FP8-3] attention in 8 bits multiplies faster and casts its inputs") {
+  const ModelSpec m = small_model(4, 2048);
+  const ClusterSpec c = node();
+  const Strategy off = eight_bit();
+  Strategy on = off;
+  on.runtime.fp8_attention = true;
+  const double overhead = c.device.kernel_overhead.si();
+  const auto attention = [&](const Strategy& s, Pass pass, double kernels) {
+    return of(m, c, s, "attention", pass).time - kernels * overhead;
+  };
+  CHECK(attention(off, Pass::kForward, 1) / attention(on, Pass::kForward, 1) ==
+        Approx(1200.0 / 740));
+  CHECK(attention(off, Pass::kBackwardInput, 3) / attention(on, Pass::kBackwardInput, 3) ==
+        Approx(1200.0 / 740));
+  const auto cast = [&](const Strategy& s, Pass pass) { return of(m, c, s, "fp8 cast", pass); };
+  const double tokens = 4096, width = static_cast<double>(m.num_attention_heads * m.head_dim);
+  const double keys = static_cast<double>(m.num_query_groups * m.head_dim);
+  CHECK(cast(on, Pass::kForward).bytes - cast(off, Pass::kForward).bytes ==
+        Approx(4 * tokens * (width + 2 * keys)));
+  CHECK(cast(on, Pass::kBackwardInput).bytes - cast(off, Pass::kBackwardInput).bytes ==
+        Approx(4 * tokens * width));
+  // In 16 bits, and without fused attention, it is without effect.
+  Strategy half = on, half_off = off;
+  half.precision = half_off.precision = Precision::kBf16;
+  CHECK(block_costs(m, c, half)[kFirstLayerBlock] == block_costs(m, c, half_off)[kFirstLayerBlock]);
+}
+
+TEST_CASE("[F-EP-8] fused experts gate and cast in their products") {
+  const ModelSpec m = experts();
+  const ClusterSpec c = node();
+  const Strategy off = eight_bit();
+  Strategy on = off;
+  on.runtime.fused_experts = true;
+  const auto count = [&](const Strategy& s, std::string_view name, Pass pass) {
+    return of(m, c, s, name, pass).number;
+  };
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+    CHECK(count(off, "activation", pass) == 1);
+    CHECK(count(on, "activation", pass) == 0);
+    CHECK(count(on, "fp8 cast", pass) == count(off, "fp8 cast", pass) - 1);
+    CHECK(of(m, c, on, "experts down", pass).time == of(m, c, off, "experts down", pass).time);
+  }
+  Strategy half = on, half_off = off;
+  half.precision = half_off.precision = Precision::kBf16;
+  CHECK(block_costs(m, c, half)[kFirstLayerBlock] == block_costs(m, c, half_off)[kFirstLayerBlock]);
+}
+
+TEST_CASE("[F-EP-7] the flexible dispatcher's kernels reach more of NVLink than an exchange") {
+  const ModelSpec m = experts();
+  ClusterSpec c = node();
+  Strategy s = eight_bit();
+  s.ep = 8;
+  const auto each = [&](const ClusterSpec& on) {
+    const std::vector<BlockOps> blocks = block_ops(m, on, s);
+    for (const CommOp& op : blocks[kFirstLayerBlock].comm) {
+      if (op.dimension == CommDimension::kEp) return op;
+    }
+    FAIL("nothing is dispatched");
+    return CommOp{};
+  };
+  const CommOp op = each(c);
+  const double sent = op.bytes.si() * 7 / 8;
+  const double start = op.time_each.si() - sent / (c.levels.front().bandwidth.si() * 0.75);
+  CHECK(start > 0);
+  CHECK(start < 50e-6);
+  c.levels.front().kind = LinkKind::kPcie;  // DeepEP needs NVLink
+  CHECK(each(c).time_each > op.time_each);
+}
+
+TEST_CASE("[F-MLA-2] fused rotary kernels lay latent attention out") {
+  ModelSpec m = small_model(4, 2048);
+  m.mla = MlaSpec{};
+  m.mla->q_lora_rank = 768, m.mla->kv_lora_rank = 512;
+  m.mla->qk_nope_head_dim = 128, m.mla->qk_rope_head_dim = 64, m.mla->v_head_dim = 128;
+  const ClusterSpec c = node();
+  const Strategy off = eight_bit();
+  Strategy on = off;
+  on.runtime.fused_latent_rope = true;
+  const double heads = 4096.0 * static_cast<double>(m.num_attention_heads);
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+    CHECK(of(m, c, on, "mla layout", pass).bytes ==
+          Approx(2 * heads * (2 * 64 + (128 + 128) + (128 + 64 + 128))));
+    CHECK(of(m, c, on, "rotary", pass).number == 0);
+    CHECK(of(m, c, off, "rotary", pass).number == 1);
+    CHECK(of(m, c, on, "mla layout", pass).time < of(m, c, off, "mla layout", pass).time);
+  }
+}
