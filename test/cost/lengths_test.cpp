@@ -63,7 +63,8 @@ TEST_CASE("[F-LEN-6] attention within documents has the pairs of the documents")
   const ModelSpec m = with_lengths("fixed(2048)"), full = with_lengths("");
   const auto flops = [&](const ModelSpec& model, const Strategy& s) {
     double sum = 0;
-    for (const KernelOp& op : block_ops(model, cluster(), s)[kFirstLayerBlock].kernels) {
+    const std::vector<BlockOps> blocks = block_ops(model, cluster(), s);
+    for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
       if (op.kind == KernelKind::kAttention) sum += op.flops;
     }
     return sum;
@@ -85,7 +86,8 @@ TEST_CASE("[F-LEN-6] a row's documents need not be a whole number of their mean"
   const ModelSpec m = with_lengths("lognormal(900, 1200)");
   const RowStatistics row = row_statistics(*m.lengths, Packing::kPack, 8192, 1);
   double pairs = 0;
-  for (const KernelOp& op : block_ops(m, cluster(), strategy())[kFirstLayerBlock].kernels) {
+  const std::vector<BlockOps> blocks = block_ops(m, cluster(), strategy());
+  for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
     if (op.kind != KernelKind::kAttention || op.pass != Pass::kForward) continue;
     pairs += op.calls * static_cast<double>(op.attention->batch) * op.attention->pair_fraction *
              static_cast<double>(op.attention->queries) * static_cast<double>(op.attention->keys);

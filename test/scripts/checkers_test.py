@@ -131,6 +131,12 @@ class CheckText(Tree):
             with self.subTest(line):
                 self.assertEqual(self.problems("lib/base/a.cpp", line + "\n"), [])
 
+    def test_loops_over_a_part_of_a_temporary_are_found(self):
+        held = "const auto all = blocks(m);\nfor (const Op& op : all[0].ops) use(op);\n"
+        self.assertEqual(self.problems("lib/base/a.cpp", held), [])
+        gone = "for (const Op& op : blocks(of(m), 1)[0].ops) use(op);\n"
+        self.assertEqual(len(self.problems("lib/base/a.cpp", gone)), 1)
+
     def test_long_sources_and_odd_names_are_found(self):
         self.assertEqual(len(self.problems("lib/base/a.cpp", "\n" * 451)), 1)
         self.assertEqual(len(self.problems("lib/base/CamelCase.cpp", "\n")), 1)
