@@ -96,10 +96,9 @@ namespace {
 std::string segment_text(const LaunchPlan& plan) {
   const ClusterSpec& c = plan.cluster;
   const std::int64_t span = c.levels.empty() ? 0 : c.levels.front().span;
-  if (span <= c.gpus_per_node || span >= num_gpus(c) || c.nodes % (span / c.gpus_per_node) != 0) {
-    return {};
-  }
-  return "#SBATCH --segment=" + std::to_string(span / c.gpus_per_node) + "\n";
+  const std::int64_t nodes = c.gpus_per_node > 0 ? span / c.gpus_per_node : 0;
+  if (nodes < 2 || span >= num_gpus(c) || c.nodes % nodes != 0) return {};
+  return "#SBATCH --segment=" + std::to_string(nodes) + "\n";
 }
 
 }  // namespace
