@@ -19,7 +19,7 @@ struct PlanFlags {
   WorkloadFlags workload;
   SearchFlags search;
   StudyFlags studies;
-  std::string out, html;
+  std::string out, html, maximise;
   bool explain_infeasible = false;
 };
 
@@ -51,6 +51,7 @@ int write_html(const PlanFlags& flags, const std::string& json) {
 
 struct Inputs {
   WorkloadInputs workload;
+  std::optional<MaximisedKey> maximised;
   SearchRequest request;
   StudyRequest studies;
 };
@@ -59,6 +60,21 @@ struct Inputs {
 // where it was published.
 bool plans_every_size(const WorkloadFlags& flags) {
   return flags.gpus.empty() && is_shipped_cluster(flags.cluster);
+}
+
+// How long sequences can be is asked up to --seq-len, or up to the model's context.
+void open_length(const PlanFlags& flags, WorkloadFlags& workload, Inputs& in,
+                 Diagnostics& problems) {
+  if (flags.maximise.empty()) return;
+  in.maximised = read_name<MaximisedKey>(flags.maximise, "--maximise", problems);
+  if (plans_every_size(flags.workload) || !in.studies.sizes.empty()) {
+    problems.push_back(error("--maximise is of one size of the cluster", "give --gpus N"));
+  }
+  if (in.maximised != MaximisedKey::kSeqLen || !workload.seq_len.empty() || !in.workload.model) {
+    return;
+  }
+  in.workload.seq_len = in.workload.model->max_seq_length;
+  workload.seq_len = std::to_string(in.workload.seq_len);
 }
 
 Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
@@ -76,9 +92,10 @@ Inputs read_inputs(const PlanFlags& flags, Diagnostics& problems) {
     if (!sizes.empty() && !has_errors(problems)) warn_of_size(*in.workload.cluster, sizes.back());
   }
   in.workload.sizes = has_errors(problems) ? std::vector<std::int64_t>() : sizes;
-  in.request = read_request(flags.search, workload, in.workload, problems);
   in.studies = read_studies(flags.studies, problems);
   in.studies.sizes = std::move(sizes);
+  open_length(flags, workload, in, problems);
+  in.request = read_request(flags.search, workload, in.workload, problems);
   in.studies.decisions = in.request.top;
   return in;
 }
@@ -100,6 +117,18 @@ int plan(const PlanFlags& flags) {
 
   const bool every_size = plans_every_size(flags.workload);
   if (every_size) say_sizes(in);
+  std::optional<Maximum> maximum;
+  if (in.maximised) {
+    SearchRequest first = in.request;
+    first.interrupted = &catch_interrupt();
+    const Result<Maximum> largest = maximise(*in.workload.model, *in.workload.cluster, first,
+                                             *in.maximised, progress_bar(flags.common));
+    clear_progress_bar(flags.common);
+    if (!largest) return report_errors(largest.errors(), flags.common);
+    maximum = *largest;
+    in.request =
+        with_value(in.request, *in.maximised, maximum->value > 0 ? maximum->value : maximum->least);
+  }
   SearchRequest request = in.request;
   request.interrupted = &catch_interrupt();
   Result<Answer> found = answer(*in.workload.model, *in.workload.cluster, request, in.studies,
@@ -121,6 +150,7 @@ int plan(const PlanFlags& flags) {
   const ModelSpec& m = *in.workload.model;
   const ClusterSpec& cluster = found->cluster;
   const SearchResult& result = found->result;
+  found.value().studies.maximum = maximum;
   const Studies& studies = found->studies;
   log_debug("evaluated " + std::to_string(result.statistics.evaluated) + " of " +
             std::to_string(result.statistics.space_size) + " strategies");
@@ -137,6 +167,7 @@ int plan(const PlanFlags& flags) {
     if (studies.runnable) what.runnable = &*studies.runnable;
     what.alternatives = studies.alternatives;
     what.rivals = studies.rivals;
+    if (maximum) what.note = maximum_text(*maximum, in.request);
     if (every_size) what.note = sizes_text(*studies.sweep, in.request.objective);
     if (studies.goodput) what.goodput = studies.goodput->plans;
     return search_report(m, cluster, in.request, result, what, options) +
@@ -158,6 +189,9 @@ void add_plan_flags(Command& command, PlanFlags& flags) {
                     "Also write plans.json and plans.txt to this folder");
   command.add_value("--html", flags.html, "FILE",
                     "Also write a report with charts: one HTML file that opens offline");
+  command.add_value("--maximise", flags.maximise, "NAME",
+                    "The longest sequence (seq-len, up to --seq-len or the model's context) or the "
+                    "largest microbatch (micro-batch) with which a plan fits, and its best plans");
   command.add_switch("--explain-infeasible", flags.explain_infeasible,
                      "Count what was ruled out by reason");
 }

@@ -137,7 +137,8 @@ void add_workload_flags(Command& command, WorkloadFlags& flags, const std::strin
       "--task", flags.task, "NAME",
       "What is trained: all weights (pretrain, the default, or sft), low-rank adapters "
       "beside frozen weights (lora), or the same with the frozen weights in nf4 (qlora, "
-      "with --framework fsdp unless another is given)");
+      "with --framework fsdp unless another is given); dpo: pairs of answers beside a "
+      "reference model (fsdp too), whose batches count answers; with --lora-rank adapters");
   command.add_value("--lora-rank", flags.lora_rank, "N",
                     "Rank of the adapters (default 16) of every linear layer; keys 'lora.*' of a "
                     "strategy say more");
@@ -176,13 +177,14 @@ void warn_of_usual(const DeviceSpec& d) {
               std::string(name_of(d.architecture)) + " is taken; 'meshplan bench' measures them");
 }
 
-enum class Task { kPretrain, kSft, kLora, kQlora };
+enum class Task { kPretrain, kSft, kLora, kQlora, kDpo };
 struct TaskRow {
   Task task;
   std::string_view name;
 };
 constexpr std::array kTasks{TaskRow{Task::kPretrain, "pretrain"}, TaskRow{Task::kSft, "sft"},
-                            TaskRow{Task::kLora, "lora"}, TaskRow{Task::kQlora, "qlora"}};
+                            TaskRow{Task::kLora, "lora"}, TaskRow{Task::kQlora, "qlora"},
+                            TaskRow{Task::kDpo, "dpo"}};
 
 // PEFT, whose frozen weights may be nf4, is a program of FSDP's; Megatron-Bridge's adapters are of
 // its four linear layers, PEFT's of single projections.
@@ -195,7 +197,11 @@ void read_task(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& prob
                .task;
   }
   in.fine_tunes = task != Task::kPretrain;
-  const bool adapts = task == Task::kLora || task == Task::kQlora;
+  if (task == Task::kDpo) in.loss = Loss::kDpo;
+  const bool own_program = task == Task::kQlora || task == Task::kDpo;
+  if (own_program && flags.framework.empty()) in.preset = &newest_preset(Framework::kFsdp);
+  const bool adapts =
+      task == Task::kLora || task == Task::kQlora || (task == Task::kDpo && rank > 0);
   if (rank > 0 && !adapts) {
     problems.push_back(error_at(
         {"--lora-rank"}, "--task " + flags.task + " trains all weights: there are no adapters",
@@ -205,7 +211,6 @@ void read_task(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& prob
   in.lora.rank = rank > 0 ? rank : 16;
   if (task == Task::kQlora) {
     in.lora.frozen_dtype = FrozenDtype::kNf4;
-    if (flags.framework.empty()) in.preset = &newest_preset(Framework::kFsdp);
   }
   if (in.preset->framework() != Framework::kMegatron) in.lora.targets = lora_targets("all-linear");
 }

@@ -36,6 +36,7 @@ struct WorkloadInputs {
   std::vector<std::int64_t> sizes;                              // to plan for; empty: one
   const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
   Lora lora;                                                    // of --task and --lora-rank
+  Loss loss = Loss::kLm;                                        // of --task
   bool fine_tunes = false;                                      // what --task says
   Packing packing = Packing::kPack;                             // of --packing
 };

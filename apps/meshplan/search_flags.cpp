@@ -105,6 +105,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   request.base = with_preset(Strategy{}, *in.preset);
   request.base.lora = in.lora;
   request.base.packing = in.packing;
+  request.base.loss = in.loss;
   if (workload.global_batch.empty() && workload.tokens_per_batch.empty()) {
     problems.push_back(error("--global-batch is missing",
                              "give the number of sequences of one step, or --tokens-per-batch"));

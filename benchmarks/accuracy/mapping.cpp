@@ -26,6 +26,7 @@ struct FrameworkRow {
   bool low_precision_gradients = false;  // reduced and kept in the training dtype
   bool gathered_logits = false;          // loss of all logits on every tensor rank
   bool inplace_cross_entropy = false;    // Transformer Engine's loss
+  bool states_as_weights = false;        // no fp32 copy of weights, gradients or moments
 };
 
 constexpr std::array kFrameworks{
@@ -57,7 +58,8 @@ constexpr std::array kFrameworks{
                  .framework = "megatron",
                  .low_precision_gradients = true,
                  .inplace_cross_entropy = true},
-    FrameworkRow{"torchtune", "fsdp"},
+    // Its recipes train in pure bf16 (recipes/configs, dtype: bf16; utils set_default_dtype).
+    FrameworkRow{.word = "torchtune", .framework = "fsdp", .states_as_weights = true},
     FrameworkRow{"automodel", "fsdp"},
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
@@ -161,6 +163,10 @@ void apply_dispatch(Strategy& s, const Run& run) {
 void apply_precision(Strategy& s, const Source& source, const Run& run) {
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->low_precision_gradients) s.grad_dtype = Dtype::kBf16;
+  if (row != nullptr && row->states_as_weights && s.precision == Precision::kBf16) {
+    s.master_weights = false;
+    s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
+  }
   if (s.precision == Precision::kFp16 && is_megatron_code(s.framework)) s.grad_dtype = Dtype::kFp16;
   const std::string said = run.notes + " " + run.overlap_dp;
   if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;
@@ -221,6 +227,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_adapters(s, run);
+  apply_optimizer(s, run);
   apply_graphs(s, run);
   apply_recompute(s, run, *run.model.num_layers);
   apply_recipe(s, source, run);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "spec/optimizers.hpp"
 #include "words.hpp"
 
 namespace meshplan::accuracy {
@@ -132,6 +133,24 @@ void apply_adapters(Strategy& s, const Run& run) {
   } else if (has_word(frozen, "nvfp4")) {
     s.lora.frozen_dtype = FrozenDtype::kNvfp4;
   }
+}
+
+// bitsandbytes' and torch's optimizers by the words of a row: "PagedAdamW8bit", "adamw_8bit".
+void apply_optimizer(Strategy& s, const Run& run) {
+  const std::string said = lower(run.optimizer);
+  const bool paged = said.find("paged") != std::string::npos;
+  if (said.find("8bit") != std::string::npos || said.find("8-bit") != std::string::npos) {
+    s.optimizer = paged ? Optimizer::kPagedAdam8bit : Optimizer::kAdam8bit;
+  } else if (paged) {
+    s.optimizer = Optimizer::kPagedAdam;
+  } else if (said.find("adafactor") != std::string::npos) {
+    s.optimizer = Optimizer::kAdafactor;
+  } else if (said.find("muon") != std::string::npos) {
+    s.optimizer = Optimizer::kMuon;
+  } else if (said == "sgd") {
+    s.optimizer = Optimizer::kSgd;
+  }
+  if (has_own_bits(s.optimizer)) s.optimizer_dtype = Dtype::kFp32;
 }
 
 // A graph of the whole iteration, or of each layer, leaves the host a launch or one per layer.

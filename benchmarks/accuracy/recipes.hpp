@@ -17,6 +17,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run);
 
 // What the row says of adapters beside frozen weights, and of CUDA graphs.
 void apply_adapters(Strategy& s, const Run& run);
+void apply_optimizer(Strategy& s, const Run& run);
 void apply_graphs(Strategy& s, const Run& run);
 
 // What the row says of recomputation, of a model of so many layers.

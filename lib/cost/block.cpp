@@ -192,6 +192,7 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
   };
   if (s.zero == 3) {
     both(Pass::kForward, Collective::kAllGather, weight, true, forward);
+    if (s.loss == Loss::kDpo) both(Pass::kForward, Collective::kAllGather, weight, true, forward);
     both(Pass::kBackwardInput, Collective::kAllGather, weight, true, backward);
   }
   both(Pass::kBackwardInput, Collective::kReduceScatter, grad, false, backward);
@@ -206,6 +207,16 @@ BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   return cost;
 }
 
+// [F-OPT-4] Muon's five Newton-Schulz iterations of an r x c matrix, r <= c: X X^T, its square, and
+// both times X, 2 r^2 c + 2 r^3 + 2 r^2 c operations each (Jordan et al. 2024, Muon; Moonlight,
+// 2502.16982 eq. 2).
+double orthogonalisation_flops(std::int64_t rows, std::int64_t columns) {
+  constexpr double kIterations = 5;
+  const auto r = static_cast<double>(std::min(rows, columns));
+  const auto c = static_cast<double>(std::max(rows, columns));
+  return kIterations * (4 * r * r * c + 2 * r * r * r);
+}
+
 // The weights of a layer's products, with the shapes of those that have gradients; the output
 // layer's count for themselves. Adapters are parameters that no count of the model's has.
 void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
@@ -214,6 +225,9 @@ void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
     switch (op.use) {
       case WeightUse::kTrained:
         cost.weight_shapes |= all.place_of(op.gemm->n, op.gemm->k);
+        cost.parameters.orthogonalisation +=
+            orthogonalisation_flops(op.gemm->n, op.gemm->k) * static_cast<double>(op.weights) /
+            (static_cast<double>(op.gemm->n) * static_cast<double>(op.gemm->k));
         [[fallthrough]];
       case WeightUse::kFrozen:
         cost.weights += op.weights;
@@ -321,6 +335,7 @@ BlockCost embedding_cost(const BlockContext& x) {
   }
   if (x.model.embedding_norm) count += 2 * x.shape.hidden;
   cost.parameters = end_parameters(x, count + encoder_parameters_of_device(x.model, x.strategy));
+  if (cost.parameters.dense > 0) cost.parameters.embedding = table_share(x);
   return finish(x, ops, cost);
 }
 
@@ -331,6 +346,9 @@ BlockCost head_cost(const BlockContext& x) {
   cost.working_set = ceil_bytes(head_working_bytes(x));
   cost.parameters = end_parameters(x, (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
                                           (x.model.tied_embeddings ? 0 : table_share(x)));
+  if (cost.parameters.dense > 0 && !x.model.tied_embeddings) {
+    cost.parameters.head = table_share(x);
+  }
   return finish(x, ops, cost);
 }
 
@@ -397,6 +415,21 @@ void take_memory(const BlockCosts& largest, BlockCosts& costs) {
   }
 }
 
+// [F-DPO-1] The reference model's forward pass of every microbatch, without a backward pass: the
+// same once more (Rafailov et al. 2305.18290 eq. 7; TRL dpo_trainer.py, compute_ref_log_probs).
+void add_reference_pass(BlockCosts& costs) {
+  for (BlockCost& cost : costs) {
+    cost.forward = cost.forward * 2;
+    const std::size_t n = cost.communication.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!cost.communication[i].forward) continue;
+      CommEntry again = cost.communication[i];
+      again.forward = again.selective = false;  // recomputation does not repeat it
+      cost.communication.push_back(again);
+    }
+  }
+}
+
 }  // namespace
 
 BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
@@ -404,6 +437,7 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
   BlockCosts costs = costs_in(x);
   const LocalShape most = local_shape(m, s);
   if (most.whole != x.shape.whole) take_memory(costs_in({m, c, s, most}), costs);
+  if (s.loss == Loss::kDpo) add_reference_pass(costs);
   return with_sharded_traffic(std::move(costs), m, c, s);
 }
 

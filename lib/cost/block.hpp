@@ -36,6 +36,10 @@ struct BlockParameters {
   // Frozen, with neither gradient nor optimizer state: number, and bytes as they are stored.
   std::int64_t frozen = 0;
   std::int64_t frozen_bytes = 0, frozen_expert_bytes = 0;
+  // Of `dense`: the embedding's table and the output layer's, of which some optimizers keep more.
+  std::int64_t embedding = 0, head = 0;
+  // Operations of an update by Muon, of the matrices of all.
+  double orthogonalisation = 0;
 
   bool operator==(const BlockParameters&) const = default;
 };

@@ -9,6 +9,7 @@
 #include "kernels/kernels.hpp"
 #include "layout/groups.hpp"
 #include "schedule/traits.hpp"
+#include "spec/optimizers.hpp"
 
 namespace meshplan {
 namespace {
@@ -144,11 +145,14 @@ std::int64_t updated_parameters(const Strategy& s, const BlockParameters& p) {
 
 }  // namespace
 
+// Adafactor's sums over rows and columns are next to nothing whatever the width.
+constexpr std::int64_t kAnyWidth = 4096;
+
 // Per parameter of the shard: gradient read for the norm and again for the update, fp32 weight and
 // two moments read and written, model weight written; the whole gradient buffer is zeroed. Eager
 // optimizers pass every tensor about three times as often.
 double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
-  const double moments = 2.0 * 2 * size_of(s.optimizer_dtype);
+  const double moments = 2 * optimizer_states(s, kAnyWidth).each;
   const double grad = size_of(s.grad_dtype);
   const bool copy = storage_size(s.precision) == 2 && s.master_weights;
   const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
@@ -164,7 +168,16 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
 
 Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
   constexpr double kKernels = 12;  // norm, clip, update and copy over a few tensor lists
-  return memory_time(d, KernelKind::kOptimizer, false, optimizer_traffic(s, p), kKernels);
+  const Seconds update =
+      memory_time(d, KernelKind::kOptimizer, false, optimizer_traffic(s, p), kKernels);
+  if (s.optimizer != Optimizer::kMuon) return update;
+  // [F-OPT-4] In bf16; sharded states leave each matrix to one rank (Moonlight, 2502.16982 alg. 1).
+  const Precision precision =
+      peak_rate(d, Precision::kBf16).si() > 0 ? Precision::kBf16 : Precision::kFp16;
+  const double rate =
+      peak_rate(d, precision).si() * d.gemm.sustained[static_cast<std::size_t>(precision)];
+  const double shards = s.zero == 0 ? 1 : real(shard_group(s));
+  return update + Seconds{p.orthogonalisation / shards / rate};
 }
 
 // [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's Adam
@@ -175,6 +188,11 @@ Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const Blo
   const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
   constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
   return Seconds{copies / d.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+}
+
+Seconds page_time(const DeviceSpec& d, Bytes states, Bytes peak) {
+  const Bytes over = std::min(states, peak + states - d.memory);
+  return over > Bytes{} ? 2.0 * (over / d.host_link) : Seconds{};
 }
 
 Seconds activation_offload_time(const DeviceSpec& d, Bytes saved, Seconds forward,
@@ -209,6 +227,12 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                       end);
   }
   end.optimizer = optimizer_time(c.device, s, p);
+  // [F-OPT-5] Muon's momentum of sharded states is gathered in 16 bits, so that one rank has a
+  // whole matrix (Moonlight, 2502.16982 alg. 1).
+  if (s.optimizer == Optimizer::kMuon && s.zero >= 1 && groups.shard.size > 1) {
+    end.optimizer +=
+        collective_time(c, Collective::kAllGather, Bytes{2 * p.dense}, groups.shard).total;
+  }
   // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
   // decoder layer (projections and norms). A gather into lists also cuts every tensor into every
   // rank's part and copies each.

@@ -45,6 +45,11 @@ struct Reductions {
 };
 
 // What a rank with these parameters does at the end of a step, whatever hides it.
+// [F-OPT-6] Pages of optimizer states for which a step leaves no room go to the host and come back
+// for the update, over the host link: min(states, peak + states - capacity) each way (bitsandbytes'
+// paged optimizers, QLoRA 2305.14314 sec. 3; cudaMallocManaged moves what is touched).
+[[nodiscard]] Seconds page_time(const DeviceSpec& d, Bytes states, Bytes peak);
+
 struct RankEnd {
   Reductions gradients, weights;
   Seconds optimizer;  // on the device

@@ -4,9 +4,12 @@
 
 #include "cost/block.hpp"
 #include "layout/groups.hpp"
+#include "spec/optimizers.hpp"
 
 namespace meshplan {
 namespace {
+
+double real(std::int64_t n) { return static_cast<double>(n); }
 
 // The caching allocator's unusable share of what comes and goes within a step (activations and
 // buffers); parameters and states are allocated once. Mean reserved over allocated of PyTorch
@@ -15,14 +18,21 @@ constexpr double kFragmentation = 0.06;
 
 // Bytes of one kind of state: all of them, or a shard of dense and expert parameters each.
 Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const BlockParameters& p) {
-  const Bytes each{kind.bytes_each};
+  const auto times = [](double each, std::int64_t n) {
+    return each == 0 ? Bytes{} : ceil_bytes(each * static_cast<double>(n));
+  };
+  const double each = kind.bytes_each;
   const std::int64_t dense = kind.frozen ? p.frozen_bytes : 0;
   const std::int64_t experts = kind.frozen ? p.frozen_expert_bytes : 0;
-  if (!kind.sharded) return each * p.dense + each * p.experts + Bytes{dense + experts};
+  if (!kind.sharded) {
+    return times(each, p.dense) + times(each, p.experts) + Bytes{dense + experts} +
+           times(kind.of_embedding, p.embedding) + times(kind.of_head, p.head);
+  }
   const auto of_dense = [&](std::int64_t n) { return ceil_div(n, rates.dense_shards); };
   const auto of_experts = [&](std::int64_t n) { return ceil_div(n, rates.expert_shards); };
-  return each * of_dense(p.dense) + each * of_experts(p.experts) +
-         Bytes{of_dense(dense) + of_experts(experts)};
+  return times(each, of_dense(p.dense)) + times(each, of_experts(p.experts)) +
+         Bytes{of_dense(dense) + of_experts(experts)} +
+         times(kind.of_embedding, of_dense(p.embedding)) + times(kind.of_head, of_dense(p.head));
 }
 
 // Weights that a device holds of its blocks once more: the embedding table on the rank of a tied
@@ -40,8 +50,9 @@ double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
     return static_cast<double>(parameters) / static_cast<double>(kind.sharded ? shards : 1);
   };
   const double trained =
-      (part(p.dense, rates.dense_shards) + part(p.experts, rates.expert_shards)) *
-      static_cast<double>(kind.bytes_each);
+      (part(p.dense, rates.dense_shards) + part(p.experts, rates.expert_shards)) * kind.bytes_each +
+      part(p.embedding, rates.dense_shards) * kind.of_embedding +
+      part(p.head, rates.dense_shards) * kind.of_head;
   if (!kind.frozen) return trained;
   return trained + part(p.frozen_bytes, rates.dense_shards) +
          part(p.frozen_expert_bytes, rates.expert_shards);
@@ -131,12 +142,15 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
     sum.frozen += p.frozen * mine.blocks[k];
     sum.frozen_bytes += p.frozen_bytes * mine.blocks[k];
     sum.frozen_expert_bytes += p.frozen_expert_bytes * mine.blocks[k];
+    sum.embedding += p.embedding * mine.blocks[k];
+    sum.head += p.head * mine.blocks[k];
+    sum.orthogonalisation += p.orthogonalisation * static_cast<double>(mine.blocks[k]);
   }
   const bool copies = mine.blocks.head() > 0 && mine.blocks.embedding() == 0;
   if (copies && rates.copied_frozen > 0) {
     sum.frozen += rates.copied_table, sum.frozen_bytes += rates.copied_frozen;
   } else if (copies) {
-    sum.dense += rates.copied_table;
+    sum.dense += rates.copied_table, sum.embedding += rates.copied_table;
   }
   return sum;
 }
@@ -173,15 +187,18 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
 
 namespace {
 
-MemoryRates state_rates(const Strategy& s) {
+MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   const Runtime& k = s.runtime;
   MemoryRates rates;
   rates.dense_shards = shard_group(s), rates.expert_shards = expert_dp(s);
   const bool low_precision = storage_size(s.precision) == 2;
-  std::int64_t optimizer = 2 * size_of(s.optimizer_dtype);
+  const OptimizerStates kept = optimizer_states(s, hidden_size);
+  double optimizer = is_paged(s.optimizer) ? 0 : kept.each;
   if (low_precision && s.master_weights) {
     optimizer += 4;
-    if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) rates.update = {4, s.zero >= 1};
+    if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) {
+      rates.update = {.bytes_each = 4, .sharded = s.zero >= 1};
+    }
   }
   // DeepSpeed's BF16 optimizer keeps the bf16 gradients beside their fp32 sums
   // (runtime/bf16_optimizer.py); nanotron adds them to the sums after the whole backward pass
@@ -196,9 +213,20 @@ MemoryRates state_rates(const Strategy& s) {
   // fits, so the caching allocator keeps them.
   const bool splits = s.zero == 1 || s.zero == 2;
   if (k.flat_grad_copies && splits && s.precision == Precision::kFp16) optimizer += 6;
-  rates.weights = {storage_size(s.precision) * (flat_copy ? 2 : 1), s.zero == 3, true};
-  rates.gradients = {size_of(s.grad_dtype) + (both ? 2 : 0), s.zero >= 2};
-  rates.optimizer = {optimizer, s.zero >= 1};
+  // [F-DPO-2] The reference model's weights beside the trained ones; of frozen weights there is one
+  // copy, whose adapters are left out for the reference (TRL dpo_trainer.py, null_ref_context).
+  const bool reference = s.loss == Loss::kDpo && !is_frozen(s);
+  const int copies = (flat_copy ? 2 : 1) + (reference ? 1 : 0);
+  rates.weights = {.bytes_each = real(storage_size(s.precision) * copies),
+                   .sharded = s.zero == 3,
+                   .frozen = true};
+  rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + (both ? 2 : 0)),
+                     .sharded = s.zero >= 2};
+  rates.optimizer = {.bytes_each = optimizer, .sharded = s.zero >= 1};
+  MemoryRates::State& states = is_paged(s.optimizer) ? rates.paged : rates.optimizer;
+  states.sharded = s.zero >= 1;
+  states.of_embedding = kept.embedding, states.of_head = kept.head;
+  if (is_paged(s.optimizer)) states.bytes_each = kept.each;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
   // Until the next step's zero_grad sets them to none.
   rates.update_stays = rates.update.bytes_each > 0;
@@ -279,7 +307,7 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
 }  // namespace
 
 MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  MemoryRates rates = state_rates(s);
+  MemoryRates rates = state_rates(s, m.hidden_size);
   rates.copied_table = copied_table(m, s);
   if (is_frozen(s)) rates.copied_frozen = rates.copied_table * storage_size(s.precision);
   // The block in use and the prefetched next one, and one gradient before it is scattered.
@@ -310,6 +338,7 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   if (rates.late_gradients) bytes.late = bytes.gradients;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
+  if (rates.paged.bytes_each > 0) bytes.paged = state(rates, rates.paged, p);
   if (rates.update_stays) bytes.stays = bytes.update;
   return bytes;
 }
@@ -323,13 +352,13 @@ StateBytes on_device(StateBytes states, const Offload& offload) {
   return states;
 }
 
-StateBytes state_bytes(const Strategy& s, const BlockParameters& p) {
-  return on_device(state_bytes(state_rates(s), p), s.offload);
+StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t hidden_size) {
+  return on_device(state_bytes(state_rates(s, hidden_size), p), s.offload);
 }
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   Bytes bytes;
-  bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer;
+  bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer + rank.states.paged;
   if (offload.activations) bytes += rank.activations;
   return bytes;
 }

@@ -32,9 +32,11 @@ struct StateBytes {
   Bytes update{};  // from the update on
   Bytes stays{};   // of which until the next step begins
   Bytes late{};    // gradients that take the place of activations
+  Bytes paged{};   // optimizer states in unified memory
 };
 // On the device: of an offloaded optimizer nothing.
-[[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p);
+[[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p,
+                                     std::int64_t hidden_size = 0);
 
 // [F-MEM-7] What stays allocated from step to step beside weights, gradients and optimizer states.
 enum class Kept {
@@ -66,11 +68,13 @@ class KeptBuffers {
 // divisions.
 struct MemoryRates {
   struct State {
-    std::int64_t bytes_each = 0;  // per trained parameter
+    double bytes_each = 0;  // per trained parameter
     bool sharded = false;
-    bool frozen = false;  // and what is frozen, as it is stored
+    bool frozen = false;                   // and what is frozen, as it is stored
+    double of_embedding = 0, of_head = 0;  // more, of their tables
   };
   State weights, gradients, optimizer, update;
+  State paged;  // optimizer states that pages of the host hold where there is no room
   bool late_gradients = false;  // [F-MEM-5]
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more

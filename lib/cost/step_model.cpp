@@ -177,11 +177,12 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
           activation_offload_time(cluster_.device, group.saved, passes.forward.total(), backward) *
           microbatches_;
     }
+    const Bytes peak =
+        memory_breakdown(cluster_, group.memory, s.offload, placement_->communicators()).peak;
+    copies += page_time(cluster_.device, group.memory.states.paged, peak);
     tail.optimizer = std::max(tail.optimizer, here.optimizer);
     tail.offload = std::max(tail.offload, here.offload + copies);
     tail.host = std::max(tail.host, host_bytes(group.memory, s.offload));
-    const Bytes peak =
-        memory_breakdown(cluster_, group.memory, s.offload, placement_->communicators()).peak;
     tail.peak = std::max(tail.peak, peak);
   }
   return tail;

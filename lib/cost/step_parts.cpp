@@ -80,8 +80,10 @@ UnevenWork uneven_work(const std::vector<Chunk>& chunks, const BlockCosts& block
       const BlockCost& block = blocks.of(k, chunk.device);
       const auto all = static_cast<double>(chunk.blocks[k]);
       const auto again = static_cast<double>(chunk.recomputed[k]);
-      const Seconds attention = (block.attention_forward + block.attention_backward) * all +
-                                block.attention_forward * again;
+      const double forwards = s.loss == Loss::kDpo ? 2 : 1;  // the reference model's too
+      const Seconds attention =
+          (block.attention_forward * forwards + block.attention_backward) * all +
+          block.attention_forward * again;
       PassTime pass = (block.forward + block.backward_input + block.backward_weight) * all +
                       block.recompute_full * again;
       if (selective) pass += block.recompute_selective * (all - again);

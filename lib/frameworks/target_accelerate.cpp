@@ -1,5 +1,6 @@
 // Hugging Face accelerate with PyTorch's FSDP2 (files below src/accelerate/).
 #include "frameworks/target_tables.hpp"
+#include "spec/optimizers.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -94,6 +95,7 @@ void states(const Plan& p, Findings& f) {
   const Dtype own = fp32                              ? Dtype::kFp32
                     : s.precision == Precision::kFp16 ? Dtype::kFp16
                                                       : Dtype::kBf16;
+  if (has_own_bits(s.optimizer)) return;
   const Dtype wanted = s.master_weights ? Dtype::kFp32 : own;
   if (s.optimizer_dtype != wanted) {
     f.error(

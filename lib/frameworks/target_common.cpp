@@ -47,6 +47,20 @@ void mend_fp32_states(Strategy& s, const ModelSpec&) {
   s.optimizer_dtype = Dtype::kFp32;
 }
 
+void check_adam(const Plan& p, Findings& f) {
+  if (p.s.optimizer == Optimizer::kAdam) return;
+  f.error({"optimizer"},
+          "the configuration that is written has Adam, not " + std::string(name_of(p.s.optimizer)),
+          "optimizer=adam");
+}
+void mend_adam(Strategy& s, const ModelSpec&) { s.optimizer = Optimizer::kAdam; }
+
+void check_lm_loss(const Plan& p, Findings& f) {
+  if (p.s.loss == Loss::kLm) return;
+  f.error({"loss"}, "it trains on tokens, not on pairs of answers", "framework=fsdp runs TRL's");
+}
+void mend_lm_loss(Strategy& s, const ModelSpec&) { s.loss = Loss::kLm; }
+
 void check_plain_dispatch(const Plan& p, Findings& f) {
   if (p.s.ep == 1) return;
   if (p.s.overlap.ep) f.error({"overlap.ep"}, "the dispatch of tokens is not overlapped");

@@ -226,6 +226,8 @@ constexpr TargetRule kRules[] = {
      mend_resident_activations},
     {"runtime/pipe/topology.py PipeModelDataParallelTopology", check_default_order,
      mend_default_order},
+    {"runtime/config.py optimizer.type Adam", check_adam, mend_adam},
+    {"Megatron-DeepSpeed pretrain_gpt.py: loss_func", check_lm_loss, mend_lm_loss},
 };
 
 }  // namespace

@@ -306,6 +306,8 @@ constexpr TargetRule kRules[] = {
     {"A:1190 params_dtype", precision, mend_precision},
     {"core/optimizer/optimizer_config.py:433", dtypes, mend_dtypes},
     {"core/extensions/transformer_engine.py", kernels, mend_kernels},
+    {"A:2440 --optimizer adam", check_adam, mend_adam},
+    {"pretrain_gpt.py: loss_func", check_lm_loss, mend_lm_loss},
 };
 
 }  // namespace

@@ -35,6 +35,12 @@ void mend_plain_dispatch(Strategy& s, const ModelSpec& m);
 void check_unlisted_modules(const Plan& p, Findings& f);
 void mend_unlisted_modules(Strategy& s, const ModelSpec& m);
 
+// Adam updates all weights, and tokens are trained on, not pairs of answers.
+void check_adam(const Plan& p, Findings& f);
+void mend_adam(Strategy& s, const ModelSpec& m);
+void check_lm_loss(const Plan& p, Findings& f);
+void mend_lm_loss(Strategy& s, const ModelSpec& m);
+
 void check_resident_activations(const Plan& p, Findings& f);
 void mend_resident_activations(Strategy& s, const ModelSpec& m);
 

@@ -153,6 +153,8 @@ constexpr TargetRule kRules[] = {
     {"config/job_config.py enable_cpu_offload", offload, mend_offload},
     {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},
     {"distributed/parallel_dims.py build_mesh", check_default_order, mend_default_order},
+    {"config/job_config.py optimizer.name AdamW", check_adam, mend_adam},
+    {"components/loss.py", check_lm_loss, mend_lm_loss},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +105,12 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>({"datasets",
                                                                  "cache_dir",
                                                                  "local_rank",
                                                                  "gc_steps",
+                                                                 "pref_beta",
+                                                                 "pref_ftx",
+                                                                 "dpo_*",
+                                                                 "rl_beta",
+                                                                 "ref_model*",
+                                                                 "precompute_ref*",
                                                                  "profiler*"});
 
 bool is_without_effect(std::string_view key) {
@@ -253,18 +260,23 @@ class Importer {
 
   void refuse_preferences() {
     const std::string rl = settings_.text("rl"), stage = settings_.text("stage", "sft");
+    const std::string kind = settings_.text("pref_loss", "sigmoid");
+    if (rl == "dpo" || (stage == "dpo" && kind != "orpo" && kind != "simpo")) {
+      run_.strategy.loss = Loss::kDpo;
+      return;
+    }
     if (!rl.empty()) {
       settings_.report("rl",
                        "'" + rl +
                            "' trains on preferences: neither its pairs nor its "
                            "reference model are described",
-                       "a recipe of supervised fine-tuning or pre-training is");
+                       "a recipe of supervised fine-tuning, pre-training or dpo is");
     } else if (stage != "sft" && stage != "pt") {
       settings_.report("stage",
                        "'" + stage +
                            "' trains on preferences: neither its pairs nor its "
                            "reference model are described",
-                       "stage: sft or pt is");
+                       "stage: sft, pt or dpo is");
     }
   }
 
@@ -334,6 +346,7 @@ class Importer {
     s.seq_len = settings_.integer(key("sequence_len", "cutoff_len"), 2048, kTokens);
     s.micro_batch =
         settings_.integer(key("micro_batch_size", "per_device_train_batch_size"), 1, kSequences);
+    if (s.loss == Loss::kDpo) s.micro_batch *= 2;  // a recipe counts pairs
     run_.accumulation = settings_.integer("gradient_accumulation_steps", 1, kSequences);
     run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
   }
@@ -362,11 +375,38 @@ class Importer {
     }
     s.flash_attention = !eager;
     const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
-    if (optimizer.find("adamw_torch") == std::string::npos &&
-        optimizer.find("adamw_apex") == std::string::npos) {
+    const std::optional<Optimizer> known = optimizer_of(optimizer);
+    s.optimizer = known.value_or(Optimizer::kAdam);
+    if (!known) {
       run_.notes.push_back("the optimizer " + optimizer +
                            " is counted as Adam with states in fp32");
     }
+  }
+
+  // Names of Transformers' OptimizerNames (training_args.py) and axolotl's.
+  static std::optional<Optimizer> optimizer_of(std::string_view name) {
+    struct Row {
+      std::string_view name;
+      Optimizer optimizer;
+    };
+    static constexpr auto kRows = std::to_array<Row>({
+        {"adamw_8bit", Optimizer::kAdam8bit},
+        {"adamw_bnb_8bit", Optimizer::kAdam8bit},
+        {"paged_adamw_32bit", Optimizer::kPagedAdam},
+        {"paged_adamw", Optimizer::kPagedAdam},
+        {"paged_adamw_8bit", Optimizer::kPagedAdam8bit},
+        {"adafactor", Optimizer::kAdafactor},
+        {"sgd", Optimizer::kSgd},
+        {"muon", Optimizer::kMuon},
+        {"adamw_hf", Optimizer::kAdam},
+    });
+    for (const Row& row : kRows) {
+      if (row.name == name) return row.optimizer;
+    }
+    const bool adam = name.find("adamw_torch") == 0 || name.find("adamw_apex") == 0;
+    const bool low =
+        name.find("4bit") != std::string_view::npos || name.find("8bit") != std::string_view::npos;
+    return adam && !low ? std::optional(Optimizer::kAdam) : std::nullopt;
   }
 
   void read_packing() {

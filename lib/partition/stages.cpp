@@ -230,8 +230,8 @@ void Stages::set_least_bytes() {
     const StateBytes states = on_device(state_bytes(rates_, block.parameters), x_.strategy.offload);
     // Shards are rounded up once per rank, not once per block.
     const auto shards =
-        static_cast<double>(rates_.weights.bytes_each + rates_.gradients.bytes_each +
-                            rates_.optimizer.bytes_each + 1) *
+        (rates_.weights.bytes_each + rates_.gradients.bytes_each + rates_.optimizer.bytes_each +
+         rates_.optimizer.of_embedding + rates_.optimizer.of_head + 6) *
         2;
     const Bytes all = states.weights + states.gradients + states.optimizer - states.late;
     const double bytes = all.si() - shards;

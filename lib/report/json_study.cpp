@@ -163,6 +163,12 @@ void add_studies(Json& document, const Studies& studies, const ClusterSpec& c) {
   if (a.fastest) document["fastest"] = alternative_json(*a.fastest, c);
   if (a.unbuilt) document["unbuilt"] = alternative_json(*a.unbuilt, c);
   if (studies.goodput) document["goodput"] = goodput_json(*studies.goodput);
+  if (studies.maximum) {
+    const Maximum& most = *studies.maximum;
+    Json json{{"key", std::string(name_of(most.key))}, {"value", most.value}, {"most", most.most}};
+    if (most.next) json["next"] = *most.next;
+    document["maximum"] = json;
+  }
   if (studies.sweep) document["sweep"] = sweep_json(*studies.sweep, c);
   if (studies.pareto) document["pareto"] = pareto_json(*studies.pareto, c);
   if (studies.sensitivity) document["sensitivity"] = sensitivity_json(*studies.sensitivity);

@@ -292,4 +292,20 @@ std::string studies_text(const Studies& studies, const ClusterSpec& c, const Tex
   return text;
 }
 
+std::string maximum_text(const Maximum& maximum, const SearchRequest& request) {
+  const bool length = maximum.key == MaximisedKey::kSeqLen;
+  const std::string unit = length ? " tokens" : " sequences";
+  const std::string what = length ? "the longest sequence" : "the largest microbatch";
+  const std::string risk =
+      request.memory_risk < 1
+          ? " with at most " + short_percent(request.memory_risk) + " risk of running out of memory"
+          : "";
+  if (maximum.value == 0) {
+    return what + ": not even " + with_thousands(maximum.least) + unit + " fit" + risk;
+  }
+  std::string text = what + " that fits" + risk + ": " + with_thousands(maximum.value) + unit;
+  if (!maximum.next) return text + ", the most that was asked for";
+  return text + "; with " + with_thousands(*maximum.next) + " no plan fits";
+}
+
 }  // namespace meshplan

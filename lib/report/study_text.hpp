@@ -23,4 +23,7 @@ namespace meshplan {
 [[nodiscard]] std::string studies_text(const Studies& studies, const ClusterSpec& c,
                                        const TextOptions& options);
 
+// The largest value of what was maximised, and what the next one lacks.
+[[nodiscard]] std::string maximum_text(const Maximum& maximum, const SearchRequest& request);
+
 }  // namespace meshplan

@@ -32,6 +32,7 @@ BlockParameters average_rank(const SearchContext& x, const Strategy& s, const Bl
     *bytes =
         std::max<std::int64_t>(0, *bytes * copies / s.pp - std::max(shard_group(s), expert_dp(s)));
   }
+  p.embedding = p.head = 0;
   return p;
 }
 

@@ -33,6 +33,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"master_weights", "the optimizer keeps an fp32 copy of the weights"},
     {"grad_dtype", "data type in which gradients are summed and reduced"},
     {"optimizer_dtype", "data type of the optimizer's moments"},
+    {"optimizer", "adam, adam8bit, paged_adam, paged_adam8bit, adafactor, sgd or muon"},
+    {"loss", "lm (the next token), or dpo: pairs of answers beside a reference model"},
     {"flash_attention", "attention is a fused kernel that keeps no scores"},
     {"overlap.grad_reduce", "gradients are reduced beside the backward pass"},
     {"overlap.param_gather", "parameters are gathered beside the next forward pass"},

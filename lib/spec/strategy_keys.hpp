@@ -43,6 +43,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("master_weights", s.master_weights);
   visit("grad_dtype", s.grad_dtype);
   visit("optimizer_dtype", s.optimizer_dtype);
+  visit("optimizer", s.optimizer);
+  visit("loss", s.loss);
   visit("flash_attention", s.flash_attention);
   visit("overlap.grad_reduce", s.overlap.grad_reduce);
   visit("overlap.param_gather", s.overlap.param_gather);

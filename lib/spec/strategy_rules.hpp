@@ -42,6 +42,10 @@ void check_zero_group(const Plan& p, Findings& f);
 // Documents of uneven length, and how they are packed.
 void check_documents(const Plan& p, Findings& f);
 
+// Optimizers and losses.
+void check_optimizer(const Strategy& s, Findings& f);
+void check_loss(const Strategy& s, Findings& f);
+
 // What is trained: adapters beside frozen weights.
 void check_lora_values(const Strategy& s, Findings& f);
 void check_lora(const Plan& p, Findings& f);

@@ -65,8 +65,9 @@ Bytes checkpoint_bytes(const ModelSpec& m, const PlanCost& plan) {
     trained = 0;
     for (const StageCost& stage : plan.stages) trained += stage.trained_parameters * s.tp;
   }
-  const StateBytes states = state_bytes(whole, BlockParameters{trained, 0});
-  return states.weights + states.optimizer;
+  whole.loss = Loss::kLm;  // a reference model is not trained
+  const StateBytes states = state_bytes(whole, BlockParameters{trained, 0}, m.hidden_size);
+  return states.weights + states.optimizer + states.paged;
 }
 
 Goodput goodput(const ModelSpec& m, const PlanCost& plan, const FailureModel& f) {

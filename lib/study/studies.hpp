@@ -8,6 +8,7 @@
 #include "study/alternatives.hpp"
 #include "study/fallback.hpp"
 #include "study/goodput.hpp"
+#include "study/maximise.hpp"
 #include "study/pareto.hpp"
 #include "study/runnable.hpp"
 #include "study/sensitivity.hpp"
@@ -39,6 +40,7 @@ struct Studies {
   std::optional<Sensitivity> sensitivity;
   std::optional<FallbackBook> fallback;
   std::optional<GoodputStudy> goodput;
+  std::optional<Maximum> maximum;  // whose plans these are
 };
 
 // What was found, on the cluster that it was found for.

@@ -214,6 +214,12 @@ Strategy make_strategy(Choices& choices, const ModelSpec& m, const ClusterSpec& 
   return s;
 }
 
+// Other optimizers than Adam, and pairs of answers.
+void choose_training(Choices& choices, Strategy& s) {
+  if (choices.once_in(5)) s.optimizer = choices.name<Optimizer>();
+  if (s.micro_batch % 2 == 0 && choices.once_in(6)) s.loss = Loss::kDpo;
+}
+
 // Documents of uneven length, some of them cut off.
 void add_documents(Choices& choices, Case& out) {
   if (out.model.encoder || !choices.once_in(5)) return;
@@ -253,6 +259,7 @@ bool make_case(Choices& choices, Size size, Case& out) {
   if (has_errors(validate(out.cluster))) return false;
   out.strategy = make_strategy(choices, out.model, out.cluster);
   add_documents(choices, out);
+  choose_training(choices, out.strategy);
   return true;
 }
 
@@ -262,6 +269,8 @@ SearchRequest make_request(Choices& choices, const Case& c) {
   request.base.global_batch = c.strategy.global_batch;
   request.base.seq_len = c.strategy.seq_len;
   request.base.packing = c.strategy.packing;
+  request.base.optimizer = c.strategy.optimizer;
+  request.base.loss = c.strategy.loss;
   request.base.precision = c.strategy.precision;
   request.space = choices.one_of(
       {Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan});

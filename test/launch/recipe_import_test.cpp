@@ -95,7 +95,7 @@ TEST_CASE("an axolotl recipe of QLoRA") {
       return note.find(words) != std::string::npos;
     });
   };
-  CHECK(says("paged_adamw_8bit"));
+  CHECK(s.optimizer == Optimizer::kPagedAdam8bit);
   CHECK(says("with --lengths documents count as long as they are, packing=pack"));
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("a recipe is told from its text") {
 TEST_CASE("what recipes cannot be") {
   std::string text(kAxolotl);
   CHECK(errors_of(text + "lora_rr: 8\n").find("'lora_rr' is not known") != std::string::npos);
-  CHECK(errors_of(text + "rl: dpo\n").find("'dpo' trains on preferences") != std::string::npos);
+  CHECK(errors_of(text + "rl: kto\n").find("'kto' trains on preferences") != std::string::npos);
   text.replace(text.find("meta-llama/Llama-3.1-8B"), 23, "someone/Some-Model-7B");
   CHECK(errors_of(text).find("the sizes of 'someone/Some-Model-7B' are not known here") !=
         std::string::npos);
@@ -137,4 +137,39 @@ TEST_CASE("what recipes cannot be") {
   const Result<SettingsRun> run = read(std::string(kAxolotl) + "lora_rr: 8\n", lenient);
   REQUIRE(run);
   CHECK(run->unknown == std::vector<std::string>{"lora_rr"});
+}
+
+TEST_CASE("preferences by DPO: a recipe's batch counts pairs") {
+  const std::string text =
+      "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 2048\nmicro_batch_size: 2\nbf16: true\n";
+  const Result<SettingsRun> plain = read(text, {.gpus = 1});
+  const Result<SettingsRun> pairs = read(text + "rl: dpo\nrl_beta: 0.1\n", {.gpus = 1});
+  if (!plain) FAIL(to_text(plain.errors()));
+  if (!pairs) FAIL(to_text(pairs.errors()));
+  CHECK(plain->strategy.loss == Loss::kLm);
+  CHECK(pairs->strategy.loss == Loss::kDpo);
+  CHECK(pairs->strategy.micro_batch == 2 * plain->strategy.micro_batch);
+  CHECK(pairs->strategy.global_batch == 2 * plain->strategy.global_batch);
+}
+
+TEST_CASE("optimizers by the names that Transformers gives them") {
+  const std::string text =
+      "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 2048\nmicro_batch_size: 1\nbf16: true\n";
+  const auto optimizer = [&](const std::string& name) {
+    const Result<SettingsRun> run = read(text + "optimizer: " + name + "\n", {.gpus = 1});
+    if (!run) FAIL(to_text(run.errors()));
+    return run->strategy.optimizer;
+  };
+  CHECK(optimizer("adamw_torch_fused") == Optimizer::kAdam);
+  CHECK(optimizer("adamw_8bit") == Optimizer::kAdam8bit);
+  CHECK(optimizer("adamw_bnb_8bit") == Optimizer::kAdam8bit);
+  CHECK(optimizer("paged_adamw_32bit") == Optimizer::kPagedAdam);
+  CHECK(optimizer("adafactor") == Optimizer::kAdafactor);
+  CHECK(optimizer("muon") == Optimizer::kMuon);
+  // One that is not known is said to be counted as Adam.
+  const Result<SettingsRun> other = read(text + "optimizer: lion_8bit\n", {.gpus = 1});
+  REQUIRE(other);
+  CHECK(std::any_of(other->notes.begin(), other->notes.end(), [](const std::string& note) {
+    return note.find("lion_8bit is counted as Adam") != std::string::npos;
+  }));
 }

@@ -320,6 +320,13 @@ class JsonOutputs(unittest.TestCase):
                 self.assertEqual(len(found["lengths"]["packings"]), 4)
         self.document("plan", "plan", *JOB, *uneven, *SMALL, "--top", "1")
 
+    def test_what_is_maximised(self):
+        for key in ("seq-len", "micro-batch"):
+            with self.subTest(key=key):
+                found = self.document("plan", "plan", *JOB, "--maximise", key, "--fix", "tp=1,pp=1,cp=1,recompute=none",
+                                      "--top", "1", "--limit", "micro_batch>=1")
+                self.assertEqual(found["maximum"]["key"], key)
+
     def test_calibrations(self):
         self.put(transcript_files("calibrate_json"))
         self.put({"b.log": (self.folder / "a.log").read_text().replace("100", "101")})

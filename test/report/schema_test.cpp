@@ -128,6 +128,8 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"schedule", names<Schedule>()},
       {"cp_kind", names<CpKind>()},
       {"packing", names<Packing>()},
+      {"optimizer", names<Optimizer>()},
+      {"loss", names<Loss>()},
       {"recompute", names<Recompute>()},
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},
