@@ -134,6 +134,11 @@ int export_plan(const ExportFlags& flags) {
   const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
   if (!launch) return report_errors(launch.errors(), flags.common);
   for (const std::string& note : launch->notes) log_warning(note);
+  if (plan->strategy.optimizer != Optimizer::kAdam || plan->strategy.loss != Loss::kLm) {
+    log_warning("optimizer=" + std::string(name_of(plan->strategy.optimizer)) +
+                ", loss=" + std::string(name_of(plan->strategy.loss)) +
+                " are up to the program that trains: what is written here does not set them");
+  }
   if (plan->model.lengths) {
     log_warning("packing=" + std::string(name_of(plan->strategy.packing)) +
                 " is up to the program that reads the data: what is written here does not set it");

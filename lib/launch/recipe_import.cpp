@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
+#include "launch/recipe_optimizers.hpp"
 
 namespace meshplan {
 namespace {
@@ -105,8 +105,7 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>({"datasets",
                                                                  "cache_dir",
                                                                  "local_rank",
                                                                  "gc_steps",
-                                                                 "pref_beta",
-                                                                 "pref_ftx",
+                                                                 "pref_*",
                                                                  "dpo_*",
                                                                  "rl_beta",
                                                                  "ref_model*",
@@ -375,38 +374,12 @@ class Importer {
     }
     s.flash_attention = !eager;
     const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
-    const std::optional<Optimizer> known = optimizer_of(optimizer);
+    const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);
     if (!known) {
       run_.notes.push_back("the optimizer " + optimizer +
                            " is counted as Adam with states in fp32");
     }
-  }
-
-  // Names of Transformers' OptimizerNames (training_args.py) and axolotl's.
-  static std::optional<Optimizer> optimizer_of(std::string_view name) {
-    struct Row {
-      std::string_view name;
-      Optimizer optimizer;
-    };
-    static constexpr auto kRows = std::to_array<Row>({
-        {"adamw_8bit", Optimizer::kAdam8bit},
-        {"adamw_bnb_8bit", Optimizer::kAdam8bit},
-        {"paged_adamw_32bit", Optimizer::kPagedAdam},
-        {"paged_adamw", Optimizer::kPagedAdam},
-        {"paged_adamw_8bit", Optimizer::kPagedAdam8bit},
-        {"adafactor", Optimizer::kAdafactor},
-        {"sgd", Optimizer::kSgd},
-        {"muon", Optimizer::kMuon},
-        {"adamw_hf", Optimizer::kAdam},
-    });
-    for (const Row& row : kRows) {
-      if (row.name == name) return row.optimizer;
-    }
-    const bool adam = name.find("adamw_torch") == 0 || name.find("adamw_apex") == 0;
-    const bool low =
-        name.find("4bit") != std::string_view::npos || name.find("8bit") != std::string_view::npos;
-    return adam && !low ? std::optional(Optimizer::kAdam) : std::nullopt;
   }
 
   void read_packing() {
@@ -419,8 +392,8 @@ class Importer {
     const bool pads = is_on("pad_to_sequence_len");
     run_.strategy.packing = packs ? Packing::kPack : pads ? Packing::kPad : Packing::kNone;
     run_.notes.push_back(
-        "every sequence counts as full: with --lengths documents count as long as they are, "
-        "packing=" +
+        "every sequence counts as full: with --lengths documents count as long as "
+        "they are, packing=" +
         std::string(name_of(run_.strategy.packing)));
   }
 

@@ -69,7 +69,7 @@ class SpaceBuilder {
     Strategy s = with_partial(space_.bases_[base], PartialStrategy{});
     s.tp = tp, s.pp = pp, s.cp = cp;
     s.dp = num_gpus(cluster_) / (tp * pp * cp);
-    s.global_batch = s.dp;
+    s.global_batch = s.dp * s.micro_batch;
     return s;
   }
 
@@ -98,7 +98,7 @@ class SpaceBuilder {
     s.dp = num_gpus(cluster_);
     Findings found = findings(s);
     if (!found.has_errors()) {
-      s.global_batch = s.dp;
+      s.global_batch = s.dp * s.micro_batch;
       found = findings(s, model_, cluster_);
     }
     Diagnostics problems = hopeless_for(request_.space, s, model_, cluster_);
@@ -285,7 +285,7 @@ class SpaceBuilder {
     return remember(space_.schedule_index_, space_.schedules_, {base, mesh.pp, microbatches}, [&] {
       return judge(lists_.schedules(pipeline(base, mesh.pp)), [&](const ScheduleChoice& choice) {
         Strategy s = mesh;
-        s.global_batch = s.dp * microbatches;
+        s.global_batch = s.dp * s.micro_batch * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
         s.stage_layers = some_layout(s);
         return s;
@@ -314,6 +314,8 @@ Strategy with_partial(Strategy base, const PartialStrategy& choice) {
   base.zero = choice.zero, base.zero_group = choice.zero_group;
   base.sequence_parallel = choice.sequence_parallel;
   base.micro_batch = choice.micro_batch;
+  // Where none is chosen yet, the smallest that is legal: two answers make a pair.
+  if (base.loss == Loss::kDpo) base.micro_batch = std::max<std::int64_t>(base.micro_batch, 2);
   base.schedule = choice.schedule;
   base.order = choice.order;
   base.stage_layers.clear();

@@ -193,8 +193,8 @@ void check_countable(const Plan& p, Findings& f) {
 }
 
 using OwnRule = void (*)(const Strategy&, Findings&);
-constexpr OwnRule kOwnRules[] = {check_degrees, check_workload,    check_lists,     check_order,
-                                 check_dtypes,  check_lora_values, check_optimizer, check_loss};
+constexpr OwnRule kOwnRules[] = {check_degrees, check_workload, check_lists,
+                                 check_order,   check_dtypes,   check_lora_values};
 
 using Rule = void (*)(const Plan&, Findings&);
 constexpr Rule kRules[] = {
@@ -221,6 +221,8 @@ constexpr Rule kRules[] = {
     check_precision,
     check_positions,
     check_documents,
+    check_optimizer,
+    check_loss,
     check_encoder,
     check_countable,
 };

@@ -6,7 +6,8 @@
 
 namespace meshplan {
 
-void check_optimizer(const Strategy& s, Findings& f) {
+void check_optimizer(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
   const std::string name(name_of(s.optimizer));
   if (has_own_bits(s.optimizer) && s.optimizer_dtype != Dtype::kFp32) {
     f.error(
@@ -22,7 +23,8 @@ void check_optimizer(const Strategy& s, Findings& f) {
   }
 }
 
-void check_loss(const Strategy& s, Findings& f) {
+void check_loss(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
   if (s.loss != Loss::kDpo || s.micro_batch % 2 == 0) return;
   f.error({"micro_batch", "loss"},
           "'micro_batch' counts answers, of which dpo compares two: it must be even, got " +

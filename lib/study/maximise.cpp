@@ -60,6 +60,18 @@ Result<Maximum> maximise(const ModelSpec& m, const ClusterSpec& c, const SearchR
     }
     return !result->plans.empty();
   };
+  // Not every microbatch goes with every number of ranks: from the largest down.
+  if (key == MaximisedKey::kMicroBatch) {
+    for (std::size_t i = values.size(); i-- > 0 && !is_interrupted(request);) {
+      if (fits(i)) {
+        found.value = values[i];
+        break;
+      }
+      found.next = values[i];
+    }
+    if (found.value == 0 && wrong) return *wrong;
+    return found;
+  }
   // Values below `low` fit, `high` and those above it do not.
   std::size_t low = 0, high = values.size();
   if (fits(high - 1)) {

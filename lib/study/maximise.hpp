@@ -24,9 +24,10 @@ struct Maximum {
 };
 
 // Sequences: multiples of 1,024 tokens up to request.base.seq_len, and that itself; of 128 where it
-// is below 8,192. Microbatches: divisors of request.base.global_batch. More of either takes more
-// memory, so that the values in between are halved until two neighbours are left, the smaller with
-// a plan and the larger without. Fails if the request is invalid.
+// is below 8,192. Longer ones take more memory, so that the values in between are halved until two
+// neighbours are left, the smaller with a plan and the larger without. Microbatches: divisors of
+// request.base.global_batch, from the largest down, since not each goes with each number of ranks.
+// Fails if the request is invalid.
 [[nodiscard]] Result<Maximum> maximise(const ModelSpec& m, const ClusterSpec& c,
                                        const SearchRequest& request, MaximisedKey key,
                                        const Progress& progress = {});

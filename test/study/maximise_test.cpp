@@ -43,14 +43,17 @@ TEST_CASE("the longest sequence fits, and the next one does not") {
 
 TEST_CASE("the largest microbatch divides the batch") {
   const ModelSpec m = small_model(8, 2048);
-  const ClusterSpec c = small_cluster(1, 1, Bytes{40 * kGiB});
+  const ClusterSpec c = small_cluster(1, 4, Bytes{40 * kGiB});
   SearchRequest r = request(2048);
   const Result<Maximum> most = maximise(m, c, r, MaximisedKey::kMicroBatch);
   REQUIRE(most);
   REQUIRE(most->value > 0);
   CHECK(24 % most->value == 0);
   CHECK(fits(m, c, with_value(r, MaximisedKey::kMicroBatch, most->value)));
-  if (most->next) CHECK_FALSE(fits(m, c, with_value(r, MaximisedKey::kMicroBatch, *most->next)));
+  // Four ranks with 24 sequences have 1, 2, 3 or 6 each, and not 4: all fit this small model.
+  CHECK(most->value == 6);
+  CHECK(most->next == 8);
+  CHECK_FALSE(fits(m, c, with_value(r, MaximisedKey::kMicroBatch, *most->next)));
 }
 
 TEST_CASE("where all that is asked for fits nothing is larger, and where nothing fits it is zero") {

@@ -1,0 +1,14 @@
+#pragma once
+// Optimizers by the names that recipes give them.
+#include <optional>
+#include <string_view>
+
+#include "spec/kinds.hpp"
+
+namespace meshplan {
+
+// Of Transformers' OptimizerNames (training_args.py) and axolotl's; nothing for those that the
+// planner does not know.
+[[nodiscard]] std::optional<Optimizer> recipe_optimizer(std::string_view name);
+
+}  // namespace meshplan
