@@ -36,11 +36,32 @@ function(meshplan_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# meshplan_library(<name> [COLD] [DEPENDS <library>...] [PRIVATE <target>...])
+# Most of the time of a whole build goes into reading the same headers again for every source. Files
+# that are alike line by line (one per framework, say) name the parts of their tables alike and stay
+# by themselves: APART.
+function(meshplan_unity target)
+  cmake_parse_arguments(ARG "" "SIZE" "APART" ${ARGN})
+  if(NOT ARG_SIZE)
+    set(ARG_SIZE 12)
+  endif()
+  if(NOT MESHPLAN_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_SIZE})
+  # Meant for headers: a source of a group is not the file that is compiled.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  foreach(pattern IN LISTS ARG_APART)
+    file(GLOB apart CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${pattern})
+    set_source_files_properties(${apart} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+endfunction()
+
+# meshplan_library(<name> [COLD] [APART <pattern>...]
+#                  [DEPENDS <library>...] [PRIVATE <target>...]
 # Static library lib/<name> from every source in that folder; a header is included
 # as "<name>/<file>.hpp".
 function(meshplan_library name)
-  cmake_parse_arguments(ARG "COLD" "" "DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "APART;DEPENDS;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(NOT sources)  # nothing but headers yet
     add_library(meshplan_${name} INTERFACE)
@@ -50,6 +71,8 @@ function(meshplan_library name)
   add_library(meshplan_${name} STATIC ${sources})
   target_include_directories(meshplan_${name} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
   target_link_libraries(meshplan_${name} PRIVATE meshplan_flags ${ARG_PRIVATE})
+  list(TRANSFORM ARG_APART PREPEND "${name}/")
+  meshplan_unity(meshplan_${name} APART ${ARG_APART})
   if(ARG_COLD)
     meshplan_cold(meshplan_${name})
   endif()
@@ -65,10 +88,10 @@ function(meshplan_same_code_model target)
   target_compile_options(${target} PRIVATE -fPIC)
 endfunction()
 
-# meshplan_test(<module> [LIBRARIES <target>...])
+# meshplan_test(<module> [APART <file>...] [LIBRARIES <target>...])
 # Test program test_<module> from test/<module>/*_test.cpp; ctest runs it as <module>.
 function(meshplan_test module)
-  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "APART;LIBRARIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${module}/*_test.cpp)
   if(NOT sources)
     return()
@@ -77,6 +100,8 @@ function(meshplan_test module)
   target_link_libraries(test_${module} PRIVATE meshplan_flags meshplan_test_main ${ARG_LIBRARIES})
   meshplan_same_code_model(test_${module})
   meshplan_cold(test_${module})
+  list(TRANSFORM ARG_APART PREPEND "${module}/")
+  meshplan_unity(test_${module} SIZE 8 APART ${ARG_APART})
   target_precompile_headers(test_${module} REUSE_FROM meshplan_test_main)
   catch_discover_meshplan_tests(test_${module} ${module})
 endfunction()

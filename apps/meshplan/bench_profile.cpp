@@ -199,7 +199,7 @@ std::string profile_report_text(const BenchProfileReport& report, const TextOpti
   return text;
 }
 
-void add_profile_flags(Command& command, ProfileFlags& flags) {
+void add_profile_flags(Subcommand& command, ProfileFlags& flags) {
   command.add_value("--out", flags.out, "FILE",
                     "Write the hardware profile here: what was measured in place of what --cluster "
                     "says; the raw samples beside it, unless --samples names another file");

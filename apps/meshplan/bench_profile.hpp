@@ -14,7 +14,7 @@ struct ProfileFlags {
   std::string out, device_folder, cluster, operation;
   std::vector<std::string> compare;
 };
-void add_profile_flags(Command& command, ProfileFlags& flags);
+void add_profile_flags(Subcommand& command, ProfileFlags& flags);
 
 [[nodiscard]] inline bool makes_profile(const ProfileFlags& flags) {
   return !flags.out.empty() || !flags.device_folder.empty() || !flags.compare.empty();

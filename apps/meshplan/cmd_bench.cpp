@@ -228,7 +228,7 @@ int bench(const BenchFlags& flags) {
                         [&](Backend& backend) { return lead(flags, plan, backend); });
 }
 
-void add_bench_flags(Command& command, BenchFlags& flags) {
+void add_bench_flags(Subcommand& command, BenchFlags& flags) {
   add_profile_flags(command, flags.profile);
   command.add_value("--samples", flags.samples, "FILE",
                     "Keep the raw measurements here, as JSON lines, from the first one on");
@@ -248,9 +248,9 @@ void add_bench_flags(Command& command, BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench_command(Program& program) {
+void add_bench_command(CommandLine& program) {
   const auto flags = std::make_shared<BenchFlags>();
-  Command command =
+  Subcommand command =
       program.add_command("bench", "Measure this machine or cluster and write its profile",
                           "mpirun -n 2 meshplan bench --backend mpi --out here.yaml");
   add_bench_flags(command, *flags);

@@ -163,9 +163,9 @@ int calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate_command(Program& program) {
+void add_calibrate_command(CommandLine& program) {
   const auto flags = std::make_shared<CalibrateFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "calibrate", "Fit a profile to the logs of past training runs",
       "meshplan calibrate --model llama-2-7b --cluster dgx-a100-80gb --seq-len 4096 \\\n"
       "      --log run1.log --strategy tp=2,micro_batch=1 \\\n"

@@ -340,9 +340,9 @@ int compare(const CompareFlags& flags) {
 
 }  // namespace
 
-void add_compare_command(Program& program) {
+void add_compare_command(CommandLine& program) {
   const auto flags = std::make_shared<CompareFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "compare", "Measured runs beside their predictions, term by term",
       "meshplan compare --log train.log --trace rank0.json.gz --cluster dgx-h100");
   command.add_repeated("--log", flags->logs, "FILE",

@@ -44,9 +44,9 @@ int estimate(const EstimateFlags& flags) {
 
 }  // namespace
 
-void add_estimate_command(Program& program) {
+void add_estimate_command(CommandLine& program) {
   const auto flags = std::make_shared<EstimateFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "estimate", "Time, memory and communication of one strategy, term by term",
       "meshplan estimate --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
       "      --strategy tp=2,micro_batch=1 --global-batch 64 --seq-len 4096");

@@ -69,9 +69,9 @@ int explain_strategy(const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain_command(Program& program) {
+void add_explain_command(CommandLine& program) {
   const auto flags = std::make_shared<ExplainFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "explain", "Why not this strategy: term by term against the best plan",
       "meshplan explain --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
       "      --strategy tp=4,pp=2,micro_batch=1 --global-batch 64 --seq-len 4096");

@@ -153,9 +153,9 @@ int export_plan(const ExportFlags& flags) {
 
 }  // namespace
 
-void add_export_command(Program& program) {
+void add_export_command(CommandLine& program) {
   const auto flags = std::make_shared<ExportFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "export", "Write what starts a plan: scripts and framework configurations",
       "meshplan export --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
       "      --strategy tp=2,sequence_parallel=true,micro_batch=1 --global-batch 64 \\\n"

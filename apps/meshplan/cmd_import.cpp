@@ -93,7 +93,7 @@ int import_lengths(const ImportFlags& flags) {
   return write_import(flags, lengths_file_text(*lengths), lengths_document(kTool, *lengths));
 }
 
-static void add_topology_flags(Command& command, ImportFlags& flags) {
+static void add_topology_flags(Subcommand& command, ImportFlags& flags) {
   command.add_value("--device", flags.device, "NAME|FILE",
                     "The device of the nodes: a shipped name or a device file (nvidia-smi-topo; "
                     "nccl-topo where its PCI id is not known)");
@@ -106,9 +106,9 @@ static void add_topology_flags(Command& command, ImportFlags& flags) {
       "Rate of one network card, one direction, for example '400 Gbit/s' (topologies)");
 }
 
-void add_import_command(Program& program) {
+void add_import_command(CommandLine& program) {
   const auto flags = std::make_shared<ImportFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "import", "Turn files of other tools into models, clusters and strategies",
       "meshplan import hf-config config.json --out my-model.yaml\n"
       "  meshplan import nvidia-smi-topo topo.txt --device h100-sxm-80gb --nodes 4 \\\n"

@@ -102,9 +102,9 @@ int lint_files(const LintFlags& flags) {
 
 }  // namespace
 
-void add_lint_command(Program& program) {
+void add_lint_command(CommandLine& program) {
   const auto flags = std::make_shared<LintFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "lint", "Say what is illegal, ignored or wasteful in the files that start a run",
       "meshplan lint train.sh --cluster dgx-h100 --gpus 64\n"
       "  meshplan lint ds_config.json train.sh --model llama-2-7b --cluster dgx-a100-80gb");

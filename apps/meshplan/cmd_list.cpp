@@ -136,10 +136,10 @@ int list(const ListFlags& flags) {
 
 }  // namespace
 
-void add_list_command(Program& program) {
+void add_list_command(CommandLine& program) {
   const auto flags = std::make_shared<ListFlags>();
-  Command command = program.add_command("list", "Show what ships with the program",
-                                        "meshplan list clusters\n  meshplan list exporters");
+  Subcommand command = program.add_command("list", "Show what ships with the program",
+                                           "meshplan list clusters\n  meshplan list exporters");
   command.add_value("kind", flags->kind, "",
                     "models, devices, clusters, schedules, frameworks, exporters, importers or "
                     "keys");

@@ -184,7 +184,7 @@ int plan(const PlanFlags& flags) {
   return write_result(text(console_options()), exit_code);
 }
 
-void add_plan_flags(Command& command, PlanFlags& flags) {
+void add_plan_flags(Subcommand& command, PlanFlags& flags) {
   command.add_value("--out", flags.out, "DIR",
                     "Also write plans.json and plans.txt to this folder");
   command.add_value("--html", flags.html, "FILE",
@@ -198,9 +198,9 @@ void add_plan_flags(Command& command, PlanFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(Program& program) {
+void add_plan_command(CommandLine& program) {
   const auto flags = std::make_shared<PlanFlags>();
-  Command command =
+  Subcommand command =
       program.add_command("plan", "Find the best strategies for a model on a cluster",
                           "meshplan plan --model llama-2-7b --cluster dgx-a100-80gb --gpus 8 \\\n"
                           "      --global-batch 64 --seq-len 4096 --limit 'tp<=4'");

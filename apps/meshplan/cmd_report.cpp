@@ -114,9 +114,9 @@ int report(const ReportFlags& flags) {
 
 }  // namespace
 
-void add_report_command(Program& program) {
+void add_report_command(CommandLine& program) {
   const auto flags = std::make_shared<ReportFlags>();
-  Command command =
+  Subcommand command =
       program.add_command("report", "Show plans as an HTML page, or a step as a trace",
                           "meshplan report --plans results/plans.json --html report.html");
   command.add_value("--plans", flags->plans, "FILE",

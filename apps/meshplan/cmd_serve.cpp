@@ -14,7 +14,7 @@ struct ServeFlags {
   bool stdio = false;
 };
 
-int serve(const Program& program, const ServeFlags& flags) {
+int serve(const CommandLine& program, const ServeFlags& flags) {
   set_up_logging(flags.common);
   if (!flags.stdio) {
     return report_errors({error("where to listen is missing", "--stdio")}, flags.common);
@@ -26,9 +26,9 @@ int serve(const Program& program, const ServeFlags& flags) {
 
 }  // namespace
 
-void add_serve_command(Program& program) {
+void add_serve_command(CommandLine& program) {
   const auto flags = std::make_shared<ServeFlags>();
-  Command command = program.add_command(
+  Subcommand command = program.add_command(
       "serve", "Answer an assistant: plan, estimate, explain, import and lint as its tools",
       "claude mcp add meshplan -- meshplan serve --stdio");
   command.add_switch("--stdio", flags->stdio,

@@ -160,7 +160,7 @@ int validate(const ValidateFlags& flags) {
                         [&](Backend& backend) { return lead(flags, in, backend); });
 }
 
-void add_validate_flags(Command& command, ValidateFlags& flags) {
+void add_validate_flags(Subcommand& command, ValidateFlags& flags) {
   command.add_value("--plans", flags.plans, "FILE",
                     "The plans: plans.json of 'plan --out', or what --json printed (required)");
   command.add_value("--top", flags.top, "K", "Plans to validate, the best first (default 3)");
@@ -176,9 +176,9 @@ void add_validate_flags(Command& command, ValidateFlags& flags) {
 
 }  // namespace
 
-void add_validate_command(Program& program) {
+void add_validate_command(CommandLine& program) {
   const auto flags = std::make_shared<ValidateFlags>();
-  Command command =
+  Subcommand command =
       program.add_command("validate", "Measure what plans consist of, on the machine they are for",
                           "mpirun -n 8 meshplan validate --plans plans/plans.json --top 3");
   add_validate_flags(command, *flags);

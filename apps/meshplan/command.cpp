@@ -10,12 +10,12 @@
 
 namespace meshplan {
 
-void Command::add_switch(const std::string& name, bool& value, const std::string& help) {
+void Subcommand::add_switch(const std::string& name, bool& value, const std::string& help) {
   app_->add_flag(name, value, help);
 }
 
-void Command::add_value(const std::string& name, std::string& value, const std::string& type,
-                        const std::string& help) {
+void Subcommand::add_value(const std::string& name, std::string& value, const std::string& type,
+                           const std::string& help) {
   app_->add_option(name, value, help)->type_name(type);
 }
 
@@ -25,22 +25,22 @@ static CLI::Option* add_list(CLI::App& app, const std::string& name,
   return app.add_option(name, values, help)->type_name(type);
 }
 
-void Command::add_values(const std::string& name, std::vector<std::string>& values,
-                         const std::string& type, const std::string& help) {
+void Subcommand::add_values(const std::string& name, std::vector<std::string>& values,
+                            const std::string& type, const std::string& help) {
   add_list(*app_, name, values, type, help);
 }
 
-void Command::add_repeated(const std::string& name, std::vector<std::string>& values,
-                           const std::string& type, const std::string& help) {
+void Subcommand::add_repeated(const std::string& name, std::vector<std::string>& values,
+                              const std::string& type, const std::string& help) {
   add_list(*app_, name, values, type, help)->allow_extra_args(false);
 }
 
-void Command::add_comma_list(const std::string& name, std::vector<std::string>& values,
-                             const std::string& type, const std::string& help) {
+void Subcommand::add_comma_list(const std::string& name, std::vector<std::string>& values,
+                                const std::string& type, const std::string& help) {
   add_list(*app_, name, values, type, help)->delimiter(',');
 }
 
-void Command::add_common(CommonFlags& flags) {
+void Subcommand::add_common(CommonFlags& flags) {
   // An empty value is a variable that was not set in a script, never a wish.
   for (CLI::Option* option : app_->get_options()) {
     if (option->get_items_expected_max() == 0) continue;
@@ -53,13 +53,13 @@ void Command::add_common(CommonFlags& flags) {
   add_switch("-q,--quiet", flags.quiet, "Say nothing but errors on standard error");
 }
 
-void Command::add_rest(RestOfLine& rest) { (*rests_)[app_->get_name()] = &rest; }
+void Subcommand::add_rest(RestOfLine& rest) { (*rests_)[app_->get_name()] = &rest; }
 
-void Command::set_action(Action action) {
+void Subcommand::set_action(Action action) {
   app_->callback([action = std::move(action), chosen = chosen_] { *chosen = action; });
 }
 
-Program::Program()
+CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>("Plans how to train a large model on a cluster.",
                                       "meshplan")) {
   app_->formatter(std::make_shared<HelpFormatter>());
@@ -75,17 +75,17 @@ Program::Program()
   meshplan list models)");
 }
 
-Program::~Program() = default;
+CommandLine::~CommandLine() = default;
 
-Command Program::add_command(const std::string& name, const std::string& what,
-                             const std::string& example) {
+Subcommand CommandLine::add_command(const std::string& name, const std::string& what,
+                                    const std::string& example) {
   CLI::App* command = app_->add_subcommand(name, what);
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Example:\n  " + example);
   return {*command, action_, rests_};
 }
 
-Result<std::string> Program::help(const std::string& command) const {
+Result<std::string> CommandLine::help(const std::string& command) const {
   if (command.empty()) {
     return app_->get_formatter()->make_help(app_.get(), app_->get_name(),
                                             CLI::AppFormatMode::Normal);
@@ -96,7 +96,7 @@ Result<std::string> Program::help(const std::string& command) const {
   return found.front()->help(app_->get_name());
 }
 
-Result<std::string> Program::completion(const std::string& shell) const {
+Result<std::string> CommandLine::completion(const std::string& shell) const {
   const std::vector<CommandFact> facts = command_facts(*app_);
   if (shell == "bash") return bash_completion(facts);
   if (shell == "zsh") return zsh_completion(facts);
@@ -106,9 +106,9 @@ Result<std::string> Program::completion(const std::string& shell) const {
       error("there is no completion for '" + printable(shell) + "'", "one of bash, zsh or fish")};
 }
 
-std::vector<CommandFact> Program::facts() const { return command_facts(*app_); }
+std::vector<CommandFact> CommandLine::facts() const { return command_facts(*app_); }
 
-int Program::run(int argc, char** argv) {
+int CommandLine::run(int argc, char** argv) {
   const auto rest = argc > 1 ? rests_.find(argv[1]) : rests_.end();
   if (rest != rests_.end()) {
     char** const end = argv + argc;

@@ -39,9 +39,9 @@ using Action = std::function<int()>;
 
 // The flags of one subcommand. A name without dashes is that of a positional argument. What the
 // values are written to must live until the program has run; `type` is what the help calls a value.
-class Command {
+class Subcommand {
  public:
-  Command(CLI::App& app, Action& chosen, std::map<std::string, RestOfLine*>& rests)
+  Subcommand(CLI::App& app, Action& chosen, std::map<std::string, RestOfLine*>& rests)
       : app_(&app), chosen_(&chosen), rests_(&rests) {}
 
   void add_switch(const std::string& name, bool& value, const std::string& help);
@@ -68,16 +68,16 @@ class Command {
   std::map<std::string, RestOfLine*>* rests_;
 };
 
-class Program {
+class CommandLine {
  public:
-  Program();
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  CommandLine();
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
 
   // A subcommand whose help ends in `example`.
-  [[nodiscard]] Command add_command(const std::string& name, const std::string& what,
-                                    const std::string& example);
+  [[nodiscard]] Subcommand add_command(const std::string& name, const std::string& what,
+                                       const std::string& example);
   // What `--help` prints for a command, or for the program where there is no name.
   [[nodiscard]] Result<std::string> help(const std::string& command) const;
   // The completion script of a shell: bash, zsh or fish.
@@ -93,19 +93,19 @@ class Program {
   std::map<std::string, RestOfLine*> rests_;  // by the names of the subcommands that take them
 };
 
-void add_plan_command(Program& program);
-void add_estimate_command(Program& program);
-void add_explain_command(Program& program);
-void add_bench_command(Program& program);
-void add_validate_command(Program& program);
-void add_calibrate_command(Program& program);
-void add_compare_command(Program& program);
-void add_list_command(Program& program);
-void add_import_command(Program& program);
-void add_export_command(Program& program);
-void add_lint_command(Program& program);
-void add_report_command(Program& program);
-void add_serve_command(Program& program);
-void add_help_commands(Program& program);  // help, completion and version
+void add_plan_command(CommandLine& program);
+void add_estimate_command(CommandLine& program);
+void add_explain_command(CommandLine& program);
+void add_bench_command(CommandLine& program);
+void add_validate_command(CommandLine& program);
+void add_calibrate_command(CommandLine& program);
+void add_compare_command(CommandLine& program);
+void add_list_command(CommandLine& program);
+void add_import_command(CommandLine& program);
+void add_export_command(CommandLine& program);
+void add_lint_command(CommandLine& program);
+void add_report_command(CommandLine& program);
+void add_serve_command(CommandLine& program);
+void add_help_commands(CommandLine& program);  // help, completion and version
 
 }  // namespace meshplan

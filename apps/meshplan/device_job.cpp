@@ -69,7 +69,7 @@ int follow(Session& session, const CommonFlags& common) {
 
 }  // namespace
 
-void add_device_flags(Command& command, DeviceFlags& flags) {
+void add_device_flags(Subcommand& command, DeviceFlags& flags) {
   command.add_value("--backend", flags.backend, "NAME",
                     "auto: NCCL where a GPU is found, else MPI; nccl; mpi");
   command.add_value("--timeout", flags.timeout, "TIME",

@@ -12,7 +12,7 @@ struct DeviceFlags {
   std::string backend = "auto";
   std::string timeout = "20 s";
 };
-void add_device_flags(Command& command, DeviceFlags& flags);
+void add_device_flags(Subcommand& command, DeviceFlags& flags);
 
 // What rank 0 does with the machine; returns the exit code.
 using Lead = std::function<int(Backend&)>;

@@ -15,9 +15,7 @@ namespace meshplan {
 namespace {
 
 // Far beyond any training run; products of them still fit 64 bits.
-constexpr std::int64_t kMostSequences = 1'000'000'000, kMostTokens = 1'000'000'000;
 constexpr std::int64_t kMostBatchTokens = 1'000'000'000'000;
-constexpr std::int64_t kMostGpus = 16'777'216;
 
 // A flag's text, or a diagnostic that it is missing.
 bool is_given(const std::string& text, std::string_view flag, const std::string& way_out,
@@ -82,7 +80,7 @@ void append(Diagnostics& all, const Diagnostics& more) {
 
 namespace {
 
-void add_lengths_flags(Command& command, WorkloadFlags& flags) {
+void add_lengths_flags(Subcommand& command, WorkloadFlags& flags) {
   command.add_value("--lengths", flags.lengths, "FILE|DIST",
                     "Lengths of the documents in tokens, a file of them ('meshplan import lengths' "
                     "makes one) or zipf(1.2, 8192), lognormal(MEAN, SD), fixed(N); without it, or "
@@ -117,7 +115,7 @@ void read_documents(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics&
 
 }  // namespace
 
-void add_workload_flags(Command& command, WorkloadFlags& flags, const std::string& gpus_help) {
+void add_workload_flags(Subcommand& command, WorkloadFlags& flags, const std::string& gpus_help) {
   command.add_value(
       "--model", flags.model, "NAME|FILE",
       "Model: a shipped name, a model file, or a Hugging Face config.json (required)");

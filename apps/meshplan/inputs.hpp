@@ -18,13 +18,17 @@
 
 namespace meshplan {
 
+// Of one run: GPUs, tokens of a sequence, sequences of a batch.
+inline constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824,
+                              kMostSequences = 1'000'000'000;
+
 // Flags that plan and estimate share. Numbers stay text until inputs() reads them.
 struct WorkloadFlags {
   std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
   std::string task, lora_rank;
   std::string lengths, packing;
 };
-void add_workload_flags(Command& command, WorkloadFlags& flags,
+void add_workload_flags(Subcommand& command, WorkloadFlags& flags,
                         const std::string& gpus_help = "GPUs to use instead of the whole cluster");
 
 struct WorkloadInputs {

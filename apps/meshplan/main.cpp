@@ -11,7 +11,7 @@ namespace {
 
 int run(int argc, char** argv) {
   set_preset_source([] { return load_presets(DataFolders::standard()); });
-  Program program;
+  CommandLine program;
   add_plan_command(program);
   add_estimate_command(program);
   add_explain_command(program);

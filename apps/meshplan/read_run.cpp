@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/printable.hpp"
+#include "inputs.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
 #include "launch/recipe_import.hpp"
@@ -12,9 +13,6 @@
 
 namespace meshplan {
 namespace {
-
-constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824,
-                       kMostSequences = 1'000'000'000;
 
 // Files that a script reads as its own, from its folder.
 std::function<std::optional<std::string>(const std::string&)> reader_beside(
@@ -78,7 +76,7 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
 
 }  // namespace
 
-void add_open_flags(Command& command, OpenFlags& flags) {
+void add_open_flags(Subcommand& command, OpenFlags& flags) {
   command.add_value(
       "--model", flags.model, "NAME|FILE",
       "The model of the run, where its files do not say (deepspeed, torchtitan, recipe)");

@@ -35,7 +35,7 @@ struct OpenFlags {
   RestOfLine arguments;          // of a script
   bool lenient = false;
 };
-void add_open_flags(Command& command, OpenFlags& flags);
+void add_open_flags(Subcommand& command, OpenFlags& flags);
 
 // `target`: what the files are of; told from their text where it is not given.
 [[nodiscard]] std::optional<LoadedRun> read_run(const std::vector<std::string>& files,

@@ -147,7 +147,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   return request;
 }
 
-void add_search_flags(Command& command, SearchFlags& flags) {
+void add_search_flags(Subcommand& command, SearchFlags& flags) {
   command.add_value("--objective", flags.objective, "NAME", "step-time (default), cost or memory");
   command.add_value(
       "--space", flags.space, "NAME",

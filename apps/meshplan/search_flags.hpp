@@ -19,7 +19,7 @@ struct SearchFlags {
 };
 
 // All but --top.
-void add_search_flags(Command& command, SearchFlags& flags);
+void add_search_flags(Subcommand& command, SearchFlags& flags);
 
 // Programs that fine-tune rarely have context parallelism: it is left out unless a flag names it
 // (read_request), or nothing fits without it: then this is the search with it. Nothing where it was

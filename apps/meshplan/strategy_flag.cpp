@@ -22,7 +22,7 @@ void check_key(std::int64_t from_flag, std::int64_t value, const std::string& fl
 
 }  // namespace
 
-void add_strategy_flag(Command& command, std::string& text) {
+void add_strategy_flag(Subcommand& command, std::string& text) {
   command.add_value("--strategy", text, "KEYS|FILE",
                     "The strategy: key=value,... or a YAML or JSON file of these keys (required)");
 }

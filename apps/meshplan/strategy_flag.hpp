@@ -9,7 +9,7 @@
 
 namespace meshplan {
 
-void add_strategy_flag(Command& command, std::string& text);
+void add_strategy_flag(Subcommand& command, std::string& text);
 
 // What the text says over the framework's preset and the workload's flags, which it must agree
 // with; what is wrong or missing is added to `problems`.

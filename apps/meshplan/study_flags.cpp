@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "base/quantity.hpp"
+#include "inputs.hpp"
 
 namespace meshplan {
 namespace {
 
-constexpr std::size_t kMostSizes = 64;
+constexpr std::size_t kMostListed = 64;
 
 bool is_positive(double value, double most) { return value > 0 && value <= most; }
 
@@ -62,7 +63,6 @@ void read_costs(const StudyFlags& flags, FailureModel& f, Diagnostics& problems)
 }
 
 std::int64_t read_size(std::string_view text, Diagnostics& problems) {
-  constexpr std::int64_t kMostGpus = 16'777'216;
   if (text.empty()) {
     problems.push_back(error_at({"--gpus"}, "a size is missing", "write 256..4096 or 256,512"));
     return 0;
@@ -91,7 +91,7 @@ void add_sizes(std::string_view item, std::vector<std::int64_t>& sizes, Diagnost
 
 }  // namespace
 
-void add_study_flags(Command& command, StudyFlags& flags) {
+void add_study_flags(Subcommand& command, StudyFlags& flags) {
   command.add_switch("--pareto", flags.pareto,
                      "Also the plans that no other beats in time, memory left, GPUs and price");
   command.add_switch("--sensitivity", flags.sensitivity,
@@ -157,7 +157,7 @@ std::vector<std::int64_t> read_sizes(const std::string& gpus, Diagnostics& probl
     problems.push_back(error_at({"--gpus"}, "sizes must increase"));
     break;
   }
-  if (sizes.size() > kMostSizes) {
+  if (sizes.size() > kMostListed) {
     problems.push_back(error_at({"--gpus"}, "more than 64 sizes"));
   }
   return sizes;

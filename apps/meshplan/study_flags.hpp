@@ -14,7 +14,7 @@ struct StudyFlags {
   std::string failure_rate, checkpoint_time, checkpoint_bandwidth, restart_time;
 };
 
-void add_study_flags(Command& command, StudyFlags& flags);
+void add_study_flags(Subcommand& command, StudyFlags& flags);
 
 [[nodiscard]] StudyRequest read_studies(const StudyFlags& flags, Diagnostics& problems);
 

@@ -76,6 +76,14 @@ std::string human_count(double n) {
   return fixed(n, 0);
 }
 
+std::string signed_percent(double ratio) { return (ratio >= 0 ? "+" : "") + human_percent(ratio); }
+
+std::string narrow_percent(double ratio, int decimals) {
+  return fixed(100 * ratio, decimals) + "%";
+}
+
+std::string rounded(double n) { return with_thousands(std::llround(n)); }
+
 std::string short_percent(double ratio) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", 100 * ratio);

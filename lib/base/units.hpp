@@ -80,6 +80,10 @@ constexpr Bytes ceil_bytes(double n) {
 // Smallest integer not below a / b; a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// A count as a factor of a formula, and as a place in a list.
+constexpr double real(std::int64_t n) { return static_cast<double>(n); }
+constexpr std::size_t index(std::int64_t n) { return static_cast<std::size_t>(n); }
+
 inline constexpr std::int64_t kKiB = 1024;
 inline constexpr std::int64_t kMiB = 1024 * kKiB;
 inline constexpr std::int64_t kGiB = 1024 * kMiB;

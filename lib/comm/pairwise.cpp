@@ -13,7 +13,7 @@ constexpr double kAllToAllShare = 0.597 / 0.742;
 // RCCL loses 4 % of the network's rate per further node (Primus, measured on MI300X).
 constexpr double kRcclLossPerNode = 0.04;
 
-BytesPerSecond protocol_rate(const Route& r, BytesPerSecond rate, Protocol p) {
+BytesPerSecond pair_rate(const Route& r, BytesPerSecond rate, Protocol p) {
   return p == Protocol::kLl ? std::min(rate * 0.5, low_latency_limit(r)) : rate;
 }
 
@@ -47,7 +47,7 @@ Seconds exchange_time(const Route& r, double bytes, double forwarded, Protocol p
     const double extra = r.is_inside(l) ? forwarded : 0;
     const BytesPerSecond rate = r.is_inside(l) ? inside_rate(r, l) : network_rate(r, l);
     const double through = bytes_through(r, l, bytes) + extra;
-    slowest = std::max(slowest, Seconds{through / protocol_rate(r, rate, p).si()});
+    slowest = std::max(slowest, Seconds{through / pair_rate(r, rate, p).si()});
   }
   return slowest;
 }
@@ -102,7 +102,7 @@ std::optional<AlgorithmTime> send_recv_time(const Route& r, Bytes bytes, Protoco
   }
   const Seconds hop = r.nodes > 1 ? network_hop(r, p) : inside_hops(r, 1, p);
   return AlgorithmTime{base_time(Algorithm::kRing, p) + hop,
-                       Seconds{bytes.si() / protocol_rate(r, rate, p).si()}};
+                       Seconds{bytes.si() / pair_rate(r, rate, p).si()}};
 }
 
 }  // namespace meshplan

@@ -30,7 +30,7 @@ Seconds chain_latency(const Route& r, Protocol p) {
 
 // [F-COMM-7] Share of the ring's bandwidth that a protocol carries: LL half (every 8 bytes hold 4
 // of data and 4 of flag), LL128 0.92 (120 of 128); both also up to a limit. tuning.cc.
-BytesPerSecond protocol_rate(const Route& r, BytesPerSecond bus, Protocol p) {
+BytesPerSecond ring_rate(const Route& r, BytesPerSecond bus, Protocol p) {
   switch (p) {
     case Protocol::kLl:
       return std::min(bus * 0.5, low_latency_limit(r));
@@ -98,7 +98,7 @@ std::optional<AlgorithmTime> ring_time(const Route& r, Collective op, Bytes byte
   Seconds latency = base_time(Algorithm::kRing, p) + chain_latency(r, p) * passes;
   const bool busy = bytes.si() >= 64 * r.channels * r.ranks;
   if (all_reduce && p == Protocol::kSimple && r.nodes > 1 && busy) latency *= r.limits->plateau;
-  const BytesPerSecond rate = protocol_rate(r, std::min(r.inside, r.network), p);
+  const BytesPerSecond rate = ring_rate(r, std::min(r.inside, r.network), p);
   return AlgorithmTime{latency, Seconds{bytes.si() * share / rate.si()}};
 }
 

@@ -68,11 +68,6 @@ std::vector<ComparedProduct> products_of(const DeviceMeasure& d,
   return list;
 }
 
-CommDimension plain(CommDimension d) {
-  if (d == CommDimension::kEmbedding) return CommDimension::kDp;
-  return d == CommDimension::kLoss ? CommDimension::kTp : d;
-}
-
 std::vector<ComparedComm> communication_of(const DeviceMeasure& d, const PlanCost& plan) {
   std::vector<ComparedComm> all;
   const auto row = [&](std::optional<CommDimension> dimension) -> ComparedComm& {
@@ -84,7 +79,7 @@ std::vector<ComparedComm> communication_of(const DeviceMeasure& d, const PlanCos
     return all.back();
   };
   for (const CommEntry& entry : plan.communication) {
-    ComparedComm& c = row(plain(entry.dimension));
+    ComparedComm& c = row(whose_ranks(entry.dimension));
     c.predicted.time += entry.time_each * entry.count_per_step;
     c.predicted.count += entry.count_per_step;
     c.predicted_exposed += entry.exposed;

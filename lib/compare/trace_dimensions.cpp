@@ -83,12 +83,12 @@ bool is_of_kind(CommKind kind, Collective c) {
   return false;
 }
 
-CommDimension plain(CommDimension d) {
+}  // namespace
+
+CommDimension whose_ranks(CommDimension d) {
   if (d == CommDimension::kEmbedding) return CommDimension::kDp;
   return d == CommDimension::kLoss ? CommDimension::kTp : d;
 }
-
-}  // namespace
 
 TraceDimensions::TraceDimensions(const PlanCost& plan, const DeviceTrace& trace)
     : plan_(plan), trace_(trace) {
@@ -114,7 +114,7 @@ std::optional<CommDimension> TraceDimensions::of(const DeviceOp& op) const {
     nearest = far;
   }
   if (best == nullptr) return std::nullopt;
-  return plain(best->dimension);
+  return whose_ranks(best->dimension);
 }
 
 std::int64_t pipeline_rank_of(const Strategy& s, std::int64_t rank) {

@@ -23,6 +23,10 @@ class TraceDimensions {
   std::vector<std::optional<CommDimension>> by_group_;  // what ranks or names tell
 };
 
+// The dimension whose groups carry what a dimension of the plan sends: the embedding's gradients go
+// between replicas of it, the loss's sums between tensor-parallel ranks.
+[[nodiscard]] CommDimension whose_ranks(CommDimension d);
+
 // The pipeline rank of a rank of the run; 0 where it is not known.
 [[nodiscard]] std::int64_t pipeline_rank_of(const Strategy& s, std::int64_t rank);
 

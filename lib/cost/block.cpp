@@ -129,79 +129,6 @@ BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s
 
 namespace {
 
-// A kind of group, its shape, and what it moves.
-struct ShardGroup {
-  Group kind;
-  GroupShape shape;
-};
-
-// [F-ZERO-3] Weights gathered one by one into a list of all ranks' parts: shard_launches per rank
-// and weight matrix of a layer (four: the small tensors stay whole, param_persistence_threshold).
-Seconds gather_host_time(const BlockContext& x, std::int64_t ranks) {
-  constexpr double kWeightsPerLayer = 4;
-  const Runtime& k = x.strategy.runtime;
-  return x.cluster.device.launch_gap *
-         (kWeightsPerLayer * static_cast<double>(ranks) * k.shard_launches * k.host_factor);
-}
-
-void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,
-                  const ShardGroup& group, Dtype dtype, Seconds& window) {
-  const GroupShape& g = group.shape;
-  if (g.size <= 1 || bytes <= 0) return;
-  const Bytes n = ceil_bytes(bytes);
-  const Seconds each = collective_time(x.cluster, op, n, g).total;
-  const Seconds hidden = std::min(each, window);
-  window -= hidden;
-  const Seconds exposed = each - hidden + hidden * (x.cluster.device.overlap_slowdown - 1) +
-                          gather_host_time(x, g.size);
-  pass_of(cost, pass).dp += exposed;
-  cost.communication.push_back(
-      {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed, group.kind, dtype, false});
-}
-
-// [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
-// pass and reduce-scatters its gradients, every microbatch; prefetching hides each behind the
-// neighbouring block's computation (Rajbhandari et al. 1910.02054 sec. 7; PyTorch FSDP,
-// 2304.11277 sec. 3.3). ZeRO-2 reduce-scatters gradients every microbatch. With a shard group
-// smaller than all replicas (HSDP) the shards are all-reduced across replicas.
-struct ShardGroups {
-  ShardGroup shard, replica, expert;
-};
-
-void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, BlockCost& cost) {
-  const Strategy& s = x.strategy;
-  const Dtype weight = activation_dtype(s.precision);
-  const Dtype grad = s.grad_dtype;
-  // While the device waits for the host to issue kernels, messages go on.
-  const auto time_beside = [](const PassTime& pass) { return pass.compute + pass.launch; };
-  Seconds forward = s.overlap.param_gather ? time_beside(cost.forward) : Seconds{};
-  Seconds backward = s.overlap.grad_reduce || s.overlap.param_gather
-                         ? time_beside(cost.backward_input) + time_beside(cost.backward_weight)
-                         : Seconds{};
-  const BlockParameters& p = cost.parameters;
-  const auto both = [&](Pass pass, Collective op, Dtype dtype, bool frozen, Seconds& window) {
-    const double each = size_of(dtype);
-    const std::int64_t dense = frozen ? p.frozen_bytes : 0;
-    const std::int64_t experts = frozen ? p.frozen_expert_bytes : 0;
-    push_sharded(x, cost, pass, op,
-                 each * static_cast<double>(p.dense) + static_cast<double>(dense), groups.shard,
-                 dtype, window);
-    push_sharded(x, cost, pass, op,
-                 each * static_cast<double>(p.experts) + static_cast<double>(experts),
-                 groups.expert, dtype, window);
-  };
-  if (s.zero == 3) {
-    both(Pass::kForward, Collective::kAllGather, weight, true, forward);
-    if (s.loss == Loss::kDpo) both(Pass::kForward, Collective::kAllGather, weight, true, forward);
-    both(Pass::kBackwardInput, Collective::kAllGather, weight, true, backward);
-  }
-  both(Pass::kBackwardInput, Collective::kReduceScatter, grad, false, backward);
-  const double shard = static_cast<double>(shard_group(s));
-  push_sharded(x, cost, Pass::kBackwardInput, Collective::kAllReduce,
-               size_of(grad) * static_cast<double>(cost.parameters.dense) / shard, groups.replica,
-               grad, backward);
-}
-
 BlockCost finish(const BlockContext& x, const BlockOps& ops, BlockCost cost) {
   add_times(ops, x, cost);
   return cost;
@@ -450,17 +377,6 @@ std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c, const 
   all.push_back(m.mtp_layers > 0 ? mtp_ops(x) : BlockOps{});
   all.push_back(head_ops(x));
   return all;
-}
-
-BlockCosts with_sharded_traffic(BlockCosts plain, const ModelSpec& m, const ClusterSpec& c,
-                                const Strategy& s) {
-  if (s.zero < 2) return plain;
-  const BlockContext x{m, c, s, local_shape(m, s)};
-  const auto group = [&](Group kind) { return ShardGroup{kind, group_shape(s, c, kind)}; };
-  const ShardGroups groups{group(Group::kZeroShard), group(Group::kZeroReplica),
-                           group(Group::kExpertDp)};
-  for (BlockCost& cost : plain) add_sharded_traffic(x, groups, cost);
-  return plain;
 }
 
 }  // namespace meshplan

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/units.hpp"
 #include "comm/collectives.hpp"
 #include "cost/block.hpp"
 #include "kernels/kernels.hpp"
@@ -13,8 +14,6 @@
 
 namespace meshplan {
 namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a decoder layer
 

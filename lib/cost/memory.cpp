@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
 #include "cost/block.hpp"
 #include "layout/groups.hpp"
 #include "spec/optimizers.hpp"
 
 namespace meshplan {
 namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 // The caching allocator's unusable share of what comes and goes within a step (activations and
 // buffers); parameters and states are allocated once. Mean reserved over allocated of PyTorch

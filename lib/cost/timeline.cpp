@@ -60,12 +60,13 @@ StepTimeline StepModel::timeline(const Strategy& s) {
     rank.reduction = {run.finish[r], run.finish[r] + exposed};
     reduced = std::max(reduced, rank.reduction.end);
   }
-  for (const Message& message : run.messages) {
+  for (const TimedMessage& message : run.messages) {
     t.ranks[static_cast<std::size_t>(message.from)].sends.push_back(message);
   }
   for (RankTimeline& rank : t.ranks) {  // two links leave a rank, each in order
-    std::stable_sort(rank.sends.begin(), rank.sends.end(),
-                     [](const Message& x, const Message& y) { return x.start < y.start; });
+    std::stable_sort(
+        rank.sends.begin(), rank.sends.end(),
+        [](const TimedMessage& x, const TimedMessage& y) { return x.start < y.start; });
   }
   const StepTail tail = tail_of(s);
   const auto then = [](const Span& before, Seconds takes) {

@@ -26,7 +26,7 @@ struct AllocatedAt {
 // One pipeline rank.
 struct RankTimeline {
   std::vector<TimelineEntry> tasks;    // by start
-  std::vector<Message> sends;          // that leave this rank, by start
+  std::vector<TimedMessage> sends;     // that leave this rank, by start
   std::vector<AllocatedAt> allocated;  // each until the next; what the allocator hands out
   Span reduction;  // data-parallel communication that nothing hides; may be empty
 };

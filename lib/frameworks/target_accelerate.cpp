@@ -6,7 +6,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 void framework(const Plan& p, Findings& f) {
@@ -21,7 +20,7 @@ void mend_framework(Strategy& s, const ModelSpec&) {
 }
 
 void dimensions(const Plan& p, Findings& f) {
-  if (p.s.pp > 1) f.error({"pp"}, "there is no pipeline: pp=1, got " + n(p.s.pp));
+  if (p.s.pp > 1) f.error({"pp"}, "there is no pipeline: pp=1, got " + std::to_string(p.s.pp));
   if (p.s.ep > 1 || p.s.etp > 1) {
     f.error({"ep", "etp"}, "experts are not spread over ranks: ep=1 and etp=1");
   }
@@ -46,11 +45,12 @@ void mend_dimensions(Strategy& s, const ModelSpec&) {
 
 void sharding(const Plan& p, Findings& f) {
   if (p.s.zero < 2) {
-    f.error({"zero"},
-            "FSDP shards gradients (zero=2) or weights too (zero=3), got zero=" + n(p.s.zero));
+    f.error({"zero"}, "FSDP shards gradients (zero=2) or weights too (zero=3), got zero=" +
+                          std::to_string(p.s.zero));
   } else if (shard_group(p.s) % p.s.cp != 0) {
     f.error({"zero_group", "cp"}, "a shard group holds whole context-parallel groups of " +
-                                      n(p.s.cp) + " ranks, got " + n(shard_group(p.s)));
+                                      std::to_string(p.s.cp) + " ranks, got " +
+                                      std::to_string(shard_group(p.s)));
   } else if (shard_group(p.s) == p.s.cp && p.s.dp > 1 && (p.s.tp > 1 || p.s.cp > 1)) {
     f.error({"zero_group", "tp", "cp"},
             "replicas with 'tp' or 'cp' need shards: dp_shard_size must be over 1");

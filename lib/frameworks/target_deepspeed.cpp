@@ -8,7 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
@@ -56,7 +55,7 @@ void own_model(const Plan& p, Findings& f) {
 
 void pipeline_sharding(const Plan& p, Findings& f) {
   if (p.s.pp == 1 || p.s.zero <= 1) return;
-  f.error({"zero", "pp"}, "a pipeline cannot have zero=" + n(p.s.zero));
+  f.error({"zero", "pp"}, "a pipeline cannot have zero=" + std::to_string(p.s.zero));
 }
 void mend_pipeline_sharding(Strategy& s, const ModelSpec&) { s.zero = 1; }
 
@@ -130,7 +129,7 @@ void mend_sequence(Strategy& s, const ModelSpec&) {
 
 void experts(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
-  if (s.etp > 1) f.error({"etp"}, "experts are not split: etp=1, got " + n(s.etp));
+  if (s.etp > 1) f.error({"etp"}, "experts are not split: etp=1, got " + std::to_string(s.etp));
   if (s.ep == 1) return;
   if (s.zero == 3) f.error({"ep", "zero"}, "experts cannot be spread with zero=3");
   if (s.tp > 1 && (s.pp > 1 || s.cp > 1 || s.offload.optimizer)) {
@@ -139,7 +138,8 @@ void experts(const Plan& p, Findings& f) {
             "offloading");
   }
   if (s.dp * s.cp % s.ep != 0) {
-    f.error({"ep", "dp"}, "'ep' must divide the " + n(s.dp * s.cp) + " ranks of dp * cp");
+    f.error({"ep", "dp"},
+            "'ep' must divide the " + std::to_string(s.dp * s.cp) + " ranks of dp * cp");
   }
 }
 void mend_experts(Strategy& s, const ModelSpec&) {

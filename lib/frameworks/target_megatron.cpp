@@ -10,7 +10,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 bool is_half(Precision p) { return p != Precision::kFp32 && p != Precision::kTf32; }
@@ -50,8 +49,8 @@ void positions(const Plan& p, Findings& f) {
     f.error({"position_embedding"}, "Megatron-LM has no alibi position embedding");
   }
   if (p.m.position_embedding == PositionEmbedding::kLearned && p.s.seq_len > p.m.max_seq_length) {
-    f.error({"seq_len"}, "'seq_len' " + n(p.s.seq_len) + " is more than the " +
-                             n(p.m.max_seq_length) + " learned positions");
+    f.error({"seq_len"}, "'seq_len' " + std::to_string(p.s.seq_len) + " is more than the " +
+                             std::to_string(p.m.max_seq_length) + " learned positions");
   }
 }
 void mend_positions(Strategy& s, const ModelSpec& m) {
@@ -131,7 +130,7 @@ void order(const Plan& p, Findings& f) {
         {"order", "cp", "ep", "etp"},
         "order tp-cp-ep-pp-dp needs as many copies of the experts (or, without any, cp * dp) as "
         "dp: " +
-            n(expert_copies(p.s, p.m)) + " and " + n(p.s.dp));
+            std::to_string(expert_copies(p.s, p.m)) + " and " + std::to_string(p.s.dp));
   }
 }
 void mend_order(Strategy& s, const ModelSpec& m) {
@@ -177,7 +176,8 @@ void mend_window(Strategy& s, const ModelSpec& m) {
 void optimizer_host(const Plan& p, Findings& f) {
   if (!p.s.offload.optimizer || p.s.zero == 1) return;
   f.error({"offload.optimizer", "zero"},
-          "'offload.optimizer' needs the distributed optimizer: zero=1, got " + n(p.s.zero));
+          "'offload.optimizer' needs the distributed optimizer: zero=1, got " +
+              std::to_string(p.s.zero));
 }
 void mend_optimizer_host(Strategy& s, const ModelSpec&) {
   if (s.offload.optimizer) s.zero = 1;

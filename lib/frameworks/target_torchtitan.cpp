@@ -6,7 +6,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string name(auto value) { return std::string(name_of(value)); }
 
 void framework(const Plan& p, Findings& f) {
@@ -47,7 +46,8 @@ void sharding(const Plan& p, Findings& f) {
   }
   if (s.zero > 0 && shard_group(s) % s.cp != 0) {
     f.error({"zero_group", "cp"}, "a shard group holds whole context-parallel groups of " +
-                                      n(s.cp) + " ranks, got " + n(shard_group(s)));
+                                      std::to_string(s.cp) + " ranks, got " +
+                                      std::to_string(shard_group(s)));
   }
 }
 void mend_sharding(Strategy& s, const ModelSpec&) {
@@ -61,8 +61,9 @@ void tensor_parallel(const Plan& p, Findings& f) {
   }
   const std::int64_t parts = product({p.s.tp, 2, p.s.cp});
   if (p.s.seq_len % parts != 0) {
-    f.error({"seq_len", "tp", "cp"}, "'seq_len' must be a multiple of 2 * tp * cp = " + n(parts) +
-                                         ", got " + n(p.s.seq_len));
+    f.error({"seq_len", "tp", "cp"},
+            "'seq_len' must be a multiple of 2 * tp * cp = " + std::to_string(parts) + ", got " +
+                std::to_string(p.s.seq_len));
   }
 }
 void mend_tensor_parallel(Strategy& s, const ModelSpec&) { s.sequence_parallel = s.tp > 1; }
@@ -80,15 +81,16 @@ void experts(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   if (s.ep == 1) {
     if (p.m.moe && s.etp != s.tp) {
-      f.error({"etp", "tp"},
-              "without 'ep' the experts are split by tp: etp=" + n(s.tp) + ", got " + n(s.etp));
+      f.error({"etp", "tp"}, "without 'ep' the experts are split by tp: etp=" +
+                                 std::to_string(s.tp) + ", got " + std::to_string(s.etp));
     }
     return;
   }
   if (s.etp != 1 && s.etp != s.tp) {
-    f.error({"etp", "tp"}, "'etp' is 1 or tp, got " + n(s.etp));
+    f.error({"etp", "tp"}, "'etp' is 1 or tp, got " + std::to_string(s.etp));
   } else if (s.zero > 0 && shard_group(s) * s.tp % (s.ep * s.etp) != 0) {
-    f.error({"ep", "etp", "zero_group"}, "ep * etp must divide the " + n(shard_group(s) * s.tp) +
+    f.error({"ep", "etp", "zero_group"}, "ep * etp must divide the " +
+                                             std::to_string(shard_group(s) * s.tp) +
                                              " ranks that share the shards");
   }
 }

@@ -4,7 +4,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string yes(bool value) { return value ? "true" : "false"; }
 
 std::string precision_name(Precision p) {
@@ -27,7 +26,8 @@ std::string config_text(const LaunchPlan& p) {
   const Strategy& s = p.strategy;
   const bool full = recomputed_per_chunk(s, p.model).value_or(0) != 0;
   std::string text = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n";
-  text += "num_machines: " + n(p.cluster.nodes) + "\nnum_processes: " + n(num_gpus(s)) + "\n";
+  text += "num_machines: " + std::to_string(p.cluster.nodes) +
+          "\nnum_processes: " + std::to_string(num_gpus(s)) + "\n";
   text += "machine_rank: 0\nmain_training_function: main\nrdzv_backend: static\n";
   text += "same_network: true\nuse_cpu: false\ndebug: false\n";
   text += "mixed_precision: " + precision_name(s.master_weights ? s.precision : Precision::kFp32) +
@@ -39,10 +39,10 @@ std::string config_text(const LaunchPlan& p) {
   text += "  fsdp_offload_params: false\n  fsdp_cpu_ram_efficient_loading: true\n";
   text += "  fsdp_state_dict_type: SHARDED_STATE_DICT\n";
   text += "parallelism_config:\n";
-  text += "  parallelism_config_dp_replicate_size: " + n(s.dp / shards(s)) + "\n";
-  text += "  parallelism_config_dp_shard_size: " + n(shards(s)) + "\n";
-  text += "  parallelism_config_tp_size: " + n(s.tp) + "\n";
-  text += "  parallelism_config_cp_size: " + n(s.cp) + "\n";
+  text += "  parallelism_config_dp_replicate_size: " + std::to_string(s.dp / shards(s)) + "\n";
+  text += "  parallelism_config_dp_shard_size: " + std::to_string(shards(s)) + "\n";
+  text += "  parallelism_config_tp_size: " + std::to_string(s.tp) + "\n";
+  text += "  parallelism_config_cp_size: " + std::to_string(s.cp) + "\n";
   if (s.cp > 1) {
     text += std::string("  parallelism_config_cp_comm_strategy: ") +
             (s.cp_kind == CpKind::kRing ? "alltoall" : "allgather") + "\n";
@@ -58,8 +58,8 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
   command.environment = cluster_environment(plan.cluster);
   command.files.push_back({"accelerate.yaml", config_text(plan)});
   std::vector<std::vector<std::string>> lines{
-      {"--per_device_train_batch_size", n(s.micro_batch)},
-      {"--gradient_accumulation_steps", n(num_microbatches(s))}};
+      {"--per_device_train_batch_size", std::to_string(s.micro_batch)},
+      {"--gradient_accumulation_steps", std::to_string(num_microbatches(s))}};
   command.sections = {{"plan", std::move(lines)}};
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
   command.program = "accelerate launch --config_file \"$here/accelerate.yaml\"";
@@ -72,9 +72,10 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
   }
   command.program += " \\\n  \"$TRAIN_PROGRAM\"";
   command.uses_torchrun = false;
-  command.notes.push_back("the length of a sequence is the program's: " + n(s.seq_len) +
-                          " tokens; the batch sizes are passed as Transformers' TrainingArguments "
-                          "call them");
+  command.notes.push_back(
+      "the length of a sequence is the program's: " + std::to_string(s.seq_len) +
+      " tokens; the batch sizes are passed as Transformers' TrainingArguments "
+      "call them");
   if (!s.master_weights && s.precision != Precision::kFp32) {
     command.notes.push_back("the program loads its weights in " +
                             std::string(name_of(s.precision)) + ": there is no fp32 copy");

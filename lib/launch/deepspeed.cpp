@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
 
 bool recomputes(const LaunchPlan& p) {
@@ -77,17 +75,17 @@ using Lines = std::vector<std::vector<std::string>>;
 // Megatron-DeepSpeed's pretrain_gpt.py (megatron/arguments.py there).
 Lines own_split(const LaunchPlan& p) {
   const Strategy& s = p.strategy;
-  Lines o{{"--tensor-model-parallel-size", n(s.tp)},
-          {"--pipeline-model-parallel-size", n(s.pp)},
-          {"--micro-batch-size", n(s.micro_batch)},
-          {"--global-batch-size", n(s.global_batch)},
-          {"--seq-length", n(s.seq_len)},
-          {"--zero-stage", n(s.zero)}};
+  Lines o{{"--tensor-model-parallel-size", std::to_string(s.tp)},
+          {"--pipeline-model-parallel-size", std::to_string(s.pp)},
+          {"--micro-batch-size", std::to_string(s.micro_batch)},
+          {"--global-batch-size", std::to_string(s.global_batch)},
+          {"--seq-length", std::to_string(s.seq_len)},
+          {"--zero-stage", std::to_string(s.zero)}};
   if (s.pp == 1) o.push_back({"--no-pipeline-parallel"});
-  if (s.cp > 1) o.push_back({"--ds-sequence-parallel-size", n(s.cp)});
+  if (s.cp > 1) o.push_back({"--ds-sequence-parallel-size", std::to_string(s.cp)});
   if (s.sequence_parallel) o.push_back({"--sequence-parallel"});
   if (s.pp > 1 && s.schedule == Schedule::kZbH1) o.push_back({"--enable-zbh1-pipeline"});
-  if (p.model.moe) o.push_back({"--moe-expert-parallel-size", n(s.ep)});
+  if (p.model.moe) o.push_back({"--moe-expert-parallel-size", std::to_string(s.ep)});
   if (s.recompute == Recompute::kSelective) {
     o.push_back({"--recompute-granularity", "selective"});
   } else if (recomputes(p)) {
@@ -104,19 +102,20 @@ Lines own_split(const LaunchPlan& p) {
 // The architecture, as its _add_network_size_args() and those of Megatron call it.
 Lines own_model(const LaunchPlan& p) {
   const ModelSpec& m = p.model;
-  Lines o{{"--num-layers", n(m.num_layers)},
-          {"--hidden-size", n(m.hidden_size)},
-          {"--ffn-hidden-size", n(m.ffn_hidden_size)},
-          {"--num-attention-heads", n(m.num_attention_heads)},
-          {"--kv-channels", n(m.head_dim)},
-          {"--max-position-embeddings", n(std::max(m.max_seq_length, p.strategy.seq_len))},
-          {"--vocab-size", n(m.vocab_size)},
-          {"--make-vocab-size-divisible-by", "128"},
-          {"--attention-dropout", key_text(m.dropout)},
-          {"--hidden-dropout", key_text(m.dropout)},
-          {"--normalization", m.norm == Norm::kRmsNorm ? "rmsnorm" : "layernorm"}};
+  Lines o{
+      {"--num-layers", std::to_string(m.num_layers)},
+      {"--hidden-size", std::to_string(m.hidden_size)},
+      {"--ffn-hidden-size", std::to_string(m.ffn_hidden_size)},
+      {"--num-attention-heads", std::to_string(m.num_attention_heads)},
+      {"--kv-channels", std::to_string(m.head_dim)},
+      {"--max-position-embeddings", std::to_string(std::max(m.max_seq_length, p.strategy.seq_len))},
+      {"--vocab-size", std::to_string(m.vocab_size)},
+      {"--make-vocab-size-divisible-by", "128"},
+      {"--attention-dropout", key_text(m.dropout)},
+      {"--hidden-dropout", key_text(m.dropout)},
+      {"--normalization", m.norm == Norm::kRmsNorm ? "rmsnorm" : "layernorm"}};
   if (m.num_query_groups != m.num_attention_heads) {
-    o.push_back({"--num-key-value-heads", n(m.num_query_groups)});
+    o.push_back({"--num-key-value-heads", std::to_string(m.num_query_groups)});
   }
   if (m.gated_mlp) o.push_back({"--swiglu"});
   if (m.activation == Activation::kRelu2) o.push_back({"--squared-relu"});
@@ -126,9 +125,9 @@ Lines own_model(const LaunchPlan& p) {
   if (!m.tied_embeddings) o.push_back({"--untie-embeddings-and-output-weights"});
   if (!m.linear_bias) o.push_back({"--disable-bias-linear"});
   if (m.moe) {
-    o.push_back({"--num-experts", n(m.moe->num_experts)});
-    o.push_back({"--topk", n(m.moe->top_k)});
-    o.push_back({"--expert-interval", n(m.moe->every)});
+    o.push_back({"--num-experts", std::to_string(m.moe->num_experts)});
+    o.push_back({"--topk", std::to_string(m.moe->top_k)});
+    o.push_back({"--expert-interval", std::to_string(m.moe->every)});
   }
   return o;
 }
@@ -136,8 +135,8 @@ Lines own_model(const LaunchPlan& p) {
 void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   const Strategy& s = p.strategy;
   if (s.pp > 1 && !splits_itself(s)) {
-    notes.push_back("the number of stages is the program's: PipelineModule(num_stages=" + n(s.pp) +
-                    ", partition_method=\"type:<layer class>\")");
+    notes.push_back("the number of stages is the program's: PipelineModule(num_stages=" +
+                    std::to_string(s.pp) + ", partition_method=\"type:<layer class>\")");
   }
   if (s.pp == 1 && !splits_itself(s) && recomputes(p)) {
     notes.emplace_back(
@@ -145,7 +144,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
         "Transformers)");
   }
   if ((s.zero == 1 || s.zero == 2) && s.overlap.param_gather) {
-    notes.push_back("DeepSpeed gathers the weights of zero=" + n(s.zero) +
+    notes.push_back("DeepSpeed gathers the weights of zero=" + std::to_string(s.zero) +
                     " behind the optimizer's step, which the plan counts as overlapped "
                     "(overlap.param_gather)");
   }

@@ -4,8 +4,8 @@
 
 namespace meshplan {
 
-Environment cluster_environment(const ClusterSpec& c) {
-  Environment all;
+EnvironmentVariables cluster_environment(const ClusterSpec& c) {
+  EnvironmentVariables all;
   const auto spans_nodes = [&](const LinkLevel& level) {
     return c.nodes > 1 && (level.span == 0 || level.span > c.gpus_per_node);
   };

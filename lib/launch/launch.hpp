@@ -22,11 +22,11 @@ struct LaunchFile {
   bool operator==(const LaunchFile&) const = default;
 };
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
+using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
 
 // What a target makes of a plan, before it is written as a script.
 struct LaunchCommand {
-  Environment environment;
+  EnvironmentVariables environment;
   std::vector<std::string> unset;  // variables that must not be inherited
   // Words of the command line by purpose; "run" holds what a dry start needs and the plan does not
   // decide (data, tokenizer, learning rate), and is replaced by what the user passes.

@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 // Where a key of a strategy or model stands on Megatron-LM's command line.
 constexpr std::array kOptions{
     KeySetting{"tp", "--tensor-model-parallel-size"},
@@ -129,8 +127,9 @@ class Linter {
   // What Megatron-LM finds only when training has begun, or never.
   void late() {
     if (m_.moe && m_.moe->top_k > m_.moe->num_experts) {
-      error("--moe-router-topk", "--moe-router-topk is " + n(m_.moe->top_k) + ", but there are " +
-                                     n(m_.moe->num_experts) + " experts");
+      error("--moe-router-topk", "--moe-router-topk is " + std::to_string(m_.moe->top_k) +
+                                     ", but there are " + std::to_string(m_.moe->num_experts) +
+                                     " experts");
     }
     if (m_.moe && s_.tp > 1 && !s_.sequence_parallel && !cluster_) {
       error(
@@ -150,7 +149,7 @@ class Linter {
   void wasteful() {
     const std::int64_t copies = s_.dp * s_.cp;
     if (s_.zero == 0 && copies > 1) {
-      warning("--bf16", n(copies) + " ranks hold the same optimizer states",
+      warning("--bf16", std::to_string(copies) + " ranks hold the same optimizer states",
               "add --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather");
     } else if (!s_.overlap.grad_reduce && copies > 1) {
       warning("--use-distributed-optimizer", "gradients are reduced behind the backward pass",

@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 constexpr std::array kSettings{
     KeySetting{"tp", "tensor_parallel.autotp_size"},
     KeySetting{"tp", "tensor_parallel.tp.tp_size"},
@@ -219,20 +217,22 @@ class Linter {
     if (train > 0 && micro > 0 && steps > 0 && s_.dp > 0 &&
         train != bounded_product({micro, steps, s_.dp})) {
       report_.error("train_batch_size",
-                    "'train_batch_size' " + n(train) + " is not micro batch " + n(micro) +
-                        " * accumulation " + n(steps) + " * " + n(s_.dp) + " data-parallel ranks",
+                    "'train_batch_size' " + std::to_string(train) + " is not micro batch " +
+                        std::to_string(micro) + " * accumulation " + std::to_string(steps) + " * " +
+                        std::to_string(s_.dp) + " data-parallel ranks",
                     "leave one of the three out");
     }
     const std::int64_t stated = settings_.integer("--global-batch-size", 0);
     if (train > 0 && stated > 0 && train != stated) {
-      report_.error("--global-batch-size", "--global-batch-size " + n(stated) +
-                                               " and 'train_batch_size' " + n(train) + " differ");
+      report_.error("--global-batch-size", "--global-batch-size " + std::to_string(stated) +
+                                               " and 'train_batch_size' " + std::to_string(train) +
+                                               " differ");
     }
     const std::int64_t own = settings_.integer("--micro-batch-size", 0);
     if (micro > 0 && own > 0 && micro != own) {
-      report_.error("--micro-batch-size", "--micro-batch-size " + n(own) +
-                                              " and 'train_micro_batch_size_per_gpu' " + n(micro) +
-                                              " differ");
+      report_.error("--micro-batch-size", "--micro-batch-size " + std::to_string(own) +
+                                              " and 'train_micro_batch_size_per_gpu' " +
+                                              std::to_string(micro) + " differ");
     }
     if (!run_.automatic.empty()) {
       std::vector<std::string> names;
@@ -252,8 +252,9 @@ class Linter {
     const std::int64_t stage = settings_.integer("zero_optimization.stage", 0);
     const std::int64_t other = settings_.integer("--zero-stage", stage);
     if (has("zero_optimization.stage") && other != stage) {
-      report_.error("--zero-stage", "--zero-stage " + n(other) + " and 'zero_optimization.stage' " +
-                                        n(stage) + " differ");
+      report_.error("--zero-stage", "--zero-stage " + std::to_string(other) +
+                                        " and 'zero_optimization.stage' " + std::to_string(stage) +
+                                        " differ");
     }
     if (s_.zero == 3 && settings_.text("gradient_allreduce_op", "mean") == "sum") {
       report_.error("gradient_allreduce_op",
@@ -316,7 +317,7 @@ class Linter {
     const std::int64_t copies = s_.dp * s_.cp;
     if (copies > 1 && s_.zero == 0) {
       report_.warning("zero_optimization.stage",
-                      n(copies) + " ranks hold the same optimizer states",
+                      std::to_string(copies) + " ranks hold the same optimizer states",
                       "set zero_optimization.stage to 1");
     }
     if (copies > 1 && s_.zero > 0 && !s_.overlap.grad_reduce) {

@@ -8,8 +8,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 constexpr std::array kSettings{
     KeySetting{"tp", "parallelism.tensor_parallel_degree"},
     KeySetting{"sequence_parallel", "parallelism.tensor_parallel_degree"},
@@ -150,10 +148,10 @@ class Linter {
     const std::int64_t gpus = num_gpus(s_);
     // With a cluster the rules of every strategy say it.
     if (cluster_ || run_.world_size == 0 || s_.dp == 0 || gpus == run_.world_size) return;
-    report_.error(
-        "parallelism.data_parallel_shard_degree",
-        "the degrees multiply to " + n(gpus) + " ranks, the job has " + n(run_.world_size),
-        "set data_parallel_shard_degree to -1");
+    report_.error("parallelism.data_parallel_shard_degree",
+                  "the degrees multiply to " + std::to_string(gpus) + " ranks, the job has " +
+                      std::to_string(run_.world_size),
+                  "set data_parallel_shard_degree to -1");
   }
 
   // train.py:203.
@@ -163,23 +161,24 @@ class Linter {
     if (once > 0 && s_.global_batch % once != 0) {
       report_.error(has("training.global_batch_size") ? "training.global_batch_size"
                                                       : "training.local_batch_size",
-                    "'training.global_batch_size' " + n(s_.global_batch) +
-                        " must be a multiple of the local batch " + n(local) + " * " + n(s_.dp) +
-                        " data-parallel ranks");
+                    "'training.global_batch_size' " + std::to_string(s_.global_batch) +
+                        " must be a multiple of the local batch " + std::to_string(local) + " * " +
+                        std::to_string(s_.dp) + " data-parallel ranks");
     }
     const std::int64_t parts = s_.tp * 2 * s_.cp;
     if (s_.seq_len % parts != 0) {
-      report_.error("training.seq_len", "'training.seq_len' " + n(s_.seq_len) +
-                                            " must be a multiple of tp * 2 * cp = " + n(parts) +
-                                            " (models/*/infra/parallelize.py)");
+      report_.error("training.seq_len",
+                    "'training.seq_len' " + std::to_string(s_.seq_len) +
+                        " must be a multiple of tp * 2 * cp = " + std::to_string(parts) +
+                        " (models/*/infra/parallelize.py)");
     }
     const std::int64_t stages = s_.pp * s_.vp;
     if (s_.pp > 1 && s_.micro_batch > 0 && local / s_.micro_batch < stages) {
-      report_.warning(
-          "training.local_batch_size",
-          n(local / s_.micro_batch) + " microbatches fill " + n(stages) + " pipeline stages badly",
-          "a larger local_batch_size, up to the global batch over the data-parallel "
-          "ranks");
+      report_.warning("training.local_batch_size",
+                      std::to_string(local / s_.micro_batch) + " microbatches fill " +
+                          std::to_string(stages) + " pipeline stages badly",
+                      "a larger local_batch_size, up to the global batch over the data-parallel "
+                      "ranks");
     }
   }
 
@@ -258,7 +257,7 @@ class Linter {
     }
     if (s_.zero == 0 && s_.dp > 1) {
       report_.warning("parallelism.data_parallel_replicate_degree",
-                      n(s_.dp) + " ranks hold the same weights and optimizer states",
+                      std::to_string(s_.dp) + " ranks hold the same weights and optimizer states",
                       "set data_parallel_shard_degree to -1");
     }
     report_.warn_of_spread_tensor_group("parallelism.tensor_parallel_degree", cluster_);

@@ -10,24 +10,22 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 bool shards_fully(const Strategy& s) { return s.zero >= 2; }
 
 void add_parallel(const LaunchPlan& p, Options& o) {
   const Strategy& s = p.strategy;
-  o.push_back({"--tensor-model-parallel-size", n(s.tp)});
+  o.push_back({"--tensor-model-parallel-size", std::to_string(s.tp)});
   if (s.sequence_parallel) o.push_back({"--sequence-parallel"});
   if (s.sequence_parallel && s.overlap.tp) o.push_back({"--tp-comm-overlap"});
-  o.push_back({"--pipeline-model-parallel-size", n(s.pp)});
-  o.push_back({"--context-parallel-size", n(s.cp)});
+  o.push_back({"--pipeline-model-parallel-size", std::to_string(s.pp)});
+  o.push_back({"--context-parallel-size", std::to_string(s.cp)});
   if (s.cp > 1) {
     constexpr std::array kNames{"p2p", "all_gather", "a2a"};
     o.push_back({"--cp-comm-type", kNames[static_cast<std::size_t>(s.cp_kind)]});
   }
   if (p.model.moe) {
-    o.push_back({"--expert-model-parallel-size", n(s.ep)});
-    o.push_back({"--expert-tensor-parallel-size", n(s.etp)});
+    o.push_back({"--expert-model-parallel-size", std::to_string(s.ep)});
+    o.push_back({"--expert-tensor-parallel-size", std::to_string(s.etp)});
     // The flexible dispatcher wants a group (core/transformer/moe/token_dispatcher.py).
     const bool flex = s.runtime.flex_dispatcher && s.ep * s.etp > 1;
     o.push_back({"--moe-token-dispatcher-type", flex ? "flex" : "alltoall"});
@@ -60,16 +58,16 @@ void add_stages(const LaunchPlan& p, Options& o) {
   if (!flags) {
     o.push_back({"--pipeline-model-parallel-layout", megatron_pipeline_layout(p.model, s)});
   } else {
-    if (s.vp > 1) o.push_back({"--num-virtual-stages-per-pipeline-rank", n(s.vp)});
+    if (s.vp > 1) o.push_back({"--num-virtual-stages-per-pipeline-rank", std::to_string(s.vp)});
     const bool even = std::all_of(layers.begin(), layers.end(),
                                   [&](std::int64_t count) { return count == layers.front(); });
     if (!even) {
-      o.push_back({"--decoder-first-pipeline-num-layers", n(layers.front())});
-      o.push_back({"--decoder-last-pipeline-num-layers", n(layers.back())});
+      o.push_back({"--decoder-first-pipeline-num-layers", std::to_string(layers.front())});
+      o.push_back({"--decoder-last-pipeline-num-layers", std::to_string(layers.back())});
     }
   }
   if (s.vp > 1) {
-    o.push_back({"--microbatch-group-size-per-virtual-pipeline-stage", n(s.pp)});
+    o.push_back({"--microbatch-group-size-per-virtual-pipeline-stage", std::to_string(s.pp)});
     if (!s.overlap.pp) o.push_back({"--no-overlap-p2p-communication"});
   }
 }
@@ -92,7 +90,7 @@ void add_data_parallel(const LaunchPlan& p, Options& o) {
   if (shards_fully(s)) add_fully_sharded(s, o);
   const std::int64_t copies = s.dp * s.cp / shard_group(s);
   if (s.zero >= 1 && copies > 1) {
-    o.push_back({"--num-distributed-optimizer-instances", n(copies)});
+    o.push_back({"--num-distributed-optimizer-instances", std::to_string(copies)});
   }
   if (s.overlap.grad_reduce) o.push_back({"--overlap-grad-reduce"});
   if (s.overlap.param_gather && s.zero >= 1) o.push_back({"--overlap-param-gather"});
@@ -100,8 +98,8 @@ void add_data_parallel(const LaunchPlan& p, Options& o) {
 }
 
 void add_batch(const Strategy& s, Options& o) {
-  o.push_back({"--micro-batch-size", n(s.micro_batch)});
-  o.push_back({"--global-batch-size", n(s.global_batch)});
+  o.push_back({"--micro-batch-size", std::to_string(s.micro_batch)});
+  o.push_back({"--global-batch-size", std::to_string(s.global_batch)});
 }
 
 std::vector<std::string> recomputed_modules(const LaunchPlan& p) {
@@ -126,13 +124,13 @@ void add_memory(const LaunchPlan& p, Options& o) {
   if (*each != 0) {
     o.push_back({"--recompute-granularity", "full"});
     o.push_back({"--recompute-method", *each < 0 ? "uniform" : "block"});
-    o.push_back({"--recompute-num-layers", n(*each < 0 ? 1 : *each)});
+    o.push_back({"--recompute-num-layers", std::to_string(*each < 0 ? 1 : *each)});
   } else if (s.recompute == Recompute::kSelective) {
     o.push_back({"--recompute-granularity", "selective"});
     o.push_back(recomputed_modules(p));
   }
   if (s.offload.activations) {
-    o.push_back({"--cpu-offloading-num-layers", n(p.model.num_layers - 1)});
+    o.push_back({"--cpu-offloading-num-layers", std::to_string(p.model.num_layers - 1)});
   }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
   if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});
@@ -206,7 +204,7 @@ Options dry_start() {
           {"--eval-iters", "0"}};
 }
 
-void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
+void add_megatron_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   const Strategy& s = p.strategy;
   if (s.pp > 1 && s.tp > 1 && !s.sequence_parallel && s.runtime.scatter_gather) {
     notes.emplace_back(
@@ -284,7 +282,7 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   command.needs = {": \"${MEGATRON_PATH:?set it to a checkout of Megatron-LM}\""};
   command.program = is_megatron_hybrid(plan.model) ? "\"$MEGATRON_PATH/pretrain_hybrid.py\""
                                                    : "\"$MEGATRON_PATH/pretrain_gpt.py\"";
-  add_notes(plan, command.notes);
+  add_megatron_notes(plan, command.notes);
   return command;
 }
 

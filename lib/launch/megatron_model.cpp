@@ -10,27 +10,25 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 void add_attention(const ModelSpec& m, Options& o) {
-  o.push_back({"--num-attention-heads", n(m.num_attention_heads)});
+  o.push_back({"--num-attention-heads", std::to_string(m.num_attention_heads)});
   if (m.mla) {
     o.push_back({"--multi-latent-attention"});
     // Its default is no compression of the queries, as q_lora_rank 0 means.
-    if (m.mla->q_lora_rank > 0) o.push_back({"--q-lora-rank", n(m.mla->q_lora_rank)});
-    o.push_back({"--kv-lora-rank", n(m.mla->kv_lora_rank)});
-    o.push_back({"--qk-head-dim", n(m.mla->qk_nope_head_dim)});
-    o.push_back({"--qk-pos-emb-head-dim", n(m.mla->qk_rope_head_dim)});
-    o.push_back({"--v-head-dim", n(m.mla->v_head_dim)});
-    o.push_back({"--kv-channels", n(m.mla->v_head_dim)});
+    if (m.mla->q_lora_rank > 0) o.push_back({"--q-lora-rank", std::to_string(m.mla->q_lora_rank)});
+    o.push_back({"--kv-lora-rank", std::to_string(m.mla->kv_lora_rank)});
+    o.push_back({"--qk-head-dim", std::to_string(m.mla->qk_nope_head_dim)});
+    o.push_back({"--qk-pos-emb-head-dim", std::to_string(m.mla->qk_rope_head_dim)});
+    o.push_back({"--v-head-dim", std::to_string(m.mla->v_head_dim)});
+    o.push_back({"--kv-channels", std::to_string(m.mla->v_head_dim)});
     o.push_back({"--qk-layernorm"});  // norms of the latents
     return;
   }
-  o.push_back({"--kv-channels", n(m.head_dim)});
+  o.push_back({"--kv-channels", std::to_string(m.head_dim)});
   // Without the first flag the second is ignored (A: num_query_groups).
   if (m.num_query_groups != m.num_attention_heads) {
     o.push_back({"--group-query-attention"});
-    o.push_back({"--num-query-groups", n(m.num_query_groups)});
+    o.push_back({"--num-query-groups", std::to_string(m.num_query_groups)});
   }
   if (m.qk_norm) o.push_back({"--qk-layernorm"});
   if (m.attention_output_gate) o.push_back({"--attention-output-gate"});
@@ -40,14 +38,14 @@ void add_attention(const ModelSpec& m, Options& o) {
 void add_window(const ModelSpec& m, Options& o) {
   if (m.window == 0) return;
   // Tokens to the left and to the right of each; the window of a model counts the token itself.
-  o.push_back({"--window-size", n(m.window - 1) + ",0"});
+  o.push_back({"--window-size", std::to_string(m.window - 1) + ",0"});
   if (m.window_every == 1) return;
   o.push_back({"--window-attn-skip-freq",
                python_list(m.num_layers, [&](std::int64_t i) { return layer_is_windowed(m, i); })});
 }
 
 void add_mlp(const ModelSpec& m, Options& o) {
-  o.push_back({"--ffn-hidden-size", n(m.ffn_hidden_size)});
+  o.push_back({"--ffn-hidden-size", std::to_string(m.ffn_hidden_size)});
   if (m.activation == Activation::kSilu) o.push_back({"--swiglu"});
   if (m.activation == Activation::kRelu2) o.push_back({"--squared-relu"});
   if (!all_linear_biased(m)) {
@@ -59,13 +57,14 @@ void add_mlp(const ModelSpec& m, Options& o) {
 void add_experts(const ModelSpec& m, Options& o) {
   if (!m.moe) return;
   const MoeSpec& e = *m.moe;
-  o.push_back({"--num-experts", n(e.num_experts)});
-  o.push_back({"--moe-router-topk", n(e.top_k)});
-  o.push_back({"--moe-ffn-hidden-size", n(e.expert_ffn_hidden_size)});
+  o.push_back({"--num-experts", std::to_string(e.num_experts)});
+  o.push_back({"--moe-router-topk", std::to_string(e.top_k)});
+  o.push_back({"--moe-ffn-hidden-size", std::to_string(e.expert_ffn_hidden_size)});
   if (e.shared_expert_ffn_hidden_size > 0) {
-    o.push_back({"--moe-shared-expert-intermediate-size", n(e.shared_expert_ffn_hidden_size)});
+    o.push_back(
+        {"--moe-shared-expert-intermediate-size", std::to_string(e.shared_expert_ffn_hidden_size)});
   }
-  if (e.latent_size > 0) o.push_back({"--moe-latent-size", n(e.latent_size)});
+  if (e.latent_size > 0) o.push_back({"--moe-latent-size", std::to_string(e.latent_size)});
   if (m.layers.empty() && num_moe_layers(m) != m.num_layers) {
     o.push_back({"--moe-layer-freq", python_list(m.num_layers, [&](std::int64_t i) {
                    return layer_kind(m, i) == LayerKind::kMoe;
@@ -94,26 +93,27 @@ void add_hybrid(const ModelSpec& m, const Strategy& s, Options& o) {
   o.push_back({"--spec", "megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec"});
   for (const LayerSpec& layer : distinct_layers(m)) {
     if (const auto* mamba = std::get_if<Mamba2Spec>(&layer.mixer)) {
-      o.push_back({"--mamba-num-heads", n(mamba->num_heads)});
-      o.push_back({"--mamba-head-dim", n(mamba->head_dim)});
-      o.push_back({"--mamba-state-dim", n(mamba->state_size)});
-      o.push_back({"--mamba-num-groups", n(mamba->num_groups)});
+      o.push_back({"--mamba-num-heads", std::to_string(mamba->num_heads)});
+      o.push_back({"--mamba-head-dim", std::to_string(mamba->head_dim)});
+      o.push_back({"--mamba-state-dim", std::to_string(mamba->state_size)});
+      o.push_back({"--mamba-num-groups", std::to_string(mamba->num_groups)});
     }
     if (const auto* delta = std::get_if<GatedDeltaNetSpec>(&layer.mixer)) {
-      o.push_back({"--linear-num-key-heads", n(delta->num_key_heads)});
-      o.push_back({"--linear-num-value-heads", n(delta->num_value_heads)});
-      o.push_back({"--linear-key-head-dim", n(delta->key_head_dim)});
-      o.push_back({"--linear-value-head-dim", n(delta->value_head_dim)});
-      o.push_back({"--linear-conv-kernel-dim", n(delta->conv_kernel)});
+      o.push_back({"--linear-num-key-heads", std::to_string(delta->num_key_heads)});
+      o.push_back({"--linear-num-value-heads", std::to_string(delta->num_value_heads)});
+      o.push_back({"--linear-key-head-dim", std::to_string(delta->key_head_dim)});
+      o.push_back({"--linear-value-head-dim", std::to_string(delta->value_head_dim)});
+      o.push_back({"--linear-conv-kernel-dim", std::to_string(delta->conv_kernel)});
     }
   }
 }
 
 void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
-  o.push_back({"--seq-length", n(s.seq_len)});
-  o.push_back({"--max-position-embeddings", n(m.position_embedding == PositionEmbedding::kLearned
-                                                  ? m.max_seq_length
-                                                  : std::max(m.max_seq_length, s.seq_len))});
+  o.push_back({"--seq-length", std::to_string(s.seq_len)});
+  o.push_back({"--max-position-embeddings",
+               std::to_string(m.position_embedding == PositionEmbedding::kLearned
+                                  ? m.max_seq_length
+                                  : std::max(m.max_seq_length, s.seq_len))});
   switch (m.position_embedding) {
     case PositionEmbedding::kLearned:
       o.push_back({"--position-embedding-type", "learned_absolute"});
@@ -145,9 +145,9 @@ Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   if (is_megatron_hybrid(m)) {
     add_hybrid(m, s, o);
   } else {
-    o.push_back({"--num-layers", n(m.num_layers)});
+    o.push_back({"--num-layers", std::to_string(m.num_layers)});
   }
-  o.push_back({"--hidden-size", n(m.hidden_size)});
+  o.push_back({"--hidden-size", std::to_string(m.hidden_size)});
   add_mlp(m, o);
   add_attention(m, o);
   add_window(m, o);
@@ -156,10 +156,10 @@ Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   if (!m.tied_embeddings) o.push_back({"--untie-embeddings-and-output-weights"});
   o.push_back({"--attention-dropout", key_text(m.dropout)});
   o.push_back({"--hidden-dropout", key_text(m.dropout)});
-  o.push_back({"--vocab-size", n(m.vocab_size)});
+  o.push_back({"--vocab-size", std::to_string(m.vocab_size)});
   o.push_back({"--make-vocab-size-divisible-by", "128"});
   add_experts(m, o);
-  if (m.mtp_layers > 0) o.push_back({"--mtp-num-layers", n(m.mtp_layers)});
+  if (m.mtp_layers > 0) o.push_back({"--mtp-num-layers", std::to_string(m.mtp_layers)});
   if (m.mtp_shared) o.push_back({"--mtp-use-repeated-layer"});
   return o;
 }

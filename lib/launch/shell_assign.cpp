@@ -5,11 +5,7 @@
 #include "launch/shell_interpreter.hpp"
 
 namespace meshplan::shell {
-namespace {
-
-constexpr std::size_t kMostItems = 100'000;
-
-}  // namespace
+namespace {}  // namespace
 
 void Interpreter::set(const std::string& name, Value value) {
   if (inputs_.fixed.find(name) != inputs_.fixed.end()) return;

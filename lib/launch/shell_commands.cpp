@@ -10,9 +10,6 @@
 namespace meshplan::shell {
 namespace {
 
-constexpr int kDeepest = 40;
-constexpr std::size_t kMostItems = 100'000;
-
 // The condition as it stands in the script.
 Range extent(const Node& node) {
   Range all;
@@ -68,7 +65,7 @@ bool Interpreter::decide(Truth truth, const Node& condition, const std::string& 
 
 Truth Interpreter::execute(const Node& node) {
   if (stops()) return Truth::kTrue;
-  if (++depth_ > kDeepest * 10) {
+  if (++depth_ > kDeepestCalls * 10) {
     --depth_;
     return Truth::kTrue;
   }
@@ -286,7 +283,7 @@ Truth Interpreter::simple(const Node& node) {
   write_documents(node, words);
   const std::string name = is_known(words.front()) ? text_of(words.front()) : std::string();
   if (const auto found = functions_.find(name); found != functions_.end()) {
-    if (depth_ > kDeepest) return Truth::kTrue;
+    if (depth_ > kDeepestCalls) return Truth::kTrue;
     std::vector<Value> outer(words.begin() + 1, words.end());
     outer.swap(arguments_);
     const bool knew = std::exchange(knows_arguments_, true);
@@ -333,7 +330,7 @@ void Interpreter::start(std::vector<Value> words, std::map<std::string, Value> e
 }
 
 Truth Interpreter::evaluate(const Value& text) {
-  if (depth_ > kDeepest) return Truth::kTrue;
+  if (depth_ > kDeepestCalls) return Truth::kTrue;
   ++depth_;
   // What is not known keeps its name through the second reading.
   Value marked = text;
@@ -353,9 +350,9 @@ Truth Interpreter::evaluate(const Value& text) {
 
 void Interpreter::source(const Value& path) {
   const std::string name = text_of(path);
-  const std::optional<std::string> text = is_known(path) && inputs_.read_file && depth_ < kDeepest
-                                              ? inputs_.read_file(name)
-                                              : std::nullopt;
+  const std::optional<std::string> text =
+      is_known(path) && inputs_.read_file && depth_ < kDeepestCalls ? inputs_.read_file(name)
+                                                                    : std::nullopt;
   if (!text) {
     out_.not_read.push_back(is_known(path) ? name : "$" + unknown_names(path) + name);
     return;

@@ -8,7 +8,6 @@ namespace meshplan::shell {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr int kDeepest = 40;
 
 }  // namespace
 
@@ -109,7 +108,7 @@ void Interpreter::expand(Range range, Mode mode, Fields& out) {
       const std::size_t end = std::min(skip_quoted(text, i), range.end);
       out.open = true;
       const std::size_t last = end > i + 1 && text[end - 1] == '"' ? end - 1 : end;
-      if (++depth_ < kDeepest) expand({range.source, i + 1, last}, Mode::kQuoted, out);
+      if (++depth_ < kDeepestCalls) expand({range.source, i + 1, last}, Mode::kQuoted, out);
       --depth_;
       i = end;
     } else if (c == '\\') {
@@ -193,7 +192,7 @@ std::optional<std::int64_t> Interpreter::number(const Value& expression, std::st
     names = unknown_names(expression);
     return std::nullopt;
   }
-  if (++depth_ > kDeepest) {
+  if (++depth_ > kDeepestCalls) {
     --depth_;
     return std::nullopt;
   }
@@ -226,7 +225,7 @@ Value Interpreter::calculated(Range expression) {
 
 Value Interpreter::substitution(Range command) {
   const Segment at = command.source->at(command.begin);
-  if (depth_ >= kDeepest) return unknown("$(...)", at.line, at.column);
+  if (depth_ >= kDeepestCalls) return unknown("$(...)", at.line, at.column);
   ++depth_;
   sources_.push_back({std::string(command.text()), {{0, at.line, at.column}}});
   Source& source = sources_.back();

@@ -13,6 +13,10 @@
 
 namespace meshplan::shell {
 
+// Calls within calls, and items of one array or list.
+inline constexpr int kDeepestCalls = 40;
+inline constexpr std::size_t kMostItems = 100'000;
+
 enum class Truth { kFalse, kTrue, kUnknown };
 
 struct Variable {

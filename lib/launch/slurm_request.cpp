@@ -8,7 +8,7 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;
+constexpr std::int64_t kMostNodes = 1 << 24;
 
 // "8", "gpu:8", "a100:8(S:0)": the last number before anything else.
 std::int64_t count_in(std::string_view text) {
@@ -16,7 +16,7 @@ std::int64_t count_in(std::string_view text) {
   if (colon != std::string_view::npos) text.remove_prefix(colon + 1);
   std::int64_t value = 0;
   const auto [stop, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{} || value < 1 || value > kMost) return 0;
+  if (failure != std::errc{} || value < 1 || value > kMostNodes) return 0;
   const bool ends =
       stop == text.data() + text.size() || *stop == '(' || *stop == '-' || *stop == ',';
   return ends ? value : 0;

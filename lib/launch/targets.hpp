@@ -11,7 +11,7 @@ namespace meshplan {
 [[nodiscard]] LaunchCommand bridge_command(const LaunchPlan& plan);
 
 // Variables that follow from the cluster's links.
-[[nodiscard]] Environment cluster_environment(const ClusterSpec& c);
+[[nodiscard]] EnvironmentVariables cluster_environment(const ClusterSpec& c);
 
 // The sections of a command as lines of options, for people and for programs that read them.
 [[nodiscard]] std::string arguments_text(const LaunchPlan& plan, const LaunchCommand& command);

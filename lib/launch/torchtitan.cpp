@@ -6,7 +6,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 struct Toml {
@@ -34,7 +33,7 @@ std::string stage_modules(const LaunchPlan& p) {
     };
     if (i == 0) add("tok_embeddings");
     for (std::int64_t layer = 0; layer < chunks[i].layers; ++layer) {
-      add("layers." + n(chunks[i].first_layer + layer));
+      add("layers." + std::to_string(chunks[i].first_layer + layer));
     }
     if (i + 1 == chunks.size()) {
       add("norm");
@@ -50,9 +49,10 @@ void add_training(const LaunchPlan& p, Toml& t) {
   t.section("training");
   // A pipeline cuts its local batch into microbatches; without one, gradients accumulate.
   const bool pipeline = s.pp > 1;
-  t.key("local_batch_size", n(pipeline ? s.micro_batch * num_microbatches(s) : s.micro_batch));
-  t.key("global_batch_size", n(s.global_batch));
-  t.key("seq_len", n(s.seq_len));
+  t.key("local_batch_size",
+        std::to_string(pipeline ? s.micro_batch * num_microbatches(s) : s.micro_batch));
+  t.key("global_batch_size", std::to_string(s.global_batch));
+  t.key("seq_len", std::to_string(s.seq_len));
   t.key("steps", "20");
   t.key("mixed_precision_param", quoted(s.precision == Precision::kFp32 ? "float32" : "bfloat16"));
   t.key("mixed_precision_reduce", quoted("float32"));
@@ -62,27 +62,27 @@ void add_parallelism(const LaunchPlan& p, Toml& t) {
   const Strategy& s = p.strategy;
   t.section("parallelism");
   const std::int64_t shards = s.zero == 0 ? 1 : shard_group(s) / s.cp;
-  t.key("data_parallel_replicate_degree", n(s.dp / shards));
-  t.key("data_parallel_shard_degree", n(shards));
+  t.key("data_parallel_replicate_degree", std::to_string(s.dp / shards));
+  t.key("data_parallel_shard_degree", std::to_string(shards));
   if (s.zero > 0) {
     t.key("fsdp_reshard_after_forward", quoted(s.zero == 3 ? "always" : "never"));
   }
-  t.key("tensor_parallel_degree", n(s.tp));
+  t.key("tensor_parallel_degree", std::to_string(s.tp));
   if (s.tp > 1) t.key("enable_async_tensor_parallel", s.overlap.tp ? "true" : "false");
-  t.key("context_parallel_degree", n(s.cp));
+  t.key("context_parallel_degree", std::to_string(s.cp));
   if (s.cp > 1) {
     t.key("context_parallel_rotate_method",
           quoted(s.cp_kind == CpKind::kRing ? "alltoall" : "allgather"));
   }
-  t.key("pipeline_parallel_degree", n(s.pp));
+  t.key("pipeline_parallel_degree", std::to_string(s.pp));
   if (s.pp > 1) {
     t.key("pipeline_parallel_schedule", quoted(schedule_name(s)));
-    t.key("pipeline_parallel_microbatch_size", n(s.micro_batch));
+    t.key("pipeline_parallel_microbatch_size", std::to_string(s.micro_batch));
     t.key("module_fqns_per_model_part", stage_modules(p));
   }
   if (p.model.moe) {
-    t.key("expert_parallel_degree", n(s.ep));
-    t.key("expert_tensor_parallel_degree", n(s.ep > 1 ? s.etp : 1));
+    t.key("expert_parallel_degree", std::to_string(s.ep));
+    t.key("expert_tensor_parallel_degree", std::to_string(s.ep > 1 ? s.etp : 1));
   }
 }
 
@@ -102,7 +102,7 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
   PLAN_CHECK(flavor != nullptr);
   const Strategy& s = plan.strategy;
   Toml t;
-  t.text = "# world: " + n(num_gpus(s)) + "\n[job]\ndump_folder = \"./outputs\"\n";
+  t.text = "# world: " + std::to_string(num_gpus(s)) + "\n[job]\ndump_folder = \"./outputs\"\n";
   t.section("model");
   t.key("name", quoted(flavor->model));
   t.key("flavor", quoted(flavor->flavor));

@@ -96,7 +96,9 @@ void append_biased_experts(const BlockContext& x, const ExpertWork& work, BlockO
 }
 
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that
-// does so to the gradient, leave no casts between the experts' two products.
+// does so to the gradient, leave no casts between the experts' two products. Recomputing the
+// activation is one output more of the second, which reads the features anyway (Transformer Engine
+// ops/, activation_recompute_in_mlp): no time of its own.
 void drop_casts(std::size_t first, Pass pass, BlockOps& ops) {
   const auto is_cast = [&](const KernelOp& op) { return op.name == "fp8 cast" && op.pass == pass; };
   const auto begin = ops.kernels.begin() + static_cast<std::ptrdiff_t>(first);
@@ -200,7 +202,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (fused) drop_casts(first_expert, Pass::kBackwardInput, ops);
   const PartBegin activation = part_begin(ops);
   if (!fused) append_activation(x, received * real(ffn), ops);
-  if (!all_again && repeats(x, RecomputeModule::kMoeAct, false)) repeat_part(activation, ops);
+  const bool activation_again = !all_again && repeats(x, RecomputeModule::kMoeAct, false);
+  if (activation_again && !fused) repeat_part(activation, ops);
   const std::size_t first_down = ops.kernels.size();
   append_linear(x, "experts down", per_expert, input, ffn, m.expert_bias, ops, local_experts,
                 &second);

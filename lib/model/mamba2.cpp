@@ -36,8 +36,8 @@ double states(const Shape& a) { return a.inner * a.state / a.chunk; }
 // of 64 rows of the causal square are computed.
 double state_product(const Shape& a) { return 2 * a.inner * a.state; }
 double chunk_product(const Shape& a) {
-  constexpr double kBlock = 64;
-  return a.inner * (a.chunk + kBlock);
+  constexpr double kTile = 64;
+  return a.inner * (a.chunk + kTile);
 }
 
 // [F-SSM-2] The scan's kernels one after the other, per token, for N = state_size, C = chunk_size,

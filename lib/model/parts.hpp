@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/units.hpp"
 #include "model/adapters.hpp"
 #include "model/context.hpp"
 #include "model/operations.hpp"
@@ -102,7 +103,5 @@ inline constexpr LoraTargets kFirstTargets{LoraTarget::kFc1, LoraTarget::kGate, 
 // Parameters of an MLP of some width on every token, and of an attention's output bias and sinks.
 void add_mlp(const ModelSpec& m, std::int64_t ffn, LayerParameters& p);
 void add_output_bias(const ModelSpec& m, std::int64_t heads, LayerParameters& p);
-
-[[nodiscard]] inline double real(std::int64_t n) { return static_cast<double>(n); }
 
 }  // namespace meshplan

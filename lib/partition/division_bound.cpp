@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/units.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -35,8 +37,6 @@ TaskTimes most_below(const TaskTimes& each, const std::vector<TaskTimes>& layers
   }
   return most;
 }
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

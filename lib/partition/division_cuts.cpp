@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/units.hpp"
+
 namespace meshplan {
-namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 void DivisionCuts::add(const CriticalPath& path, int steps, double enough) {
   Cut cut;

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/units.hpp"
 #include "schedule/chunk_map.hpp"
 
 namespace meshplan {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 constexpr double kNoWay = std::numeric_limits<double>::infinity();
 

@@ -6,12 +6,11 @@
 #include <set>
 #include <tuple>
 
+#include "base/units.hpp"
 #include "cost/chunks.hpp"
 
 namespace meshplan {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // What each round gains over the last when a rank takes so many layers more than a multiple of vp.
 std::vector<std::int64_t> gains(std::int64_t vp, std::int64_t more, bool first_rank) {

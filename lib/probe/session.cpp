@@ -38,7 +38,7 @@ void copy_text(const std::string& text, std::array<char, N>& out) {
   std::memcpy(out.data(), text.data(), std::min(text.size(), N - 1));
 }
 
-using Device = std::shared_ptr<RankDevice>;
+using SharedDevice = std::shared_ptr<RankDevice>;
 
 // Runs start-up work of a plug-in's own on its thread. Errors say what it was about.
 Result<bool> start_up(RankDevice& device, const std::string& what, milliseconds timeout,
@@ -124,8 +124,8 @@ struct Session::State {
   SessionOptions options;
   milliseconds timeout{};
   Job job;
-  Device device;
-  Device rendezvous;  // MPI, where it only brings NCCL's ranks together
+  SharedDevice device;
+  SharedDevice rendezvous;  // MPI, where it only brings NCCL's ranks together
   std::optional<Coordinator> coordinator;
   std::optional<Connection> connection;
 

@@ -7,8 +7,6 @@
 namespace meshplan {
 namespace {
 
-std::string signed_percent(double ratio) { return (ratio >= 0 ? "+" : "") + human_percent(ratio); }
-
 std::string value_text(const CalibrationParameter& p, double value) {
   return p.unit == "s" ? human_time(Seconds{value}) : fixed(value, 3);
 }

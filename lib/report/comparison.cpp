@@ -34,8 +34,6 @@ constexpr std::array kWords{TermWords{StepTerm::kForward, "forward"},
                             TermWords{StepTerm::kCheckpointing, "checkpointing"},
                             TermWords{StepTerm::kStalls, "stalls"}};
 
-std::string signed_percent(double ratio) { return (ratio >= 0 ? "+" : "") + human_percent(ratio); }
-
 std::string range_text(const std::optional<TermTime>& t, const char* otherwise) {
   if (!t) return otherwise;
   const std::string most = human_time(t->most), least = human_time(t->least);

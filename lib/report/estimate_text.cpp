@@ -24,19 +24,17 @@ std::string gib(Bytes n) { return fixed(n.si() / static_cast<double>(kGiB), 2); 
 
 std::string labelled(const std::string& label, const std::string& value,
                      const TextOptions& options) {
-  constexpr std::size_t kLabel = 18;
-  return paragraph(label + std::string(kLabel - std::min(kLabel, label.size()), ' '), value,
-                   options);
+  constexpr std::size_t kSummaryLabel = 18;
+  return paragraph(label + std::string(kSummaryLabel - std::min(kSummaryLabel, label.size()), ' '),
+                   value, options);
 }
 
 std::string usd(double value) {
   return fixed(value, value < 0.1 ? 4 : value < 10 ? 3 : 2) + " USD";
 }
 
-std::string whole(double value) { return with_thousands(std::llround(value)); }
-
 // Calls per step are whole numbers unless an operation happens in some microbatches only.
-std::string calls(double count) { return count >= 100 ? whole(count) : human_count(count); }
+std::string calls(double count) { return count >= 100 ? rounded(count) : human_count(count); }
 
 std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& options) {
   const Rates r = rates(p, c);
@@ -44,7 +42,8 @@ std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& 
   std::string text = labelled("Step time", step_time_text(p, c), options);
   text += labelled(
       "Throughput",
-      whole(r.tokens_per_s) + " tokens/s, " + whole(r.tokens_per_s_per_gpu) + " per GPU", options);
+      rounded(r.tokens_per_s) + " tokens/s, " + rounded(r.tokens_per_s_per_gpu) + " per GPU",
+      options);
   text +=
       labelled("Utilisation",
                "MFU " + human_percent(p.mfu_causal) + ", causal attention counted half", options);

@@ -17,17 +17,16 @@ std::string labelled(const std::string& label, const std::string& value,
                    options);
 }
 
-std::string whole(double value) { return with_thousands(std::llround(value)); }
-
 std::string counted(std::int64_t n, const std::string& one, const std::string& many) {
   return with_thousands(n) + " " + (n == 1 ? one : many);
 }
 
 std::string documents_text(const LengthSpec& lengths, const LengthSpread& spread,
                            std::int64_t seq_len) {
-  std::string text = printable(lengths.name) + ": mean " + whole(mean_length(lengths)) +
-                     " tokens, median " + whole(length_quantile(lengths, 0.5)) + ", 99 % up to " +
-                     whole(length_quantile(lengths, 0.99)) + ", longest " + whole(longest(lengths));
+  std::string text = printable(lengths.name) + ": mean " + rounded(mean_length(lengths)) +
+                     " tokens, median " + rounded(length_quantile(lengths, 0.5)) + ", 99 % up to " +
+                     rounded(length_quantile(lengths, 0.99)) + ", longest " +
+                     rounded(longest(lengths));
   if (spread.cut > 0) {
     text += "; " + human_percent(spread.cut) + " of the tokens are beyond " +
             with_thousands(seq_len) + " and cut off";
@@ -85,7 +84,7 @@ std::string choices_text(const std::vector<PackingChoice>& all) {
   bool first = true;
   for (const PackingChoice& choice : all) {
     text += (first ? "" : "; ") + std::string(name_of(choice.packing)) + " " +
-            whole(choice.tokens_per_s) + ", " + human_percent(choice.padding) + ", " +
+            rounded(choice.tokens_per_s) + ", " + human_percent(choice.padding) + ", " +
             human_bytes(choice.peak);
     first = false;
   }

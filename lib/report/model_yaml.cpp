@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kReserved{"true", "false", "null", "yes", "no",
                                                     "on",   "off",   "y",    "n"};
 
-bool is_plain(std::string_view text) {
+bool is_bare_word(std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto is_word = [&](char c) {
     return is_letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
@@ -32,7 +32,7 @@ bool is_plain(std::string_view text) {
 
 // The escapes of YAML's double-quoted text include those of JSON.
 std::string scalar_text(const Json& value) {
-  if (value.is_string() && is_plain(value.get_ref<const std::string&>())) {
+  if (value.is_string() && is_bare_word(value.get_ref<const std::string&>())) {
     return value.get<std::string>();
   }
   return escaped_json(value.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -16,16 +16,15 @@ namespace meshplan {
 namespace {
 
 // "77%": a percent sign without a space, as narrow columns need it.
-std::string percent(double ratio, int decimals) { return fixed(100 * ratio, decimals) + "%"; }
 
 std::string memory_cell(const MemoryBreakdown& m) {
   const double share = m.capacity.count() > 0 ? m.peak.si() / m.capacity.si() : 0;
-  return human_bytes(m.peak) + " " + percent(share, 0);
+  return human_bytes(m.peak) + " " + narrow_percent(share, 0);
 }
 
 std::string oom_cell(const MemoryBreakdown& m) {
   const double p = out_of_memory_probability(m);
-  return p < 0.01 ? "<1%" : p > 0.99 ? ">99%" : percent(p, 0);
+  return p < 0.01 ? "<1%" : p > 0.99 ? ">99%" : narrow_percent(p, 0);
 }
 
 std::string count_of(std::int64_t n, const std::string& what) {
@@ -92,8 +91,8 @@ std::string answer_text(const PlanCost& p, const ClusterSpec& c, const SearchReq
   const Rates r = rates(p, c);
   const std::string text = short_text(p.strategy) + ": " + human_time(p.step_time) + " a step, " +
                            with_thousands(static_cast<std::int64_t>(r.tokens_per_s_per_gpu)) +
-                           " tokens/s/GPU, MFU " + percent(p.mfu_causal, 1) + " (" +
-                           percent(p.mfu, 1) + " with causal attention counted in full), " +
+                           " tokens/s/GPU, MFU " + narrow_percent(p.mfu_causal, 1) + " (" +
+                           narrow_percent(p.mfu, 1) + " with causal attention counted in full), " +
                            chance_text(out_of_memory_probability(p.memory())) +
                            " likely to run out of memory";
   const std::string_view first = request.space == Space::kFull ? "Best: " : "Recommended: ";
@@ -173,9 +172,9 @@ std::string plan_table(const SearchResult& result, const ClusterSpec& c, const T
       row.push_back(with_thousands(static_cast<std::int64_t>(each)));
     }
     row.insert(row.end(),
-               {percent(p.mfu_causal, 1), memory_cell(p.memory()), oom_cell(p.memory())});
-    if (pipelines) row.push_back(percent(p.bubble_fraction, 1));
-    row.push_back(percent(comm, 1));
+               {narrow_percent(p.mfu_causal, 1), memory_cell(p.memory()), oom_cell(p.memory())});
+    if (pipelines) row.push_back(narrow_percent(p.bubble_fraction, 1));
+    row.push_back(narrow_percent(comm, 1));
     const std::size_t alike = groups[g].variants.size();
     rows.push_back({std::to_string(i + 1) + (tied ? "=" : ""),
                     names[g] + (alike > 0 ? " (+" + std::to_string(alike) + ")" : ""),

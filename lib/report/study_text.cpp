@@ -13,19 +13,14 @@ std::string heading(std::string_view text, const TextOptions& options) {
   return '\n' + emphasised(text, Emphasis::kHeading, options) + '\n';
 }
 
-std::string whole(double value) { return with_thousands(std::llround(value)); }
-
-// "77%", "-3.1%": without a space, as narrow columns need it.
-std::string percent(double ratio, int decimals) { return fixed(100 * ratio, decimals) + "%"; }
-
-std::string signed_percent(double ratio) {
-  const std::string text = percent(ratio, 1);
+std::string change_text(double ratio) {
+  const std::string text = narrow_percent(ratio, 1);
   if (text == "-0.0%" || text == "0.0%") return "0.0%";
   return (ratio > 0 ? "+" : "") + text;
 }
 
 std::string usd(double value) {
-  return value < 1 ? fixed(value, 4) : value < 1000 ? fixed(value, 2) : whole(value);
+  return value < 1 ? fixed(value, 4) : value < 1000 ? fixed(value, 2) : rounded(value);
 }
 
 std::string price_cell(const PlanCost& p, const ClusterSpec& c) {
@@ -67,12 +62,12 @@ std::size_t leading_misses(const Sweep& sweep) {
 // What of a change is worth a cell: the time per token against the base.
 std::string kept_cell(const Change& change, const PlanCost& base) {
   if (!change.kept) return change.kept_is_legal ? "no fit" : "illegal";
-  return signed_percent(relative_change(*change.kept, base));
+  return change_text(relative_change(*change.kept, base));
 }
 
 std::string replanned_cell(const Change& change, const PlanCost& base) {
   if (!change.best) return "no fit ";
-  return signed_percent(relative_change(*change.best, base)) + (change.same_choice ? " " : "*");
+  return change_text(relative_change(*change.best, base)) + (change.same_choice ? " " : "*");
 }
 
 std::string row_name(const SensitivityRow& row, const PlanCost& base) {
@@ -84,7 +79,7 @@ std::string row_name(const SensitivityRow& row, const PlanCost& base) {
   return row.name + " (" + batch(row.less) + ", " + batch(row.more) + ")";
 }
 
-std::string factor_text(const Scenario& s) { return signed_percent(s.factor - 1); }
+std::string factor_text(const Scenario& s) { return change_text(s.factor - 1); }
 
 std::string reshard_text(const Reshard& r) {
   switch (r.kind) {
@@ -159,10 +154,11 @@ std::string sweep_text(const Sweep& sweep, const ClusterSpec& c, const TextOptio
     }
     const PlanCost& plan = p.result.plans.front();
     row.insert(row.end(), {short_text(plan.strategy), human_time(plan.step_time),
-                           whole(rates(plan, c).tokens_per_s_per_gpu), fixed(p.speedup, 2),
-                           percent(p.efficiency, 0)});
+                           rounded(rates(plan, c).tokens_per_s_per_gpu), fixed(p.speedup, 2),
+                           narrow_percent(p.efficiency, 0)});
     if (failures) {
-      row.push_back(p.goodput ? whole(p.goodput->tokens_per_s / static_cast<double>(p.gpus)) : "");
+      row.push_back(p.goodput ? rounded(p.goodput->tokens_per_s / static_cast<double>(p.gpus))
+                              : "");
     }
     if (c.usd_per_gpu_hour) row.push_back(price_cell(plan, c));
     table.add_row(std::move(row));
@@ -183,7 +179,7 @@ std::string pareto_text(const ParetoFront& front, const ClusterSpec& c,
     const double share = p.headroom().si() / p.plan.memory().capacity.si();
     std::vector<std::string> row{with_thousands(p.gpus), short_text(p.plan.strategy),
                                  human_time(p.plan.step_time),
-                                 human_bytes(p.headroom()) + " " + percent(share, 0)};
+                                 human_bytes(p.headroom()) + " " + narrow_percent(share, 0)};
     if (c.usd_per_gpu_hour) row.push_back(price_cell(p.plan, c));
     table.add_row(std::move(row));
   }
@@ -198,7 +194,8 @@ std::string pareto_text(const ParetoFront& front, const ClusterSpec& c,
 }
 
 std::string sensitivity_text(const Sensitivity& s, const TextOptions& options) {
-  const std::string less = "-" + percent(s.share, 0), more = "+" + percent(s.share, 0);
+  const std::string less = "-" + narrow_percent(s.share, 0),
+                    more = "+" + narrow_percent(s.share, 0);
   Table table({{"time per token if", Align::kLeft, true},
                {less + " kept"},
                {"re-planned"},
@@ -247,7 +244,7 @@ std::string fallback_text(const FallbackBook& book, const TextOptions& options) 
     }
     table.add_row({with_thousands(f.nodes_lost), with_thousands(f.nodes_left),
                    with_thousands(f.nodes_used), short_text(f.plan->strategy),
-                   human_time(f.plan->step_time), signed_percent(f.slowdown - 1),
+                   human_time(f.plan->step_time), change_text(f.slowdown - 1),
                    reshard_text(f.reshard)});
   }
   return table.text(options) +
@@ -270,7 +267,7 @@ std::string goodput_text(const GoodputStudy& study, const TextOptions& options) 
                      human_percent(g.shares.useful) + " of the time is useful, " +
                      human_percent(g.shares.checkpoint) + " goes into checkpoints, " +
                      human_percent(g.shares.lost) + " into lost steps and restarts. That leaves " +
-                     whole(g.tokens_per_s) + " tokens/s.";
+                     rounded(g.tokens_per_s) + " tokens/s.";
   return paragraph("", text, options);
 }
 

@@ -49,7 +49,7 @@ class TraceWriter {
     for (std::size_t r = 0; r < t.ranks.size(); ++r) add_tasks(t.ranks[r], r);
     for (std::size_t r = 0; r < t.ranks.size(); ++r) {
       add_names(r);
-      for (const Message& send : t.ranks[r].sends) add_send(send, r);
+      for (const TimedMessage& send : t.ranks[r].sends) add_send(send, r);
       add_end(t.ranks[r].reduction, r, "gradient reduction");
       add_end(t.tied_embedding, r, "reduction of the tied embedding");
       add_end(t.optimizer, r, "optimizer step");
@@ -109,7 +109,7 @@ class TraceWriter {
   }
 
   // The message as a slice, and an arrow from it to the task that waits for it.
-  void add_send(const Message& send, std::size_t rank) {
+  void add_send(const TimedMessage& send, std::size_t rank) {
     const std::string microbatch = std::to_string(send.microbatch);
     add(slice(rank, kSends, {send.start, send.end},
               (send.backward ? "gradient " : "activation ") + microbatch, "send") +

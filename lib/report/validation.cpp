@@ -9,9 +9,9 @@
 namespace meshplan {
 namespace {
 
-std::string percent(double ratio) { return fixed(100 * ratio, 1) + "%"; }
-
-std::string signed_percent(double ratio) { return (ratio >= 0 ? "+" : "") + percent(ratio); }
+std::string deviation_text(double ratio) {
+  return (ratio >= 0 ? "+" : "") + narrow_percent(ratio, 1);
+}
 
 std::string machine_line_for_people(const Machine& m) {
   const std::string device = m.ranks.empty() ? "" : " (" + m.ranks.front().device + ")";
@@ -40,8 +40,8 @@ std::string plans_table(const Validation& v, const TextOptions& options) {
     table.add_row({std::to_string(plan->rank), std::to_string(plan->new_rank),
                    short_text(plan->strategy), human_time(plan->predicted),
                    human_time(plan->step_time),
-                   signed_percent(plan->deviation()) + (good ? "" : "!"), percent(plan->coverage),
-                   percent(plan->extrapolated)});
+                   deviation_text(plan->deviation()) + (good ? "" : "!"),
+                   narrow_percent(plan->coverage, 1), narrow_percent(plan->extrapolated, 1)});
   }
   return table.text(options) +
          paragraph(
@@ -49,7 +49,7 @@ std::string plans_table(const Validation& v, const TextOptions& options) {
              "measured: the predicted step with measured operations in place of predicted "
              "ones; covered: their share of the step outside of the pipeline's bubble; !: off "
              "by more than " +
-                 percent(v.tolerance),
+                 narrow_percent(v.tolerance, 1),
              options);
 }
 
@@ -89,13 +89,13 @@ std::string operations_table(const PlanCheck& plan, const ValidationTextOptions&
                {"ratio"}});
   for (const OperationCheck* op : shown) {
     table.add_row({op->planned.part, named(*op),
-                   with_thousands(std::llround(op->planned.count_per_step)), percent(op->share),
-                   human_time(op->subset.predicted), human_time(*op->measured),
-                   fixed(op->ratio(), 2)});
+                   with_thousands(std::llround(op->planned.count_per_step)),
+                   narrow_percent(op->share, 1), human_time(op->subset.predicted),
+                   human_time(*op->measured), fixed(op->ratio(), 2)});
   }
   std::string text = table.text(options);
   if (hidden > 0) {
-    text += std::to_string(hidden) + " more that take less than " + percent(kLeast) +
+    text += std::to_string(hidden) + " more that take less than " + narrow_percent(kLeast, 1) +
             " of the step: --verbose\n";
   }
   return text;
@@ -126,7 +126,8 @@ std::string unmeasured_text(const PlanCheck& plan, const TextOptions& options) {
   std::sort(order.rbegin(), order.rend());
   std::string text;
   for (const auto& [share, reason] : order) {
-    text += paragraph("not measured: ", percent(share) + " of the step: " + reason, options);
+    text +=
+        paragraph("not measured: ", narrow_percent(share, 1) + " of the step: " + reason, options);
   }
   return text;
 }
@@ -164,8 +165,9 @@ std::string validation_agenda_text(const Machine& machine, const Validation& v,
     for (const OperationCheck& op : plan.operations) {
       if (!op.subset.operation) continue;
       table.add_row({std::to_string(plan.rank), op.planned.part, named(op),
-                     with_thousands(std::llround(op.planned.count_per_step)), percent(op.share),
-                     human_time(op.subset.predicted), std::string(name_of(op.subset.fidelity))});
+                     with_thousands(std::llround(op.planned.count_per_step)),
+                     narrow_percent(op.share, 1), human_time(op.subset.predicted),
+                     std::string(name_of(op.subset.fidelity))});
     }
   }
   std::string text = paragraph("", machine_line_for_people(machine), options) + '\n';

@@ -1,13 +1,12 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "schedule/chains.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // `after[c]`: work that the rank of chunk c still has behind that chunk's last backward.
 Chain make_chain(std::vector<ChainTimes> chunks, const std::vector<double>& after) {

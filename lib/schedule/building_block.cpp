@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
 namespace {
 
 constexpr std::int64_t kInterval = 6;  // three passes of two chunks
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // What a microbatch does on a rank. Each waits for the one before it there or on a neighbour.
 enum Pass : std::int32_t { kForward0, kForward1, kInput1, kInput0, kWeight1, kWeight0, kPasses };

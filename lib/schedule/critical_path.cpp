@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
 #include "schedule/executor.hpp"
 
 namespace meshplan {
 namespace {
 
 static_assert(kTaskKinds == std::tuple_size_v<decltype(CriticalPath::tasks)::value_type>);
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 constexpr std::int32_t kStart = -1;   // no event before
 constexpr std::int32_t kNoTask = -1;  // instead of a task; below it: the number of a leap

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/units.hpp"
 #include "schedule/program.hpp"
 
 namespace meshplan {
@@ -73,7 +74,6 @@ class Executor {
     double transfer = 0, sent = 0, taken = 0;  // as SendTime has them
   };
 
-  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   static const Time& later(const Time& a, const Time& b) {
     return Clock::seconds(b) > Clock::seconds(a) ? b : a;
   }

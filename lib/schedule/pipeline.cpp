@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "schedule/executor.hpp"
 
 namespace meshplan {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 constexpr std::size_t kMaxPrograms = 16;
 
@@ -19,8 +18,8 @@ Task task_of(const Step& step, std::int64_t shift) {
 }
 
 // Lane 2b is forward over the boundary after chunk b, 2b + 1 backward.
-Message message_of(const PipelineShape& s, const Step& step, std::int64_t shift) {
-  Message m;
+TimedMessage message_of(const PipelineShape& s, const Step& step, std::int64_t shift) {
+  TimedMessage m;
   m.backward = step.out % 2 != 0;
   m.boundary = step.out / 2;
   m.microbatch = static_cast<std::int32_t>(step.microbatch + shift);
@@ -52,7 +51,7 @@ struct TimelineObserver {
   }
   void message(const Step& step, std::int64_t shift, double leaves, double arrives) {
     if (step.out == lane_to_nowhere(shape)) return;
-    Message& message = result.messages.emplace_back(message_of(shape, step, shift));
+    TimedMessage& message = result.messages.emplace_back(message_of(shape, step, shift));
     message.start = Seconds{leaves}, message.end = Seconds{arrives};
   }
 };

@@ -45,7 +45,7 @@ struct TimelineEntry {
 };
 
 // On its way from `start`, when the link is free and the sending task is done, to `end`.
-struct Message {
+struct TimedMessage {
   bool backward = false;
   std::int32_t boundary = 0;  // after this chunk of the model
   std::int32_t microbatch = 0;
@@ -63,7 +63,7 @@ struct PipelineResult {
   std::vector<Seconds> finish;         // per rank: end of its last task and of the send after it
   // Only if asked for: per rank, and all messages in an order in which each rank's are sorted.
   std::vector<std::vector<TimelineEntry>> timeline;
-  std::vector<Message> messages;
+  std::vector<TimedMessage> messages;
 };
 
 // [F-PIPE-1] chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1

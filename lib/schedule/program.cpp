@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Step make_step(const PipelineShape& s, std::int64_t rank, const Task& t) {
   const int direction = t.microbatch % 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
 #include "cost/chunks.hpp"
 #include "cost/data_parallel.hpp"
 #include "cost/memory.hpp"
@@ -12,8 +13,6 @@
 
 namespace meshplan {
 namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 // The whole model as one rank of a pipeline.
 Chunk whole_model(const SearchContext& x) {

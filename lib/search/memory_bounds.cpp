@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/units.hpp"
 #include "cost/memory.hpp"
 #include "model/parameters.hpp"
 #include "schedule/traits.hpp"
@@ -10,8 +11,6 @@
 
 namespace meshplan {
 namespace {
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 // Per block of one kind, on one device.
 struct BlockBytes {

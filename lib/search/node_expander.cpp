@@ -9,11 +9,7 @@
 #include "spec/axes.hpp"
 
 namespace meshplan {
-namespace {
-
-constexpr double kNothingFound = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<Node> NodeExpander::roots() const {
   std::vector<Node> all;

@@ -1,12 +1,16 @@
 #pragma once
 // What comes below a node of the search tree, each with bounds that nothing below it undercuts.
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "search/candidate.hpp"
 #include "search/node.hpp"
 
 namespace meshplan {
+
+// The value of what no plan is below.
+inline constexpr double kNothingFound = std::numeric_limits<double>::infinity();
 
 // A first pass over usual strategies alone finds good plans soon, so that the second one never
 // keeps nodes that cannot compete.

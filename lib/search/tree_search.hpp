@@ -3,15 +3,12 @@
 // is left; once, or once more for every smaller memory budget.
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <vector>
 
 #include "search/best_first.hpp"
 #include "search/node_expander.hpp"
 
 namespace meshplan {
-
-inline constexpr double kNothingFound = std::numeric_limits<double>::infinity();
 
 class TreeSearch {
  public:

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "base/units.hpp"
+
 namespace meshplan {
 namespace {
-
-std::string n(std::int64_t value) { return std::to_string(value); }
-double real(std::int64_t i) { return static_cast<double>(i); }
 
 // T:1447; the same for latent attention, whose heads are split the same way.
 void check_heads(std::int64_t heads, const Plan& p, Findings& f) {
@@ -19,8 +18,9 @@ void check_ulysses(std::int64_t heads, std::int64_t groups, const Plan& p, Findi
   const std::int64_t ranks = product({p.s.tp, p.s.cp});
   if (p.s.cp_kind != CpKind::kUlysses || (heads % ranks == 0 && groups % ranks == 0)) return;
   f.error({"cp", "tp"},
-          "cp_kind ulysses needs tp * cp = " + n(ranks) + " to divide the " + n(heads) +
-              " attention heads and the " + n(groups) + " query groups",
+          "cp_kind ulysses needs tp * cp = " + std::to_string(ranks) + " to divide the " +
+              std::to_string(heads) + " attention heads and the " + std::to_string(groups) +
+              " query groups",
           "cp_kind=ring");
 }
 
@@ -28,7 +28,8 @@ void check_ulysses(std::int64_t heads, std::int64_t groups, const Plan& p, Findi
 void check_state_heads(std::int64_t heads, const Plan& p, const char* what, Findings& f) {
   const std::int64_t ranks = product({p.s.tp, p.s.cp});
   if (heads % ranks == 0) return;
-  f.error({"cp", "tp"}, "tp * cp = " + n(ranks) + " must divide the " + n(heads) + " " + what +
+  f.error({"cp", "tp"}, "tp * cp = " + std::to_string(ranks) + " must divide the " +
+                            std::to_string(heads) + " " + what +
                             ": context-parallel ranks exchange tokens for heads");
 }
 
@@ -43,8 +44,8 @@ void check_split(const AttentionSpec& kind, const Plan& p, Findings& f) {
   check_heads(kind.num_attention_heads, p, f);
   const std::int64_t groups = kind.num_query_groups;
   if (groups % p.s.tp == 0 || p.s.tp % groups == 0) return;
-  f.error({"tp"}, "'tp' must divide the " + n(groups) +
-                      " query groups or be a multiple of them, got " + n(p.s.tp));
+  f.error({"tp"}, "'tp' must divide the " + std::to_string(groups) +
+                      " query groups or be a multiple of them, got " + std::to_string(p.s.tp));
 }
 
 void check_split(const LatentAttentionSpec& kind, const Plan& p, Findings& f) {
@@ -98,8 +99,9 @@ void check_context_split(const Mamba2Spec& kind, const Plan& p, Findings& f) {
   check_state_heads(kind.num_heads, p, "Mamba heads", f);
   const std::int64_t groups = kind.num_groups / p.s.tp;
   if (groups == 0 || groups % p.s.cp == 0 || p.s.cp % groups == 0) return;
-  f.error({"cp"}, "'cp' must divide the " + n(groups) +
-                      " Mamba groups of a tensor rank or be a multiple of them, got " + n(p.s.cp));
+  f.error({"cp"}, "'cp' must divide the " + std::to_string(groups) +
+                      " Mamba groups of a tensor rank or be a multiple of them, got " +
+                      std::to_string(p.s.cp));
 }
 
 void check_context_split(const MambaSpec& kind, const Plan& p, Findings& f) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "base/units.hpp"
 #include "schedule/limits.hpp"
 #include "schedule/traits.hpp"
 #include "spec/layer_rules.hpp"
@@ -15,8 +16,6 @@ constexpr std::int64_t kMostGpus = 1 << 24;
 constexpr IntegerRange kDegree{1, kMostGpus};
 constexpr IntegerRange kBatch{
     1, 1'000'000'000};  // what the schedules can count, and more than any run
-
-std::string n(std::int64_t value) { return std::to_string(value); }
 
 void check_degrees(const Strategy& s, Findings& f) {
   f.check("tp", s.tp, kDegree);
@@ -65,14 +64,14 @@ void check_lists(const Strategy& s, Findings& f) {
       f.error({"stage_layers"},
               "'stage_layers' must hold 1 or more layers per pipeline rank (0 or more on the first "
               "and the last), got " +
-                  n(layers));
+                  std::to_string(layers));
       break;
     }
   }
   for (const std::int64_t layers : s.recompute_layers) {
     if (layers < 0 || layers > 100'000) {
-      f.error({"recompute_layers"},
-              "'recompute_layers' must hold layers per pipeline rank, got " + n(layers));
+      f.error({"recompute_layers"}, "'recompute_layers' must hold layers per pipeline rank, got " +
+                                        std::to_string(layers));
       break;
     }
   }
@@ -120,8 +119,9 @@ void check_precision(const Plan& p, Findings& f) {
 // A:1354 for learned positions; others extrapolate.
 void check_positions(const Plan& p, Findings& f) {
   if (p.s.seq_len <= p.m.max_seq_length) return;
-  f.warning({"seq_len"}, "'seq_len' " + n(p.s.seq_len) +
-                             " is more than the model's 'max_seq_length' " + n(p.m.max_seq_length));
+  f.warning({"seq_len"}, "'seq_len' " + std::to_string(p.s.seq_len) +
+                             " is more than the model's 'max_seq_length' " +
+                             std::to_string(p.m.max_seq_length));
 }
 
 // What the plan of a model that sees images stands on.
@@ -130,14 +130,13 @@ void check_encoder(const Plan& p, Findings& f) {
   const EncoderSpec& e = *p.m.encoder;
   f.warning(
       {"encoder"},
-      "planned for " + n(e.images_per_sequence) +
-          (e.images_per_sequence == 1 ? " image" : " images") + " of " + n(e.patches_per_image) +
+      "planned for " + std::to_string(e.images_per_sequence) +
+          (e.images_per_sequence == 1 ? " image" : " images") + " of " +
+          std::to_string(e.patches_per_image) +
           " patches in each sequence: 'encoder.images_per_sequence' and "
           "'encoder.patches_per_image' of the model; video, other resolutions in the same run "
           "and frozen encoders are not modelled");
 }
-
-double real(std::int64_t i) { return static_cast<double>(i); }
 
 // Elements per token that the widest layer may hold, at most a few of each.
 double layer_width(const Plan& p) {
@@ -185,9 +184,10 @@ void check_countable(const Plan& p, Findings& f) {
   if (held <= kMost) return;
   const bool one = elements > kMost;
   f.error({"micro_batch", "seq_len"},
-          (one ? "a microbatch of " + n(p.s.micro_batch) + " sequences of " + n(p.s.seq_len) +
-                     " tokens has about " + human_count(elements)
-               : "the microbatches of " + n(p.s.micro_batch) + " sequences of " + n(p.s.seq_len) +
+          (one ? "a microbatch of " + std::to_string(p.s.micro_batch) + " sequences of " +
+                     std::to_string(p.s.seq_len) + " tokens has about " + human_count(elements)
+               : "the microbatches of " + std::to_string(p.s.micro_batch) + " sequences of " +
+                     std::to_string(p.s.seq_len) +
                      " tokens that a pipeline rank may hold have about " + human_count(held)) +
               " activations, more than the " + human_count(kMost) + " that can be planned for");
 }

@@ -6,11 +6,7 @@
 #include "spec/strategy_rules.hpp"
 
 namespace meshplan {
-namespace {
-
-std::string n(std::int64_t value) { return std::to_string(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 void check_documents(const Plan& p, Findings& f) {
   if (!p.m.lengths) {
@@ -27,7 +23,7 @@ void check_documents(const Plan& p, Findings& f) {
             "documents of up to " + with_thousands(std::llround(most)) +
                 " tokens are longer than the model's context of " +
                 with_thousands(p.m.max_seq_length),
-            "seq_len=" + n(p.m.max_seq_length) + " cuts them off");
+            "seq_len=" + std::to_string(p.m.max_seq_length) + " cuts them off");
   }
   const bool packs = p.s.packing == Packing::kPack || p.s.packing == Packing::kBalanced;
   if (packs && !p.s.flash_attention) {
@@ -37,7 +33,7 @@ void check_documents(const Plan& p, Findings& f) {
   }
   if (packs && p.s.cp > 1 && p.s.cp_kind == CpKind::kRing) {
     f.warning({"packing", "cp"}, "each document is padded to a multiple of 2 x cp = " +
-                                     n(2 * p.s.cp) + " tokens, which is not counted");
+                                     std::to_string(2 * p.s.cp) + " tokens, which is not counted");
   }
 }
 

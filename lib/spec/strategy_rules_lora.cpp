@@ -8,8 +8,6 @@ namespace {
 
 using enum LoraTarget;
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 LoraTargets targets_of(const AttentionSpec& kind, const ModelSpec&) {
   LoraTargets all{kQkv, kQ, kK, kProj};
   if (!kind.shared_values) all.insert(kV);
@@ -103,9 +101,9 @@ void check_lora(const Plan& p, Findings& f) {
     return;
   }
   if (lora.rank > p.m.hidden_size) {
-    f.error({"lora.rank"}, "'lora.rank' " + n(lora.rank) +
-                               " is more than the model's hidden size " + n(p.m.hidden_size) +
-                               ": no adapter of low rank");
+    f.error({"lora.rank"}, "'lora.rank' " + std::to_string(lora.rank) +
+                               " is more than the model's hidden size " +
+                               std::to_string(p.m.hidden_size) + ": no adapter of low rank");
   }
   check_targets(p, f);
   const std::vector<LoraTarget> wanted = (lora.targets & targets_of(p.m)).all();

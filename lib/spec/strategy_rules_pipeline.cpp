@@ -10,8 +10,6 @@
 namespace meshplan {
 namespace {
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 bool has_whole_microbatches(const Strategy& s) {
   return s.global_batch % product({s.micro_batch, s.dp}) == 0;
 }
@@ -32,11 +30,13 @@ void check_equal_chunks(const Plan& p, Findings& f) {
   const std::int64_t chunks = product({p.s.pp, p.s.vp});
   if (p.m.num_layers < chunks) {
     f.error({"pp", "vp"},
-            "pp * vp = " + n(chunks) + " chunks need as many layers, but the model has " +
-                n(p.m.num_layers),
+            "pp * vp = " + std::to_string(chunks) +
+                " chunks need as many layers, but the model has " + std::to_string(p.m.num_layers),
             layout_hint(p));
   } else if (p.m.num_layers % p.s.vp != 0) {
-    f.error({"vp"}, "'vp' must divide the " + n(p.m.num_layers) + " layers, got " + n(p.s.vp),
+    f.error({"vp"},
+            "'vp' must divide the " + std::to_string(p.m.num_layers) + " layers, got " +
+                std::to_string(p.s.vp),
             layout_hint(p));
   }
 }
@@ -47,17 +47,18 @@ void check_stated_layers(const Plan& p, Findings& f) {
   const std::vector<std::int64_t>& layers = p.s.stage_layers;
   const std::int64_t sum = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
   if (sum != p.m.num_layers) {
-    f.error({"stage_layers"}, "'stage_layers' adds up to " + n(sum) +
-                                  " layers, but the model has " + n(p.m.num_layers));
+    f.error({"stage_layers"}, "'stage_layers' adds up to " + std::to_string(sum) +
+                                  " layers, but the model has " + std::to_string(p.m.num_layers));
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool end =
         i == 0 || i + 1 == layers.size() || p.s.runtime.stage_split == StageSplit::kElements;
     const std::int64_t fewest = p.s.vp - (end ? 1 : 0);
     if (layers[i] >= fewest) continue;
-    f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " + n(fewest) +
-                                        " or more layers for vp=" + n(p.s.vp) + ", got " +
-                                        n(layers[i]));
+    f.error({"stage_layers", "vp"}, "pipeline rank " + std::to_string(i) + " needs " +
+                                        std::to_string(fewest) +
+                                        " or more layers for vp=" + std::to_string(p.s.vp) +
+                                        ", got " + std::to_string(layers[i]));
     return;
   }
 }
@@ -70,8 +71,8 @@ void check_stages(const Plan& p, Findings& f) {
   if (s.stage_layers.empty()) {
     check_equal_chunks(p, f);
   } else if (ranks != s.pp) {
-    f.error({"stage_layers", "pp"},
-            "'stage_layers' lists " + n(ranks) + " pipeline ranks, but 'pp' is " + n(s.pp));
+    f.error({"stage_layers", "pp"}, "'stage_layers' lists " + std::to_string(ranks) +
+                                        " pipeline ranks, but 'pp' is " + std::to_string(s.pp));
   } else {
     check_stated_layers(p, f);
   }
@@ -88,7 +89,8 @@ void check_passes(const Plan& p, Findings& f) {
   const std::int64_t microbatches = p.s.global_batch / product({p.s.dp, p.s.micro_batch});
   if (product({microbatches, p.s.pp, p.s.vp}) <= kMostPasses) return;
   f.error({"global_batch", "pp"},
-          n(microbatches) + " microbatches through pp * vp = " + n(product({p.s.pp, p.s.vp})) +
+          std::to_string(microbatches) +
+              " microbatches through pp * vp = " + std::to_string(product({p.s.pp, p.s.vp})) +
               " chunks are more passes per step than the " + with_thousands(kMostPasses) +
               " that can be planned for",
           "lower global_batch, or raise dp or micro_batch");
@@ -101,8 +103,9 @@ void check_batch(const Plan& p, Findings& f) {
   const std::int64_t once = product({p.s.micro_batch, p.s.dp});
   if (p.s.global_batch % once == 0) return;
   f.error({"global_batch", "micro_batch", "dp"},
-          "'global_batch' must be a multiple of micro_batch * dp = " + n(p.s.micro_batch) + " * " +
-              n(p.s.dp) + " = " + n(once) + ", got " + n(p.s.global_batch));
+          "'global_batch' must be a multiple of micro_batch * dp = " +
+              std::to_string(p.s.micro_batch) + " * " + std::to_string(p.s.dp) + " = " +
+              std::to_string(once) + ", got " + std::to_string(p.s.global_batch));
 }
 
 // A:1002; schedules.py:1168, 1180 with groups of pp microbatches. Zero bubble: Qi et al. 2023
@@ -119,13 +122,14 @@ void check_schedule(const Plan& p, Findings& f) {
     case ChunksPerRank::kOne:
       if (s.vp == 1) break;
       f.error({"vp", "schedule"},
-              "schedule " + name + " has one chunk per rank, but 'vp' is " + n(s.vp),
+              "schedule " + name + " has one chunk per rank, but 'vp' is " + std::to_string(s.vp),
               "schedule=interleaved, or vp=1");
       break;
     case ChunksPerRank::kTwo:
       if (s.vp == 2) break;
       f.error({"vp", "schedule"},
-              "schedule " + name + " has two chunks per rank, but 'vp' is " + n(s.vp), "vp=2");
+              "schedule " + name + " has two chunks per rank, but 'vp' is " + std::to_string(s.vp),
+              "vp=2");
       break;
     case ChunksPerRank::kSeveral:
       if (s.vp > 1) break;
@@ -147,8 +151,8 @@ void check_schedule(const Plan& p, Findings& f) {
 void check_zero_pipeline(const Plan& p, Findings& f) {
   if (p.s.zero < 2 || p.s.pp == 1 || p.s.runtime.sharded_pipeline) return;
   f.error({"zero", "pp", "framework"},
-          std::string(name_of(p.s.framework)) + " cannot combine zero=" + n(p.s.zero) +
-              " with pp=" + n(p.s.pp),
+          std::string(name_of(p.s.framework)) + " cannot combine zero=" + std::to_string(p.s.zero) +
+              " with pp=" + std::to_string(p.s.pp),
           "zero=1, or pp=1");
 }
 
@@ -171,7 +175,8 @@ void check_offload(const Plan& p, Findings& f) {
   }
   if (!p.s.offload.activations) return;
   if (p.s.pp > 1) {
-    f.error({"offload.activations", "pp"}, "'offload.activations' needs pp=1, got " + n(p.s.pp));
+    f.error({"offload.activations", "pp"},
+            "'offload.activations' needs pp=1, got " + std::to_string(p.s.pp));
   }
   if (p.s.recompute != Recompute::kNone) {
     f.error({"offload.activations", "recompute"},
@@ -215,17 +220,19 @@ void check_recompute(const Plan& p, Findings& f) {
   if (s.recompute_layers.empty()) return;
   if (static_cast<std::int64_t>(s.recompute_layers.size()) != s.pp) {
     f.error({"recompute_layers", "pp"},
-            "'recompute_layers' lists " + n(static_cast<std::int64_t>(s.recompute_layers.size())) +
-                " pipeline ranks, but 'pp' is " + n(s.pp));
+            "'recompute_layers' lists " +
+                std::to_string(static_cast<std::int64_t>(s.recompute_layers.size())) +
+                " pipeline ranks, but 'pp' is " + std::to_string(s.pp));
     return;
   }
   if (!s.stage_layers.empty() && static_cast<std::int64_t>(s.stage_layers.size()) != s.pp) return;
   const std::vector<std::int64_t> layers = stage_layers(s, p.m);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (s.recompute_layers[i] <= layers[i]) continue;
-    f.error({"recompute_layers"}, "'recompute_layers' asks for " + n(s.recompute_layers[i]) +
+    f.error({"recompute_layers"}, "'recompute_layers' asks for " +
+                                      std::to_string(s.recompute_layers[i]) +
                                       " layers of pipeline rank " + std::to_string(i) +
-                                      ", which has " + n(layers[i]));
+                                      ", which has " + std::to_string(layers[i]));
     return;
   }
 }

@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostProduct = 1'000'000'000'000'000;
 
-std::string n(std::int64_t value) { return std::to_string(value); }
-
 // Those of the layers that have any, each once.
 std::vector<MoeSpec> distinct_experts(const ModelSpec& m) {
   std::vector<MoeSpec> all;
@@ -38,8 +36,8 @@ std::int64_t product(std::initializer_list<std::int64_t> degrees) {
 void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
                  std::int64_t value, const std::string& what) {
   if (value % divisor == 0) return;
-  const std::string text =
-      "'" + keys.front() + "' must divide the " + n(value) + " " + what + ", got " + n(divisor);
+  const std::string text = "'" + keys.front() + "' must divide the " + std::to_string(value) + " " +
+                           what + ", got " + std::to_string(divisor);
   f.error(std::move(keys), text);
 }
 
@@ -51,14 +49,15 @@ void check_gpus(const Plan& p, Findings& f) {
   const std::int64_t others = product({s.tp, s.pp, s.cp});
   std::string hint;
   if (others <= available && available % others == 0) {
-    hint = "dp=" + n(available / others) + " would use all of them";
+    hint = "dp=" + std::to_string(available / others) + " would use all of them";
   } else if (others > available) {
     hint = "tp * pp * cp alone is " + with_thousands(others);
   } else {
     hint = "tp * pp * cp = " + with_thousands(others) + " does not divide the cluster";
   }
   f.error({"dp", "tp", "pp", "cp"},
-          "tp * pp * cp * dp = " + n(s.tp) + " * " + n(s.pp) + " * " + n(s.cp) + " * " + n(s.dp) +
+          "tp * pp * cp * dp = " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " +
+              std::to_string(s.cp) + " * " + std::to_string(s.dp) +
               (gpus < kMostProduct ? " = " : " is more than ") + with_thousands(gpus) +
               " devices, but the cluster has " + with_thousands(available),
           hint);
@@ -100,9 +99,10 @@ void check_experts(const Plan& p, Findings& f) {
   }
   if (p.m.moe) return;
   if (p.s.ep > 1)
-    f.error({"ep"}, "'ep' is " + n(p.s.ep) + ", but the model has no experts", "ep=1");
+    f.error({"ep"}, "'ep' is " + std::to_string(p.s.ep) + ", but the model has no experts", "ep=1");
   if (p.s.etp > 1) {
-    f.error({"etp"}, "'etp' is " + n(p.s.etp) + ", but the model has no experts", "etp=1");
+    f.error({"etp"}, "'etp' is " + std::to_string(p.s.etp) + ", but the model has no experts",
+            "etp=1");
   }
 }
 
@@ -111,16 +111,19 @@ void check_expert_ranks(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   if (!p.m.moe) return;
   if (s.etp > s.tp) {
-    f.error({"etp", "tp"}, "'etp' is more than 'tp': " + n(s.etp) + " > " + n(s.tp));
+    f.error({"etp", "tp"},
+            "'etp' is more than 'tp': " + std::to_string(s.etp) + " > " + std::to_string(s.tp));
   }
   const std::int64_t ranks = product({s.tp, s.cp, s.dp});
   const std::int64_t expert_ranks = product({s.etp, s.ep});
   if (ranks % expert_ranks != 0) {
     f.error({"ep", "etp", "tp", "cp", "dp"},
-            "etp * ep = " + n(expert_ranks) + " must divide tp * cp * dp = " + n(ranks));
+            "etp * ep = " + std::to_string(expert_ranks) +
+                " must divide tp * cp * dp = " + std::to_string(ranks));
   } else if (!keeps_pipeline_ranks(s, p.m)) {
     f.error({"order", "ep", "etp"},
-            "'order' " + key_text(s.order) + " with etp=" + n(s.etp) + " and ep=" + n(s.ep) +
+            "'order' " + key_text(s.order) + " with etp=" + std::to_string(s.etp) +
+                " and ep=" + std::to_string(s.ep) +
                 " would put a device on two pipeline ranks: inside of 'pp' experts must have as "
                 "many ranks as the rest has",
             "order=" + key_text(kDefaultOrder));
@@ -153,7 +156,8 @@ void check_expert_overlap(const Plan& p, Findings& f) {
 void check_expert_bias(const Plan& p, Findings& f) {
   const bool biased = p.m.moe && (p.m.linear_bias || p.m.expert_bias);
   if (!biased || p.s.etp == 1 || p.s.runtime.split_expert_biases) return;
-  f.error({"etp"}, "'etp' must be 1: the experts have biases, got " + n(p.s.etp), "etp=1");
+  f.error({"etp"}, "'etp' must be 1: the experts have biases, got " + std::to_string(p.s.etp),
+          "etp=1");
 }
 
 // A:1430 drops the flag without tensor parallelism; the run-time check of an uneven split is in
@@ -166,8 +170,8 @@ void check_sequence_parallel(const Plan& p, Findings& f) {
             "sequence_parallel=false");
   } else if (s.seq_len % product({s.tp, s.cp}) != 0) {
     f.error({"seq_len", "tp", "cp"},
-            "'seq_len' must be a multiple of tp * cp = " + n(product({s.tp, s.cp})) +
-                " with 'sequence_parallel', got " + n(s.seq_len));
+            "'seq_len' must be a multiple of tp * cp = " + std::to_string(product({s.tp, s.cp})) +
+                " with 'sequence_parallel', got " + std::to_string(s.seq_len));
   }
 }
 
@@ -180,8 +184,9 @@ void check_context_parallel(const Plan& p, Findings& f) {
   const std::int64_t parts =
       product({ulysses && s.framework != Framework::kMegatron ? 1 : 2, s.cp});
   if (s.seq_len % parts != 0) {
-    f.error({"seq_len", "cp"}, "'seq_len' must be a multiple of " + n(parts) +
-                                   " for cp=" + n(s.cp) + ", got " + n(s.seq_len));
+    f.error({"seq_len", "cp"}, "'seq_len' must be a multiple of " + std::to_string(parts) +
+                                   " for cp=" + std::to_string(s.cp) + ", got " +
+                                   std::to_string(s.seq_len));
   }
   check_layers(p, f, kMixer, [&](const auto& kind) { check_context_split(kind, p, f); });
 }

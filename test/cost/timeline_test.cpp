@@ -88,7 +88,7 @@ TEST_CASE(
   };
   std::int64_t messages = 0;
   for (const RankTimeline& rank : t.ranks) {
-    for (const Message& send : rank.sends) {
+    for (const TimedMessage& send : rank.sends) {
       ++messages;
       const std::int32_t above = send.boundary, below = send.boundary + 1;
       const std::int32_t made = send.backward ? below : above;

@@ -129,7 +129,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"cp_kind", names<CpKind>()},
       {"packing", names<Packing>()},
       {"optimizer", names<Optimizer>()},
-      {"loss", names<Loss>()},
+      {"training_loss", names<Loss>()},
       {"recompute", names<Recompute>()},
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},

@@ -71,6 +71,13 @@ class CheckLayers(Tree):
             with self.subTest(include):
                 self.assertEqual(len(self.problems("lib/cost/a.cpp", f"#include <{include}>\n")), 1)
 
+    def test_one_name_is_one_type(self):
+        self.write("lib/spec/a.hpp", "namespace meshplan {\nstruct Job;\nclass Plan final : public Base {};\n}\n")
+        self.assertEqual(self.problems("lib/cost/own.cpp", "namespace meshplan {\nnamespace {\nstruct Plan {};\n"
+                                       "}  // namespace\nstruct Plan::State {};\nstruct Job {};\n}\n"), [])
+        found = self.problems("lib/cost/b.hpp", "namespace meshplan {\nstruct Plan {\n};\n}\n")
+        self.assertEqual(found, ["lib/spec/a.hpp: meshplan::Plan is a type of lib/cost/b.hpp too"])
+
     def test_a_library_without_arrows_is_reported(self):
         self.assertEqual(len(self.problems("lib/novel/a.cpp", '#include "base/units.hpp"\n')), 1)
 
