@@ -4,6 +4,13 @@ if(NOT TARGET meshplan)
   return()
 endif()
 
+add_custom_target(meshplan_plugins)
+foreach(plugin mpi cuda)
+  if(TARGET meshplan_${plugin})
+    add_dependencies(meshplan_plugins meshplan_${plugin})
+  endif()
+endforeach()
+
 install(TARGETS meshplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY benchmarks/accuracy/frameworks DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan)
 install(DIRECTORY models hardware-profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/meshplan

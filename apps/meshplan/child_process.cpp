@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/program_path.hpp"
 #include "command.hpp"
 
 namespace meshplan {
@@ -27,20 +28,22 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::str
   std::vector<char*> argv;
   for (std::string& word : all) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const bool piped = pipe2(out.data(), O_CLOEXEC) == 0 && pipe2(err.data(), O_CLOEXEC) == 0;
-  if (nothing >= 0 && piped) pid_ = fork();
+  const std::string program = program_path().string();
+  std::array<int, 2> in{-1, -1};  // ends at once; /dev/null is not everywhere
+  const bool piped = pipe2(in.data(), O_CLOEXEC) == 0 && pipe2(out.data(), O_CLOEXEC) == 0 &&
+                     pipe2(err.data(), O_CLOEXEC) == 0;
+  if (piped) pid_ = fork();
   if (pid_ == 0) {  // only calls that are safe after fork()
     setpgid(0, 0);
-    dup2(nothing, STDIN_FILENO);
+    dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
-    if (folder.empty() || chdir(folder.c_str()) == 0) execv("/proc/self/exe", argv.data());
+    if (folder.empty() || chdir(folder.c_str()) == 0) execv(program.c_str(), argv.data());
     _exit(kExitInternal);
   }
   const int failure = errno;
-  int idle = nothing;
-  close_if_open(idle);
+  close_if_open(in[0]);
+  close_if_open(in[1]);
   close_if_open(out[1]);
   close_if_open(err[1]);
   if (pid_ > 0) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/program_path.hpp"
 #include "base/text.hpp"
 #include "io/yaml_tree.hpp"
 
@@ -130,9 +131,7 @@ DataFolders DataFolders::standard() {
   if (const char* set = std::getenv("MESHPLAN_DATA"); set != nullptr && *set != '\0') {
     roots.emplace_back(set);
   }
-  std::error_code failure;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failure);
-  if (!failure) {
+  if (const fs::path program = program_path(); !program.empty()) {
     fs::path near = data_near(program.parent_path());
     if (!near.empty()) roots.push_back(std::move(near));
   }

@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <system_error>
 
+#include "base/program_path.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -17,6 +19,14 @@ std::string way_out(BackendKind kind) {
   return kind == BackendKind::kNccl
              ? "it needs the CUDA 13 runtime and cuBLASLt on the library path (LD_LIBRARY_PATH)"
              : "it needs the MPI library that it was built with (Debian: libopenmpi3)";
+}
+
+// How a plug-in that is not there comes about.
+std::string to_build(BackendKind kind) {
+  return kind == BackendKind::kNccl
+             ? "install the CUDA 13 toolkit with nvcc and cuBLASLt; scripts/run bench then builds "
+               "it"
+             : "run scripts/install_packages mpi; scripts/run bench then builds it";
 }
 
 // "libnccl.so.2: cannot open shared object file: ..." -> "libnccl.so.2".
@@ -36,12 +46,6 @@ Diagnostic load_error(BackendKind kind, const std::filesystem::path& path,
   }
   return error("the backend '" + std::string(name_of(kind)) + "' cannot be loaded: " + reason,
                way_out(kind));
-}
-
-std::filesystem::path program_folder() {
-  std::error_code failure;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-  return failure ? std::filesystem::path() : program.parent_path();
 }
 
 void fill(const CollectiveOperation& c, std::int64_t rank, std::int64_t ranks,
@@ -84,7 +88,7 @@ std::vector<std::filesystem::path> plugin_folders() {
     folders.emplace_back(given);
     return folders;
   }
-  const std::filesystem::path program = program_folder();
+  const std::filesystem::path program = program_path().parent_path();
   if (program.empty()) return folders;
   folders.push_back(program / "plugins");
   for (const char* lib : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
@@ -115,8 +119,7 @@ Result<std::shared_ptr<Plugin>> Plugin::load(BackendKind kind,
   }
   return error("the backend '" + std::string(name_of(kind)) + "' is not installed: there is no " +
                    file + (folders.empty() ? "" : " in " + folders.front().string()),
-               "build meshplan where its libraries are found, or set MESHPLAN_PLUGINS to the "
-               "folder of the plug-ins");
+               to_build(kind) + ", or set MESHPLAN_PLUGINS to the folder of the plug-ins");
 }
 
 meshplan_probe_operation to_abi(const Operation& op, std::int64_t rank, std::int64_t ranks) {
