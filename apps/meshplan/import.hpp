@@ -58,8 +58,10 @@ inline constexpr std::array kImportKinds{
                true, false, false, true},
     ImportKind{"torchtitan", "a job file of v0.2.2, a script with its options, or both",
                import_torchtitan, true, false, false, true},
-    ImportKind{"recipe", "axolotl's or LLaMA-Factory's YAML", import_recipe, false, false, false,
-               true}};
+    ImportKind{"recipe",
+               "YAML of axolotl, LLaMA-Factory or torchtune, or a script with Transformers' "
+               "Trainer, with accelerate's YAML",
+               import_recipe, true, false, false, true}};
 
 // Writes `file_text` to --out, else prints it (with --json the document).
 [[nodiscard]] int write_import(const ImportFlags& flags, const std::string& file_text,

@@ -87,7 +87,7 @@ void add_open_flags(Subcommand& command, OpenFlags& flags) {
                     "Release of Megatron-LM that runs (megatron-args); default: the newest of "
                     "'meshplan list frameworks'");
   command.add_value("--seq-len", flags.seq_len, "N",
-                    "Tokens of a sequence, where the files do not say (deepspeed)");
+                    "Tokens of a sequence, where the files do not say (deepspeed, recipe)");
   command.add_value(
       "--micro-batch", flags.micro_batch, "N",
       "Sequences that a GPU takes at once, where the files leave it open (deepspeed)");
@@ -171,9 +171,10 @@ std::optional<LoadedRun> read_run_texts(const std::vector<NamedText>& texts,
   if (!context.release.empty() && of != Target::kMegatron) {
     problems.push_back(error("--release is for arguments of Megatron-LM"));
   }
-  if (context.seq_len > 0 && of != Target::kDeepspeed) {
-    problems.push_back(error("--seq-len is for DeepSpeed's files, which may not state it",
-                             "those of Megatron-LM and torchtitan do"));
+  if (context.seq_len > 0 && of != Target::kDeepspeed && of != Target::kAccelerate) {
+    problems.push_back(
+        error("--seq-len is for DeepSpeed's files and recipes, which may not state it",
+              "those of Megatron-LM and torchtitan do"));
   }
   if (has_errors(problems)) return std::nullopt;
   return read(texts, of, context, problems);

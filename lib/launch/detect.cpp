@@ -1,30 +1,11 @@
 #include "launch/detect.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "launch/recipe_import.hpp"
 
 namespace meshplan {
 namespace {
-
-// Configurations that no importer reads.
-struct Foreign {
-  std::string_view mark;  // begins a line
-  std::string_view tool, way_out;
-};
-constexpr std::array kForeign{
-    Foreign{"distributed_type:", "accelerate's", "import the DeepSpeed or FSDP settings it names"},
-    Foreign{"compute_environment:", "accelerate's",
-            "import the DeepSpeed or FSDP settings it names"}};
-
-bool has_line(std::string_view text, std::string_view begin) {
-  for (std::size_t at = text.find(begin); at != std::string_view::npos;
-       at = text.find(begin, at + 1)) {
-    if (at == 0 || text[at - 1] == '\n') return true;
-  }
-  return false;
-}
 
 bool passes(const std::vector<ShellWord>& words, std::string_view name) {
   return std::any_of(words.begin(), words.end(), [&](const ShellWord& word) {
@@ -42,16 +23,20 @@ Result<Target> detect_target(std::span<const NamedText> files, const RunContext&
     if (first != std::string::npos && file.text[first] == '{') return Target::kDeepspeed;
     if (file.name.ends_with(".toml")) return Target::kTorchtitan;
     const bool yaml = file.name.ends_with(".yaml") || file.name.ends_with(".yml");
-    if (yaml && is_recipe(file.text)) return Target::kAccelerate;
-    for (const Foreign& foreign : kForeign) {
-      if (!has_line(file.text, foreign.mark)) continue;
-      return error_at({file.name}, "this is " + std::string(foreign.tool) + " configuration",
-                      std::string(foreign.way_out));
-    }
+    if (yaml && (is_recipe(file.text) || is_accelerate(file.text))) return Target::kAccelerate;
     const ShellScript script = read_shell(file.text, context.shell);
     if (passes(script.words, "--job.") || passes(script.words, "--model.") ||
         passes(script.words, "--training.") || script.program.find("torchtitan") == 0) {
       return Target::kTorchtitan;
+    }
+    const auto is_json = [](const NamedText& other) {
+      const std::size_t begin = other.text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+      return begin != std::string::npos && other.text[begin] == '{';
+    };
+    // Transformers' Trainer; with DeepSpeed's JSON that is what says how the run is split.
+    if (passes(script.words, "--model_name_or_path") &&
+        std::none_of(files.begin(), files.end(), is_json)) {
+      return Target::kAccelerate;
     }
     for (const ShellWord& word : script.words) {
       const std::string_view name = std::string_view(word.text).substr(0, word.text.find('='));

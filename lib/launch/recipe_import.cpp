@@ -1,9 +1,7 @@
 #include "launch/recipe_import.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,158 +9,13 @@
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
+#include "launch/recipe_keys.hpp"
 #include "launch/recipe_optimizers.hpp"
 
 namespace meshplan {
 namespace {
 
 enum class Tool { kAxolotl, kLlamaFactory };
-
-// Keys that say neither how long a step takes nor what it holds; a key ends in '*' where all that
-// begin so are meant (axolotl 0.12 utils/schemas/config.py; LLaMA-Factory 0.9 hparams/*.py;
-// Transformers' TrainingArguments).
-constexpr auto kWithoutEffect = std::to_array<std::string_view>({"datasets",
-                                                                 "dataset*",
-                                                                 "test_datasets",
-                                                                 "val_set_size",
-                                                                 "val_size",
-                                                                 "output_dir",
-                                                                 "wandb*",
-                                                                 "mlflow*",
-                                                                 "comet*",
-                                                                 "swanlab*",
-                                                                 "report_to",
-                                                                 "num_epochs",
-                                                                 "num_train_epochs",
-                                                                 "max_steps",
-                                                                 "learning_rate",
-                                                                 "lr_*",
-                                                                 "cosine_*",
-                                                                 "warmup*",
-                                                                 "weight_decay",
-                                                                 "adam_*",
-                                                                 "max_grad_norm",
-                                                                 "train_on_inputs",
-                                                                 "early_stopping*",
-                                                                 "resume_from_checkpoint",
-                                                                 "auto_resume*",
-                                                                 "logging*",
-                                                                 "log*",
-                                                                 "eval*",
-                                                                 "save*",
-                                                                 "saves_per_epoch",
-                                                                 "evals_per_epoch",
-                                                                 "do_train",
-                                                                 "do_eval",
-                                                                 "do_predict",
-                                                                 "predict*",
-                                                                 "debug",
-                                                                 "special_tokens",
-                                                                 "tokens",
-                                                                 "added_tokens*",
-                                                                 "chat_template*",
-                                                                 "template",
-                                                                 "tokenizer*",
-                                                                 "resize_token*",
-                                                                 "model_type",
-                                                                 "model_config_type",
-                                                                 "is_*",
-                                                                 "trust_remote_code",
-                                                                 "hub*",
-                                                                 "push_to_hub*",
-                                                                 "strict",
-                                                                 "lora_alpha",
-                                                                 "loraplus*",
-                                                                 "peft_use_rslora",
-                                                                 "use_rslora",
-                                                                 "lora_fan_in*",
-                                                                 "lora_model_dir",
-                                                                 "seed",
-                                                                 "shuffle*",
-                                                                 "overwrite*",
-                                                                 "preprocessing*",
-                                                                 "dataloader*",
-                                                                 "ddp_timeout",
-                                                                 "plot_loss",
-                                                                 "include_num*",
-                                                                 "plugins",
-                                                                 "type",
-                                                                 "roles*",
-                                                                 "message*",
-                                                                 "field*",
-                                                                 "default_system*",
-                                                                 "excess_length*",
-                                                                 "skip_prepare*",
-                                                                 "remove_unused*",
-                                                                 "run_name",
-                                                                 "save_safetensors",
-                                                                 "bench*",
-                                                                 "max_samples",
-                                                                 "split",
-                                                                 "streaming",
-                                                                 "mix_strategy",
-                                                                 "interleave*",
-                                                                 "cache_dir",
-                                                                 "local_rank",
-                                                                 "gc_steps",
-                                                                 "pref_*",
-                                                                 "dpo_*",
-                                                                 "rl_beta",
-                                                                 "ref_model*",
-                                                                 "precompute_ref*",
-                                                                 "profiler*"});
-
-bool is_without_effect(std::string_view key) {
-  return std::any_of(kWithoutEffect.begin(), kWithoutEffect.end(), [&](std::string_view row) {
-    if (!row.ends_with('*')) return key == row;
-    row.remove_suffix(1);
-    return key.starts_with(row);
-  });
-}
-
-// Keys that change time or memory and that the estimate counts otherwise: what it does instead.
-struct NotModelled {
-  std::string_view key, instead;
-};
-constexpr std::array kNotModelled{
-    NotModelled{"lora_modules_to_save", "counts these layers as frozen"},
-    NotModelled{"additional_target", "counts these layers as frozen"},
-    NotModelled{"unfrozen_parameters", "trains all weights or adapters alone"},
-    NotModelled{"peft_use_dora", "counts adapters without magnitudes"},
-    NotModelled{"use_dora", "counts adapters without magnitudes"},
-    NotModelled{"relora*", "counts plain adapters"},
-    NotModelled{"use_galore", "counts Adam of whole gradients"},
-    NotModelled{"use_badam", "counts Adam of all weights"},
-    NotModelled{"pissa*", "counts plain adapters"},
-    NotModelled{"torch_compile*", "counts kernels of the framework's preset"},
-    NotModelled{"unsloth*", "counts kernels of the framework's preset"},
-    NotModelled{"use_unsloth*", "counts kernels of the framework's preset"},
-    NotModelled{"lora_mlp_kernel", "counts kernels of the framework's preset"},
-    NotModelled{"lora_qkv_kernel", "counts kernels of the framework's preset"},
-    NotModelled{"lora_o_kernel", "counts kernels of the framework's preset"},
-    NotModelled{"liger*", "counts kernels of the framework's preset"},
-    NotModelled{"enable_liger_kernel", "counts kernels of the framework's preset"},
-    NotModelled{"cut_cross_entropy", "counts the loss of the framework's preset"},
-    NotModelled{"group_by_length", "counts every sequence as full"},
-    NotModelled{"s2_attention", "counts full attention"},
-    NotModelled{"shift_attn", "counts full attention"},
-    NotModelled{"neftune*", "leaves the noise out"},
-    NotModelled{"noisy_embedding*", "leaves the noise out"},
-    NotModelled{"gradient_checkpointing_kwargs*", "recomputes every layer from its input"},
-    NotModelled{"fsdp_config*", "shards weights, gradients and states"},
-    NotModelled{"rope*", "counts rotary embedding as the model says"},
-    NotModelled{"overrides_of_model*", "takes the model as it ships"},
-    NotModelled{"mixture_of_depths", "counts every layer for every token"}};
-
-std::string_view instead_of(std::string_view key) {
-  for (const NotModelled& row : kNotModelled) {
-    std::string_view name = row.key;
-    const bool begins = name.ends_with('*');
-    if (begins) name.remove_suffix(1);
-    if (begins ? key.starts_with(name) : key == name) return row.instead;
-  }
-  return {};
-}
 
 class Importer {
  public:
@@ -186,7 +39,7 @@ class Importer {
     read_batch();
     read_numbers();
     read_packing();
-    account();
+    account_recipe(settings_, trainer_keys(), context_.lenient, run_);
     problems_.insert(problems_.end(), settings_.problems().begin(), settings_.problems().end());
     if (!problems_.empty()) return problems_;
     run_.strategy = with_world(run_, run_.world_size);
@@ -204,18 +57,7 @@ class Importer {
 
   void read_model() {
     const char* name = key("base_model", "model_name_or_path");
-    const std::string stated = settings_.text(name);
-    if (context_.model) {
-      run_.model = *context_.model;
-      return;
-    }
-    const Result<ModelSpec> shipped = load_model(stated, DataFolders::standard());
-    if (shipped && stated.find(".yaml") == std::string::npos) {
-      run_.model = *shipped;
-      return;
-    }
-    settings_.report(name, "the sizes of '" + stated + "' are not known here",
-                     "name a model that ships or import its config.json: --model NAME|FILE");
+    take_model(settings_, name, settings_.text(name), context_, run_);
   }
 
   // DeepSpeed's files are named, not read; axolotl's and LLaMA-Factory's own are zero3.json,
@@ -230,13 +72,9 @@ class Importer {
     s.zero = fsdp ? 3 : 0;
     if (!deepspeed.empty()) {
       s.zero = 0;
-      for (const auto& [word, stage] :
-           {std::pair{"zero1", 1}, std::pair{"zero2", 2}, std::pair{"zero3", 3}, std::pair{"z2", 2},
-            std::pair{"z3", 3}, std::pair{"z0", 0}}) {
-        if (deepspeed.find(word) == std::string::npos) continue;
-        s.zero = stage;
-        run_.assumed.push_back({"zero", std::to_string(stage), "the name " + deepspeed});
-        break;
+      if (const auto stage = stage_of_name(deepspeed)) {
+        s.zero = *stage;
+        run_.assumed.push_back({"zero", std::to_string(*stage), "the name " + deepspeed});
       }
       s.offload.optimizer = deepspeed.find("offload") != std::string::npos;
     }
@@ -343,6 +181,7 @@ class Importer {
   void read_batch() {
     Strategy& s = run_.strategy;
     s.seq_len = settings_.integer(key("sequence_len", "cutoff_len"), 2048, kTokens);
+    if (context_.seq_len > 0) s.seq_len = context_.seq_len;
     s.micro_batch =
         settings_.integer(key("micro_batch_size", "per_device_train_batch_size"), 1, kSequences);
     if (s.loss == Loss::kDpo) s.micro_batch *= 2;  // a recipe counts pairs
@@ -397,30 +236,6 @@ class Importer {
         std::string(name_of(run_.strategy.packing)));
   }
 
-  // Every key is modelled, named as without effect, named as counted otherwise, or unknown.
-  void account() {
-    const std::vector<std::string> unread = settings_.not_read();
-    const std::map<std::string, Settings::Setting> all = settings_.all();
-    for (const auto& [name, setting] : all) {
-      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
-      const int line = setting.place.where.line;
-      const std::string_view instead = instead_of(name);
-      if (!instead.empty()) {
-        run_.options.push_back({name, setting.value.text, OptionEffect::kNotModelled,
-                                "the estimate " + std::string(instead), line});
-      } else if (read || is_without_effect(name)) {
-        run_.options.push_back({name, setting.value.text,
-                                read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
-                                read ? "the recipe" : "data, learning rate, logging", line});
-      } else if (context_.lenient) {
-        run_.unknown.push_back(name);
-      } else {
-        settings_.report(name, "'" + name + "' is not known",
-                         "a key of another release? --lenient goes on without it");
-      }
-    }
-  }
-
   const RunContext& context_;
   Tool tool_ = Tool::kAxolotl;
   Settings settings_;
@@ -431,6 +246,7 @@ class Importer {
 }  // namespace
 
 bool is_recipe(std::string_view text) {
+  if (is_torchtune(text)) return true;
   for (const std::string_view mark : {"base_model:", "model_name_or_path:"}) {
     for (std::size_t at = text.find(mark); at != std::string_view::npos;
          at = text.find(mark, at + 1)) {
@@ -441,9 +257,15 @@ bool is_recipe(std::string_view text) {
 }
 
 Result<SettingsRun> read_recipe_run(std::span<const NamedText> files, const RunContext& context) {
+  const auto is_of_trainer = [](const NamedText& f) {
+    return is_accelerate(f.text) || !is_recipe(f.text);
+  };
+  if (std::any_of(files.begin(), files.end(), is_of_trainer))
+    return read_trainer_run(files, context);
   if (files.size() > 1) {
     return error_at({files[1].name}, "a recipe is one file, got " + std::to_string(files.size()));
   }
+  if (is_torchtune(files.front().text)) return read_torchtune_recipe(files.front(), context);
   return Importer(context).read(files.front());
 }
 
