@@ -1,0 +1,22 @@
+// Any text as a recipe of axolotl, LLaMA-Factory or torchtune, or as a trainer's script with
+// accelerate's configuration: read, checked, written.
+#include "fuzz/runs.hpp"
+#include "launch/detect.hpp"
+#include "launch/recipe_import.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace meshplan;
+  const auto [recipe, script] = fuzz::two_files(fuzz::as_text(data, size));
+  std::vector<NamedText> files;
+  if (!recipe.empty()) files.push_back({"recipe.yaml", recipe});
+  if (!script.empty()) files.push_back({"train.sh", script});
+  if (files.empty()) return 0;
+  fuzz::require_value_or_errors(detect_target(files, {}));
+  static const ModelSpec model = *load_model("llama-2-7b", DataFolders({MESHPLAN_SOURCE_DIR}));
+  for (const std::int64_t gpus : {0, 8}) {
+    const Result<SettingsRun> run = read_recipe_run(files, {.model = model, .gpus = gpus});
+    fuzz::require_value_or_errors(run);
+    if (run.ok()) fuzz::check_run(*run);
+  }
+  return 0;
+}
