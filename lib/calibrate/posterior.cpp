@@ -49,6 +49,10 @@ class Problem {
     return observations_.size() == 1 ? Tails::kNormal : tails;
   }
 
+  [[nodiscard]] double model_error() const {
+    return observations_.size() == 1 ? kSingleRunError : kModelError;
+  }
+
   [[nodiscard]] double width(Index k) const { return std::log1p(parameter(k).doubt); }
   [[nodiscard]] double lowest(Index k) const {
     return std::log(parameter(k).lowest / parameter(k).start) / width(k);
@@ -75,7 +79,7 @@ class Problem {
       if (i == left_out_) continue;
       const double noise = std::max(observations_[i].noise, kLeastNoise);
       r[static_cast<Index>(i)] =
-          std::log(predicted[i] / observations_[i].value) / std::hypot(noise, kModelError);
+          std::log(predicted[i] / observations_[i].value) / std::hypot(noise, model_error());
     }
     return r;
   }
@@ -190,7 +194,7 @@ void report(const Problem& problem, const VectorXd& x, std::span<const Parameter
     const double deviation = std::sqrt(std::max(0.0, covariance(k, k)));
     row.deviation = std::min(deviation, before) / before * problem.width(k);
     const double farthest = j.rows() > 0 ? j.col(k).cwiseAbs().maxCoeff() : 0;
-    row.sensitivity = std::expm1(farthest * std::hypot(kLeastNoise, kModelError));
+    row.sensitivity = std::expm1(farthest * std::hypot(kLeastNoise, problem.model_error()));
     row.fitted = std::abs(x[k]) > kToldApart || deviation < (1 - kToldApart) * before;
     if (row.fitted) continue;
     row.after = row.before;
