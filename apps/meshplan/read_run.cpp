@@ -7,6 +7,7 @@
 #include "inputs.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
+#include "launch/functional_test.hpp"
 #include "launch/recipe_import.hpp"
 #include "launch/torchtitan_import.hpp"
 #include "log.hpp"
@@ -67,8 +68,13 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
     problems.push_back(error("Megatron-LM's arguments are read from one file, got " +
                              std::to_string(files.size())));
   } else {
-    auto run =
-        take(read_megatron_run(files.front().text, files.front().name, context), "", problems);
+    NamedText list = files.front();
+    if (is_functional_test(list.text)) {
+      std::optional<NamedText> arguments = take(functional_test_arguments(list), "", problems);
+      if (!arguments) return std::nullopt;
+      list = *std::move(arguments);
+    }
+    auto run = take(read_megatron_run(list.text, list.name, context), "", problems);
     if (run) return LoadedRun(*std::move(run));
   }
   return std::nullopt;
