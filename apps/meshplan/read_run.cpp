@@ -1,5 +1,6 @@
 #include "read_run.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
 #include "launch/functional_test.hpp"
+#include "launch/neox_import.hpp"
 #include "launch/recipe_import.hpp"
 #include "launch/torchtitan_import.hpp"
 #include "log.hpp"
@@ -55,8 +57,12 @@ std::map<std::string, std::string> read_variables(const std::vector<std::string>
 
 std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target,
                               const RunContext& context, Diagnostics& problems) {
+  const auto is_of_neox = [](const NamedText& file) { return is_neox(file.text); };
   if (target == Target::kDeepspeed) {
-    auto run = take(read_deepspeed_run(files, context), files.front().name, problems);
+    auto run = take(std::any_of(files.begin(), files.end(), is_of_neox)
+                        ? read_neox_run(files, context)
+                        : read_deepspeed_run(files, context),
+                    files.front().name, problems);
     if (run) return LoadedRun(*std::move(run));
   } else if (target == Target::kTorchtitan) {
     auto run = take(read_torchtitan_run(files, context), files.front().name, problems);

@@ -1,7 +1,8 @@
-// Any text as a recipe of axolotl, LLaMA-Factory or torchtune, or as a trainer's script with
-// accelerate's configuration: read, checked, written.
+// Any text as a recipe of axolotl, LLaMA-Factory or torchtune, as a trainer's script with
+// accelerate's configuration, or as GPT-NeoX's: read, checked, written.
 #include "fuzz/runs.hpp"
 #include "launch/detect.hpp"
+#include "launch/neox_import.hpp"
 #include "launch/recipe_import.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -17,6 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Result<SettingsRun> run = read_recipe_run(files, {.model = model, .gpus = gpus});
     fuzz::require_value_or_errors(run);
     if (run.ok()) fuzz::check_run(*run);
+    const Result<SettingsRun> neox = read_neox_run(files, {.gpus = gpus});
+    fuzz::require_value_or_errors(neox);
+    if (neox.ok()) fuzz::check_run(*neox);
   }
   return 0;
 }
