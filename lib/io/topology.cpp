@@ -9,12 +9,16 @@ namespace meshplan {
 namespace {
 
 // Latencies per hop as in the shipped profiles of the same kinds of links: estimates.
-constexpr Seconds kNvlinkLatency{3e-6}, kPcieLatency{5.7e-6}, kNetworkLatency{8e-6},
-    kEthernetLatency{25e-6};
+constexpr Seconds kNvlinkLatency{3e-6}, kXgmiLatency{4e-6}, kPcieLatency{5.7e-6},
+    kNetworkLatency{8e-6}, kEthernetLatency{25e-6};
 
-BytesPerSecond nvlink_rate(Architecture a) {
+// Of one link, one direction.
+BytesPerSecond link_rate(const NodeTopology& node, Architecture a) {
+  if (node.xgmi) return BytesPerSecond{a == Architecture::kCdna4 ? 76.8e9 : 64e9};
   return BytesPerSecond{a == Architecture::kBlackwell ? 50e9 : 25e9};
 }
+
+const char* links_of(const NodeTopology& node) { return node.xgmi ? "Infinity Fabric" : "NVLink"; }
 
 // Devices that NVLinks connect, directly or not: the parts, in the order of their first device.
 std::vector<std::vector<std::int64_t>> parts_of(const NodeTopology& node) {
@@ -43,7 +47,8 @@ Result<std::int64_t> part_size(const NodeTopology& node) {
   const auto size = static_cast<std::int64_t>(parts.front().size());
   for (const auto& part : parts) {
     if (static_cast<std::int64_t>(part.size()) != size || part.back() - part.front() + 1 != size) {
-      return error("NVLinks join the devices of this node into parts that are unequal or mixed",
+      return error(std::string(links_of(node)) +
+                       " joins the devices of this node into parts that are unequal or mixed",
                    "levels need equal parts of neighbouring devices: write the cluster by hand");
     }
   }
@@ -91,8 +96,8 @@ Result<BytesPerSecond> network_rate(const NodeTopology& node, const TopologyChoi
 std::string note(const NodeTopology& node, const TopologyChoices& choices, std::int64_t part) {
   std::string text = choices.source + ". Latencies: estimates, as in the shipped profiles.";
   if (part > 1) {
-    text += " NVLink: " + std::to_string(links_per_device(node)) + " links of " +
-            human_bandwidth(nvlink_rate(choices.device.architecture)) +
+    text += " " + std::string(links_of(node)) + ": " + std::to_string(links_per_device(node)) +
+            " links of " + human_bandwidth(link_rate(node, choices.device.architecture)) +
             (node.switched ? " into switches" : " to other devices") + " per device.";
   }
   if (part < node.gpus && node.pcie.si() <= 0) text += " PCIe: the device's host link.";
@@ -111,12 +116,14 @@ Result<ClusterSpec> cluster_of(const NodeTopology& node, const TopologyChoices& 
   c.gpus_per_node = node.gpus;
   c.source = note(node, choices, *part);
   if (*part > 1) {
-    c.levels.push_back({.name = "nvlink",
+    c.levels.push_back({.name = node.xgmi ? "xgmi" : "nvlink",
                         .span = *part,
-                        .bandwidth = nvlink_rate(choices.device.architecture) *
+                        .bandwidth = link_rate(node, choices.device.architecture) *
                                      static_cast<double>(links_per_device(node)),
-                        .latency = kNvlinkLatency,
-                        .kind = node.switched ? LinkKind::kNvswitch : LinkKind::kNvlink});
+                        .latency = node.xgmi ? kXgmiLatency : kNvlinkLatency,
+                        .kind = node.xgmi       ? LinkKind::kXgmi
+                                : node.switched ? LinkKind::kNvswitch
+                                                : LinkKind::kNvlink});
   }
   if (*part < node.gpus) {
     c.levels.push_back({.name = "pcie",

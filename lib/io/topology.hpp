@@ -26,6 +26,7 @@ struct NodeTopology {
   // NVLinks between two devices; through switches: the links that each device has into them.
   std::vector<std::vector<std::int64_t>> nvlinks;
   bool switched = false;  // through NVSwitches
+  bool xgmi = false;      // the links are AMD's Infinity Fabric, all devices each with all
   std::vector<NodeNic> nics;
   BytesPerSecond pcie;                // of one device, one direction; 0: not stated
   std::optional<std::string> device;  // the shipped device that the file names by its PCI id
@@ -50,10 +51,12 @@ struct TopologyChoices {
   std::string source;  // how the cluster's `source` begins
 };
 
-// Levels: NVLink where it joins the devices of a node (or equal neighbouring parts of it), PCIe
-// where it does not, and the network if there are several nodes. Nominal NVLink rates per link and
-// direction: 25 GB/s, Blackwell 50 GB/s (NVIDIA's datasheets). Fails on several nodes without a
-// network card or its speed, and on NVLinks that join devices into parts of unequal size.
+// Levels: NVLink or Infinity Fabric where it joins the devices of a node (or equal neighbouring
+// parts of it), PCIe where it does not, and the network if there are several nodes. Nominal NVLink
+// rates per link and direction: 25 GB/s, Blackwell 50 GB/s (NVIDIA's datasheets); Infinity Fabric
+// 64 GB/s, CDNA 4 76.8 GB/s (AMD's datasheets of the MI300X and MI350X platforms). Fails on several
+// nodes without a network card or its speed, and on NVLinks that join devices into parts of unequal
+// size.
 [[nodiscard]] Result<ClusterSpec> cluster_of(const NodeTopology& node,
                                              const TopologyChoices& choices);
 

@@ -22,7 +22,12 @@ constexpr auto kDevices = std::to_array<KnownDevice>({{"0x1db5", "v100-sxm2-32gb
                                                       {"0x2901", "b200-180gb"},
                                                       {"0x2941", "gb200"},
                                                       {"0x3182", "b300-270gb"},
-                                                      {"0x31c2", "gb300"}});
+                                                      {"0x31c2", "gb300"},
+                                                      {"0x74a1", "mi300x"},
+                                                      {"0x74b5", "mi300x"},  // in a virtual machine
+                                                      {"0x74a5", "mi325x"},
+                                                      {"0x75a0", "mi350x"},
+                                                      {"0x75a3", "mi355x"}});
 
 // From the root to an element: two elements are as near as their paths share steps.
 using Path = std::vector<std::size_t>;
@@ -33,6 +38,7 @@ struct Gpu {
   double pcie = 0;                              // bytes/s
   std::map<std::string, std::int64_t> peers{};  // bus id -> links
   std::int64_t switch_links = 0;
+  bool xgmi = false;  // its links are AMD's
 };
 
 struct Card {
@@ -68,10 +74,12 @@ double pcie_rate(const XmlElement& pci) {
 
 void add_links(const XmlElement& gpu, Gpu& target) {
   for (const XmlElement& link : gpu.children) {
-    if (link.name != "nvlink") continue;
+    const bool xgmi = link.name == "xgmi";  // RCCL's
+    if (link.name != "nvlink" && !xgmi) continue;
+    target.xgmi = target.xgmi || xgmi;
     const std::int64_t count = std::clamp<std::int64_t>(whole(link.attribute("count"), 1), 0, 64);
     // PCI class of the far end: 0x0680.. is an NVSwitch, 0x03.. a device.
-    if (link.attribute("tclass").starts_with("0x0680")) {
+    if (!xgmi && link.attribute("tclass").starts_with("0x0680")) {
       target.switch_links += count;
     } else {
       target.peers[link.attribute("target")] += count;
@@ -126,6 +134,8 @@ Result<NodeTopology> topology_of(Node& node, const std::string& file) {
   const bool switched = std::all_of(node.gpus.begin(), node.gpus.end(),
                                     [](const Gpu& gpu) { return gpu.switch_links > 0; });
   result.switched = switched;
+  result.xgmi =
+      std::any_of(node.gpus.begin(), node.gpus.end(), [](const Gpu& gpu) { return gpu.xgmi; });
   double pcie = 1e300;
   for (std::size_t i = 0; i < node.gpus.size(); ++i) {
     const Gpu& gpu = node.gpus[i];

@@ -189,6 +189,37 @@ TEST_CASE("NCCL's dump without NVLink falls back to PCIe, unknown speeds to 10 G
   CHECK(c.levels[1].bandwidth.si() == Approx(1.25e9));
 }
 
+// As RCCL dumps it (tools/topo_expl/models/topo_8p_940.xml): every device has a link to every
+// other.
+std::string rccl(std::int64_t gpus, const std::string& device) {
+  const auto bus = [](std::int64_t i) { return "0000:" + std::to_string(10 + i) + ":00.0"; };
+  std::string text = "<system version=\"2\"><cpu numaid=\"0\">";
+  for (std::int64_t i = 0; i < gpus; ++i) {
+    text += "<pci busid=\"" + bus(i) + "\" class=\"0x120000\" vendor=\"0x1002\" device=\"" +
+            device +
+            "\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><gpu dev=\"0\" gcn=\"gfx942\">";
+    for (std::int64_t j = 0; j < gpus; ++j) {
+      if (j != i) text += "<xgmi target=\"" + bus(j) + "\" count=\"1\" tclass=\"0x120000\"/>";
+    }
+    text += "</gpu></pci>";
+  }
+  return text + "</cpu></system>";
+}
+
+TEST_CASE("RCCL's dump: Infinity Fabric of AMD's platforms is the shipped cluster's") {
+  const Result<NodeTopology> node = parse_nccl_topology(rccl(8, "0x74a1"), "x");
+  REQUIRE(node);
+  CHECK(node->device == "mi300x");
+  const ClusterSpec c = cluster(node, choices("mi300x"));
+  const ClusterSpec shipped = load_cluster("mi300x-platform", kShipped).value();
+  REQUIRE(c.levels.size() == 1);
+  CHECK(c.levels[0] == shipped.levels[0]);
+  CHECK(c.source.find("Infinity Fabric: 7 links of 64.0 GB/s") != std::string::npos);
+  // MI350X: 153.6 GB/s a link in both directions together.
+  const ClusterSpec newer = cluster(parse_nccl_topology(rccl(8, "0x75a0"), "x"), choices("mi350x"));
+  CHECK(newer.levels[0].bandwidth.si() == 7 * 76.8e9);
+}
+
 TEST_CASE("XML that is broken, too deep or something else is refused with its line") {
   const auto message = [](const std::string& text) {
     const Result<NodeTopology> node = parse_nccl_topology(text, "x.xml");
