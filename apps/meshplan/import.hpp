@@ -55,7 +55,7 @@ inline constexpr std::array kImportKinds{
                false, true},
     ImportKind{"megatron-args", "a script, argument list or functional test's YAML of Megatron-LM",
                import_megatron_args, false, false, false, true},
-    ImportKind{"deepspeed", "ds_config.json, with the script that starts it; or GPT-NeoX's YAML",
+    ImportKind{"deepspeed", "ds_config.json, with the script that starts it, or GPT-NeoX's YAML",
                import_deepspeed, true, false, false, true},
     ImportKind{"torchtitan", "a job file of v0.2.2, a script with its options, or both",
                import_torchtitan, true, false, false, true},
