@@ -230,10 +230,7 @@ class Importer {
     }
     const bool pads = is_on("pad_to_sequence_len");
     run_.strategy.packing = packs ? Packing::kPack : pads ? Packing::kPad : Packing::kNone;
-    run_.notes.push_back(
-        "every sequence counts as full: with --lengths documents count as long as "
-        "they are, packing=" +
-        std::string(name_of(run_.strategy.packing)));
+    note_full_sequences(run_);
   }
 
   const RunContext& context_;

@@ -300,6 +300,13 @@ void take_model(Settings& settings, const std::string& key, const std::string& s
                   "name a model that ships or import its config.json: --model NAME|FILE");
 }
 
+void note_full_sequences(SettingsRun& run) {
+  run.notes.push_back(
+      "every sequence counts as full: with --lengths documents count as long as they are, "
+      "packing=" +
+      std::string(name_of(run.strategy.packing)));
+}
+
 void account_recipe(Settings& settings, const RecipeKeys& keys, bool lenient, SettingsRun& run) {
   const std::vector<std::string> unread = settings.not_read();
   const std::map<std::string, Settings::Setting> all = settings.all();

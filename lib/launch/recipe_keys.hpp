@@ -28,6 +28,9 @@ struct RecipeKeys {
 void take_model(Settings& settings, const std::string& key, const std::string& stated,
                 const RunContext& context, SettingsRun& run);
 
+// That documents count as full sequences, and what says otherwise.
+void note_full_sequences(SettingsRun& run);
+
 // Every key is modelled (it was read), named as without effect, named as counted otherwise, or
 // unknown: a problem, unless lenient.
 void account_recipe(Settings& settings, const RecipeKeys& keys, bool lenient, SettingsRun& run);

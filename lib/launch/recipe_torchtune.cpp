@@ -166,10 +166,7 @@ class TorchtuneRecipe {
                               "--seq-len or --lengths say"});
     }
     run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
-    run_.notes.push_back(
-        "every sequence counts as full: with --lengths documents count as long as "
-        "they are, packing=" +
-        std::string(name_of(s.packing)));
+    note_full_sequences(run_);
   }
 
   void read_numbers() {

@@ -21,6 +21,19 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+// "trl sft ..." is accelerate launching trl/scripts/sft.py (TRL cli.py).
+std::string with_trl_scripts(std::string text) {
+  for (const std::string name : {"sft", "dpo"}) {
+    const std::string command = "trl " + name + " ";
+    for (std::size_t at = text.find(command); at != std::string::npos;
+         at = text.find(command, at + 1)) {
+      if (at > 0 && text[at - 1] != '\n' && text[at - 1] != ' ') continue;
+      text.replace(at, command.size(), "python trl/scripts/" + name + ".py ");
+    }
+  }
+  return text;
+}
+
 class TrainerRun {
  public:
   explicit TrainerRun(const RunContext& context) : context_(context) {}
@@ -75,15 +88,18 @@ class TrainerRun {
 
   void add_script(const NamedText& file) {
     has_script_ = true;
-    const ShellScript script = read_shell(file.text, context_.shell);
-    is_trl_ = file.text.find("trl") != std::string::npos ||
-              script.program.find("sft") != std::string::npos ||
-              script.program.find("dpo") != std::string::npos;
-    // trl dpo ..., dpo.py, run_dpo.py
-    if (script.program.find("dpo") != std::string::npos ||
-        file.text.find("trl dpo") != std::string::npos) {
-      run_.strategy.loss = Loss::kDpo, is_dpo_ = true;
+    const ShellScript script = read_shell(with_trl_scripts(file.text), context_.shell);
+    if (script.words.empty()) {
+      problems_.push_back(error_at({file.name}, "no program is started here with options",
+                                   "a script that passes --model_name_or_path is read"));
+      return;
     }
+    // trl/scripts/sft.py, dpo.py, run_dpo.py; not what a data set or a folder is called.
+    const auto runs = [&](std::string_view name) {
+      return script.program.find(name) != std::string::npos;
+    };
+    is_dpo_ = runs("dpo");
+    is_trl_ = is_dpo_ || runs("sft") || runs("trl/");
     for (const std::string_view other :
          {"grpo", "ppo", "rloo", "kto", "reward", "orpo", "gkd", "online_dpo"}) {
       const std::string program = script.program.substr(script.program.find_last_of('/') + 1);
@@ -105,6 +121,12 @@ class TrainerRun {
         value.text = word.text.substr(equals + 1);
       } else if (i + 1 < script.words.size() && !script.words[i + 1].text.starts_with("--")) {
         value = script.words[i + 1];
+        // Options with several values, as --lora_target_modules q_proj v_proj.
+        for (std::size_t k = i + 2; k < script.words.size(); ++k) {
+          if (script.words[k].text.starts_with("--")) break;
+          value.text += "," + script.words[k].text;
+          if (value.unknown.empty()) value.unknown = script.words[k].unknown;
+        }
       }
       if (name.starts_with("no_") && value.text == "true") name.erase(0, 3), value.text = "false";
       settings_.add(name, word, &value, script, file.name);
@@ -234,18 +256,34 @@ class TrainerRun {
         settings_.integer("lora_r", settings_.integer("lora_rank", 16, {1, 65'536}), {1, 65'536});
     const double dropout = std::strtod(settings_.text("lora_dropout", "0.05").c_str(), nullptr);
     const std::string targets = settings_.text("lora_target_modules", "");
-    if (!peft) return;
+    if (!peft) {
+      for (const char* name : {"lora_r", "lora_rank", "lora_dropout", "lora_target_modules",
+                               "load_in_4bit", "load_in_8bit"}) {
+        if (!settings_.has(name)) continue;
+        run_.notes.push_back("--" + std::string(name) +
+                             " is without effect: adapters are asked for by --use_peft");
+      }
+      return;
+    }
     lora.rank = rank, lora.dropout = dropout;
     if (four) lora.frozen_dtype = FrozenDtype::kNf4;
     if (eight) lora.frozen_dtype = FrozenDtype::kInt8;
-    lora.targets = lora_targets(targets.empty() ? "q_proj" : targets);
     if (targets.empty()) {  // PEFT's own of most decoders (utils/constants.py)
-      lora.targets.insert(lora_targets("v_proj"));
       run_.assumed.push_back({"lora.targets", "q_proj, v_proj", "PEFT's default"});
-    } else if (lora.targets.empty()) {
-      settings_.report("lora_target_modules",
-                       "no layer that is known here is called '" + targets + "'",
-                       "PEFT's names of projections: q_proj, v_proj, ..., or all-linear");
+    }
+    const std::string names = targets.empty() ? "q_proj,v_proj" : targets;
+    lora.targets = {};
+    for (std::size_t begin = 0; begin < names.size();) {
+      const std::size_t end = std::min(names.find(',', begin), names.size());
+      const std::string one = names.substr(begin, end - begin);
+      const LoraTargets known = lora_targets(one);
+      if (known.empty()) {
+        settings_.report("lora_target_modules",
+                         "no layer that is known here is called '" + one + "'",
+                         "PEFT's names of projections: q_proj, v_proj, ..., or all-linear");
+      }
+      lora.targets.insert(known);
+      begin = end + 1;
     }
   }
 
@@ -269,10 +307,7 @@ class TrainerRun {
     }
     run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
     s.packing = settings_.flag("packing", false) ? Packing::kPack : Packing::kNone;
-    run_.notes.push_back(
-        "every sequence counts as full: with --lengths documents count as long as "
-        "they are, packing=" +
-        std::string(name_of(s.packing)));
+    note_full_sequences(run_);
   }
 
   void read_numbers() {

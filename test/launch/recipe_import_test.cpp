@@ -386,3 +386,28 @@ TEST_CASE("what a trainer's files leave open or say of other tasks is named") {
   REQUIRE_FALSE(odd);
   CHECK_THAT(to_text(odd.errors()), Contains("'XLA' is not read here"));
 }
+
+TEST_CASE("a trainer's option of several values keeps them all") {
+  const Result<SettingsRun> run = read(
+      "torchrun --nproc_per_node 2 sft.py --model_name_or_path meta-llama/Llama-3.1-8B --use_peft "
+      "--lora_target_modules q_proj k_proj --max_length 512");
+  if (!run) FAIL(to_text(run.errors()));
+  LoraTargets both = lora_targets("q_proj");
+  both.insert(lora_targets("k_proj"));
+  CHECK(run->strategy.lora.targets == both);
+  CHECK(run->strategy.seq_len == 512);
+}
+
+TEST_CASE(
+    "TRL is told by its program, not by the name of a data set; adapters need to be asked for") {
+  const Result<SettingsRun> run = read(
+      "torchrun --nproc_per_node 2 run_clm.py --model_name_or_path meta-llama/Llama-3.1-8B "
+      "--dataset_name trl-lib/Capybara --block_size 512 --lora_r 8");
+  if (!run) FAIL(to_text(run.errors()));
+  CHECK(run->strategy.recompute == Recompute::kNone);
+  CHECK(run->strategy.precision == Precision::kFp32);
+  CHECK(run->strategy.lora.rank == 0);
+  CHECK(std::any_of(run->notes.begin(), run->notes.end(), [](const std::string& note) {
+    return note.find("--lora_r is without effect") != std::string::npos;
+  }));
+}
