@@ -411,3 +411,13 @@ TEST_CASE(
     return note.find("--lora_r is without effect") != std::string::npos;
   }));
 }
+
+TEST_CASE("TRL's own command starts its scripts") {
+  const Result<SettingsRun> run =
+      read("trl dpo --model_name_or_path meta-llama/Llama-3.1-8B --max_length 512\n", {.gpus = 2});
+  if (!run) FAIL(to_text(run.errors()));
+  CHECK(run->strategy.loss == Loss::kDpo);
+  CHECK(run->strategy.recompute == Recompute::kFull);
+  CHECK(run->strategy.seq_len == 512);
+  CHECK(errors_of("echo hello\n").find("no program is started") != std::string::npos);
+}
