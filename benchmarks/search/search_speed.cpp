@@ -278,7 +278,7 @@ class Exhaustive {
     for (std::size_t i = 0; i < all.size(); ++i) {
       s.zero = all[i].zero, s.zero_group = all[i].zero_group, s.order = all[i].order;
       if (i == 0 || all[i].order != all[i - 1].order) {
-        model_.set_pipeline(s, context_.blocks.costs(s, 0), *placements_[mesh][i],
+        model_.set_pipeline(s, context_.blocks(s, 0), *placements_[mesh][i],
                             context_.in_flight.of(pipeline_shape(s)));
         ++pipelines;
       }

@@ -142,10 +142,15 @@ class Stages {
                     std::int64_t second) const;
   // Each of the chunks by depth, with the first layers of the rank, or of each of the two,
   // recomputed.
+  [[nodiscard]] bool holds_head(int stage) const {
+    return stage == (layout_.shares_both_ends() ? 0 : num_stages() - 1);
+  }
   template <class Visit>
   void visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
                     std::int64_t second, Visit visit) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
+  // What a rank with these blocks stores, but for its activations. Valid until the next call.
+  [[nodiscard]] RankMemory& stored(const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
   [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
                                   std::int64_t& over) const;
@@ -180,6 +185,14 @@ class Stages {
   mutable ValueTable values_;
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_, chunk_;
+  // What was stored last, each at the place of its blocks' hash: stages next to each other hold the
+  // same blocks, and what they recompute changes nothing but the buffers.
+  struct Stored {
+    BlockCounts blocks;
+    std::uint64_t recomputed = 0;  // which of them are, a bit each
+    RankMemory memory;
+  };
+  mutable std::vector<Stored> stored_;
   mutable std::vector<Bytes> saved_, kept_;
   // Scratch of fewest_first(): layers seen of each block, and those with which another one joins.
   mutable BlockCounts seen_;

@@ -29,7 +29,27 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
   return key;
 }
 
+// Most are asked for again and again: then the shapes of their groups need not be looked up.
 const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
+  std::int64_t few = s.zero * 2 + (s.sequence_parallel ? 1 : 0);
+  few = few * 4 + static_cast<std::int64_t>(s.cp_kind);
+  for (const Axis axis : s.order) few = few * 8 + static_cast<std::int64_t>(axis);
+  const IntegerKey<12> key{static_cast<std::int64_t>(base),
+                           s.tp,
+                           s.pp,
+                           s.cp,
+                           s.dp,
+                           s.ep,
+                           s.etp,
+                           s.zero_group,
+                           s.micro_batch,
+                           static_cast<std::int64_t>(s.recompute_modules.id()),
+                           s.runtime.contended_launches > 0 ? 1 : 0,
+                           few};
+  return *costs_of_all_.get(key, [&] { return &costs_of_groups(s, base); });
+}
+
+const BlockCosts& BlockCache::costs_of_groups(const Strategy& s, std::size_t base) {
   return costs_.get(key_of(s, base), [&] {
     BlockCosts made;
     if (s.zero >= 2) {

@@ -52,7 +52,7 @@ InfeasibleReason reason_of(const SearchContext& x, StageContext context) {
 }  // namespace
 
 SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
-                             const SearchSpace& s)
+                             const SearchSpace& s, SearchCaches* shared)
     : model(m),
       cluster(c),
       request(r),
@@ -63,32 +63,12 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
           std::any_of(r.limits.begin(), r.limits.end(),
                       [](const Limit& limit) { return limit.key == "recompute_modules"; })),
       cutoff(r.cutoff),
-      prefix(layer_prefix(m)),
-      shapes(c),
-      parts(m, c, prefix, shapes),
-      blocks(m, c, shapes),
-      models(m, c) {}
-
-namespace {
-
-// What the groups of a strategy and their collectives depend on, besides its base.
-IntegerKey<9> place_key(const Strategy& s, std::size_t base) {
-  std::int64_t order = s.zero;
-  for (const Axis axis : s.order) order = order * 8 + static_cast<std::int64_t>(axis);
-  return {
-      s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, order, s.zero_group, static_cast<std::int64_t>(base)};
-}
-
-}  // namespace
-
-Bytes SearchContext::communicators(const Strategy& s, std::size_t base) {
-  return communicators_.get(place_key(s, base),
-                            [&] { return communicator_bytes(model, cluster, s); });
-}
-
-const Placement& SearchContext::placement(const Strategy& s, std::size_t base) {
-  return placements_.get(place_key(s, base),
-                         [&] { return Placement(model, cluster, s, communicators(s, base)); });
+      own_(shared == nullptr ? std::make_unique<SearchCaches>(m, c) : nullptr),
+      caches_(shared == nullptr ? *own_ : *shared),
+      prefix(caches_.prefix),
+      in_flight(caches_.in_flight),
+      models(caches_.models) {
+  for (const Strategy& base : s.bases()) base_numbers_.push_back(caches_.base_number(base));
 }
 
 Bytes SearchContext::capacity() const {
@@ -132,7 +112,7 @@ class Examiner {
         effort_(effort),
         base_(choice.base),
         plain_(with_partial(x.space.bases()[choice.base], choice)),
-        blocks_(x.blocks.costs(plain_, choice.base)),
+        blocks_(x.blocks(plain_, choice.base)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
         placement_(x.placement(plain_, choice.base)),
         by_time_(x.objective != Objective::kMemory) {}
@@ -231,7 +211,7 @@ class Examiner {
 
   // Modules of selective recomputation that are listed cost what they cost.
   [[nodiscard]] const BlockCosts& blocks_of(const Strategy& s) const {
-    return s.recompute_modules.empty() ? blocks_ : x_.blocks.costs(s, base_);
+    return s.recompute_modules.empty() ? blocks_ : x_.blocks(s, base_);
   }
 
   static bool recomputes(const Stages::Lists& lists) {

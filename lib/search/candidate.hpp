@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "partition/division_search.hpp"
 #include "partition/in_flight_cache.hpp"
 #include "partition/stages.hpp"
-#include "search/block_cache.hpp"
-#include "search/part_times.hpp"
 #include "search/search.hpp"
+#include "search/search_caches.hpp"
 #include "space/partial_strategy.hpp"
 #include "space/space.hpp"
 
@@ -26,24 +27,42 @@ class SearchContext {
   const SearchRequest& request;
   const SearchSpace& space;
   Objective objective;
-  bool unlimited_memory;         // looks for the strategy that misses memory by least
-  bool lists_modules;            // some options recompute a list of modules
-  std::optional<double> cutoff;  // nothing that scores worse is wanted
-  std::optional<Bytes> budget;   // instead of the device's memory
-  LayerPrefix prefix;
-  ShapeIds shapes;
-  PartTimes parts;
-  BlockCache blocks;
-  InFlightCache in_flight;
-  StepModelPool models;
+  bool unlimited_memory;                     // looks for the strategy that misses memory by least
+  bool lists_modules;                        // some options recompute a list of modules
+  std::optional<double> cutoff;              // nothing that scores worse is wanted
+  std::optional<Bytes> budget;               // instead of the device's memory
   SharedMemo<3, Bytes> least_communicators;  // of all shardings, by mesh, ep and etp
 
+  // `shared`: of this model and cluster; nullptr: of its own.
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
-                const SearchSpace& s);
-  // Buffers of a rank's communicators: many more shardings are asked for these than are costed.
-  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
-  // Where the ranks of `s` sit, which was made from that base of the space. Stays good.
-  [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
+                const SearchSpace& s, SearchCaches* shared = nullptr);
+
+ private:
+  std::unique_ptr<SearchCaches> own_;
+  SearchCaches& caches_;
+  std::vector<std::size_t> base_numbers_;  // of the caches, by base of the space
+
+ public:
+  const LayerPrefix& prefix;
+  InFlightCache& in_flight;
+  StepModelPool& models;
+
+  // Of `s`, which was made from that base of the space. References stay good.
+  [[nodiscard]] const BlockCosts& blocks(const Strategy& s, std::size_t base) {
+    return caches_.blocks.costs(s, base_numbers_[base]);
+  }
+  [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base) {
+    return caches_.parts.without_experts(s, base_numbers_[base]);
+  }
+  [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base) {
+    return caches_.parts.experts(s, base_numbers_[base]);
+  }
+  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base) {
+    return caches_.communicators(s, base_numbers_[base]);
+  }
+  [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base) {
+    return caches_.placement(s, base_numbers_[base]);
+  }
   // What a peak may be at most. The second: with so many bytes of communicators, or more. Then what
   // else a rank holds may only be less, so that a bound with fewer communicators than a strategy
   // has is compared with the capacity of as few.
@@ -53,8 +72,6 @@ class SearchContext {
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 
  private:
-  SharedMemo<9, Bytes> communicators_;
-  SharedMemo<9, Placement> placements_;
   mutable SharedMemo<1, Bytes> safe_peaks_;
 };
 

@@ -102,10 +102,10 @@ void NodeExpander::expand_mesh(const Node& node, double limit, Expansion& expans
       } else if (by_time()) {
         const Split* before = i > 0 ? &x_.space.splits(mesh)[i - 1] : nullptr;
         if (rest.all == 0 || before->sequence_parallel != split.sequence_parallel) {
-          rest = x_.parts.without_experts(s, mesh.base);
+          rest = x_.without_experts(s, mesh.base);
         }
         bound = parts_bound(s, rest);
-        if (bound <= limit) bound = parts_bound(s, rest + x_.parts.experts(s, mesh.base));
+        if (bound <= limit) bound = parts_bound(s, rest + x_.experts(s, mesh.base));
       } else {
         bound = least_states(child).si();
       }
@@ -128,7 +128,7 @@ double NodeExpander::layers_bound(Strategy s, const Mesh& mesh) const {
   double least = kNothingFound;
   for (const RankOrder& order : x_.space.bounding_orders(mesh)) {
     s.order = order;
-    const PartTime all = x_.parts.without_experts(s, mesh.base) + x_.parts.experts(s, mesh.base);
+    const PartTime all = x_.without_experts(s, mesh.base) + x_.experts(s, mesh.base);
     least = std::min(least, parts_bound(s, all));
   }
   return least;
@@ -141,7 +141,7 @@ const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& 
   s.order = order;
   s.zero = 0;
   s.runtime.contended_launches = 0;
-  return x_.blocks.costs(s, x_.space.meshes()[node.mesh].base);
+  return x_.blocks(s, x_.space.meshes()[node.mesh].base);
 }
 
 void NodeExpander::expand_split(const Node& node, double limit, double ahead,
@@ -374,7 +374,7 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   node.bound = kNothingFound;
   // Traffic of sharded weights and gradients is worth knowing before anything is divided.
   if (by_time() && s.zero >= 2) {
-    const double work = work_bound(x_, s, x_.blocks.costs(s, mesh.base));
+    const double work = work_bound(x_, s, x_.blocks(s, mesh.base));
     if (work > limit) {
       node.bound = work;
       return true;

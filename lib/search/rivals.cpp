@@ -66,8 +66,8 @@ bool is_open(const SearchRequest& request, const Decision& d) {
 class Comparison {
  public:
   Comparison(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
-             const SearchResult& result)
-      : model_(m), cluster_(c), result_(result), request_(request) {
+             const SearchResult& result, SearchCaches* caches)
+      : model_(m), cluster_(c), result_(result), request_(request), caches_(caches) {
     request_.top = 1;
     request_.plans_only = true;
     request_.with_closest_miss = false;
@@ -89,7 +89,7 @@ class Comparison {
     narrow.limits.push_back(only);
     narrow.time_limit = limit;
     // A value that the space has no strategy with is an error of its search.
-    const Result<SearchResult> found = search(model_, cluster_, narrow);
+    const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
     rival.exact =
         found && found->proof.exact && found->statistics.illegal < found->statistics.space_size;
     if (found && !found->plans.empty()) rival.plan = found->plans.front();
@@ -101,17 +101,18 @@ class Comparison {
   const ClusterSpec& cluster_;
   const SearchResult& result_;
   SearchRequest request_;
+  SearchCaches* caches_;
 };
 
 }  // namespace
 
 std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
-                          const SearchResult& result, Seconds budget) {
+                          const SearchResult& result, Seconds budget, SearchCaches* caches) {
   std::vector<Rival> all;
   if (result.plans.empty() || !result.proof.exact || request.objective == Objective::kMemory) {
     return all;
   }
-  const Comparison comparison(m, c, request, result);
+  const Comparison comparison(m, c, request, result, caches);
   const Clock::time_point start = Clock::now();
   std::vector<Decision> open = decisions_of(m, result.plans.front().strategy);
   std::erase_if(open, [&](const Decision& d) { return !is_open(request, d); });

@@ -26,7 +26,7 @@ inline constexpr double kFarSlower = 1.5;
 // space, for at most `budget` together. Nothing of a search that was stopped.
 [[nodiscard]] std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c,
                                         const SearchRequest& request, const SearchResult& result,
-                                        Seconds budget);
+                                        Seconds budget, SearchCaches* caches = nullptr);
 
 // At most half as long as the search itself took; short searches leave two seconds, so that what is
 // said of them does not depend on the load of the machine.

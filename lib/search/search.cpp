@@ -89,12 +89,12 @@ PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) 
 // The strategy that misses the memory by least, with what would help. In a space of its own: where
 // memory is the objective, full recomputation means every layer, not the fewest that fit.
 void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest request,
-                      WorkerPool& pool, SearchResult& result) {
+                      WorkerPool& pool, SearchCaches* caches, SearchResult& result) {
   request.objective = Objective::kMemory;
   request.cutoff = std::nullopt;
   const Result<SearchSpace> space = SearchSpace::make(m, c, request);
   if (!space) return;
-  SearchContext x(m, c, request, *space);
+  SearchContext x(m, c, request, *space, caches);
   x.unlimited_memory = true;
   const Outcome outcome = best_first(x, 1, pool, [] { return false; }, {});
   if (outcome.best.empty()) return;
@@ -105,7 +105,7 @@ void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest re
 }  // namespace
 
 Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
-                            const Progress& progress) {
+                            const Progress& progress, SearchCaches* caches) {
   const Clock::time_point start = Clock::now();
   const Result<SearchSpace> space = SearchSpace::make(m, c, request);
   if (!space) return space.errors();
@@ -116,14 +116,14 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   SearchResult result;
   Outcome outcome;
   {
-    SearchContext context(m, c, request, *space);
+    SearchContext context(m, c, request, *space, caches);
     outcome = best_first(context, request.top, pool, stop, progress);
     result.proof = proof_of(context, *space, outcome);
   }
   fill_statistics(*space, outcome, result.statistics);
   for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));
   if (request.with_closest_miss && result.plans.empty() && outcome.exact) {
-    add_closest_miss(m, c, request, pool, result);
+    add_closest_miss(m, c, request, pool, caches, result);
   }
   result.statistics.wall = since(start);
   return result;

@@ -67,9 +67,14 @@ struct SearchResult {
 // Called now and then from one thread with the share of the space that is done, 0..1.
 using Progress = std::function<void(double)>;
 
+class SearchCaches;
+
+// `caches`: of this model and cluster (search_caches.hpp), for searches that follow each other;
+// they change no result.
 [[nodiscard]] Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c,
                                           const SearchRequest& request,
-                                          const Progress& progress = {});
+                                          const Progress& progress = {},
+                                          SearchCaches* caches = nullptr);
 
 struct Rival;
 

@@ -43,7 +43,7 @@ bool take_rest(SearchRequest& one, Seconds used) {
 
 Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
                                   const SearchRequest& request, SearchResult& result,
-                                  const Progress& progress) {
+                                  const Progress& progress, SearchCaches* caches) {
   Alternatives all;
   if (!result.proof.exact || request.objective == Objective::kMemory) return all;
   const Steps steps(progress, 2);
@@ -52,7 +52,7 @@ Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
     SearchRequest any = better_than(request, result);
     any.memory_risk = 1;
     if (!take_rest(any, used)) return all;
-    Result<SearchResult> found = search(m, c, any, steps.of(0));
+    Result<SearchResult> found = search(m, c, any, steps.of(0), caches);
     if (!found) return found.errors();
     all.fastest = taken(any, *found, result);
     used += found->statistics.wall;
@@ -68,7 +68,7 @@ Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
     legal.space = Space::kFull;
     legal.with_closest_miss = false;
     if (!take_rest(legal, used)) return all;
-    const Result<SearchResult> found = search(m, c, legal, steps.of(1));
+    const Result<SearchResult> found = search(m, c, legal, steps.of(1), caches);
     if (!found) return found.errors();
     all.unbuilt = taken(legal, *found, result);
   }

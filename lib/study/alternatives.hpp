@@ -26,6 +26,7 @@ struct Alternatives {
 // less memory: what needs least is safest too.
 [[nodiscard]] Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
                                                 const SearchRequest& request, SearchResult& result,
-                                                const Progress& progress = {});
+                                                const Progress& progress = {},
+                                                SearchCaches* caches = nullptr);
 
 }  // namespace meshplan

@@ -8,7 +8,7 @@ namespace meshplan {
 Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const ClusterSpec& c,
                                                   const SearchRequest& request,
                                                   const SearchResult& result,
-                                                  const Progress& progress) {
+                                                  const Progress& progress, SearchCaches* caches) {
   using Nothing = std::optional<RunnablePlan>;
   if (result.plans.empty() || request.space != Space::kFull) return Nothing{};
   const PlanCost& best = result.plans.front();
@@ -21,7 +21,7 @@ Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const Clus
   RunnablePlan runnable;
   runnable.space = *space;
   // What the framework cannot be told at all (the model, a fixed key) is an error of its search.
-  const Result<SearchResult> found = search(m, c, narrow, progress);
+  const Result<SearchResult> found = search(m, c, narrow, progress, caches);
   if (found && !found->plans.empty()) {
     runnable.plan = found->plans.front();
     runnable.exact = found->proof.exact;

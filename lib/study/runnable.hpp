@@ -17,10 +17,8 @@ struct RunnablePlan {
 
 // The request again, in the space of the best plan's framework. Nothing if the best plan can be run
 // as it is, if no space belongs to its framework, or if there is no plan at all.
-[[nodiscard]] Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m,
-                                                                const ClusterSpec& c,
-                                                                const SearchRequest& request,
-                                                                const SearchResult& result,
-                                                                const Progress& progress = {});
+[[nodiscard]] Result<std::optional<RunnablePlan>> runnable_plan(
+    const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
+    const SearchResult& result, const Progress& progress = {}, SearchCaches* caches = nullptr);
 
 }  // namespace meshplan

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "search/groups.hpp"
+#include "search/search_caches.hpp"
 
 namespace meshplan {
 namespace {
@@ -21,7 +22,7 @@ bool accepts_less(const SearchRequest& request) {
 // short: what is complete is kept.
 Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, const ClusterSpec& c,
                             const SearchRequest& request, SearchResult& result,
-                            const Progress& progress) {
+                            SearchCaches& caches, const Progress& progress) {
   Studies studies;
   if (wanted.failures) {
     studies.goodput = GoodputStudy{*wanted.failures, {}};
@@ -40,14 +41,15 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
     if (is_interrupted(request)) return studies;
     studies.pareto = std::move(front).value();
   }
-  Result<Alternatives> others = alternatives(m, c, request, result, progress);
+  Result<Alternatives> others = alternatives(m, c, request, result, progress, &caches);
   if (!others) return others.errors();
   if (is_interrupted(request)) return studies;
   studies.alternatives = std::move(others).value();
   if (result.plans.empty()) return studies;
-  studies.rivals = rivals(m, c, request, result, rival_budget(request, result));
+  studies.rivals = rivals(m, c, request, result, rival_budget(request, result), &caches);
   if (!request.time_limit) {  // a second search would take it again
-    Result<std::optional<RunnablePlan>> runnable = runnable_plan(m, c, request, result, progress);
+    Result<std::optional<RunnablePlan>> runnable =
+        runnable_plan(m, c, request, result, progress, &caches);
     if (!runnable) return runnable.errors();
     if (is_interrupted(request)) return studies;
     studies.runnable = std::move(runnable).value();
@@ -80,8 +82,10 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
   const std::size_t rows = wanted.decisions.value_or(1);
   if (rows > 1) first.top = rows * StudyRequest::kPlansPerDecision;
   std::optional<Sweep> swept;
+  std::optional<SearchCaches> caches;
   if (wanted.sizes.empty()) {
-    Result<SearchResult> result = search(m, c, first, progress);
+    caches.emplace(m, c);
+    Result<SearchResult> result = search(m, c, first, progress, &*caches);
     if (!result) return result.errors();
     found.result = std::move(result).value();
   } else {
@@ -91,13 +95,15 @@ Result<Answer> answer(const ModelSpec& m, const ClusterSpec& c, const SearchRequ
     const std::size_t shown = swept->recommended.value_or(swept->points.size() - 1);
     found.cluster = with_gpus(c, swept->points[shown].gpus);
     found.result = swept->points[shown].result;
+    caches.emplace(m, found.cluster);
   }
   if (rows > 1) keep_groups(found.result.plans, rows);
   SearchRequest rest = request;
   if (swept && rest.time_limit) {
     *rest.time_limit = *rest.time_limit / static_cast<double>(wanted.sizes.size());
   }
-  Result<Studies> studies = run_studies(wanted, m, found.cluster, rest, found.result, progress);
+  Result<Studies> studies =
+      run_studies(wanted, m, found.cluster, rest, found.result, *caches, progress);
   if (!studies) return studies.errors();
   found.studies = std::move(studies).value();
   found.studies.sweep = std::move(swept);

@@ -135,7 +135,7 @@ StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t base, Co
   return {x.model,
           x.cluster,
           s,
-          x.blocks.costs(s, base),
+          x.blocks(s, base),
           x.prefix,
           x.in_flight.of(pipeline_shape(s)),
           x.placement(s, base).communicators(),

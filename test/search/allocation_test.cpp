@@ -76,7 +76,7 @@ TEST_CASE("evaluating stages allocates nothing") {
   const StageContext context{x.model,
                              x.cluster,
                              s,
-                             x.blocks.costs(s, 0),
+                             x.blocks(s, 0),
                              x.prefix,
                              x.in_flight.of(pipeline_shape(s)),
                              x.placement(s, 0).communicators(),

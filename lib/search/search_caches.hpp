@@ -1,0 +1,50 @@
+#pragma once
+// What searches for one model on one cluster work out and share: costs of blocks and layouts of
+// groups, by the keys that they depend on, whatever space, objective or limits a search has.
+#include <cstddef>
+#include <deque>
+#include <mutex>
+
+#include "cost/placement.hpp"
+#include "partition/in_flight_cache.hpp"
+#include "partition/step_models.hpp"
+#include "search/block_cache.hpp"
+#include "search/part_times.hpp"
+#include "search/shape_ids.hpp"
+
+namespace meshplan {
+
+// Shared by threads. Model and cluster must live as long.
+class SearchCaches {
+ public:
+  const ModelSpec& model;
+  const ClusterSpec& cluster;
+  const LayerPrefix prefix;
+
+ private:
+  ShapeIds shapes_;
+
+ public:
+  PartTimes parts;
+  BlockCache blocks;
+  InFlightCache in_flight;
+  StepModelPool models;
+
+  SearchCaches(const ModelSpec& m, const ClusterSpec& c);
+
+  // A number for the keys that a search's strategies all have, or all of one base: the same for the
+  // same keys. The functions below and members ask for it as `base`.
+  [[nodiscard]] std::size_t base_number(const Strategy& base);
+  // Buffers of a rank's communicators: many more shardings are asked for these than are costed.
+  [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
+  // Where the ranks of `s` sit. Stays good.
+  [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
+
+ private:
+  std::mutex mutex_;
+  std::deque<Strategy> bases_;
+  SharedMemo<9, Bytes> communicators_;
+  SharedMemo<9, Placement> placements_;
+};
+
+}  // namespace meshplan
