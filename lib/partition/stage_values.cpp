@@ -113,14 +113,13 @@ std::int64_t Stages::time_of(const Chunk& mine) const {
 }
 
 RankMemory& Stages::stored(const Chunk& mine) const {
-  constexpr std::size_t kPlaces = 32, kMostBits = 64;
-  if (stored_.empty()) stored_.resize(kPlaces);
+  constexpr std::size_t kMostBits = 64;
   std::uint64_t hash = 0, recomputed = 0;
   for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     hash = (hash + static_cast<std::uint64_t>(mine.blocks[k])) * 0x9e3779b97f4a7c15U;
     if (mine.recomputed[k] > 0) recomputed |= std::uint64_t{1} << (k % kMostBits);
   }
-  Stored& known = stored_[(hash >> 32U) % kPlaces];
+  Stored& known = stored_[(hash >> 32U) % stored_.size()];
   const bool told_apart = mine.blocks.size() <= kMostBits;
   if (!told_apart || !(known.blocks == mine.blocks)) {
     known.blocks = mine.blocks;

@@ -61,6 +61,7 @@ Stages::Stages(const StageContext& context)
   // The values themselves are worked out without asking for memory.
   const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
   ranges_.reserve(chunks), saved_.reserve(chunks), kept_.reserve(chunks);
+  stored_.resize(kStoredPlaces);
 }
 
 std::int64_t Stages::weight() const {

@@ -192,6 +192,7 @@ class Stages {
     std::uint64_t recomputed = 0;  // which of them are, a bit each
     RankMemory memory;
   };
+  static constexpr std::size_t kStoredPlaces = 32;
   mutable std::vector<Stored> stored_;
   mutable std::vector<Bytes> saved_, kept_;
   // Scratch of fewest_first(): layers seen of each block, and those with which another one joins.

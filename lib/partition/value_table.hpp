@@ -37,7 +37,7 @@ class ValueTable {
   }
 
  private:
-  static constexpr std::size_t kMostDense = std::size_t{1} << 11, kMostPaged = std::size_t{1} << 20;
+  static constexpr std::size_t kMostDense = std::size_t{1} << 13, kMostPaged = std::size_t{1} << 20;
   static constexpr std::size_t kPage = 64;
   using Page = std::array<StageValue, kPage>;
 

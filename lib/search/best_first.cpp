@@ -11,8 +11,14 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
   const double given = x.cutoff.value_or(kNothingFound);
   Outcome first;
   // What is given by who wants plans alone is as good as what a first pass finds.
-  if (!x.plans_only() || given == kNothingFound) {
+  if (!x.plans_only() || given == kNothingFound || x.request.usual_only) {
     first = TreeSearch(x, wanted, pool, Breadth::kUsual).run(given, stop, {});
+  }
+  if (x.request.usual_only) {
+    first.exact = false;
+    first.least_bound = 0;
+    if (progress) progress(1.0);
+    return first;
   }
   const double cutoff = first.best.size() < wanted ? given : first.best.back().score(x.objective);
   Outcome all = TreeSearch(x, wanted, pool, Breadth::kAll).run(cutoff, stop, progress);

@@ -8,7 +8,6 @@
 #include "cost/memory.hpp"
 #include "model/packing.hpp"
 #include "model/parameters.hpp"
-#include "partition/division_bound.hpp"
 #include "schedule/traits.hpp"
 
 namespace meshplan {
@@ -81,7 +80,7 @@ double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& b
 
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                       double limit) {
-  return rounded_down(Seconds{division_bound(x.model, s, blocks, x.prefix, limit)});
+  return rounded_down(Seconds{x.least_pipeline_time(s, blocks, limit)});
 }
 
 double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {

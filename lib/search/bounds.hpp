@@ -20,8 +20,8 @@ namespace meshplan {
 [[nodiscard]] double work_bound(const SearchContext& x, const Strategy& s,
                                 const BlockCosts& blocks);
 
-// Step time of a pipeline however its layers are divided (division_bound.hpp); infinite where that
-// exceeds `limit` by far.
+// Step time of a pipeline however its layers are divided; infinite where that exceeds `limit` by
+// far. `blocks`: of the context.
 [[nodiscard]] double pipeline_bound(const SearchContext& x, const Strategy& s,
                                     const BlockCosts& blocks, double limit);
 

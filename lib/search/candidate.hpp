@@ -27,10 +27,12 @@ class SearchContext {
   const SearchRequest& request;
   const SearchSpace& space;
   Objective objective;
-  bool unlimited_memory;                     // looks for the strategy that misses memory by least
-  bool lists_modules;                        // some options recompute a list of modules
-  std::optional<double> cutoff;              // nothing that scores worse is wanted
-  std::optional<Bytes> budget;               // instead of the device's memory
+  bool unlimited_memory;         // looks for the strategy that misses memory by least
+  bool lists_modules;            // some options recompute a list of modules
+  std::optional<double> cutoff;  // nothing that scores worse is wanted
+  std::optional<Bytes> budget;   // instead of the device's memory
+  std::int64_t nodes = 0;        // expanded so far
+  MetPlans met;
   SharedMemo<3, Bytes> least_communicators;  // of all shardings, by mesh, ep and etp
 
   // `shared`: of this model and cluster; nullptr: of its own.
@@ -57,6 +59,10 @@ class SearchContext {
   [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base) {
     return caches_.parts.experts(s, base_numbers_[base]);
   }
+  [[nodiscard]] double least_pipeline_time(const Strategy& s, const BlockCosts& costs,
+                                           double limit) const {
+    return caches_.pipelines.least(s, costs, limit);
+  }
   [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base) {
     return caches_.communicators(s, base_numbers_[base]);
   }
@@ -68,6 +74,9 @@ class SearchContext {
   // has is compared with the capacity of as few.
   [[nodiscard]] Bytes capacity() const;
   [[nodiscard]] Bytes capacity(Bytes communicators) const;
+  [[nodiscard]] bool is_at_node_limit() const {
+    return request.node_limit && nodes >= *request.node_limit;
+  }
   [[nodiscard]] bool plans_only() const { return request.plans_only; }
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
 

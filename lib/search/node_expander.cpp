@@ -6,11 +6,10 @@
 
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
+#include "search/usual_choices.hpp"
 #include "spec/axes.hpp"
 
 namespace meshplan {
-namespace {}  // namespace
-
 std::vector<Node> NodeExpander::roots() const {
   std::vector<Node> all;
   const auto& meshes = x_.space.meshes();
@@ -71,26 +70,13 @@ Expansion NodeExpander::expand(const Node& node, double limit, double ahead) con
   return expansion;
 }
 
-// Fewer choices where nearly all good plans make the same one. True where there is no choice.
-bool NodeExpander::is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const {
-  return breadth_ == Breadth::kAll ||
-         (cp_kind == 0 && split.etp == 1 && split.sequence_parallel == (mesh.tp > 1));
-}
-bool NodeExpander::is_usual(const ScheduleChoice& s) const {
-  return breadth_ == Breadth::kAll || traits_of(s.schedule).widely_available;
-}
-bool NodeExpander::is_usual(const Sharding& s) const {
-  return breadth_ == Breadth::kAll ||
-         ((s.zero == 1 || s.zero == 3) && s.zero_group == 0 && s.order == kDefaultOrder);
-}
-
 void NodeExpander::expand_mesh(const Node& node, double limit, Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   for (std::uint32_t k = 0; k < x_.space.cp_kinds(mesh).size(); ++k) {
     PartTime rest;  // of the layers' parts that do not depend on where the experts are
     for (std::uint32_t i = 0; i < x_.space.splits(mesh).size(); ++i) {
       const Split& split = x_.space.splits(mesh)[i];
-      if (!is_usual(mesh, k, split)) continue;
+      if (!all() && (k > 0 || !is_usual(x_.space.splits(mesh), split, mesh.tp))) continue;
       Node child = node;
       child.level = Level::kSplit;
       child.cp_kind = k, child.split = i;
@@ -163,7 +149,8 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
   for (const RankOrder& order : orders) blocks.push_back(&least_blocks(node, order));
   if (bounds_memory && least_memory(node, *blocks.front(), communicators).si() > most) return;
   for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
-    if (!is_usual(x_.space.schedules(mesh, micro_batch)[i])) continue;
+    const std::vector<ScheduleChoice>& schedules = x_.space.schedules(mesh, micro_batch);
+    if (!all() && !is_usual(schedules, schedules[i])) continue;
     Node child = node;
     child.level = Level::kSchedule;
     child.schedule = i;
@@ -348,7 +335,7 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
     expansion.later = kNothingFound;
   }
   for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
-    if (!is_usual(x_.space.shardings(mesh)[i])) continue;
+    if (!all() && !is_usual(x_.space.shardings(mesh), x_.space.shardings(mesh)[i])) continue;
     Node child = node;
     child.level = Level::kSharding;
     child.sharding = i;

@@ -38,9 +38,7 @@ class NodeExpander {
   [[nodiscard]] Strategy strategy(const Node& node) const;
   [[nodiscard]] double least_weights(std::uint32_t mesh) const;
 
-  [[nodiscard]] bool is_usual(const Mesh& mesh, std::uint32_t cp_kind, const Split& split) const;
-  [[nodiscard]] bool is_usual(const ScheduleChoice& s) const;
-  [[nodiscard]] bool is_usual(const Sharding& s) const;
+  [[nodiscard]] bool all() const { return breadth_ == Breadth::kAll; }
 
   void expand_mesh(const Node& node, double limit, Expansion& expansion) const;
   void expand_split(const Node& node, double limit, double ahead, Expansion& expansion) const;

@@ -74,7 +74,9 @@ class Comparison {
     request_.cutoff = kFarSlower * result.plans.front().step_time.si();
   }
 
-  [[nodiscard]] Rival run(const Decision& d, Seconds limit) const {
+  // Takes what it uses from `nodes`.
+  [[nodiscard]] Rival run(const Decision& d, std::int64_t& nodes,
+                          const std::optional<Seconds>& time) const {
     Rival rival;
     rival.key = d.key;
     rival.value = key_text(d.value);
@@ -87,16 +89,38 @@ class Comparison {
     }
     SearchRequest narrow = request_;
     narrow.limits.push_back(only);
-    narrow.time_limit = limit;
-    // A value that the space has no strategy with is an error of its search.
-    const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
-    rival.exact =
-        found && found->proof.exact && found->statistics.illegal < found->statistics.space_size;
-    if (found && !found->plans.empty()) rival.plan = found->plans.front();
+    narrow.time_limit = time;
+    rival.exact = false;
+    const MetPlan* met = best_met(only);
+    if (met != nullptr) narrow.cutoff = met->step_time.si();
+    for (const bool usual : {true, false}) {
+      if (nodes <= 0) break;
+      narrow.usual_only = usual;
+      narrow.node_limit = nodes;
+      // A value that the space has no strategy with is an error of its search.
+      const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
+      if (!found || found->statistics.illegal == found->statistics.space_size) break;
+      nodes -= found->statistics.nodes;
+      rival.exact = found->proof.exact;
+      if (found->plans.empty()) continue;
+      rival.plan = found->plans.front();
+      narrow.cutoff = rival.plan->step_time.si();
+    }
+    if (!rival.plan && met != nullptr) rival.plan = full_plan(model_, cluster_, met->strategy);
     return rival;
   }
 
  private:
+  // Of those that are not far slower.
+  [[nodiscard]] const MetPlan* best_met(const Limit& only) const {
+    const MetPlan* best = nullptr;
+    for (const MetPlan& plan : result_.met) {
+      if (plan.step_time.si() > *request_.cutoff || !satisfies(plan.strategy, only)) continue;
+      if (best == nullptr || plan.step_time < best->step_time) best = &plan;
+    }
+    return best;
+  }
+
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   const SearchResult& result_;
@@ -107,7 +131,8 @@ class Comparison {
 }  // namespace
 
 std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
-                          const SearchResult& result, Seconds budget, SearchCaches* caches) {
+                          const SearchResult& result, const RivalBudget& budget,
+                          SearchCaches* caches) {
   std::vector<Rival> all;
   if (result.plans.empty() || !result.proof.exact || request.objective == Objective::kMemory) {
     return all;
@@ -116,21 +141,30 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
   const Clock::time_point start = Clock::now();
   std::vector<Decision> open = decisions_of(m, result.plans.front().strategy);
   std::erase_if(open, [&](const Decision& d) { return !is_open(request, d); });
-  for (std::size_t i = 0; i < open.size() && !is_interrupted(request); ++i) {
-    const Seconds used{std::chrono::duration<double>(Clock::now() - start).count()};
+  std::int64_t nodes = budget.nodes;
+  for (std::size_t i = 0; i < open.size() && nodes > 0 && !is_interrupted(request); ++i) {
     // Twice its share: most need far less of it, and what is left goes to the others.
-    const Seconds most = (budget - used) * (2.0 / static_cast<double>(open.size() - i + 1));
-    if (most <= Seconds{}) break;
-    all.push_back(comparison.run(open[i], most));
+    const auto left = static_cast<std::int64_t>(open.size() - i) + 1;
+    std::int64_t mine = std::max<std::int64_t>(1, 2 * nodes / left);
+    std::optional<Seconds> time;
+    if (budget.time) {
+      const Seconds used{std::chrono::duration<double>(Clock::now() - start).count()};
+      time = (*budget.time - used) * (2.0 / static_cast<double>(left));
+      if (*time <= Seconds{}) break;
+    }
+    nodes -= mine;
+    all.push_back(comparison.run(open[i], mine, time));
+    nodes += mine;
   }
   return all;
 }
 
-Seconds rival_budget(const SearchRequest& request, const SearchResult& result) {
-  constexpr Seconds kLeast{2};
+RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result) {
+  constexpr std::int64_t kLeast = 16384;
+  RivalBudget budget{std::max(kLeast, result.statistics.nodes / 2), std::nullopt};
   const Seconds wall = result.statistics.wall;
-  const Seconds budget = std::max(kLeast, wall / 2);
-  return request.time_limit ? std::min(budget, *request.time_limit - wall) : budget;
+  if (request.time_limit) budget.time = std::min(wall / 2, *request.time_limit - wall);
+  return budget;
 }
 
 }  // namespace meshplan

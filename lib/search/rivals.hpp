@@ -20,16 +20,22 @@ struct Rival {
 // Beyond this it is of no interest by how much.
 inline constexpr double kFarSlower = 1.5;
 
+// What all comparisons together may take.
+struct RivalBudget {
+  std::int64_t nodes = 0;       // as SearchStatistics counts them
+  std::optional<Seconds> time;  // where the request limits it
+};
+
 // Half and twice the degrees, no pipeline, the other ZeRO stages and ways of recomputing, and the
 // features that the plan makes use of, one at a time; keys that the request fixes are left out, and
 // so are values that it excludes. Plans of the result answer first, then searches within the same
-// space, for at most `budget` together. Nothing of a search that was stopped.
+// space: of what is usual, and of everything while the budget lasts. Nothing of a search that was
+// stopped.
 [[nodiscard]] std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c,
                                         const SearchRequest& request, const SearchResult& result,
-                                        Seconds budget, SearchCaches* caches = nullptr);
+                                        const RivalBudget& budget, SearchCaches* caches = nullptr);
 
-// At most half as long as the search itself took; short searches leave two seconds, so that what is
-// said of them does not depend on the load of the machine.
-[[nodiscard]] Seconds rival_budget(const SearchRequest& request, const SearchResult& result);
+// Half as many nodes as the search itself took, or some tenths of a second's.
+[[nodiscard]] RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result);
 
 }  // namespace meshplan

@@ -78,6 +78,8 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
   return proof;
 }
 
+}  // namespace
+
 PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   EvaluateOptions options;
   options.ignore_memory = true;  // with ignore_activations the search itself has judged memory
@@ -85,6 +87,8 @@ PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) 
   PLAN_CHECK(verdict.feasible());
   return std::get<PlanCost>(std::move(verdict.state));
 }
+
+namespace {
 
 // The strategy that misses the memory by least, with what would help. In a space of its own: where
 // memory is the objective, full recomputation means every layer, not the fewest that fit.
@@ -119,6 +123,8 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
     SearchContext context(m, c, request, *space, caches);
     outcome = best_first(context, request.top, pool, stop, progress);
     result.proof = proof_of(context, *space, outcome);
+    result.statistics.nodes = context.nodes;
+    if (context.objective != Objective::kMemory) result.met = context.met.all();
   }
   fill_statistics(*space, outcome, result.statistics);
   for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "cost/plan_cost.hpp"
 #include "cost/step.hpp"
+#include "search/met_plans.hpp"
 #include "space/request.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -28,6 +29,9 @@ struct SearchRequest : SpaceRequest {
   std::optional<double> cutoff;   // score (s, or bytes of the objective memory): nothing worse
                                   // is wanted, and left out
   bool with_closest_miss = true;  // where nothing fits, look for what misses memory by least
+  std::optional<std::int64_t> node_limit;  // as time_limit, but of the statistics' `nodes`: so what
+                                           // is found does not depend on the load of the machine
+  bool usual_only = false;  // only choices that nearly all good plans make alike: proves nothing
   bool plans_only = false;  // the statistics are of no interest: what does not fit is not counted
 };
 
@@ -42,6 +46,7 @@ struct SearchStatistics {
   std::int64_t pruned = 0;                         // ruled out by a bound without being costed
   std::int64_t feasible = 0;                       // of the evaluated
   std::map<std::string, std::int64_t> infeasible;  // by reason
+  std::int64_t nodes = 0;  // of the search tree that were expanded, and what divisions took instead
   Seconds wall;
 };
 
@@ -62,6 +67,7 @@ struct SearchResult {
   // When nothing fits: the strategy that misses memory by least, and what would make it fit.
   std::optional<Verdict> closest_miss;
   std::optional<Strategy> closest_strategy;
+  std::vector<MetPlan> met;  // where the step time is minimised
 };
 
 // Called now and then from one thread with the share of the space that is done, 0..1.
@@ -75,6 +81,9 @@ class SearchCaches;
                                           const SearchRequest& request,
                                           const Progress& progress = {},
                                           SearchCaches* caches = nullptr);
+
+// The cost of a strategy that a search has found, whose memory it has judged.
+[[nodiscard]] PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
 struct Rival;
 

@@ -24,6 +24,7 @@ SearchCaches::SearchCaches(const ModelSpec& m, const ClusterSpec& c)
       shapes_(c),
       parts(m, c, prefix, shapes_),
       blocks(m, c, shapes_),
+      pipelines(m, prefix),
       models(m, c) {}
 
 std::size_t SearchCaches::base_number(const Strategy& base) {

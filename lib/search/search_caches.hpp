@@ -10,6 +10,7 @@
 #include "partition/step_models.hpp"
 #include "search/block_cache.hpp"
 #include "search/part_times.hpp"
+#include "search/pipeline_bounds.hpp"
 #include "search/shape_ids.hpp"
 
 namespace meshplan {
@@ -27,6 +28,7 @@ class SearchCaches {
  public:
   PartTimes parts;
   BlockCache blocks;
+  PipelineBounds pipelines;
   InFlightCache in_flight;
   StepModelPool models;
 

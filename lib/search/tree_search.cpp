@@ -22,7 +22,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
   const double first = queue_.empty() ? 0 : queue_.front().bound;
   double share = 0;
   for (drop_hopeless(); !queue_.empty() && queue_.front().bound <= cutoff(); drop_hopeless()) {
-    if (stop()) {
+    if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
       outcome_.least_bound = least_waiting();
       break;
@@ -131,6 +131,7 @@ void TreeSearch::open_batch(const std::function<bool()>& stop) {
       pop();
     }
   }
+  x_.nodes += static_cast<std::int64_t>(batch_.size());
   expanded_.assign(batch_.size(), {});
   stopped_.assign(batch_.size(), 0);
   pool_.run(batch_.size(), [&](std::size_t i) {
@@ -198,6 +199,7 @@ void TreeSearch::take(const Examined& examined, const Node& node) {
   const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
   if (divisible) undivided_.push_back({node, examined.left, examined.feasible});
   if (!examined.best) return;
+  x_.met.add(examined.best->strategy, examined.best->step_time);
   if (keeps()) known_.push_back({examined.best->step_time.si(), examined.best->peak, node});
   insert(*examined.best, node);
 }
@@ -219,8 +221,9 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
   constexpr std::size_t kBatch = 16;
+  constexpr std::int64_t kNodesEach = 64;  // that take as long
   for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
-    if (stop()) {
+    if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
       outcome_.least_bound = undivided_[i].least;
       undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -228,6 +231,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
     }
     const double limit = cutoff();
     std::size_t n = std::min(kBatch, undivided_.size() - i);
+    x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
     expanded_.assign(n, {});
     stopped_.assign(n, 0);
     pool_.run(n, [&](std::size_t k) {

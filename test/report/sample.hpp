@@ -111,8 +111,8 @@ inline SearchResult sample_result() {
   r.plans = {sample_plan(), sample_plan()};
   r.plans.back().time.compute = Seconds{3};
   r.plans.back().step_time = Seconds{5};
-  r.statistics = {1200,         900, 100, 200, 50, {{"illegal", 900}, {"model_states", 150}},
-                  Seconds{0.25}};
+  r.statistics = {1200, 900,          100, 200, 50, {{"illegal", 900}, {"model_states", 150}},
+                  0,    Seconds{0.25}};
   r.proof = {true, 0, "no strategy of the space is faster"};
   return r;
 }

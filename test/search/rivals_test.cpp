@@ -33,7 +33,8 @@ TEST_CASE("a rival is what a search with its key fixed finds, and never faster t
   REQUIRE(found.ok());
   REQUIRE_FALSE(found->plans.empty());
   const PlanCost& best = found->plans.front();
-  const std::vector<Rival> all = rivals(c.model, c.cluster, c.request, *found, Seconds{60});
+  const std::vector<Rival> all =
+      rivals(c.model, c.cluster, c.request, *found, RivalBudget{1LL << 40, {}});
   CHECK_FALSE(all.empty());
   for (const Rival& rival : all) {
     CAPTURE(rival.key, rival.value);
@@ -65,10 +66,11 @@ TEST_CASE("what the request fixes or excludes has no rival, and without time the
   const Result<SearchResult> found = search(c.model, c.cluster, c.request);
   REQUIRE(found.ok());
   REQUIRE_FALSE(found->plans.empty());
-  const std::vector<Rival> all = rivals(c.model, c.cluster, c.request, *found, Seconds{60});
+  const std::vector<Rival> all =
+      rivals(c.model, c.cluster, c.request, *found, RivalBudget{1LL << 40, {}});
   CHECK(rival_of(all, "tp") == nullptr);
   for (const Rival& rival : all) CHECK((rival.key != "zero" || rival.value <= "1"));
-  CHECK(rivals(c.model, c.cluster, c.request, *found, Seconds{}).empty());
+  CHECK(rivals(c.model, c.cluster, c.request, *found, RivalBudget{}).empty());
 }
 
 TEST_CASE("the reasons say of each decision how far its best alternative is behind") {
@@ -104,5 +106,5 @@ TEST_CASE("an interrupt ends a search as its time limit does") {
   const Result<SearchResult> cut = search(c.model, c.cluster, request);
   REQUIRE(cut.ok());
   CHECK_FALSE(cut->proof.exact);
-  CHECK(rivals(c.model, c.cluster, request, *whole, Seconds{60}).empty());
+  CHECK(rivals(c.model, c.cluster, request, *whole, RivalBudget{1LL << 40, {}}).empty());
 }

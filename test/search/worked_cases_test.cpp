@@ -113,7 +113,8 @@ TEST_CASE("the best plan is at least as good as the published one, and says what
     CHECK(found->proof.exact);
     const Seconds best = found->plans.front().step_time;
     CHECK(best <= verdict.cost().step_time);
-    const std::vector<Rival> all = rivals(job.model, job.cluster, request, *found, Seconds{60});
+    const std::vector<Rival> all =
+        rivals(job.model, job.cluster, request, *found, RivalBudget{1LL << 40, {}});
     const std::vector<std::string> why = explain(job.model, job.cluster, *found, all);
     const bool compares = std::any_of(why.begin(), why.end(), [](const std::string& sentence) {
       return sentence.find("; at best ") != std::string::npos;
