@@ -12,6 +12,7 @@
 #include "base/printable.hpp"
 #include "base/text.hpp"
 #include "log.hpp"
+#include "report/search_progress.hpp"
 
 namespace meshplan {
 namespace {
@@ -86,13 +87,14 @@ Progress progress_bar(const CommonFlags& flags, const std::string& what) {
   static constexpr std::chrono::milliseconds kFirst{300},
       kBetween{100};  // what is over soon shows nothing
   const Clock::time_point start = Clock::now();
-  return [what, start, next = start + kFirst](double share) mutable {
+  return [what, start, next = start + kFirst](const SearchProgress& done) mutable {
     const Clock::time_point now = Clock::now();
     if (now < next) return;
     next = now + kBetween;
     const Seconds elapsed{std::chrono::duration<double>(now - start).count()};
     const std::size_t width = columns_of(STDERR_FILENO) - 1;  // the last column would wrap
-    const std::string text = "\r" + progress_line(what, share, elapsed, width) + "\x1b[K";
+    const std::string text =
+        "\r" + progress_line(what, done.share, elapsed, width, best_so_far(done)) + "\x1b[K";
     std::fwrite(text.data(), 1, text.size(), stderr);
   };
 }

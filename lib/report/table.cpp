@@ -195,7 +195,8 @@ std::string bar(double share, std::size_t width) {
   return std::string(std::clamp<std::size_t>(length, 1, width), '#');
 }
 
-std::string progress_line(std::string_view what, double share, Seconds elapsed, std::size_t width) {
+std::string progress_line(std::string_view what, double share, Seconds elapsed, std::size_t width,
+                          std::string_view more) {
   constexpr double kEnoughSeen = 0.05;
   constexpr std::size_t kLongestBar = 30, kShortestBar = 5;
   const double done = std::clamp(share, 0.0, 1.0);
@@ -203,6 +204,9 @@ std::string progress_line(std::string_view what, double share, Seconds elapsed, 
   std::string after = " " + std::string(3 - percent.size(), ' ') + percent + " %";
   if (done >= kEnoughSeen && done < 1) {
     after += ", about " + human_time(elapsed * ((1 - done) / done)) + " left";
+  }
+  if (!more.empty() && display_width(what) + display_width(after) + display_width(more) < width) {
+    after += std::string(more);
   }
   const std::size_t used = display_width(what) + 3 + display_width(after);
   const std::size_t room = width > used ? width - used : 0;

@@ -65,7 +65,8 @@ enum class Emphasis { kHeading, kGood, kWarning, kBad };
 
 // "searching [####      ]  40 %, about 3.00 s left": one line of at most `width` columns. The time
 // left assumes that the rest goes on as `elapsed` did; it is not stated before a twentieth is done.
+// `more` stands behind it where there is room; the bar gives way to it.
 [[nodiscard]] std::string progress_line(std::string_view what, double share, Seconds elapsed,
-                                        std::size_t width);
+                                        std::size_t width, std::string_view more = {});
 
 }  // namespace meshplan

@@ -70,8 +70,13 @@ struct SearchResult {
   std::vector<MetPlan> met;  // where the step time is minimised
 };
 
-// Called now and then from one thread with the share of the space that is done, 0..1.
-using Progress = std::function<void(double)>;
+struct SearchProgress {
+  double share = 0;               // of the space that is done, 0..1
+  std::optional<Seconds> best{};  // step time of the fastest plan so far, where time is minimised
+  std::optional<double> gap{};    // by which none can be faster: (best - proved bound) / best
+};
+// Called now and then from one thread.
+using Progress = std::function<void(const SearchProgress&)>;
 
 class SearchCaches;
 

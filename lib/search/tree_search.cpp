@@ -28,12 +28,16 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       break;
     }
     open_batch(stop);
-    if (progress && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
+    if (!progress) continue;
+    const bool every = breadth_ == Breadth::kAll;  // of what is usual alone nothing is known
+    if (every && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
       share = std::max(share, (queue_.front().bound - first) / (cutoff() - first));
-      progress(std::min(1.0, share));
     }
+    progress(so_far(std::min(1.0, share), every && !queue_.empty()
+                                              ? std::min(queue_.front().bound, least_undivided_)
+                                              : 0));
   }
-  if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop);
+  if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop, progress);
   if (!outcome_.exact) count_undivided();
   std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
   // What was met on the way while nothing better was known.
@@ -53,6 +57,7 @@ double TreeSearch::cutoff() const {
 void TreeSearch::start() {
   outcome_ = {};
   undivided_.clear();
+  least_undivided_ = kNothingFound;
   if (!started_) {
     for (const Node& root : expander_.roots()) push(root);
   }
@@ -92,6 +97,16 @@ void TreeSearch::count_undivided() {
   double& least = outcome_.least_bound;
   for (const Undivided& leaf : undivided_) least = std::min(least, leaf.least);
   for (const double other : outcome_.undecided) least = std::min(least, other);
+}
+
+// `bound`: no plan that is still to be found scores less.
+SearchProgress TreeSearch::so_far(double share, double bound) const {
+  SearchProgress now{.share = share};
+  if (x_.objective == Objective::kMemory || outcome_.best.empty()) return now;
+  const double best = outcome_.best.front().step_time.si();
+  now.best = Seconds{best};
+  if (bound > 0) now.gap = std::max(0.0, 1 - bound / best);
+  return now;
 }
 
 // The least bound of the nodes that wait.
@@ -197,7 +212,10 @@ void TreeSearch::take(const Examined& examined, const Node& node) {
   outcome_.feasible += examined.feasible;
   for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
   const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
-  if (divisible) undivided_.push_back({node, examined.left, examined.feasible});
+  if (divisible) {
+    undivided_.push_back({node, examined.left, examined.feasible});
+    least_undivided_ = std::min(least_undivided_, examined.left);
+  }
   if (!examined.best) return;
   x_.met.add(examined.best->strategy, examined.best->step_time);
   if (keeps()) known_.push_back({examined.best->step_time.si(), examined.best->peak, node});
@@ -216,7 +234,7 @@ void TreeSearch::insert(Found found, const Node& node) {
 
 // So far each leaf stands for one division of its layers. Those that may be among the best with
 // another one are divided in every way, the most promising first.
-void TreeSearch::divide_all(const std::function<bool()>& stop) {
+void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& progress) {
   std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
@@ -244,6 +262,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop) {
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
     for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
     i += n;
+    if (progress && i < undivided_.size()) progress(so_far(1, undivided_[i].least));
   }
 }
 

@@ -52,7 +52,8 @@ class TreeSearch {
   void park(const Node& node, const Expansion& expansion, double ahead);
   void take(const Examined& examined, const Node& node);
   void insert(Found found, const Node& node);
-  void divide_all(const std::function<bool()>& stop);
+  void divide_all(const std::function<bool()>& stop, const Progress& progress);
+  [[nodiscard]] SearchProgress so_far(double share, double bound) const;
   [[nodiscard]] Examined divide(const Node& node, double limit) const;
   [[nodiscard]] const std::vector<std::int64_t>* known_division(const Node& node,
                                                                 const PartialStrategy& c) const;
@@ -77,6 +78,7 @@ class TreeSearch {
   std::vector<Expansion> expanded_;
   std::vector<char> stopped_;  // of the batch: not expanded, as time was up
   std::vector<Undivided> undivided_;
+  double least_undivided_ = kNothingFound;
 };
 
 }  // namespace meshplan

@@ -34,7 +34,7 @@ class Book {
     int tried = 0;
     const std::int64_t least = (entry.nodes_left + 1) / 2;
     for (std::int64_t n = entry.nodes_left; n >= least && tried < kSizesTried; --n) {
-      if (progress) progress(static_cast<double>(tried) / kSizesTried);
+      if (progress) progress({.share = static_cast<double>(tried) / kSizesTried});
       if (!known_.contains(n)) {
         const Diagnostics problems = look_up(n, exact);
         if (!problems.empty()) return problems;

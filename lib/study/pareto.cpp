@@ -27,7 +27,10 @@ Diagnostics add_points(const ModelSpec& m, const ClusterSpec& c, const SearchReq
     front.points.push_back({num_gpus(c), plan});
     if (request.ignore_activations) break;  // no budget to tighten: memory is not counted
     limited.device.memory = std::min(plan.memory().peak, budget) - resolution;
-    if (done) done(1 - limited.device.memory.si() / c.device.memory.si());
+    if (done) {
+      const double share = 1 - limited.device.memory.si() / c.device.memory.si();
+      done({.share = share});
+    }
   }
   return {};
 }
@@ -75,8 +78,9 @@ Result<ParetoFront> pareto_front(const ModelSpec& m, const ClusterSpec& c,
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     Progress share;
     if (progress) {
-      share = [&, i](double done) {
-        progress((static_cast<double>(i) + done) / static_cast<double>(sizes.size()));
+      share = [&, i](const SearchProgress& done) {
+        progress(
+            {.share = (static_cast<double>(i) + done.share) / static_cast<double>(sizes.size())});
       };
     }
     const Diagnostics problems =

@@ -13,8 +13,8 @@ class Steps {
   // Progress of the search number `index`, as a share of all of them.
   [[nodiscard]] Progress of(std::size_t index) const {
     if (!progress_) return {};
-    return [this, index](double share) {
-      progress_((static_cast<double>(index) + share) / static_cast<double>(count_));
+    return [this, index](const SearchProgress& one) {
+      progress_({.share = (static_cast<double>(index) + one.share) / static_cast<double>(count_)});
     };
   }
 

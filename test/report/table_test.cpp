@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "base/check.hpp"
+#include "report/search_progress.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -115,6 +116,20 @@ TEST_CASE("progress shows the share that is done and the time that is left at th
   // Too early to tell.
   CHECK(progress_line("measuring", 0.01, Seconds{2}, 80) ==
         "measuring [#                             ]   1 %");
+}
+
+TEST_CASE("progress says what a search has found and proved so far, where there is room") {
+  CHECK(best_so_far({.share = 0.5, .best = {}, .gap = 0.1}).empty());
+  CHECK(best_so_far({.share = 0, .best = Seconds{12}}) == "; best 12.0 s a step");
+  const std::string more = best_so_far({.share = 0.5, .best = Seconds{12}, .gap = 0.042});
+  CHECK(more == "; best 12.0 s a step, none over 4.2 % faster");
+  CHECK(progress_line("searching", 0.5, Seconds{3}, 80, more) ==
+        "searching  50 %, about 3.00 s left; best 12.0 s a step, none over 4.2 % faster");
+  CHECK(progress_line("searching", 0.5, Seconds{3}, 50, more) ==
+        progress_line("searching", 0.5, Seconds{3}, 50));
+  for (std::size_t width = 40; width <= 100; ++width) {
+    CHECK(display_width(progress_line("searching", 0.5, Seconds{3}, width, more)) <= width);
+  }
 }
 
 TEST_CASE("progress keeps to its width, and gives up the bar before the numbers") {
