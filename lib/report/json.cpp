@@ -46,6 +46,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"evaluated", s.evaluated},
           {"pruned", s.pruned},
           {"feasible", s.feasible},
+          {"nodes", s.nodes},
           {"infeasible", std::move(reasons)},
           {"proof", proof_name(proves_all(result.proof))},
           {"gap", number(std::max(result.proof.gap, result.proof.undecided_gap))},
