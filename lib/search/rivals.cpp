@@ -132,7 +132,7 @@ class Comparison {
 
 std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
                           const SearchResult& result, const RivalBudget& budget,
-                          SearchCaches* caches) {
+                          SearchCaches* caches, const Progress& progress) {
   std::vector<Rival> all;
   if (result.plans.empty() || !result.proof.exact || request.objective == Objective::kMemory) {
     return all;
@@ -143,6 +143,7 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
   std::erase_if(open, [&](const Decision& d) { return !is_open(request, d); });
   std::int64_t nodes = budget.nodes;
   for (std::size_t i = 0; i < open.size() && nodes > 0 && !is_interrupted(request); ++i) {
+    if (progress) progress({.share = static_cast<double>(i) / static_cast<double>(open.size())});
     // Twice its share: most need far less of it, and what is left goes to the others.
     const auto left = static_cast<std::int64_t>(open.size() - i) + 1;
     std::int64_t mine = std::max<std::int64_t>(1, 2 * nodes / left);

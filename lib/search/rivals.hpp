@@ -33,7 +33,8 @@ struct RivalBudget {
 // stopped.
 [[nodiscard]] std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c,
                                         const SearchRequest& request, const SearchResult& result,
-                                        const RivalBudget& budget, SearchCaches* caches = nullptr);
+                                        const RivalBudget& budget, SearchCaches* caches = nullptr,
+                                        const Progress& progress = {});
 
 // Half as many nodes as the search itself took, or some tenths of a second's.
 [[nodiscard]] RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result);

@@ -46,7 +46,7 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
   if (is_interrupted(request)) return studies;
   studies.alternatives = std::move(others).value();
   if (result.plans.empty()) return studies;
-  studies.rivals = rivals(m, c, request, result, rival_budget(request, result), &caches);
+  studies.rivals = rivals(m, c, request, result, rival_budget(request, result), &caches, progress);
   if (!request.time_limit) {  // a second search would take it again
     Result<std::optional<RunnablePlan>> runnable =
         runnable_plan(m, c, request, result, progress, &caches);
