@@ -293,6 +293,20 @@ std::int64_t Stages::rest_time(const LayerCursor& p) const {
   return until(layers - p.back) - until(p.front);
 }
 
+int Stages::fewest_to_take(int stage, const LayerCursor& place, int most, std::int64_t room) const {
+  int low = layout_.fewest(stage), high = most + 1;
+  while (low < high) {
+    const int n = low + (high - low) / 2;
+    const bool fits = rest_time(layout_.after(stage, {place, n, 0})) + rest_ends(stage) <= room;
+    if (fits) {
+      high = n;
+    } else {
+      low = n + 1;
+    }
+  }
+  return high;
+}
+
 // Of what all rounds have taken.
 std::int64_t Stages::until_cursor(const LayerCursor& p) const {
   const Rounds& rounds = *layout_.rounds();

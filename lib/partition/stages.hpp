@@ -127,6 +127,10 @@ class Stages {
                                        const LayerCursor& next) const;
   [[nodiscard]] std::int64_t rest_time(const LayerCursor& place) const;
   [[nodiscard]] std::int64_t until_cursor(const LayerCursor& place) const;
+  // Fewest layers of the stage with which what is left takes no more than `room`, all later ends
+  // included; most + 1 where none do. The more it takes, the less is left.
+  [[nodiscard]] int fewest_to_take(int stage, const LayerCursor& place, int most,
+                                   std::int64_t room) const;
   [[nodiscard]] std::int64_t rest_ends(int stage) const {
     return ends_after_[static_cast<std::size_t>(stage)];
   }
@@ -234,7 +238,16 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
   const int fewest = layout_.fewest(stage);
   const int most = layout_.layers() - place.taken - layout_.fewest_later(stage);
   if (!layout_.is_bidirectional()) {
-    for (int n = left == 0 ? std::max(fewest, most) : fewest; n <= most; ++n) {
+    int n = left == 0 ? std::max(fewest, most) : fewest;
+    if (left > 0 && layout_.is_uniform() && limit < kUnbounded / (left + 1)) {
+      const int enough = fewest_to_take(stage, place, most, left * limit);
+      if (enough > n) {  // with one less the later stages are the first to do with a higher limit
+        const LayerCursor next = layout_.after(stage, {place, enough - 1, 0});
+        over = (rest_time(next) + rest_ends(stage) + left - 1) / left;
+        n = enough;
+      }
+    }
+    for (; n <= most; ++n) {
       if (!try_move({place, n, 0})) break;
     }
     return over;
