@@ -85,8 +85,7 @@ std::int64_t Stages::min_bottleneck() const { return ceil_div(least_sum_, num_st
 // A rank that fits also fits with any layer less at either end. So the stages together reach
 // farthest if each of them takes as much as fits.
 bool Stages::may_fit() const {
-  const bool known_counts = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-  if (layout_.is_bidirectional() || known_counts || !layout_.is_contiguous()) return true;
+  if (!more_never_fits()) return true;
   LayerCursor place;
   for (int r = 0; r < num_stages(); ++r) {
     const int fewest = layout_.fewest(r);

@@ -62,6 +62,11 @@ class Stages {
   template <class Visit>
   std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) const;
 
+  // Whether what a stage cannot hold it cannot hold with more layers either.
+  [[nodiscard]] bool more_never_fits() const {
+    const bool counted = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
+    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted;
+  }
   // Stages that take longer count as not fitting from now on.
   void limit_to(std::int64_t most) { limit_ = most; }
   // Whether some division fits. May say yes where none does.
@@ -209,7 +214,7 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
   std::int64_t over = kUnbounded;
   const std::int64_t left = num_stages() - stage - 1;
   const LayerCursor place = layout_.place(state);
-  // False if the stage is too slow already without what may have to be recomputed.
+  // False if with more layers the stage is surely too slow, or does not fit.
   const auto try_move = [&](const StageAssignment& share) {
     if (!layout_.allows(stage, share)) return true;
     const LayerCursor next = layout_.after(stage, share);
@@ -227,7 +232,7 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
       }
     }
     const Value& v = value(stage, share);
-    if (v.time < 0) return true;
+    if (v.time < 0) return !more_never_fits();
     if (v.time > limit) {
       over = std::min(over, v.time);
     } else {
