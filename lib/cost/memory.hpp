@@ -115,20 +115,16 @@ struct SavedRate {
 using SavedRates = PerBlock<SavedRate>;
 [[nodiscard]] SavedRates saved_rates(const BlockCosts& blocks, Recompute mode,
                                      std::size_t device = 0);
-// Of so many blocks of one kind, some of them fully recomputed.
-inline void add_saved(const SavedRate& rate, std::int64_t blocks, std::int64_t recomputed,
-                      ChunkSaved& bytes) {
-  const std::int64_t others = blocks - recomputed;
-  bytes.whole += rate.recomputed * recomputed + rate.other * others;
-  bytes.for_weight += rate.for_weight_other * others;
-}
 [[nodiscard]] inline ChunkSaved saved_bytes(const Chunk& chunk, const SavedRates& rates) {
   const SavedRate* const rate = rates.data();
   const std::int64_t* const blocks = chunk.blocks.data();
   const std::int64_t* const recomputed = chunk.recomputed.data();
   ChunkSaved bytes;
   for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-    if (blocks[k] > 0) add_saved(rate[k], blocks[k], recomputed[k], bytes);
+    if (blocks[k] == 0) continue;
+    const std::int64_t others = blocks[k] - recomputed[k];
+    bytes.whole += rate[k].recomputed * recomputed[k] + rate[k].other * others;
+    bytes.for_weight += rate[k].for_weight_other * others;
   }
   bytes.for_weight = std::min(bytes.for_weight, bytes.whole);
   return bytes;

@@ -29,6 +29,7 @@ template <class Visit>
 void Stages::visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
                           std::int64_t second, Visit visit) const {
   layout_.ranges(stage, share, ranges_);
+  const bool holds_head = stage == (layout_.shares_both_ends() ? 0 : num_stages() - 1);
   std::int64_t left = first;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const LayerRange& range = ranges_[i];
@@ -39,7 +40,7 @@ void Stages::visit_chunks(int stage, const StageAssignment& share, std::int64_t 
     add_layers(x_.prefix, range.begin, range.end, left, chunk_);
     left = std::max<std::int64_t>(0, left - chunk_.layers);
     if (stage == 0 && i == 0) chunk_.blocks.embedding() = 1;
-    if (holds_head(stage) && i + 1 == ranges_.size()) {
+    if (holds_head && i + 1 == ranges_.size()) {
       add_head(x_.model, x_.strategy, layout_.is_bidirectional() ? second : first, chunk_);
     }
     visit(chunk_);
@@ -55,51 +56,17 @@ void Stages::chunk_times(int stage, const StageAssignment& share,
   });
 }
 
-// As visit_chunks() does, without a chunk of its own for each.
 const Chunk& Stages::fill(int stage, const StageAssignment& share, std::int64_t first,
                           std::int64_t second) const {
-  layout_.ranges(stage, share, ranges_);
-  const std::size_t num_blocks = x_.prefix.table.size(), chunks = ranges_.size();
-  mine_.blocks.assign(num_blocks, 0);
-  mine_.recomputed.assign(num_blocks, 0);
-  saved_.resize(chunks), kept_.resize(chunks);
-  std::int64_t* const blocks = mine_.blocks.data();
-  std::int64_t* const recomputed = mine_.recomputed.data();
-  const SavedRate* const rates = saved_rates_.data();
-  std::int64_t left = first;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    const LayerRange& range = ranges_[i];
-    if (i == 1 && layout_.is_bidirectional()) left = second;
-    const std::int64_t middle = range.begin + std::min(left, range.end - range.begin);
-    const std::int64_t* const before = x_.prefix.until(range.begin).data();
-    const std::int64_t* const again = x_.prefix.until(middle).data();
-    const std::int64_t* const after = x_.prefix.until(range.end).data();
-    ChunkSaved bytes;
-    for (std::size_t k = kFirstLayerBlock; k < mtp_block(num_blocks); ++k) {
-      const std::int64_t all = after[k] - before[k];
-      if (all == 0) continue;
-      const std::int64_t repeated = again[k] - before[k];
-      blocks[k] += all, recomputed[k] += repeated;
-      add_saved(rates[k], all, repeated, bytes);
-    }
-    left = std::max<std::int64_t>(0, left - (range.end - range.begin));
-    if (stage == 0 && i == 0) {
-      blocks[kEmbeddingBlock] += 1;
-      add_saved(rates[kEmbeddingBlock], 1, 0, bytes);
-    }
-    if (holds_head(stage) && i + 1 == chunks) {
-      chunk_ = Chunk(num_blocks);
-      chunk_.layers = range.end - range.begin;
-      add_head(x_.model, x_.strategy, layout_.is_bidirectional() ? second : first, chunk_);
-      for (const std::size_t k : {mtp_block(num_blocks), head_block(num_blocks)}) {
-        if (chunk_.blocks[k] == 0) continue;
-        blocks[k] += chunk_.blocks[k], recomputed[k] += chunk_.recomputed[k];
-        add_saved(rates[k], chunk_.blocks[k], chunk_.recomputed[k], bytes);
-      }
-    }
-    saved_[i] = bytes.whole, kept_[i] = std::min(bytes.for_weight, bytes.whole);
-  }
-  return mine_;
+  saved_.clear(), kept_.clear();
+  mine_.blocks.assign(x_.prefix.table.size(), 0);
+  mine_.recomputed.assign(x_.prefix.table.size(), 0);
+  visit_chunks(stage, share, first, second, [&](const Chunk& chunk) {
+    const ChunkSaved bytes = saved_bytes(chunk, saved_rates_);
+    saved_.push_back(bytes.whole), kept_.push_back(bytes.for_weight);
+    if (ranges_.size() > 1) add_blocks(chunk, mine_);
+  });
+  return ranges_.size() > 1 ? mine_ : chunk_;
 }
 
 std::int64_t Stages::time_of(const Chunk& mine) const {

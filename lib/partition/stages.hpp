@@ -62,10 +62,12 @@ class Stages {
   template <class Visit>
   std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) const;
 
-  // Whether what a stage cannot hold it cannot hold with more layers either.
+  // Whether what a stage cannot hold it cannot hold with more layers either. Of multi-token
+  // prediction on the first rank it can: that is recomputed only in a chunk that has layers.
   [[nodiscard]] bool more_never_fits() const {
     const bool counted = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted;
+    const bool mtp_first = layout_.shares_both_ends() && x_.model.mtp_layers > 0;
+    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !mtp_first;
   }
   // Stages that take longer count as not fitting from now on.
   void limit_to(std::int64_t most) { limit_ = most; }
@@ -151,9 +153,6 @@ class Stages {
                     std::int64_t second) const;
   // Each of the chunks by depth, with the first layers of the rank, or of each of the two,
   // recomputed.
-  [[nodiscard]] bool holds_head(int stage) const {
-    return stage == (layout_.shares_both_ends() ? 0 : num_stages() - 1);
-  }
   template <class Visit>
   void visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
                     std::int64_t second, Visit visit) const;

@@ -8,8 +8,7 @@
 
 namespace meshplan {
 
-// The plain kind of context parallelism, sequence parallelism wherever there is tensor parallelism,
-// experts split as the layers are.
+// Sequence parallelism wherever there is tensor parallelism, experts not split over its ranks.
 [[nodiscard]] bool is_usual(const std::vector<Split>& all, const Split& split, std::int64_t tp);
 // A schedule that many frameworks have.
 [[nodiscard]] bool is_usual(const std::vector<ScheduleChoice>& all, const ScheduleChoice& choice);

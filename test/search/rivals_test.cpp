@@ -58,6 +58,33 @@ TEST_CASE("a rival is what a search with its key fixed finds, and never faster t
   }
 }
 
+TEST_CASE("a small budget gives upper bounds, the same ones whatever the number of threads") {
+  const unsigned seed = GENERATE(range(0U, 6U));
+  Case c = with_cluster(seed);
+  const Result<SearchResult> found = search(c.model, c.cluster, c.request);
+  REQUIRE(found.ok());
+  REQUIRE_FALSE(found->plans.empty());
+  const std::vector<Rival> whole =
+      rivals(c.model, c.cluster, c.request, *found, RivalBudget{1LL << 40, {}});
+  c.request.threads = 1;
+  const std::vector<Rival> alone =
+      rivals(c.model, c.cluster, c.request, *found, RivalBudget{512, {}});
+  c.request.threads = 2;
+  const std::vector<Rival> together =
+      rivals(c.model, c.cluster, c.request, *found, RivalBudget{512, {}});
+  REQUIRE(alone.size() == together.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    CAPTURE(alone[i].key, alone[i].value);
+    CHECK(alone[i].exact == together[i].exact);
+    REQUIRE(alone[i].plan.has_value() == together[i].plan.has_value());
+    if (!alone[i].plan) continue;
+    CHECK(alone[i].plan->strategy == together[i].plan->strategy);
+    CHECK(value_text(alone[i].plan->strategy, alone[i].key) == alone[i].value);
+    REQUIRE(whole[i].plan);
+    CHECK(alone[i].plan->step_time >= whole[i].plan->step_time);
+  }
+}
+
 TEST_CASE("what the request fixes or excludes has no rival, and without time there is none") {
   Case c = with_cluster(3);
   const auto limits = parse_limits("tp=2,zero<=1", "test");
