@@ -59,7 +59,10 @@ const BlockCosts& BlockCache::costs_of_groups(const Strategy& s, std::size_t bas
     } else {
       made = block_costs(model_, cluster_, s);
     }
-    for (BlockCost& block : made) block.communication = {};
+    for (BlockCost& block : made) {
+      block.communication.clear();
+      block.communication.shrink_to_fit();  // most of what a block's cost takes
+    }
     return made;
   });
 }

@@ -146,7 +146,10 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     if (least_states(node).si() > most) return;
   }
   std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
-  for (const RankOrder& order : orders) blocks.push_back(&least_blocks(node, order));
+  for (const RankOrder& order : orders) {
+    blocks.push_back(&least_blocks(node, order));
+    if (!by_time()) break;  // memory does not depend on it
+  }
   if (bounds_memory && least_memory(node, *blocks.front(), communicators).si() > most) return;
   for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
     const std::vector<ScheduleChoice>& schedules = x_.space.schedules(mesh, micro_batch);
