@@ -1,81 +1,124 @@
 #pragma once
-// Lower bounds on the time of every division of a graph at once, each from the run of one of them.
+// Lower bounds on the time of many divisions at once, each from the run of one of them.
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "partition/division_graph.hpp"
 
 namespace meshplan {
 
+inline constexpr double kNoDivision = std::numeric_limits<double>::infinity();  // as a time
+
+// Some of a graph's divisions: those that take no share which is closed.
+struct DivisionBranch {
+  std::vector<char> closed;     // by share
+  std::vector<double> weights;  // of the chains, in the mean that bounds it best so far
+  std::vector<std::size_t> paths;  // of all that took least under some mean, those it is torn between
+  double least = 0;             // seconds that no chain undercuts in any of its divisions; infinite
+                                // where it has none
+  double end = 0;               // seconds that follow the pipeline at least
+
+  [[nodiscard]] bool has_any() const { return least < kNoDivision; }
+};
+
+// Chains of one pipeline's shape, and what each weighs in a mean that bounds some divisions well. It
+// mostly bounds those of other times as well: a good start for the next strategy of that shape.
+struct KnownChains {
+  std::vector<CriticalPath> chains;
+  std::vector<double> weights;
+};
+
 // [F-SEARCH-11] The critical path of one division's run [F-PIPE-10] is a chain of tasks in every
 // other one: its length, as a sum over the stages, is a bound whose least value over all divisions
-// (or over all that begin alike) is a shortest path. So is any mean of such chains, and the mean
-// that keeps the least value large holds all stages at once where one chain holds few.
+// (or over those of a branch) is a shortest path. So is any weighted mean of such chains, and the
+// mean whose least value is largest holds all stages at once where one chain holds few. It is the
+// value of a game between chains and divisions (matrix_game.hpp), of which both sides are made as
+// they are needed (Dantzig and Wolfe 1960): the divisions that are least under some mean, and the
+// chains of those that are costed.
 class DivisionCuts {
  public:
-  struct Cut {
-    std::vector<double> cost, to_go;  // by share; from each node
-    double constant = 0;              // seconds of messages
-
-    [[nodiscard]] double least() const { return constant + to_go.front(); }
-  };
+  using Path = std::vector<DivisionGraph::Edge>;
 
   // `after`: by share, seconds that follow the last task of a rank that holds it at least.
   DivisionCuts(const DivisionGraph& graph, std::vector<double> after)
       : graph_(graph), after_(std::move(after)) {}
 
-  // One more chain. With `steps` the mean is moved until its least value exceeds `enough`.
-  void add(const CriticalPath& path, int steps, double enough);
+  [[nodiscard]] bool empty() const { return chains_.empty(); }
+  // All divisions; nothing is known of them.
+  [[nodiscard]] DivisionBranch all() const;
+  void add(const CriticalPath& path);
+  // All divisions, under the mean of these chains.
+  [[nodiscard]] DivisionBranch all(const KnownChains& known);
+  // Those that weigh in the branch's mean.
+  [[nodiscard]] KnownChains chains_of(const DivisionBranch& branch) const;
+  // Whether it is longer than the other chains in the division that took least last.
+  [[nodiscard]] bool is_longer(const CriticalPath& path) const;
 
-  [[nodiscard]] bool empty() const { return cuts_.empty(); }
-  // The mean first, then the chains.
-  [[nodiscard]] const std::vector<Cut>& all() const { return cuts_; }
-  // No division takes less.
-  [[nodiscard]] double least() const { return cuts_.front().least(); }
-  // The division of the mean's least value.
-  [[nodiscard]] std::vector<DivisionGraph::Edge> best() const {
-    return graph_.shortest(cuts_.front().cost, cuts_.front().to_go);
-  }
+  // Moves the branch's mean to where its least value is largest, in so many steps at most, or until
+  // that exceeds `enough`. False where it stays where it is.
+  bool raise(DivisionBranch& branch, int steps, double enough);
+  // The division that took least under the mean tried last.
+  [[nodiscard]] const Path& latest() const { return paths_[latest_]; }
+
+  // A sum over the shares of a division that it takes at least.
+  struct Length {
+    std::vector<double> cost;  // by share: seconds, kNoDivision if it is closed
+    double constant = 0;
+  };
+  // The branch's mean, and the chains that weigh in it.
+  [[nodiscard]] std::vector<Length> lengths_of(const DivisionBranch& branch) const;
+
+  // The two parts of a branch between which the best mixture of its divisions is torn: by the time
+  // of one stage, or else by its layers. Nothing where a single one takes least.
+  [[nodiscard]] std::vector<DivisionBranch> split(DivisionBranch branch) const;
 
  private:
-  [[nodiscard]] bool raise();
-  [[nodiscard]] Cut mean_of(const Cut& a, const Cut& b, double share) const;
+  struct Chain : Length {
+    CriticalPath path;
+  };
+  struct Game {
+    std::vector<double> weights;  // of the chains
+    std::vector<double> mixture;  // of the branch's divisions
+  };
+  [[nodiscard]] Chain chain_of(const CriticalPath& path) const;
+  [[nodiscard]] double length(const Length& chain, const Path& path) const;
+  [[nodiscard]] Length mean_of(const DivisionBranch& branch,
+                               const std::vector<double>& weights) const;
+  bool try_mean(DivisionBranch& branch, const std::vector<double>& weights);
+  [[nodiscard]] std::size_t number_of(Path path);
+  [[nodiscard]] Game game_of(const DivisionBranch& branch) const;
+  [[nodiscard]] bool is_open(const DivisionBranch& branch, const Path& path) const;
 
   const DivisionGraph& graph_;
   std::vector<double> after_;
-  std::vector<Cut> cuts_;
+  std::vector<Chain> chains_;
+  std::vector<Path> paths_;                   // divisions
+  std::size_t latest_ = 0;                    // of them: that took least last
+  std::vector<std::vector<double>> lengths_;  // of each chain in each of them
 };
 
-// A division that grows by one stage after the other, with what all of its kind take at least.
-class SharedEndsDivisions {
- public:
-  SharedEndsDivisions(const DivisionGraph& graph, DivisionCuts& cuts);
+// What ranks divisions that take as long [F-SEARCH-1], or the least of each that some may have.
+struct DivisionScore {
+  std::int64_t sum = 0, largest = 0, squares = 0;
 
-  [[nodiscard]] const DivisionGraph& graph() const { return graph_; }
-  void push(const DivisionGraph::Edge& edge);
-  void pop();
-  // Seconds of the pipeline, however it goes on.
-  [[nodiscard]] double least() const;
-  // Whether some division that begins so may rank before another that takes as long
-  // (partition.hpp).
-  [[nodiscard]] bool may_rank_before(const Division& other, std::int64_t weight) const;
-  // The edges of a node, those of the least bound first.
-  [[nodiscard]] std::vector<DivisionGraph::Edge> promising(std::int32_t node) const;
-
-  [[nodiscard]] bool takes_more() const { return cuts_.all().size() < kMostCuts; }
-  void add(const CriticalPath& path);
-
- private:
-  static constexpr std::size_t kMostCuts = 48;
-  struct Score {  // of partition.hpp
-    std::int64_t sum = 0, largest = 0, squares = 0;
-  };
-  [[nodiscard]] static Score score_of(const DivisionGraph::Edge& e);
-
-  const DivisionGraph& graph_;
-  DivisionCuts& cuts_;
-  std::vector<DivisionGraph::Edge> begun_;
-  std::vector<std::vector<double>> passed_;  // by stage: seconds of each cut until there
-  std::vector<Score> scores_, score_to_go_;  // by stage; by node, each the least
+  [[nodiscard]] static DivisionScore of(const Division& division);
+  [[nodiscard]] DivisionScore with(const DivisionScore& other) const;
+  [[nodiscard]] DivisionScore with(const StageMove& move) const;
+  [[nodiscard]] bool ranks_before(const DivisionScore& other, std::int64_t weight) const;
+  bool operator==(const DivisionScore&) const = default;
 };
+
+// From each node, over the branch's divisions.
+[[nodiscard]] std::vector<DivisionScore> scores_to_go(const DivisionGraph& graph,
+                                                      const DivisionBranch& branch);
+
+// Whether the branch has `most` divisions or fewer.
+[[nodiscard]] bool has_few(const DivisionGraph& graph, const DivisionBranch& branch,
+                           std::int64_t most);
+
+// Its two halves by a stage that still has more than one share: first by time, then by layers.
+[[nodiscard]] std::vector<DivisionBranch> halve(const DivisionGraph& graph,
+                                                const DivisionBranch& branch);
 
 }  // namespace meshplan

@@ -35,6 +35,7 @@ class DivisionGraph {
   [[nodiscard]] std::int32_t num_nodes() const { return static_cast<std::int32_t>(ends_.size()); }
   [[nodiscard]] std::int32_t goal() const { return num_nodes() - 1; }  // the first node is 0
   [[nodiscard]] std::span<const Edge> edges(std::int32_t node) const;
+  [[nodiscard]] std::span<const Edge> edges() const { return edges_; }  // of all nodes
   [[nodiscard]] const std::vector<Taken>& shares() const { return taken_; }
   // Times of one microbatch on each chunk of a share, by depth.
   [[nodiscard]] std::span<const ChunkTime> times(std::size_t taken) const {

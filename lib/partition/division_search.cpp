@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/step_parts.hpp"
+#include "partition/begun_division.hpp"
 #include "partition/divide.hpp"
 #include "partition/division_bound.hpp"
 #include "partition/division_cuts.hpp"
@@ -16,6 +17,7 @@ constexpr double kRounding = 1 - 1e-10;
 constexpr double kSame = 1e-9;
 constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
 constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
+constexpr std::int64_t kFew = 4096;         // divisions of which each is looked at
 
 Recompute recompute_of(const StageContext& x) {
   if (x.counts == CountRule::kAll) return Recompute::kFull;
@@ -88,6 +90,7 @@ class DivisionSearch {
     FastestDivision found;
     found.every = every;
     found.least = least_;
+    found.chains = chains_;
     if (!best_) return found;
     found.lists = stages_.lists(*best_);
     found.step_time = best_time_;
@@ -187,43 +190,116 @@ class DivisionSearch {
                               stages_.max_bottleneck(limit() - q_.end));
     if (graph.empty()) return;
     std::vector<double> exposed;
-    std::vector<double> least_end(static_cast<std::size_t>(graph.num_stages()), 1e300);
     ends_.clear();
     for (const DivisionGraph::Taken& t : graph.shares()) {
       const StepEnd end = end_of(t.stage, t.share);
       exposed.push_back(end.exposed.si());
       ends_.push_back((end.optimizer + end.offload).si());
-      double& least = least_end[static_cast<std::size_t>(t.stage)];
-      least = std::min(least, ends_.back());
     }
-    const double end =
-        std::max(q_.end, *std::max_element(least_end.begin(), least_end.end())) + tied_;
     DivisionCuts cuts(graph, std::move(exposed));
-    bool more = add_cut(best_ ? *best_ : even_division(graph), cuts, end);
-    for (int i = 0; i < kCuts && more; ++i) {
-      least_ = (cuts.least() + end) * kRounding;
-      if (least_ > limit()) return;
-      more = add_cut(division_of(cuts.best()), cuts, end);
+    DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
+    root.end = end_of_branch(root, graph);
+    if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) return give_up();
+    // The least bound first: what is left when the effort is spent has the largest that is known.
+    const auto later = [](const DivisionBranch& a, const DivisionBranch& b) {
+      return a.least + a.end > b.least + b.end;
+    };
+    std::vector<DivisionBranch> waiting;
+    const auto wait = [&](DivisionBranch branch, int raises) {
+      bound(branch, graph, cuts, raises);
+      if (chains_.chains.empty()) chains_ = cuts.chains_of(branch);  // of all divisions
+      if (!is_open(branch, graph)) return;
+      waiting.push_back(std::move(branch));
+      std::push_heap(waiting.begin(), waiting.end(), later);
+    };
+    wait(std::move(root), kRaisesOfAll);
+    while (!waiting.empty()) {
+      least_ = (waiting.front().least + waiting.front().end) * kRounding;
+      if (left_ <= 0 || least_ > limit()) return;
+      std::pop_heap(waiting.begin(), waiting.end(), later);
+      const DivisionBranch branch = std::move(waiting.back());
+      waiting.pop_back();
+      if (!is_open(branch, graph)) continue;
+      if (has_few(graph, branch, kFew)) {
+        BegunDivision begun(graph, cuts, branch);
+        dig(begun, branch.end);
+        continue;
+      }
+      std::vector<DivisionBranch> parts = cuts.split(branch);
+      if (parts.empty()) parts = halve(graph, branch);
+      for (DivisionBranch& part : parts) wait(std::move(part), kRaises);
     }
-    if (cuts.empty()) return give_up();
-    SharedEndsDivisions divisions(graph, cuts);
-    std::vector<DivisionGraph::Edge> begun;
-    dig(divisions, begun, 0, end);
   }
 
-  static constexpr int kCuts = 12;
+  // Whether some division of the branch may be wanted.
+  [[nodiscard]] bool is_open(const DivisionBranch& branch, const DivisionGraph& graph) const {
+    const double least = (branch.least + branch.end) * kRounding;
+    if (least > limit()) return false;
+    const bool same = best_ && least >= best_time_ * (1 - kSame);
+    if (!same) return true;
+    const DivisionScore score = scores_to_go(graph, branch).front();
+    const DivisionScore best = DivisionScore::of(*best_);
+    return score == best || score.ranks_before(best, stages_.weight());
+  }
+
+  // Every division that begins so, the most promising first.
+  void dig(BegunDivision& begun, double end) {
+    if (begun.is_whole()) {
+      consider(division_of(begun.edges()));
+      return;
+    }
+    for (const DivisionGraph::Edge& e : begun.next()) {
+      if (++tried_ % kTriesOfStart == 0) --left_;
+      if (left_ <= 0) return;
+      const double after = std::max(end, ends_[static_cast<std::size_t>(e.taken)] + tied_);
+      begun.push(e);
+      const double least = (begun.least() + after) * kRounding;
+      const bool same = best_ && least >= best_time_ * (1 - kSame);
+      if (least <= limit() && (!same || begun.may_rank_before(*best_, stages_.weight()))) {
+        dig(begun, after);
+      }
+      begun.pop();
+    }
+  }
+
+  // The best bound that chains give, with the chains of the divisions that it is torn between.
+  void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises) {
+    branch.end = end_of_branch(branch, graph);
+    const auto step = static_cast<std::int64_t>(8 + graph.edges().size() / 256);
+    bool more = true;
+    for (int i = 0; i < raises && more && left_ > 0; ++i) {
+      if ((branch.least + branch.end) * kRounding > limit()) return;
+      left_ -= step;
+      more = cuts.raise(branch, kSteps, limit() / kRounding - branch.end);
+      if (!branch.has_any() || (branch.least + branch.end) * kRounding > limit()) return;
+      more |= add_cut(division_of(cuts.latest()), cuts);
+    }
+  }
+
+  // What follows the pipeline at least.
+  [[nodiscard]] double end_of_branch(const DivisionBranch& branch,
+                                     const DivisionGraph& graph) const {
+    std::vector<double> least(static_cast<std::size_t>(graph.num_stages()), 1e300);
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      double& of_stage = least[static_cast<std::size_t>(graph.shares()[i].stage)];
+      if (branch.closed[i] == 0) of_stage = std::min(of_stage, ends_[i]);
+    }
+    return std::max(q_.end, *std::max_element(least.begin(), least.end())) + tied_;
+  }
+
+  // More say less than a split does.
+  static constexpr int kRaisesOfAll = 12, kRaises = 3, kSteps = 4;
 
   void give_up() { left_ = 0; }
 
   // Costs the division and adds the chain that takes longest. False where that says nothing new.
-  bool add_cut(const Division& d, DivisionCuts& cuts, double end, int steps = 6) {
+  bool add_cut(const Division& d, DivisionCuts& cuts) {
     consider(d);
     if (!last_time_) return false;
     const std::optional<CriticalPath> path = step_->longest_chain(strategy_);
-    if (!path) return false;
-    const bool is_new = cuts.empty() || (cuts.least() + end) * (1 + 1e-6) < *last_time_;
-    if (is_new) cuts.add(*path, steps, limit() / kRounding - end);
-    return is_new;
+    if (!path || !cuts.is_longer(*path)) return false;
+    cuts.add(*path);
+    return true;
   }
 
   // Of the least sum of squared times.
@@ -237,34 +313,6 @@ class DivisionSearch {
       squares.push_back(time * time);
     }
     return division_of(graph.shortest(squares, graph.least_to_go(squares)));
-  }
-
-  // Every division that begins like `begun`, up to a node, the most promising first.
-  void dig(SharedEndsDivisions& divisions, std::vector<DivisionGraph::Edge>& begun,
-           std::int32_t node, double end) {
-    if (node == divisions.graph().goal()) {
-      const double least = divisions.least() + end;
-      consider(division_of(begun));
-      const bool is_new = last_time_ && least * (1 + kSame) < *last_time_;
-      if (!is_new || !divisions.takes_more()) return;
-      const std::optional<CriticalPath> path = step_->longest_chain(strategy_);
-      if (path) divisions.add(*path);
-      return;
-    }
-    for (const DivisionGraph::Edge& e : divisions.promising(node)) {
-      if (++tried_ % kTriesOfStart == 0) --left_;
-      if (left_ <= 0) return;
-      const double after = std::max(end, ends_[static_cast<std::size_t>(e.taken)] + tied_);
-      divisions.push(e);
-      begun.push_back(e);
-      const double least = (divisions.least() + after) * kRounding;
-      const bool same = best_ && least >= best_time_ * (1 - kSame);
-      if (least <= limit() && (!same || divisions.may_rank_before(*best_, stages_.weight()))) {
-        dig(divisions, begun, e.to, after);
-      }
-      begun.pop_back();
-      divisions.pop();
-    }
   }
 
   // Whether no chain of a whole division says that it takes too long.
@@ -321,6 +369,7 @@ class DivisionSearch {
   double least_ = 0;                 // no division takes less
   std::vector<double> ends_;         // ZB-V and DualPipe: seconds of the step's end, by share
   std::int64_t tried_ = 0;
+  KnownChains chains_;
   bool wants_chains_ = false;  // of divisions that are not wanted too
 };
 
@@ -360,6 +409,7 @@ FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
     effort = std::max<std::int64_t>(1, search.left());
     best.every = best.every && every;
     if (!every) least = std::min(least, found.least);
+    if (!found.chains.chains.empty()) best.chains = found.chains;
     if (!found.lists || !search.improves(division, best.step_time)) return true;
     best.lists = found.lists, best.step_time = found.step_time;
     division = search.best();
@@ -367,6 +417,7 @@ FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
     return true;
   });
   best.least = best.every ? 0 : least;
+  best.effort_left = effort;
   return best;
 }
 
@@ -378,6 +429,8 @@ FastestDivision search_uniform(DivisionQuery q) {
   const std::int64_t step = x.strategy.vp;
   for (x.uniform = step; x.uniform < x.model.num_layers + step; x.uniform += step) {
     const FastestDivision found = search_divisions(q, x);
+    q.effort = found.effort_left;
+    if (!found.chains.chains.empty()) best.chains = found.chains, q.chains = &best.chains;
     best.every = best.every && found.every;
     if (!found.every) least = std::min(least, found.least);
     if (!found.lists || (best.lists && found.step_time >= best.step_time * (1 - kSame))) continue;
@@ -385,6 +438,7 @@ FastestDivision search_uniform(DivisionQuery q) {
     q.most = std::min(q.most, best.step_time);
   }
   best.least = best.every ? 0 : least;
+  best.effort_left = q.effort;
   return best;
 }
 

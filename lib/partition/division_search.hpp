@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "partition/division_cuts.hpp"
 #include "partition/stages.hpp"
 #include "partition/step_models.hpp"
 #include "spec/division_rules.hpp"
@@ -20,6 +21,7 @@ struct DivisionQuery {
   bool require_recompute = false;  // divisions that recompute nothing are not wanted
   std::int64_t effort = 0;         // partial divisions looked at before giving up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good division
+  const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
 };
 
 struct FastestDivision {
@@ -27,6 +29,8 @@ struct FastestDivision {
   double step_time = 0;
   bool every = true;  // each division was costed, or ruled out by a bound
   double least = 0;   // if not: a time that none of the others undercuts
+  std::int64_t effort_left = 0;
+  KnownChains chains;  // that say most of all divisions; none where none were looked for
 };
 
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.

@@ -52,6 +52,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"gap", number(std::max(result.proof.gap, result.proof.undecided_gap))},
           {"divisions_undecided", result.proof.undecided},
           {"divisions_gap", number(result.proof.undecided_gap)},
+          {"divisions_unranked", result.proof.unranked},
           {"statement", result.proof.statement},
           {"wall_s", number(s.wall.si())}};
 }

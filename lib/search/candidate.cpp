@@ -15,6 +15,7 @@
 namespace meshplan {
 namespace {
 
+constexpr std::int64_t kLeastEffort = 512;  // of an option, for some bound on its divisions
 constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};
 
 // Features that a plan should have a reason for: of two equal plans the plainer one goes first.
@@ -201,7 +202,12 @@ class Examiner {
     const StageContext context = context_of(s, option);
     const FastestDivision found =
         fastest_division({context, x_.space.divisions(), x_.models, placement_, cutoff_, end,
-                          require_recompute, effort_.starts, effort_.known});
+                          require_recompute, effort_.starts, effort_.known, effort_.chains});
+    if (!found.chains.chains.empty()) {
+      result_.chains = found.chains;
+      effort_.chains = &result_.chains;
+    }
+    effort_.starts = std::max(kLeastEffort, found.effort_left);
     if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;
     const bool some = recomputes(*found.lists);

@@ -108,6 +108,7 @@ struct Examined {
   std::int64_t evaluated = 0;
   std::int64_t feasible = 0;
   std::map<std::string, std::int64_t> infeasible;
+  KnownChains chains;  // that say most of its divisions, where those were looked at
 };
 
 // Ways of recomputing that are worth a look: full or none, and selective.
@@ -126,8 +127,9 @@ struct RecomputeModes {
 // How many divisions of the layers are looked at.
 struct Effort {
   bool every = false;       // all, with their step times; else the one that [F-SEARCH-1] chooses
-  std::int64_t starts = 0;  // partial divisions after which looking at all is given up
+  std::int64_t starts = 0;  // of all options: partial divisions after which that is given up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good one
+  const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
 };
 
 // Options that cannot score below `cutoff` may be left out. `pipeline`: a time that the pipeline

@@ -28,7 +28,13 @@ void fill_statistics(const SearchSpace& space, const Outcome& outcome, SearchSta
 
 // What is proved of divisions of the layers, which are not among the keys of a strategy.
 std::string divisions_of(const Proof& proof) {
-  if (proof.undecided == 0) return ", with any division of its layers that the space allows";
+  if (proof.undecided == 0) {
+    const std::string all = ", with any division of its layers that the space allows";
+    if (proof.unranked == 0) return all;
+    return all + "; among the plans after it " + with_thousands(proof.unranked) +
+           (proof.unranked == 1 ? " more strategy" : " more strategies") +
+           " may belong, whose divisions are too many to try";
+  }
   const bool one = proof.undecided == 1;
   return "; that holds for every division of the layers that the space allows, except of " +
          with_thousands(proof.undecided) + (one ? " strategy" : " strategies") +
@@ -59,8 +65,8 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
     return proof;
   }
   const double best = outcome.best.front().score(x.objective);
-  proof.undecided = static_cast<std::int64_t>(outcome.undecided.size());
   for (const double least : outcome.undecided) {
+    ++(least < best ? proof.undecided : proof.unranked);
     proof.undecided_gap = std::max(proof.undecided_gap, 1 - least / best);
   }
   const std::string what = x.objective == Objective::kMemory ? "needs less memory" : "is faster";

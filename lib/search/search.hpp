@@ -58,6 +58,8 @@ struct Proof {
   // faster than the best plan one of those divisions might be at most: (best - bound) / best.
   std::int64_t undecided = 0;
   double undecided_gap = 0;
+  // The same of which none is faster than the best plan, but one might be among the other plans.
+  std::int64_t unranked = 0;
 };
 
 struct SearchResult {

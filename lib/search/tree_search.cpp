@@ -4,6 +4,16 @@
 #include <cmath>
 
 namespace meshplan {
+namespace {
+
+constexpr std::int64_t kStarts = 16384;   // of divisions of one leaf, as DivisionQuery counts them
+constexpr std::int64_t kNodesEach = 64;  // that take as long
+
+void keep_chains(Examined& examined, KnownChains& chains) {
+  if (!examined.chains.chains.empty()) chains = std::move(examined.chains);
+}
+
+}  // namespace
 
 TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
                        Keep keep)
@@ -37,9 +47,14 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                                               ? std::min(queue_.front().bound, least_undivided_)
                                               : 0));
   }
-  if (breadth_ == Breadth::kAll && outcome_.exact) divide_all(stop, progress);
+  if (breadth_ == Breadth::kAll && outcome_.exact) {
+    divide_all(stop, progress);
+    if (outcome_.exact && !x_.plans_only()) decide_best(stop, progress);
+  }
+  for (const Undivided& leaf : undecided_) {
+    if (leaf.least <= cutoff()) outcome_.undecided.push_back(leaf.least);
+  }
   if (!outcome_.exact) count_undivided();
-  std::erase_if(outcome_.undecided, [&](double least) { return least > cutoff(); });
   // What was met on the way while nothing better was known.
   std::erase_if(outcome_.best,
                 [&](const Found& found) { return found.score(x_.objective) > given_cutoff_; });
@@ -56,7 +71,7 @@ double TreeSearch::cutoff() const {
 
 void TreeSearch::start() {
   outcome_ = {};
-  undivided_.clear();
+  undivided_.clear(), undecided_.clear();
   least_undivided_ = kNothingFound;
   if (!started_) {
     for (const Node& root : expander_.roots()) push(root);
@@ -239,7 +254,6 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
   constexpr std::size_t kBatch = 16;
-  constexpr std::int64_t kNodesEach = 64;  // that take as long
   for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
     if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
@@ -252,25 +266,74 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
     x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
     expanded_.assign(n, {});
     stopped_.assign(n, 0);
+    std::vector<KnownChains*> chains;
+    for (std::size_t k = 0; k < n; ++k) chains.push_back(&chains_of(undivided_[i + k].node));
     pool_.run(n, [&](std::size_t k) {
       stopped_[k] = k > 0 && stop() ? 1 : 0;
       if (stopped_[k] == 0 && undivided_[i + k].least <= limit) {
-        expanded_[k].examined = divide(undivided_[i + k].node, limit);
+        expanded_[k].examined = divide(undivided_[i + k].node, limit, kStarts, *chains[k]);
       }
     });
     // What was stopped stays for the next turn, which ends here.
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
-    for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
+    for (std::size_t k = 0; k < n; ++k) {
+      take_divided(expanded_[k].examined, undivided_[i + k]);
+      keep_chains(expanded_[k].examined, *chains[k]);
+    }
     i += n;
     if (progress && i < undivided_.size()) progress(so_far(1, undivided_[i].least));
   }
 }
 
-Examined TreeSearch::divide(const Node& node, double limit) const {
-  constexpr std::int64_t kStarts = 8192;
+// What is undecided so far has run out of effort where another plan of the list was the limit.
+// Whether one of its divisions beats the best plan is asked again, with more effort, and with the
+// best plan as the limit, which leaves far fewer of them.
+void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
+  constexpr std::int64_t kTimes = 4;  // the effort
+  constexpr std::size_t kBatch = 16, kMostBatches = 1;
+  std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
+    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
+  });
+  const auto best = [&] {
+    return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
+  };
+  const std::size_t most = std::min(undecided_.size(), kMostBatches * kBatch);
+  for (std::size_t i = 0; i < most && undecided_[i].least < best() && !stop(); i += kBatch) {
+    const double limit = best();
+    const std::size_t n = std::min(kBatch, most - i);
+    x_.nodes += kTimes * kNodesEach * static_cast<std::int64_t>(n);
+    expanded_.assign(n, {});
+    stopped_.assign(n, 0);
+    std::vector<KnownChains*> chains;
+    for (std::size_t k = 0; k < n; ++k) chains.push_back(&chains_of(undecided_[i + k].node));
+    pool_.run(n, [&](std::size_t k) {
+      stopped_[k] = undecided_[i + k].least >= limit || stop() ? 1 : 0;
+      if (stopped_[k] != 0) return;
+      expanded_[k].examined = divide(undecided_[i + k].node, limit, kTimes * kStarts, *chains[k]);
+    });
+    for (std::size_t k = 0; k < n; ++k) {
+      if (stopped_[k] != 0) continue;
+      Undivided& leaf = undecided_[i + k];
+      leaf.least = std::max(leaf.least, std::min(limit, expanded_[k].examined.left));
+      take_best_division(expanded_[k].examined, leaf);
+      keep_chains(expanded_[k].examined, *chains[k]);
+    }
+    if (progress) progress(so_far(1, undecided_[std::min(i + n, most - 1)].least));
+  }
+}
+
+KnownChains& TreeSearch::chains_of(const Node& node) {
+  const Strategy s = with_partial(x_.space.bases().front(), expander_.choice(node));
+  const PipelineShape shape = pipeline_shape(s);
+  return chains_[{shape.pp, shape.vp, static_cast<std::int64_t>(shape.schedule), shape.microbatches,
+                  shape.group}];
+}
+
+Examined TreeSearch::divide(const Node& node, double limit, std::int64_t starts,
+                            const KnownChains& chains) const {
   const PartialStrategy c = expander_.choice(node);
   return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.recompute_modes,
-                 node.pipeline, limit, {true, kStarts, known_division(node, c)});
+                 node.pipeline, limit, {true, starts, known_division(node, c), &chains});
 }
 
 // Of the leaf itself, or else of the best plan whose layers may be divided alike.
@@ -290,7 +353,13 @@ const std::vector<std::int64_t>* TreeSearch::known_division(const Node& node,
 void TreeSearch::take_divided(const Examined& examined, const Undivided& leaf) {
   const std::int64_t more = std::max<std::int64_t>(0, examined.feasible - leaf.costed);
   outcome_.evaluated += more, outcome_.feasible += more;
-  if (examined.left < kNothingFound) outcome_.undecided.push_back(examined.left);
+  if (examined.left < kNothingFound) {
+    undecided_.push_back({leaf.node, examined.left, examined.feasible});
+  }
+  take_best_division(examined, leaf);
+}
+
+void TreeSearch::take_best_division(const Examined& examined, const Undivided& leaf) {
   if (!examined.best) return;
   std::erase_if(outcome_.best, [&](const Found& f) { return f.leaf == leaf.node.number; });
   insert(*examined.best, leaf.node);

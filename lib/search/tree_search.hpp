@@ -1,8 +1,10 @@
 #pragma once
 // Branch and bound over the tree of choices, best bound first, and then over the divisions of what
 // is left; once, or once more for every smaller memory budget.
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "search/best_first.hpp"
@@ -54,10 +56,14 @@ class TreeSearch {
   void insert(Found found, const Node& node);
   void divide_all(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
-  [[nodiscard]] Examined divide(const Node& node, double limit) const;
+  void decide_best(const std::function<bool()>& stop, const Progress& progress);
+  [[nodiscard]] KnownChains& chains_of(const Node& node);
+  [[nodiscard]] Examined divide(const Node& node, double limit, std::int64_t starts,
+                                const KnownChains& chains) const;
   [[nodiscard]] const std::vector<std::int64_t>* known_division(const Node& node,
                                                                 const PartialStrategy& c) const;
   void take_divided(const Examined& examined, const Undivided& leaf);
+  void take_best_division(const Examined& examined, const Undivided& leaf);
 
   SearchContext& x_;
   std::size_t wanted_;
@@ -77,8 +83,9 @@ class TreeSearch {
   std::vector<Node> batch_;
   std::vector<Expansion> expanded_;
   std::vector<char> stopped_;  // of the batch: not expanded, as time was up
-  std::vector<Undivided> undivided_;
+  std::vector<Undivided> undivided_, undecided_;  // the second: even after every effort
   double least_undivided_ = kNothingFound;
+  std::map<std::array<std::int64_t, 5>, KnownChains> chains_;  // by shape of the pipeline
 };
 
 }  // namespace meshplan

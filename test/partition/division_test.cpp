@@ -313,6 +313,8 @@ struct Decided {
 
 // The effort of a search must do, also where the wanted time is just that of the best division, or
 // just too little for it.
+constexpr std::int64_t kEffort = 1024;
+
 void compare_shared_ends(const Case& c, Decided& n) {
   const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
   REQUIRE(space.ok());
@@ -329,14 +331,14 @@ void compare_shared_ends(const Case& c, Decided& n) {
       for (const double most : {1e300, times.front() * (1 + 1e-12)}) {
         const FastestDivision found =
             fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
-                              most, 0, false, 1024});
+                              most, 0, false, kEffort});
         REQUIRE(found.every);
         REQUIRE(found.lists);
         REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
       }
       const FastestDivision none =
           fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
-                            times.front() * (1 - 1e-6), 0, false, 1024});
+                            times.front() * (1 - 1e-6), 0, false, kEffort});
       REQUIRE(none.every);
       REQUIRE_FALSE(none.lists);
       const FastestDivision gave_up = fastest_division(
