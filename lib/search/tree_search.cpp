@@ -6,7 +6,7 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kStarts = 16384;   // of divisions of one leaf, as DivisionQuery counts them
+constexpr std::int64_t kStarts = 4096;   // of divisions of one leaf, as DivisionQuery counts them
 constexpr std::int64_t kNodesEach = 64;  // that take as long
 
 void keep_chains(Examined& examined, KnownChains& chains) {
@@ -289,7 +289,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
 // Whether one of its divisions beats the best plan is asked again, with more effort, and with the
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
-  constexpr std::int64_t kTimes = 4;  // the effort
+  constexpr std::int64_t kTimes = 8;  // the effort
   constexpr std::size_t kBatch = 16, kMostBatches = 1;
   std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
