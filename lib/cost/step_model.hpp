@@ -58,6 +58,7 @@ class StepModel {
 
   // Of the pipeline set, which has more than one rank.
   [[nodiscard]] std::optional<CriticalPath> longest_chain(const Strategy& s);
+  [[nodiscard]] Seconds length(const CriticalPath& chain) const { return chain.length(times_); }
 
   // What follows the last task of a rank that holds these blocks, whatever pipeline is set.
   [[nodiscard]] StepEnd end_of_rank(const Strategy& s, const BlockCosts& blocks,

@@ -35,7 +35,7 @@ class BegunDivision {
   const DivisionGraph& graph_;
   std::vector<Bound> bounds_;  // the mean first
   std::vector<DivisionGraph::Edge> begun_;
-  std::vector<std::vector<double>> passed_;  // by stage: seconds of each bound until there
+  std::vector<std::vector<double>> passed_;          // by stage: seconds of each bound until there
   std::vector<DivisionScore> scores_, score_to_go_;  // by stage; by node, each the least
 };
 

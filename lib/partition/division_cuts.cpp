@@ -297,7 +297,8 @@ std::vector<DivisionBranch> halve(const DivisionGraph& graph, const DivisionBran
   for (const Feature feature : kFeatures) {
     int stage = -1;
     double widest = 0, middle = 0;
-    std::vector<std::int64_t> least(index(graph.num_stages()), std::numeric_limits<std::int64_t>::max());
+    std::vector<std::int64_t> least(index(graph.num_stages()),
+                                    std::numeric_limits<std::int64_t>::max());
     std::vector<std::int64_t> most(index(graph.num_stages()), -1);
     for (const DivisionGraph::Edge& e : graph.edges()) {
       if (branch.closed[index(e.taken)] != 0) continue;

@@ -14,16 +14,17 @@ inline constexpr double kNoDivision = std::numeric_limits<double>::infinity();  
 struct DivisionBranch {
   std::vector<char> closed;     // by share
   std::vector<double> weights;  // of the chains, in the mean that bounds it best so far
-  std::vector<std::size_t> paths;  // of all that took least under some mean, those it is torn between
-  double least = 0;             // seconds that no chain undercuts in any of its divisions; infinite
-                                // where it has none
-  double end = 0;               // seconds that follow the pipeline at least
+  std::vector<std::size_t>
+      paths;         // of all that took least under some mean, those it is torn between
+  double least = 0;  // seconds that no chain undercuts in any of its divisions; infinite
+                     // where it has none
+  double end = 0;    // seconds that follow the pipeline at least
 
   [[nodiscard]] bool has_any() const { return least < kNoDivision; }
 };
 
-// Chains of one pipeline's shape, and what each weighs in a mean that bounds some divisions well. It
-// mostly bounds those of other times as well: a good start for the next strategy of that shape.
+// Chains of one pipeline's shape, and what each weighs in a mean that bounds some divisions well.
+// It mostly bounds those of other times as well: a good start for the next strategy of that shape.
 struct KnownChains {
   std::vector<CriticalPath> chains;
   std::vector<double> weights;

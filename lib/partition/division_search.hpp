@@ -22,6 +22,7 @@ struct DivisionQuery {
   std::int64_t effort = 0;         // partial divisions looked at before giving up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good division
   const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
+  bool bounds_alone = false;  // takes_longer(): no division is costed with the ends of the step
 };
 
 struct FastestDivision {
@@ -33,15 +34,24 @@ struct FastestDivision {
   KnownChains chains;  // that say most of all divisions; none where none were looked for
 };
 
+// [F-SEARCH-13] Whether each division's layers and recomputation alone, without messages and the
+// ends of the step, take a pipeline longer than `most` seconds: then no strategy whose ranks have
+// no more memory, and whose blocks no less to do, does it faster. Of where the first ranks hold
+// both ends of the model; false also where the effort is too little to say. `chains`: taken, and
+// given back for the next one.
+[[nodiscard]] bool takes_longer(const StageContext& context, const DivisionRules& rules,
+                                StepModelPool& models, const Placement& placement, double most,
+                                std::int64_t effort, KnownChains& chains);
+
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.
 //
 // Where any division is allowed the search goes from the first stage on, each with every number of
 // layers that fits. A start is dropped if one of the chains of [F-SEARCH-4] through the stages
 // divided so far exceeds the best time known, or if the later stages cannot take the rest within
 // it. Where the first ranks hold both ends of the model, or when `effort` runs out, every division
-// that is costed bounds all others instead [F-SEARCH-11], with as much effort again. When that runs
-// out too, the best division known is improved by moving layers from one stage to another until no
-// single move helps.
+// that is costed bounds all others instead [F-SEARCH-11], in a tree of branches, with as much
+// effort again. When that runs out too, the best division known is improved by moving layers from
+// one stage to another until no single move helps.
 [[nodiscard]] FastestDivision fastest_division(const DivisionQuery& query);
 
 }  // namespace meshplan

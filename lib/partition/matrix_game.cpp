@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kZero = 1e-10;
 
-// Of the program "largest sum of y with A y <= 1, y >= 0" in dictionary form: a variable enters the
+// Of the program "largest sum of y with A y <= 1, y >= 0" in dictionary form, 1 more in all of A so
+// that no column is of zeros: a variable enters the
 // basis, another leaves it, until no exchange helps. One row of `a` for each basic variable, one
 // column for each other.
 class Dictionary {
@@ -20,7 +21,7 @@ class Dictionary {
         width_(num_columns_ + 1),
         a_((num_rows_ + 1) * width_) {
     for (std::size_t i = 0; i < num_rows_; ++i) {
-      for (std::size_t j = 0; j < num_columns_; ++j) at(i, j) = rows[i][j] / scale;
+      for (std::size_t j = 0; j < num_columns_; ++j) at(i, j) = 1 + rows[i][j] / scale;
       at(i, num_columns_) = 1;
       basic_.push_back(num_columns_ + i);
     }
@@ -71,8 +72,8 @@ class Dictionary {
     std::size_t best = num_columns_;
     for (std::size_t j = 0; j < num_columns_; ++j) {
       if (at(num_rows_, j) > -kZero) continue;
-      const bool better = best == num_columns_ || (first ? free_[j] < free_[best]
-                                                         : at(num_rows_, j) < at(num_rows_, best));
+      const bool better = best == num_columns_ ||
+                          (first ? free_[j] < free_[best] : at(num_rows_, j) < at(num_rows_, best));
       if (better) best = j;
     }
     return best;
@@ -105,16 +106,14 @@ class Dictionary {
   }
 
   std::size_t num_rows_, num_columns_, width_;
-  std::vector<double> a_;                 // the last row: what a column adds to the sum; the last
-                                          // column: values of basic variables
+  std::vector<double> a_;                  // the last row: what a column adds to the sum; the last
+                                           // column: values of basic variables
   std::vector<std::size_t> basic_, free_;  // columns, then slacks of rows
 };
 
-// Of a column of zeros nothing has a price: then any mean will do.
 std::vector<double> shares_of(std::vector<double> amounts) {
   const double sum = std::accumulate(amounts.begin(), amounts.end(), 0.0);
-  if (sum <= 0) amounts.front() = 1;
-  for (double& amount : amounts) amount /= sum > 0 ? sum : 1;
+  for (double& amount : amounts) amount /= sum;
   return amounts;
 }
 

@@ -11,8 +11,9 @@ struct GameValue {
   double value = 0;             // no column of the mean has less
 };
 
-// Of rows of the same length, one or more of each, none of their numbers negative. By the simplex
-// method (von Neumann's game as a linear program: Dantzig 1951), to about 1 part in 10^9.
+// [F-SEARCH-14] Of rows of the same length, one or more of each, none of their numbers negative. By
+// the simplex method (von Neumann's game as a linear program: Dantzig 1951), to about 1 part in
+// 10^9 of the largest number.
 [[nodiscard]] GameValue solve_game(std::span<const std::vector<double>> rows);
 
 }  // namespace meshplan

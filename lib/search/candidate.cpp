@@ -319,33 +319,77 @@ bool may_divide_within(const StageContext& context, const DivisionRules& rules, 
 
 }  // namespace
 
+namespace {
+
+// Asks for both ways of recomputing of a choice with its states sharded as far as `zero` goes, over
+// all replicas, and on the host.
+class LeastMemory {
+ public:
+  LeastMemory(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
+              Bytes communicators)
+      : x_(x),
+        blocks_(blocks),
+        communicators_(communicators),
+        strategy_(with_partial(x.space.bases()[choice.base], choice)),
+        in_flight_(x.in_flight.of(pipeline_shape(strategy_))) {
+    strategy_.zero_group = 0;
+    strategy_.offload.optimizer = true;
+    // Without the optimizer nothing is sharded, or copied for it.
+    if (strategy_.zero == 1 && strategy_.offload.device_share() == 0) strategy_.zero = 0;
+  }
+
+  // `ask`: of a context; for full recomputation of the fewest layers, and for selective.
+  template <class Ask>
+  [[nodiscard]] RecomputeModes answers(const Ask& ask) {
+    return {ask(context_of(Recompute::kFull, CountRule::kFewest)),
+            ask(context_of(Recompute::kSelective, CountRule::kNone))};
+  }
+
+ private:
+  [[nodiscard]] StageContext context_of(Recompute mode, CountRule counts) {
+    strategy_.recompute = mode;
+    return {x_.model,
+            x_.cluster,
+            strategy_,
+            blocks_,
+            x_.prefix,
+            in_flight_,
+            communicators_,
+            x_.capacity(communicators_),
+            kNoLimit,
+            x_.request.ignore_activations,
+            Measure::kTime,
+            counts,
+            0,
+            nullptr};
+  }
+
+  SearchContext& x_;
+  const BlockCosts& blocks_;
+  Bytes communicators_;
+  Strategy strategy_;
+  const std::vector<InFlight>& in_flight_;
+};
+
+}  // namespace
+
 RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
                           Bytes communicators, double most) {
-  Strategy s = with_partial(x.space.bases()[choice.base], choice);
-  s.zero_group = 0;
-  s.offload.optimizer = true;
-  // Without the optimizer nothing is sharded, or copied for it.
-  if (s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
-  const auto possible = [&](Recompute mode, CountRule counts) {
-    s.recompute = mode;
-    const StageContext context{x.model,
-                               x.cluster,
-                               s,
-                               blocks,
-                               x.prefix,
-                               x.in_flight.of(pipeline_shape(s)),
-                               communicators,
-                               x.capacity(communicators),
-                               kNoLimit,
-                               x.request.ignore_activations,
-                               Measure::kTime,
-                               counts,
-                               0,
-                               nullptr};
+  return LeastMemory(x, choice, blocks, communicators).answers([&](const StageContext& context) {
     return may_divide_within(context, x.space.divisions(), most);
-  };
-  return {possible(Recompute::kFull, CountRule::kFewest),
-          possible(Recompute::kSelective, CountRule::kNone)};
+  });
+}
+
+bool takes_longer(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
+                  Bytes communicators, double most, std::int64_t effort, KnownChains& chains) {
+  const Placement& placement =
+      x.placement(with_partial(x.space.bases()[choice.base], choice), choice.base);
+  const RecomputeModes longer =
+      LeastMemory(x, choice, blocks, communicators).answers([&](const StageContext& context) {
+        return takes_longer(context, x.space.divisions(), x.models, placement, most, effort,
+                            chains);
+      });
+  return longer.full && longer.selective;
 }
 
 Examined examine(SearchContext& x, const PartialStrategy& choice,

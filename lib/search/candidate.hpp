@@ -124,6 +124,13 @@ struct RecomputeModes {
 [[nodiscard]] RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
                                         const BlockCosts& blocks, Bytes communicators, double most);
 
+// [F-SEARCH-13] Whether the layers of every division that fits take a pipeline longer than `most`
+// seconds, with states sharded as the choice's `zero` says, over all replicas, and optimizer states
+// offloaded.
+[[nodiscard]] bool takes_longer(SearchContext& x, const PartialStrategy& choice,
+                                const BlockCosts& blocks, Bytes communicators, double most,
+                                std::int64_t effort, KnownChains& chains);
+
 // How many divisions of the layers are looked at.
 struct Effort {
   bool every = false;       // all, with their step times; else the one that [F-SEARCH-1] chooses

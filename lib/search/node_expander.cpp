@@ -402,35 +402,4 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   return false;
 }
 
-// Memory decides how much must be recomputed: asked once for all shardings of the same kind.
-void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
-                                 std::vector<Node>& children) const {
-  const Mesh& mesh = x_.space.meshes()[node.mesh];
-  const auto concerns = [&](const Node& child) {
-    return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
-  };
-  // Neither is what a division with the fewest recomputed layers stands for.
-  const auto differs = [](const MemoryOption& o) {
-    return o.offload_activations || o.counts == CountRule::kGiven || !o.modules.empty();
-  };
-  const std::vector<MemoryOption>& options = x_.space.options(mesh);
-  if (std::any_of(options.begin(), options.end(), differs)) return;
-  if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
-  double end = kNothingFound;
-  Bytes communicators{std::numeric_limits<std::int64_t>::max()};
-  for (const Node& child : children) {
-    if (!concerns(child)) continue;
-    end = std::min(end, child.bound - node.pipeline);
-    communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
-  }
-  PartialStrategy most_sharded = choice(node);
-  most_sharded.zero = zero;
-  const RecomputeModes recompute_modes =
-      may_divide(x_, most_sharded, blocks, communicators, limit - end);
-  for (Node& child : children) {
-    if (concerns(child)) child.recompute_modes = recompute_modes;
-  }
-  if (!recompute_modes.full && !recompute_modes.selective) std::erase_if(children, concerns);
-}
-
 }  // namespace meshplan

@@ -31,6 +31,11 @@ class NodeExpander {
     return partial_of(x_.space, node);
   }
 
+  // [F-SEARCH-13] Whether no division lets a step of the leaf's schedule take `limit` or less, with
+  // whatever sharding, as far as one effort for all of them says.
+  [[nodiscard]] bool schedule_takes_longer(Node leaf, double limit, std::int64_t effort,
+                                           KnownChains& chains) const;
+
  private:
   [[nodiscard]] bool by_time() const { return x_.objective != Objective::kMemory; }
   // Whether nothing is counted: what a first pass rules out a second one counts.
@@ -59,6 +64,7 @@ class NodeExpander {
   bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
                     Expansion& expansion) const;
   [[nodiscard]] std::int64_t placed_shardings(const Node& node) const;
+  [[nodiscard]] bool judges_options_together(const Mesh& mesh) const;
   [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const;
   void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const;
   void drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,

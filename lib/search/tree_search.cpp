@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schedule/traits.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -253,6 +255,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
   std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
+  drop_slow_schedules(stop);
   constexpr std::size_t kBatch = 16;
   for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
     if (stop() || x_.is_at_node_limit()) {
@@ -285,12 +288,60 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
   }
 }
 
+// Leaves of one schedule differ in sharding alone, and where the first ranks hold both ends of the
+// model each takes long to divide: some are ruled out together.
+void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
+  constexpr std::size_t kBatch = 16, kWorthIt = 3;
+  struct Leaves {
+    Node leaf;
+    std::size_t leaves = 0;
+    char is_slow = 0;
+  };
+  using Key = std::array<std::uint32_t, 5>;
+  const auto key_of = [](const Node& n) {
+    return Key{n.mesh, n.micro_batch, n.cp_kind, n.split, n.schedule};
+  };
+  std::map<Key, std::size_t> number;
+  std::vector<Leaves> groups;
+  for (const Undivided& leaf : undivided_) {
+    if (leaf.least > cutoff()) break;
+    const Strategy s = with_partial(x_.space.bases().front(), expander_.choice(leaf.node));
+    if (!traits_of(s.schedule).shares_both_ends()) continue;
+    const auto [at, is_new] = number.try_emplace(key_of(leaf.node), groups.size());
+    if (is_new) groups.push_back({leaf.node});
+    ++groups[at->second].leaves;
+  }
+  std::erase_if(groups, [](const Leaves& group) { return group.leaves < kWorthIt; });
+  const double limit = cutoff();
+  for (std::size_t i = 0; i < groups.size() && !stop(); i += kBatch) {
+    const std::size_t n = std::min(kBatch, groups.size() - i);
+    x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
+    std::vector<KnownChains*> kept;
+    std::vector<KnownChains> chains;
+    for (std::size_t k = 0; k < n; ++k) {
+      kept.push_back(&chains_of(groups[i + k].leaf)), chains.push_back(*kept.back());
+    }
+    pool_.run(n, [&](std::size_t k) {
+      Leaves& group = groups[i + k];
+      group.is_slow =
+          expander_.schedule_takes_longer(group.leaf, limit, kStarts, chains[k]) ? 1 : 0;
+    });
+    for (std::size_t k = 0; k < n; ++k) *kept[k] = std::move(chains[k]);
+  }
+  std::map<Key, bool> slow;
+  for (const Leaves& group : groups) slow[key_of(group.leaf)] = group.is_slow != 0;
+  std::erase_if(undivided_, [&](const Undivided& leaf) {
+    const auto found = slow.find(key_of(leaf.node));
+    return found != slow.end() && found->second;
+  });
+}
+
 // What is undecided so far has run out of effort where another plan of the list was the limit.
 // Whether one of its divisions beats the best plan is asked again, with more effort, and with the
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
   constexpr std::int64_t kTimes = 8;  // the effort
-  constexpr std::size_t kBatch = 16, kMostBatches = 1;
+  constexpr std::size_t kBatch = 16, kMostBatches = 8;
   std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
@@ -298,7 +349,9 @@ void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& 
     return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
   };
   const std::size_t most = std::min(undecided_.size(), kMostBatches * kBatch);
-  for (std::size_t i = 0; i < most && undecided_[i].least < best() && !stop(); i += kBatch) {
+  // Where one of them stays undecided the others would not make the proof exact.
+  bool all = true;
+  for (std::size_t i = 0; all && i < most && undecided_[i].least < best() && !stop(); i += kBatch) {
     const double limit = best();
     const std::size_t n = std::min(kBatch, most - i);
     x_.nodes += kTimes * kNodesEach * static_cast<std::int64_t>(n);
@@ -317,6 +370,7 @@ void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& 
       leaf.least = std::max(leaf.least, std::min(limit, expanded_[k].examined.left));
       take_best_division(expanded_[k].examined, leaf);
       keep_chains(expanded_[k].examined, *chains[k]);
+      all &= leaf.least >= best();
     }
     if (progress) progress(so_far(1, undecided_[std::min(i + n, most - 1)].least));
   }

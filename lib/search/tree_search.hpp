@@ -56,6 +56,7 @@ class TreeSearch {
   void insert(Found found, const Node& node);
   void divide_all(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
+  void drop_slow_schedules(const std::function<bool()>& stop);
   void decide_best(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] KnownChains& chains_of(const Node& node);
   [[nodiscard]] Examined divide(const Node& node, double limit, std::int64_t starts,
@@ -82,7 +83,7 @@ class TreeSearch {
   std::uint64_t created_ = 0;
   std::vector<Node> batch_;
   std::vector<Expansion> expanded_;
-  std::vector<char> stopped_;  // of the batch: not expanded, as time was up
+  std::vector<char> stopped_;                     // of the batch: not expanded, as time was up
   std::vector<Undivided> undivided_, undecided_;  // the second: even after every effort
   double least_undivided_ = kNothingFound;
   std::map<std::array<std::int64_t, 5>, KnownChains> chains_;  // by shape of the pipeline

@@ -1,6 +1,8 @@
 // The division of layers and recomputed layers against every division and every number of
 // recomputed layers per rank.
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "frameworks/preset.hpp"
 #include "partition/divide.hpp"
@@ -307,14 +309,41 @@ Case shared_ends_case(Dice& dice) {
   return c;
 }
 
+constexpr std::int64_t kEffort = 1024;
+
 struct Decided {
-  int searches = 0, uneven = 0;
+  int searches = 0, uneven = 0, carried = 0, slow = 0;
+  // Of the strategy before of that pipeline, on another cluster and with other microbatches.
+  std::map<std::tuple<Schedule, std::int64_t, std::int64_t>, KnownChains> chains;
 };
+
+// Chains of one strategy bound another one of that shape, whatever its messages take.
+void compare_carried(const DivisionQuery& asked, const StageContext& context, double least,
+                     Decided& n) {
+  const Strategy& s = context.strategy;
+  KnownChains& chains = n.chains[{s.schedule, s.pp, num_microbatches(s)}];
+  n.carried += chains.chains.empty() ? 0 : 1;
+  for (const double most : {1e300, least * (1 + 1e-12)}) {
+    DivisionQuery query = asked;
+    query.most = most;
+    if (!chains.chains.empty()) query.chains = &chains;
+    const FastestDivision found = fastest_division(query);
+    REQUIRE(found.every);
+    REQUIRE(found.lists);
+    REQUIRE(std::abs(found.step_time / least - 1) < 1e-9);
+    if (most == 1e300) chains = found.chains;
+  }
+  // The pipeline takes no longer than the step. That all take longer than much less is found.
+  KnownChains none = chains;
+  const auto longer = [&](double most) {
+    return takes_longer(context, asked.rules, asked.models, asked.placement, most, 1024, none);
+  };
+  REQUIRE_FALSE(longer(least));
+  n.slow += longer(0.7 * least) ? 1 : 0;
+}
 
 // The effort of a search must do, also where the wanted time is just that of the best division, or
 // just too little for it.
-constexpr std::int64_t kEffort = 1024;
-
 void compare_shared_ends(const Case& c, Decided& n) {
   const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
   REQUIRE(space.ok());
@@ -336,6 +365,10 @@ void compare_shared_ends(const Case& c, Decided& n) {
         REQUIRE(found.lists);
         REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
       }
+      const DivisionQuery asked{
+          context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300, 0, false,
+          kEffort};
+      compare_carried(asked, context, times.front(), n);
       const FastestDivision none =
           fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
                             times.front() * (1 - 1e-6), 0, false, kEffort});
@@ -373,16 +406,20 @@ TEST_CASE(
   CHECK(n.sum / n.divided < 0.01);
 }
 
-TEST_CASE("[F-SEARCH-11] no division of ZB-V or DualPipe beats the one chosen, nor the bound") {
+TEST_CASE(
+    "[F-SEARCH-11] [F-SEARCH-13] no division of ZB-V or DualPipe beats the one chosen, nor the "
+    "bound") {
   Dice dice(23);
   Decided n;
   for (int i = 0; i < 400; ++i) {
     CAPTURE(i);
     compare_shared_ends(shared_ends_case(dice), n);
   }
-  CAPTURE(n.searches, n.uneven);
+  CAPTURE(n.searches, n.uneven, n.carried, n.slow);
   CHECK(n.searches > 250);
   CHECK(n.uneven > 150);
+  CHECK(n.carried > 150);
+  CHECK(n.slow > 150);
 }
 
 TEST_CASE(

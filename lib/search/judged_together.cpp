@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <limits>
+
+#include "search/bounds.hpp"
+#include "search/node_expander.hpp"
+
+// What is asked once for many strategies: for all shardings of a schedule, or all of a kind.
+
+namespace meshplan {
+
+// Whether a division with the fewest recomputed layers, or with selective recomputation, takes no
+// longer than any option of the mesh.
+bool NodeExpander::judges_options_together(const Mesh& mesh) const {
+  const auto differs = [](const MemoryOption& o) {
+    return o.offload_activations || o.counts == CountRule::kGiven || !o.modules.empty();
+  };
+  const std::vector<MemoryOption>& options = x_.space.options(mesh);
+  return std::none_of(options.begin(), options.end(), differs);
+}
+
+bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t effort,
+                                         KnownChains& chains) const {
+  const Mesh& mesh = x_.space.meshes()[leaf.mesh];
+  const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
+  if (orders.size() > 1 || !judges_options_together(mesh)) return false;
+  leaf.level = Level::kSchedule;
+  leaf.sharding = 0;
+  const BlockCosts& blocks = least_blocks(leaf, orders.front());
+  PartialStrategy choice = this->choice(leaf);
+  double end = kNothingFound;
+  for (const bool on_host : {false, true}) {
+    const Strategy s = most_sharded(leaf, on_host);
+    end = std::min(end, end_bound(x_, s, blocks));
+    choice.zero = std::max(choice.zero, s.zero);
+  }
+  return takes_longer(x_, choice, blocks, least_communicators(leaf), limit - end, effort, chains);
+}
+
+// Memory decides how much must be recomputed: asked once for all shardings of the same kind.
+void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+                                 std::vector<Node>& children) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const auto concerns = [&](const Node& child) {
+    return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
+  };
+  if (!judges_options_together(mesh)) return;
+  if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
+  double end = kNothingFound;
+  Bytes communicators{std::numeric_limits<std::int64_t>::max()};
+  for (const Node& child : children) {
+    if (!concerns(child)) continue;
+    end = std::min(end, child.bound - node.pipeline);
+    communicators = std::min(communicators, x_.communicators(strategy(child), mesh.base));
+  }
+  PartialStrategy most_sharded = choice(node);
+  most_sharded.zero = zero;
+  const RecomputeModes recompute_modes =
+      may_divide(x_, most_sharded, blocks, communicators, limit - end);
+  for (Node& child : children) {
+    if (concerns(child)) child.recompute_modes = recompute_modes;
+  }
+  if (!recompute_modes.full && !recompute_modes.selective) std::erase_if(children, concerns);
+}
+
+}  // namespace meshplan
