@@ -274,12 +274,14 @@ class DivisionSearch {
     }
   }
 
-  // The best bound that chains give, with the chains of the divisions that it is torn between.
+  // The best bound that chains give, with the chains of the divisions that it is torn between. Of all
+  // divisions it is asked for even where the effort is spent: it says how far others may be ahead.
   void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises) {
     branch.end = end_of_branch(branch, graph);
     const auto step = static_cast<std::int64_t>(8 + graph.edges().size() / 256);
     bool more = true;
-    for (int i = 0; i < raises && more && left_ > 0; ++i) {
+    const bool of_all = raises == kRaisesOfAll && !q_.bounds_alone;
+    for (int i = 0; i < raises && more && (left_ > 0 || of_all); ++i) {
       if ((branch.least + branch.end) * kRounding > limit()) return;
       left_ -= step;
       more = cuts.raise(branch, kSteps, limit() / kRounding - branch.end);

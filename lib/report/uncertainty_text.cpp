@@ -117,7 +117,7 @@ bool is_faster(const Alternative& a) {
 }
 
 std::string stopped_text(const Alternative& a) {
-  return a.exact ? "" : " (the search was stopped)";
+  return a.exact ? "" : " (not searched to the end)";
 }
 
 }  // namespace
