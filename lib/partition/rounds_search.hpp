@@ -64,19 +64,21 @@ class DivisionSearch {
   bool try_every() {
     stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
     first_guess();
+    bool every = false;
     if (stages_.layout().shares_both_ends()) {
-      try_chains();
+      every = try_chains();
     } else {
       const std::int64_t all = left_;
       Division begun;
       extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+      every = left_ > 0;
       // Chains of whole divisions cost more to find, and say more of stages not yet divided.
-      if (left_ <= 0) {
+      if (!every) {
         left_ = all;
-        try_chains();
+        every = try_chains();
       }
     }
-    if (left_ > 0) return true;
+    if (every) return true;
     improve();
     return false;
   }
@@ -195,12 +197,12 @@ class DivisionSearch {
   }
 
   // [F-SEARCH-11] Divisions that the chains found so far leave open are costed, and the chain of
-  // each of them is one more.
-  void try_chains() {
+  // each of them is one more. Whether none is left open; if not, least_ is of those.
+  bool try_chains() {
     wants_chains_ = true;
     const DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
                               stages_.max_bottleneck(limit() - q_.end));
-    if (graph.empty()) return;
+    if (graph.empty()) return true;
     std::vector<double> exposed;
     ends_.clear();
     for (const DivisionGraph::Taken& t : graph.shares()) {
@@ -211,7 +213,10 @@ class DivisionSearch {
     DivisionCuts cuts(graph, std::move(exposed));
     DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
     root.end = end_of_branch(root, graph);
-    if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) return give_up();
+    if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) {
+      give_up();
+      return false;
+    }
     // The least bound first: what is left when the effort is spent has the largest that is known.
     const auto later = [](const DivisionBranch& a, const DivisionBranch& b) {
       return a.least + a.end > b.least + b.end;
@@ -227,7 +232,8 @@ class DivisionSearch {
     wait(std::move(root), kRaisesOfAll);
     while (!waiting.empty()) {
       least_ = (waiting.front().least + waiting.front().end) * kRounding;
-      if (left_ <= 0 || least_ > limit()) return;
+      if (least_ > limit()) return true;
+      if (left_ <= 0) return false;
       std::pop_heap(waiting.begin(), waiting.end(), later);
       const DivisionBranch branch = std::move(waiting.back());
       waiting.pop_back();
@@ -235,12 +241,14 @@ class DivisionSearch {
       if (has_few(graph, branch, kFew)) {
         BegunDivision begun(graph, cuts, branch);
         dig(begun, branch.end);
+        if (left_ <= 0) return false;
         continue;
       }
       std::vector<DivisionBranch> parts = cuts.split(branch);
       if (parts.empty()) parts = halve(graph, branch);
       for (DivisionBranch& part : parts) wait(std::move(part), kRaises);
     }
+    return true;
   }
 
   // Whether some division of the branch may be wanted.
@@ -274,8 +282,9 @@ class DivisionSearch {
     }
   }
 
-  // The best bound that chains give, with the chains of the divisions that it is torn between. Of all
-  // divisions it is asked for even where the effort is spent: it says how far others may be ahead.
+  // The best bound that chains give, with the chains of the divisions that it is torn between. Of
+  // all divisions it is asked for even where the effort is spent: it says how far others may be
+  // ahead.
   void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises) {
     branch.end = end_of_branch(branch, graph);
     const auto step = static_cast<std::int64_t>(8 + graph.edges().size() / 256);
