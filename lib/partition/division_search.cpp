@@ -83,6 +83,7 @@ FastestDivision search_uniform(DivisionQuery q) {
 bool takes_longer(const StageContext& context, const DivisionRules& rules, StepModelPool& models,
                   const Placement& placement, double most, std::int64_t effort,
                   KnownChains& chains) {
+  if (rules.partition != PartitionRule::kAny) return false;  // few divisions: each is tried
   DivisionQuery query{context, rules, models, placement, most, 0, false, effort, nullptr, &chains};
   query.bounds_alone = true;
   FastestDivision found = search_divisions(query, context);

@@ -27,11 +27,13 @@ bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t e
   leaf.sharding = 0;
   const BlockCosts& blocks = least_blocks(leaf, orders.front());
   PartialStrategy choice = this->choice(leaf);
+  // An optimizer on the host takes less memory and more time, sharded as far as it goes either way.
   double end = kNothingFound;
   for (const bool on_host : {false, true}) {
-    const Strategy s = most_sharded(leaf, on_host);
-    end = std::min(end, end_bound(x_, s, blocks));
+    Strategy s = most_sharded(leaf, on_host);
     choice.zero = std::max(choice.zero, s.zero);
+    s.zero = std::max(s.zero, choice.zero);
+    end = std::min(end, end_bound(x_, s, blocks));
   }
   return takes_longer(x_, choice, blocks, least_communicators(leaf), limit - end, effort, chains);
 }

@@ -339,6 +339,9 @@ void compare_carried(const DivisionQuery& asked, const StageContext& context, do
     return takes_longer(context, asked.rules, asked.models, asked.placement, most, 1024, none);
   };
   REQUIRE_FALSE(longer(least));
+  DivisionRules even = asked.rules;
+  even.partition = PartitionRule::kEven;
+  REQUIRE_FALSE(takes_longer(context, even, asked.models, asked.placement, least, 1024, none));
   n.slow += longer(0.7 * least) ? 1 : 0;
 }
 
