@@ -46,14 +46,19 @@ Result<Studies> run_studies(const StudyRequest& wanted, const ModelSpec& m, cons
   if (is_interrupted(request)) return studies;
   studies.alternatives = std::move(others).value();
   if (result.plans.empty()) return studies;
-  studies.rivals = rivals(m, c, request, result, rival_budget(request, result), &caches, progress);
   if (!request.time_limit) {  // a second search would take it again
     Result<std::optional<RunnablePlan>> runnable =
         runnable_plan(m, c, request, result, progress, &caches);
     if (!runnable) return runnable.errors();
     if (is_interrupted(request)) return studies;
     studies.runnable = std::move(runnable).value();
+    // It is a plan of this space too: what takes another decision as it does takes no longer.
+    if (studies.runnable && studies.runnable->plan) {
+      const PlanCost& plan = *studies.runnable->plan;
+      result.met.push_back({plan.strategy, plan.step_time});
+    }
   }
+  studies.rivals = rivals(m, c, request, result, rival_budget(request, result), &caches, progress);
   if (wanted.sensitivity) {
     Result<Sensitivity> s =
         sensitivity(m, c, request, result.plans.front(), kSensitivityShare, progress);

@@ -3,6 +3,8 @@
 #include "frameworks/target.hpp"
 #include "io/limits.hpp"
 #include "search/cases.hpp"
+#include "spec/strategy_keys.hpp"
+#include "study/studies.hpp"
 #include "support/catch.hpp"
 #include "support/presets.hpp"
 
@@ -23,12 +25,12 @@ Case case_of(std::string_view framework, const char* fixed) {
   return c;
 }
 
-struct Answer {
+struct Searched {
   SearchResult found;
   std::optional<RunnablePlan> runnable;
 };
 
-Answer answer(const Case& c) {
+Searched searched(const Case& c) {
   Result<SearchResult> found = search(c.model, c.cluster, c.request);
   REQUIRE(found.ok());
   REQUIRE_FALSE(found->plans.empty());
@@ -43,7 +45,7 @@ Answer answer(const Case& c) {
 TEST_CASE("where the framework cannot run the best plan, the best that it can is named") {
   // Megatron-LM has no zero-bubble schedules, and 5 layers do not divide by 2 without a layout.
   const Case c = case_of("megatron", "pp=2,schedule=1f1b|zb-h1");
-  const Answer a = answer(c);
+  const Searched a = searched(c);
   const PlanCost& best = a.found.plans.front();
   REQUIRE(best.strategy.schedule == Schedule::kZbH1);
   REQUIRE(a.runnable.has_value());
@@ -57,23 +59,43 @@ TEST_CASE("where the framework cannot run the best plan, the best that it can is
   CHECK(a.runnable->slowdown >= 1);
   Case narrow = c;
   narrow.request.space = Space::kMegatron;
-  CHECK(answer(narrow).found.plans.front().strategy == plan.strategy);
+  CHECK(searched(narrow).found.plans.front().strategy == plan.strategy);
+}
+
+TEST_CASE("no decision is said to cost more than the plan that can be run, which takes it too") {
+  int compared = 0;
+  for (const char* fixed : {"pp=2,schedule=1f1b|zb-h1", "pp=4,schedule=1f1b|zb-v", "tp=2"}) {
+    CAPTURE(fixed);
+    const Case c = case_of("megatron", fixed);
+    const Result<Answer> a = answer(c.model, c.cluster, c.request, StudyRequest{});
+    REQUIRE(a.ok());
+    const std::optional<RunnablePlan>& runnable = a->studies.runnable;
+    if (!runnable || !runnable->plan) continue;
+    for (const Rival& rival : a->studies.rivals) {
+      if (value_text(runnable->plan->strategy, rival.key) != rival.value) continue;
+      CAPTURE(rival.key, rival.value);
+      REQUIRE(rival.plan.has_value());
+      CHECK(rival.plan->step_time <= runnable->plan->step_time);
+      ++compared;
+    }
+  }
+  CHECK(compared > 2);
 }
 
 TEST_CASE("a plan that its framework can run needs no other") {
   Case c = case_of("megatron", "pp=1,order=tp-cp-ep-dp-pp");
-  CHECK_FALSE(answer(c).runnable.has_value());
+  CHECK_FALSE(searched(c).runnable.has_value());
   c = case_of("megatron", "pp=2");
   c.request.space = Space::kMegatron;
-  CHECK_FALSE(answer(c).runnable.has_value());
+  CHECK_FALSE(searched(c).runnable.has_value());
 }
 
 TEST_CASE("a framework that cannot be told what is fixed has no plan to name") {
-  const Answer a = answer(case_of("megatron", "pp=2,schedule=zb-h1"));
+  const Searched a = searched(case_of("megatron", "pp=2,schedule=zb-h1"));
   REQUIRE(a.runnable.has_value());
   CHECK_FALSE(a.runnable->plan.has_value());
 }
 
 TEST_CASE("presets without a space of their own are left alone") {
-  CHECK_FALSE(answer(case_of("nanotron", "pp=2,schedule=zb-h1")).runnable.has_value());
+  CHECK_FALSE(searched(case_of("nanotron", "pp=2,schedule=zb-h1")).runnable.has_value());
 }
