@@ -160,9 +160,13 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
   return all;
 }
 
-RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result) {
+std::int64_t nodes_for_comparison(const SearchResult& result) {
   constexpr std::int64_t kLeast = 16384;
-  RivalBudget budget{std::max(kLeast, result.statistics.nodes / 2), std::nullopt};
+  return std::max(kLeast, result.statistics.nodes / 2);
+}
+
+RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result) {
+  RivalBudget budget{nodes_for_comparison(result), std::nullopt};
   const Seconds wall = result.statistics.wall;
   if (request.time_limit) budget.time = std::min(wall / 2, *request.time_limit - wall);
   return budget;

@@ -36,7 +36,11 @@ struct RivalBudget {
                                         const RivalBudget& budget, SearchCaches* caches = nullptr,
                                         const Progress& progress = {});
 
-// Half as many nodes as the search itself took, or some tenths of a second's.
+// What a comparison with the best plan may expand: half as many nodes as the search itself did, or
+// some tenths of a second's.
+[[nodiscard]] std::int64_t nodes_for_comparison(const SearchResult& result);
+
+// So many nodes, within what is left of the time.
 [[nodiscard]] RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result);
 
 }  // namespace meshplan

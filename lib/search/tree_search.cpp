@@ -11,10 +11,6 @@ namespace {
 constexpr std::int64_t kStarts = 4096;   // of divisions of one leaf, as DivisionQuery counts them
 constexpr std::int64_t kNodesEach = 64;  // that take as long
 
-void keep_chains(Examined& examined, KnownChains& chains) {
-  if (!examined.chains.chains.empty()) chains = std::move(examined.chains);
-}
-
 }  // namespace
 
 TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
@@ -264,25 +260,11 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
       undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
       return;
     }
-    const double limit = cutoff();
     std::size_t n = std::min(kBatch, undivided_.size() - i);
-    x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
-    expanded_.assign(n, {});
-    stopped_.assign(n, 0);
-    std::vector<KnownChains*> chains;
-    for (std::size_t k = 0; k < n; ++k) chains.push_back(&chains_of(undivided_[i + k].node));
-    pool_.run(n, [&](std::size_t k) {
-      stopped_[k] = k > 0 && stop() ? 1 : 0;
-      if (stopped_[k] == 0 && undivided_[i + k].least <= limit) {
-        expanded_[k].examined = divide(undivided_[i + k].node, limit, kStarts, *chains[k]);
-      }
-    });
+    divide_batch(std::span(undivided_).subspan(i, n), cutoff(), 1, stop);
     // What was stopped stays for the next turn, which ends here.
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
-    for (std::size_t k = 0; k < n; ++k) {
-      take_divided(expanded_[k].examined, undivided_[i + k]);
-      keep_chains(expanded_[k].examined, *chains[k]);
-    }
+    for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
     i += n;
     if (progress && i < undivided_.size()) progress(so_far(1, undivided_[i].least));
   }
@@ -313,7 +295,7 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
   }
   std::erase_if(groups, [](const Leaves& group) { return group.leaves < kWorthIt; });
   const double limit = cutoff();
-  for (std::size_t i = 0; i < groups.size() && !stop(); i += kBatch) {
+  for (std::size_t i = 0; i < groups.size() && !stop() && !x_.is_at_node_limit(); i += kBatch) {
     const std::size_t n = std::min(kBatch, groups.size() - i);
     x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
     std::vector<KnownChains*> kept;
@@ -354,25 +336,35 @@ void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& 
   for (std::size_t i = 0; all && i < most && undecided_[i].least < best() && !stop(); i += kBatch) {
     const double limit = best();
     const std::size_t n = std::min(kBatch, most - i);
-    x_.nodes += kTimes * kNodesEach * static_cast<std::int64_t>(n);
-    expanded_.assign(n, {});
-    stopped_.assign(n, 0);
-    std::vector<KnownChains*> chains;
-    for (std::size_t k = 0; k < n; ++k) chains.push_back(&chains_of(undecided_[i + k].node));
-    pool_.run(n, [&](std::size_t k) {
-      stopped_[k] = undecided_[i + k].least >= limit || stop() ? 1 : 0;
-      if (stopped_[k] != 0) return;
-      expanded_[k].examined = divide(undecided_[i + k].node, limit, kTimes * kStarts, *chains[k]);
-    });
+    divide_batch(std::span(undecided_).subspan(i, n), limit, kTimes, stop);
     for (std::size_t k = 0; k < n; ++k) {
       if (stopped_[k] != 0) continue;
       Undivided& leaf = undecided_[i + k];
       leaf.least = std::max(leaf.least, std::min(limit, expanded_[k].examined.left));
       take_best_division(expanded_[k].examined, leaf);
-      keep_chains(expanded_[k].examined, *chains[k]);
       all &= leaf.least >= best();
     }
     if (progress) progress(so_far(1, undecided_[std::min(i + n, most - 1)].least));
+  }
+}
+
+// Those that may keep the limit, each with so many times the usual effort, into `expanded_`; what
+// was stopped is marked.
+void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
+                              const std::function<bool()>& stop) {
+  x_.nodes += times * kNodesEach * static_cast<std::int64_t>(leaves.size());
+  expanded_.assign(leaves.size(), {});
+  stopped_.assign(leaves.size(), 0);
+  std::vector<KnownChains*> chains;
+  for (const Undivided& leaf : leaves) chains.push_back(&chains_of(leaf.node));
+  pool_.run(leaves.size(), [&](std::size_t k) {
+    stopped_[k] = k > 0 && stop() ? 1 : 0;
+    if (stopped_[k] != 0 || leaves[k].least > limit) return;
+    expanded_[k].examined = divide(leaves[k].node, limit, times * kStarts, *chains[k]);
+  });
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    KnownChains& found = expanded_[k].examined.chains;
+    if (!found.chains.empty()) *chains[k] = std::move(found);
   }
 }
 

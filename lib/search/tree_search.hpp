@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "search/best_first.hpp"
@@ -58,6 +59,8 @@ class TreeSearch {
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
   void drop_slow_schedules(const std::function<bool()>& stop);
   void decide_best(const std::function<bool()>& stop, const Progress& progress);
+  void divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
+                    const std::function<bool()>& stop);
   [[nodiscard]] KnownChains& chains_of(const Node& node);
   [[nodiscard]] Examined divide(const Node& node, double limit, std::int64_t starts,
                                 const KnownChains& chains) const;

@@ -1,8 +1,7 @@
 #include "study/alternatives.hpp"
 
-#include <algorithm>
-
 #include "cost/uncertainty.hpp"
+#include "search/rivals.hpp"
 #include "study/steps.hpp"
 
 namespace meshplan {
@@ -11,12 +10,11 @@ namespace {
 // The request for one plan that is better than the recommended one. Where there is none yet the
 // answer depends on it, and it is searched to its end.
 SearchRequest better_than(const SearchRequest& request, const SearchResult& result) {
-  constexpr std::int64_t kLeast = 16384;  // nodes: some tenths of a second's
   SearchRequest one = request;
   one.top = 1;
   one.plans_only = true;
   if (!result.plans.empty()) {
-    one.node_limit = std::max(kLeast, result.statistics.nodes / 2);
+    one.node_limit = nodes_for_comparison(result);
     one.cutoff = result.plans.front().step_time.si();
     one.with_closest_miss = false;
   }

@@ -208,10 +208,15 @@ TEST_CASE("a bounded search states its gap") {
   CHECK(search()["proof"] == "bounded");
   CHECK(search()["gap"] == 0.04);
   // Divisions that nobody decided leave a gap too.
-  r.proof = {true, 0, "bounded", 3, 0.02};
+  r.proof = {true, 0, "bounded", 3, 0.02, 5};
   CHECK(search()["proof"] == "bounded");
   CHECK(search()["gap"] == 0.02);
   CHECK(search()["divisions_undecided"] == 3);
+  CHECK(search()["divisions_unranked"] == 5);
+  // Those that can only be among the later plans leave none.
+  r.proof = {true, 0, "exact", 0, 0, 5};
+  CHECK(search()["proof"] == "exact");
+  CHECK(search()["gap"] == 0);
 }
 
 TEST_CASE("errors carry their position and hint") {
