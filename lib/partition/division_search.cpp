@@ -69,7 +69,9 @@ FastestDivision search_uniform(DivisionQuery q) {
     if (!found.chains.chains.empty()) best.chains = found.chains, q.chains = &best.chains;
     best.every = best.every && found.every;
     if (!found.every) least = std::min(least, found.least);
-    if (!found.lists || (best.lists && found.step_time >= best.step_time * (1 - kSame))) continue;
+    if (!found.lists ||
+        (best.lists && found.step_time >= best.step_time * (1 - DivisionSearch::kSame)))
+      continue;
     best.lists = found.lists, best.step_time = found.step_time;
     q.most = std::min(q.most, best.step_time);
   }

@@ -13,7 +13,8 @@ struct GameValue {
 
 // [F-SEARCH-14] Of rows of the same length, one or more of each, none of their numbers negative. By
 // the simplex method (von Neumann's game as a linear program: Dantzig 1951), to about 1 part in
-// 10^9 of the largest number.
+// 10^9 of the largest number. A search asks for thousands a second, of ten rows or twenty: no
+// library's problem is set up for them.
 [[nodiscard]] GameValue solve_game(std::span<const std::vector<double>> rows);
 
 }  // namespace meshplan

@@ -1,0 +1,313 @@
+#include "partition/rounds_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cost/step_parts.hpp"
+#include "partition/begun_division.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
+constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
+constexpr std::int64_t kFew = 4096;         // divisions of which each is looked at
+// More say less than a split does.
+constexpr int kRaisesOfAll = 12, kRaises = 3, kSteps = 4;
+
+Recompute recompute_of(const StageContext& x) {
+  if (x.counts == CountRule::kAll) return Recompute::kFull;
+  const bool selective = x.strategy.recompute == Recompute::kSelective;
+  return selective ? Recompute::kSelective : Recompute::kNone;
+}
+
+SendTime send_of(const StageContext& x, const Placement& placement) {
+  if (x.strategy.pp == 1) return {};
+  return boundary_send(x.model, x.cluster, x.strategy, placement).time;
+}
+
+}  // namespace
+
+DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& context,
+                               std::int64_t effort)
+    : q_(q),
+      x_(context),
+      stages_(x_),
+      bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, recompute_of(x_),
+             send_of(x_, q.placement)),
+      step_(q.models.borrow()),
+      strategy_(x_.strategy),
+      limit_(q.most),
+      tied_(q.bounds_alone ? 0 : q.placement.tied().si()),
+      left_(effort) {}
+
+void DivisionSearch::try_all(const std::vector<std::vector<std::int64_t>>& all) {
+  for (const std::vector<std::int64_t>& layers : all) {
+    const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
+    const std::int64_t largest = *std::max_element(layers.begin(), layers.end());
+    if (stages_.least_time(largest) > most) continue;
+    const std::optional<Division> d = stages_.with_layers(layers, most);
+    if (d && may_keep(*d)) consider(*d);
+  }
+}
+
+bool DivisionSearch::try_every() {
+  stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
+  first_guess();
+  bool every = false;
+  if (stages_.layout().shares_both_ends()) {
+    every = try_chains();
+  } else {
+    const std::int64_t all = left_;
+    Division begun;
+    extend(begun, stages_.start(), 0, q_.end + tied_, 0);
+    every = left_ > 0;
+    // Chains of whole divisions cost more to find, and say more of stages not yet divided.
+    if (!every) {
+      left_ = all;
+      every = try_chains();
+    }
+  }
+  if (every) return true;
+  improve();
+  return false;
+}
+
+bool DivisionSearch::consider(const Division& d) {
+  left_ -= kCostOfRun;
+  last_time_.reset();
+  last_chain_.reset();
+  const Stages::Lists lists = stages_.lists(d);
+  const bool recomputes = std::any_of(lists.recomputed.begin(), lists.recomputed.end(),
+                                      [](std::int64_t n) { return n > 0; });
+  const bool unwanted = !recomputes && q_.require_recompute;
+  if (unwanted && !wants_chains_) return false;
+  strategy_.stage_layers = lists.layers, strategy_.recompute_layers = lists.recomputed;
+  const bool plain = x_.strategy.recompute == Recompute::kFull && !recomputes;
+  strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
+  step_->set_pipeline(strategy_, x_.blocks, q_.placement, x_.in_flight);
+  if (q_.bounds_alone) {
+    find_chain();
+    if (!last_chain_) return false;
+    last_time_ = step_->length(*last_chain_).si();
+    if (*last_time_ * kRounding <= limit()) give_up();  // this one may be fast enough
+    return false;
+  }
+  step_->set_sharding(strategy_, q_.placement);
+  const double time = step_->evaluate(strategy_).step_time.si();
+  last_time_ = time;
+  if (unwanted) return false;
+  if (time > limit()) return false;
+  const bool same = best_ && std::abs(time - best_time_) <= kSame * best_time_;
+  if (same ? !stages_.prefers(d, *best_) : best_ && time > best_time_) return false;
+  best_ = d, best_time_ = time;
+  limit_ = std::min(limit_, time);
+  return true;
+}
+
+void DivisionSearch::extend(Division& begun, int state, int stage, double end, double carried) {
+  if (stage == stages_.num_stages()) {
+    if (stages_.is_goal(state)) consider(begun);
+    return;
+  }
+  const LayerCursor place = stages_.layout().place(state);
+  const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
+  stages_.moves(stage, state, most, [&](const StageMove& move) {
+    if (--left_ <= 0) return;
+    const StageAssignment share{place, move.first, move.second};
+    double after = end;
+    const double recompute_time = recompute_time_of_stage(stage, share, move.time);
+    const std::int64_t to = place.taken + move.first;
+    if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
+    const double m = static_cast<double>(num_microbatches(x_.strategy));
+    const double chain = bound_.chain(stage, place.taken, to) + m * recompute_time + carried;
+    const double more = carried + bound_.carried() * recompute_time;
+    if ((chain + after) * kRounding > limit()) return;
+    if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
+    begun.stages.push_back(move);
+    const std::int64_t largest = begun.largest;
+    begun.sum += move.time, begun.largest = std::max(begun.largest, move.time);
+    extend(begun, move.to, stage + 1, after, more);
+    begun.stages.pop_back();
+    begun.sum -= move.time, begun.largest = largest;
+  });
+}
+
+bool DivisionSearch::try_chains() {
+  wants_chains_ = true;
+  const DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
+                            stages_.max_bottleneck(limit() - q_.end));
+  if (graph.empty()) return true;
+  std::vector<double> exposed;
+  ends_.clear();
+  for (const DivisionGraph::Taken& t : graph.shares()) {
+    const StepEnd end = q_.bounds_alone ? StepEnd{} : end_of(t.stage, t.share);
+    exposed.push_back(end.exposed.si());
+    ends_.push_back((end.optimizer + end.offload).si());
+  }
+  DivisionCuts cuts(graph, std::move(exposed));
+  DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
+  root.end = end_of_branch(root, graph);
+  if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) {
+    give_up();
+    return false;
+  }
+  // The least bound first: what is left when the effort is spent has the largest that is known.
+  const auto later = [](const DivisionBranch& a, const DivisionBranch& b) {
+    return a.least + a.end > b.least + b.end;
+  };
+  std::vector<DivisionBranch> waiting;
+  const auto wait = [&](DivisionBranch branch, int raises) {
+    bound(branch, graph, cuts, raises);
+    if (chains_.chains.empty()) chains_ = cuts.chains_of(branch);  // of all divisions
+    if (!is_open(branch, graph)) return;
+    waiting.push_back(std::move(branch));
+    std::push_heap(waiting.begin(), waiting.end(), later);
+  };
+  wait(std::move(root), kRaisesOfAll);
+  while (!waiting.empty()) {
+    least_ = (waiting.front().least + waiting.front().end) * kRounding;
+    if (least_ > limit()) return true;
+    if (left_ <= 0) return false;
+    std::pop_heap(waiting.begin(), waiting.end(), later);
+    const DivisionBranch branch = std::move(waiting.back());
+    waiting.pop_back();
+    if (!is_open(branch, graph)) continue;
+    if (has_few(graph, branch, kFew)) {
+      BegunDivision begun(graph, cuts, branch);
+      dig(begun, branch.end);
+      if (left_ <= 0) return false;
+      continue;
+    }
+    std::vector<DivisionBranch> parts = cuts.split(branch);
+    if (parts.empty()) parts = halve(graph, branch);
+    for (DivisionBranch& part : parts) wait(std::move(part), kRaises);
+  }
+  return true;
+}
+
+bool DivisionSearch::is_open(const DivisionBranch& branch, const DivisionGraph& graph) const {
+  const double least = (branch.least + branch.end) * kRounding;
+  if (least > limit()) return false;
+  const bool same = best_ && least >= best_time_ * (1 - kSame);
+  if (!same) return true;
+  const DivisionScore score = scores_to_go(graph, branch).front();
+  const DivisionScore best = DivisionScore::of(*best_);
+  return score == best || score.ranks_before(best, stages_.weight());
+}
+
+void DivisionSearch::dig(BegunDivision& begun, double end) {
+  if (begun.is_whole()) {
+    consider(division_of(begun.edges()));
+    return;
+  }
+  for (const DivisionGraph::Edge& e : begun.next()) {
+    if (++tried_ % kTriesOfStart == 0) --left_;
+    if (left_ <= 0) return;
+    const double after = std::max(end, ends_[static_cast<std::size_t>(e.taken)] + tied_);
+    begun.push(e);
+    const double least = (begun.least() + after) * kRounding;
+    const bool same = best_ && least >= best_time_ * (1 - kSame);
+    if (least <= limit() && (!same || begun.may_rank_before(*best_, stages_.weight()))) {
+      dig(begun, after);
+    }
+    begun.pop();
+  }
+}
+
+void DivisionSearch::bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts,
+                           int raises) {
+  branch.end = end_of_branch(branch, graph);
+  const auto step = static_cast<std::int64_t>(8 + graph.edges().size() / 256);
+  bool more = true;
+  const bool of_all = raises == kRaisesOfAll && !q_.bounds_alone;
+  for (int i = 0; i < raises && more && (left_ > 0 || of_all); ++i) {
+    if ((branch.least + branch.end) * kRounding > limit()) return;
+    left_ -= step;
+    more = cuts.raise(branch, kSteps, limit() / kRounding - branch.end);
+    if (!branch.has_any() || (branch.least + branch.end) * kRounding > limit()) return;
+    more |= add_cut(division_of(cuts.latest()), cuts);
+  }
+}
+
+double DivisionSearch::end_of_branch(const DivisionBranch& branch,
+                                     const DivisionGraph& graph) const {
+  std::vector<double> least(static_cast<std::size_t>(graph.num_stages()), 1e300);
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    double& of_stage = least[static_cast<std::size_t>(graph.shares()[i].stage)];
+    if (branch.closed[i] == 0) of_stage = std::min(of_stage, ends_[i]);
+  }
+  return std::max(q_.end, *std::max_element(least.begin(), least.end())) + tied_;
+}
+
+bool DivisionSearch::may_keep(const Division& d) const {
+  if (stages_.layout().is_bidirectional()) return true;
+  int state = stages_.start();
+  double carried = 0;
+  const double m = static_cast<double>(num_microbatches(x_.strategy));
+  for (int r = 0; r < stages_.num_stages(); ++r) {
+    const StageMove& move = d.stages[static_cast<std::size_t>(r)];
+    const LayerCursor place = stages_.layout().place(state);
+    const double recompute_time = recompute_time_of_stage(r, {place, move.first, 0}, move.time);
+    const double chain =
+        bound_.chain(r, place.taken, place.taken + move.first) + m * recompute_time + carried;
+    if ((chain + q_.end + tied_) * kRounding > limit()) return false;
+    carried += bound_.carried() * recompute_time;
+    state = move.to;
+  }
+  return true;
+}
+
+void DivisionSearch::improve() {
+  bool better = best_.has_value();
+  while (better) {
+    better = false;
+    const std::vector<std::int64_t> start = stages_.lists(*best_).layers;
+    const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
+    std::vector<std::int64_t> layers = start;
+    for (std::size_t from = 0; from < start.size(); ++from) {
+      for (std::size_t to = 0; to < start.size(); ++to) {
+        if (from == to || start[from] == 0) continue;
+        --layers[from], ++layers[to];
+        const std::optional<Division> d = stages_.with_layers(layers, most);
+        if (d && may_keep(*d)) better |= consider(*d);
+        ++layers[from], --layers[to];
+      }
+    }
+  }
+}
+
+bool DivisionSearch::add_cut(const Division& d, DivisionCuts& cuts) {
+  consider(d);
+  if (!last_time_) return false;
+  if (!last_chain_) find_chain();
+  if (!last_chain_ || !cuts.is_longer(*last_chain_)) return false;
+  cuts.add(*last_chain_);
+  return true;
+}
+
+FastestDivision DivisionSearch::result(bool every) const {
+  FastestDivision found;
+  found.every = every;
+  found.least = least_;
+  found.chains = chains_;
+  if (!best_) return found;
+  found.lists = stages_.lists(*best_);
+  found.step_time = best_time_;
+  return found;
+}
+
+Division DivisionSearch::even_division(const DivisionGraph& graph) {
+  std::vector<double> squares;
+  for (std::size_t i = 0; i < graph.shares().size(); ++i) {
+    double time = 0;
+    for (const ChunkTime& c : graph.times(i)) {
+      time += (c.forward + c.backward_input + c.backward_weight).si();
+    }
+    squares.push_back(time * time);
+  }
+  return division_of(graph.shortest(squares, graph.least_to_go(squares)));
+}
+
+}  // namespace meshplan
