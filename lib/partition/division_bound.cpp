@@ -155,6 +155,10 @@ double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end
   return traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
 }
 
+double DivisionBound::entered(std::int64_t r, std::int64_t begin, std::int64_t end) const {
+  return DividedRank(p_, r, begin, end).entered();
+}
+
 double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                       const LayerPrefix& prefix, double limit) {
   return DivisionBound(m, s, blocks, prefix).least(limit);

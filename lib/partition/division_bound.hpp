@@ -42,6 +42,8 @@ class DivisionBound {
   // The longest chain through rank r with layers begin .. end - 1, in the order in which ranks take
   // them.
   [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // What rank r has done by its last task, however little follows on other ranks.
+  [[nodiscard]] double entered(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
   // later ranks at least.
   [[nodiscard]] double carried() const { return traits_.is_plain() ? 1 : 0; }

@@ -159,6 +159,19 @@ bool DivisionCuts::is_open(const DivisionBranch& branch, const Path& path) const
   });
 }
 
+void DivisionCuts::close_longer(DivisionBranch& branch, double most) const {
+  const Length mean = mean_of(branch, branch.weights);
+  const std::vector<double> least = graph_.least_with(mean.cost);
+  for (std::size_t i = 0; i < least.size(); ++i) {
+    if (mean.constant + least[i] > most) branch.closed[i] = 1;
+  }
+  drop_closed_paths(branch);
+}
+
+void DivisionCuts::drop_closed_paths(DivisionBranch& branch) const {
+  std::erase_if(branch.paths, [&](std::size_t p) { return !is_open(branch, paths_[p]); });
+}
+
 // Of the chains that count: those that are longest in some of the divisions, or in the mean so far.
 // Others have no weight in nearly every game, and without them a mean is a bound as well.
 DivisionCuts::Game DivisionCuts::game_of(const DivisionBranch& branch) const {
@@ -233,12 +246,24 @@ std::vector<DivisionBranch> DivisionCuts::split(DivisionBranch branch) const {
     }
     if (stage < 0) continue;
     std::vector<DivisionBranch> two = parts(graph_, branch, stage, feature, middle);
-    for (DivisionBranch& part : two) {
-      std::erase_if(part.paths, [&](std::size_t p) { return !is_open(part, paths_[p]); });
-    }
+    for (DivisionBranch& part : two) drop_closed_paths(part);
     return two;
   }
   return {};
+}
+
+std::vector<DivisionBranch> DivisionCuts::by_bottleneck(const DivisionBranch& branch,
+                                                        const std::vector<double>& alone) const {
+  std::vector<DivisionBranch> all(index(graph_.num_stages()), branch);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    const auto stage = index(graph_.shares()[i].stage);
+    const bool is_long = alone[i] >= branch.alone;
+    const std::size_t begin = is_long ? stage + 1 : stage;
+    const std::size_t end = is_long ? all.size() : stage + 1;
+    for (std::size_t first = begin; first < end; ++first) all[first].closed[i] = 1;
+  }
+  for (DivisionBranch& part : all) drop_closed_paths(part);
+  return all;
 }
 
 DivisionScore DivisionScore::of(const Division& division) {

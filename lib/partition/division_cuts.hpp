@@ -1,5 +1,6 @@
 #pragma once
 // Lower bounds on the time of many divisions at once, each from the run of one of them.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -19,7 +20,10 @@ struct DivisionBranch {
   double least = 0;  // seconds that no chain undercuts in any of its divisions; infinite
                      // where it has none
   double end = 0;    // seconds that follow the pipeline at least
+  double alone = 0;  // seconds of a step that has the longest of its stages at least
 
+  // Seconds of a step with any of its divisions at least.
+  [[nodiscard]] double step_time() const { return std::max(least + end, alone); }
   [[nodiscard]] bool has_any() const { return least < kNoDivision; }
 };
 
@@ -59,6 +63,8 @@ class DivisionCuts {
   // Moves the branch's mean to where its least value is largest, in so many steps at most, or until
   // that exceeds `enough`. False where it stays where it is.
   bool raise(DivisionBranch& branch, int steps, double enough);
+  // Closes the shares with which a division of the branch takes more than `most`.
+  void close_longer(DivisionBranch& branch, double most) const;
   // The division that took least under the mean tried last.
   [[nodiscard]] const Path& latest() const { return paths_[latest_]; }
 
@@ -73,6 +79,10 @@ class DivisionCuts {
   // The two parts of a branch between which the best mixture of its divisions is torn: by the time
   // of one stage, or else by its layers. Nothing where a single one takes least.
   [[nodiscard]] std::vector<DivisionBranch> split(DivisionBranch branch) const;
+  // By the first stage that alone takes as long as the longest of each division does at least: each
+  // has such a stage, which no mean of divisions shows. `alone`: by share.
+  [[nodiscard]] std::vector<DivisionBranch> by_bottleneck(const DivisionBranch& branch,
+                                                          const std::vector<double>& alone) const;
 
  private:
   struct Chain : Length {
@@ -90,6 +100,7 @@ class DivisionCuts {
   [[nodiscard]] std::size_t number_of(Path path);
   [[nodiscard]] Game game_of(const DivisionBranch& branch) const;
   [[nodiscard]] bool is_open(const DivisionBranch& branch, const Path& path) const;
+  void drop_closed_paths(DivisionBranch& branch) const;
 
   const DivisionGraph& graph_;
   std::vector<double> after_;

@@ -125,6 +125,33 @@ std::vector<double> DivisionGraph::least_to_go(const std::vector<double>& cost) 
   return to_go;
 }
 
+std::vector<double> DivisionGraph::least_with(const std::vector<double>& cost) const {
+  const std::vector<double> to_go = least_to_go(cost);
+  std::vector<double> so_far(to_go.size(), kNoWay);
+  std::vector<double> least(taken_.size(), kNoWay);
+  so_far.front() = 0;
+  for (std::int32_t node = 0; node < goal(); ++node) {
+    for (const Edge& e : edges(node)) {
+      const double until = so_far[index(node)] + cost[index(e.taken)];
+      so_far[index(e.to)] = std::min(so_far[index(e.to)], until);
+      least[index(e.taken)] = std::min(least[index(e.taken)], until + to_go[index(e.to)]);
+    }
+  }
+  return least;
+}
+
+double DivisionGraph::min_bottleneck(const std::vector<double>& cost) const {
+  std::vector<double> to_go(index(num_nodes()), kNoWay);
+  to_go.back() = 0;
+  for (std::int32_t node = goal(); node-- > 0;) {
+    double& least = to_go[index(node)];
+    for (const Edge& e : edges(node)) {
+      least = std::min(least, std::max(cost[index(e.taken)], to_go[index(e.to)]));
+    }
+  }
+  return to_go.front();
+}
+
 std::vector<DivisionGraph::Edge> DivisionGraph::shortest(const std::vector<double>& cost,
                                                          const std::vector<double>& to_go) const {
   std::vector<Edge> path;

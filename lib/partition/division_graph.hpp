@@ -46,6 +46,10 @@ class DivisionGraph {
   [[nodiscard]] std::vector<double> seconds_of(const CriticalPath& path) const;
   // Least sum of costs by share from each node to the goal.
   [[nodiscard]] std::vector<double> least_to_go(const std::vector<double>& cost) const;
+  // Least sum over the divisions that hold each share; infinite where there is none.
+  [[nodiscard]] std::vector<double> least_with(const std::vector<double>& cost) const;
+  // Of each division the largest cost of a share: the least of all divisions.
+  [[nodiscard]] double min_bottleneck(const std::vector<double>& cost) const;
   // The division of the least sum.
   [[nodiscard]] std::vector<Edge> shortest(const std::vector<double>& cost,
                                            const std::vector<double>& to_go) const;

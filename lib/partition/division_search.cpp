@@ -57,14 +57,39 @@ FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
   return best;
 }
 
+// Whether no number from the context's on allows a division within the limit; else what none of
+// them undercuts. Takes a part of the effort.
+FastestDivision search_from(const DivisionQuery& query, StageContext x) {
+  constexpr std::int64_t kPart = 4;
+  DivisionQuery q = query;
+  q.ask = DivisionAsk::kAnyCounts;
+  q.effort = std::max<std::int64_t>(1, q.effort / kPart);
+  x.counts = CountRule::kFewest;
+  FastestDivision found = search_divisions(q, x);
+  found.effort_left = std::max<std::int64_t>(1, query.effort - (q.effort - found.effort_left));
+  return found;
+}
+
 // The same number on every rank: more of them may allow a better division.
 FastestDivision search_uniform(DivisionQuery q) {
   FastestDivision best;
   double least = 1e300;
   StageContext x = q.context;
   const std::int64_t step = x.strategy.vp;
+  const bool many = q.rules.partition == PartitionRule::kAny;
+  bool asks = many;  // whether any number from this one on may do
   for (x.uniform = step; x.uniform < x.model.num_layers + step; x.uniform += step) {
+    if (asks) {
+      const FastestDivision rest = search_from(q, x);
+      if (rest.every) break;
+      if (q.effort <= 1) {
+        best.every = false, least = std::min(least, rest.least);
+        break;
+      }
+      q.effort = rest.effort_left;
+    }
     const FastestDivision found = search_divisions(q, x);
+    asks = many && found.effort_left < q.effort;
     q.effort = found.effort_left;
     if (!found.chains.chains.empty()) best.chains = found.chains, q.chains = &best.chains;
     best.every = best.every && found.every;
@@ -87,7 +112,7 @@ bool takes_longer(const StageContext& context, const DivisionRules& rules, StepM
                   KnownChains& chains) {
   if (rules.partition != PartitionRule::kAny) return false;  // few divisions: each is tried
   DivisionQuery query{context, rules, models, placement, most, 0, false, effort, nullptr, &chains};
-  query.bounds_alone = true;
+  query.ask = DivisionAsk::kAnySharding;
   FastestDivision found = search_divisions(query, context);
   if (!found.chains.chains.empty()) chains = std::move(found.chains);
   return found.every;

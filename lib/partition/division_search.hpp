@@ -11,6 +11,15 @@
 
 namespace meshplan {
 
+// What a search over divisions is asked.
+enum class DivisionAsk {
+  kFastest,      // the fastest
+  kAnySharding,  // whether there is none, whatever the messages and the ends of the step
+  // [F-SEARCH-15] Whether there is none where each rank recomputes as few layers as fit, but the
+  // context's `uniform` at least: no step takes less where all recompute that many, or more, alike.
+  kAnyCounts,
+};
+
 struct DivisionQuery {
   const StageContext& context;
   const DivisionRules& rules;
@@ -22,7 +31,7 @@ struct DivisionQuery {
   std::int64_t effort = 0;         // partial divisions looked at before giving up
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good division
   const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
-  bool bounds_alone = false;  // takes_longer(): no division is costed with the ends of the step
+  DivisionAsk ask = DivisionAsk::kFastest;
 };
 
 struct FastestDivision {

@@ -39,7 +39,7 @@ DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& conte
       step_(q.models.borrow()),
       strategy_(x_.strategy),
       limit_(q.most),
-      tied_(q.bounds_alone ? 0 : q.placement.tied().si()),
+      tied_(is(DivisionAsk::kAnySharding) ? 0 : q.placement.tied().si()),
       left_(effort) {}
 
 void DivisionSearch::try_all(const std::vector<std::vector<std::int64_t>>& all) {
@@ -54,7 +54,7 @@ void DivisionSearch::try_all(const std::vector<std::vector<std::int64_t>>& all) 
 
 bool DivisionSearch::try_every() {
   stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
-  first_guess();
+  if (is(DivisionAsk::kFastest) || left_ > 1) first_guess();
   bool every = false;
   if (stages_.layout().shares_both_ends()) {
     every = try_chains();
@@ -64,7 +64,7 @@ bool DivisionSearch::try_every() {
     extend(begun, stages_.start(), 0, q_.end + tied_, 0);
     every = left_ > 0;
     // Chains of whole divisions cost more to find, and say more of stages not yet divided.
-    if (!every) {
+    if (!every && !gave_up_) {
       left_ = all;
       every = try_chains();
     }
@@ -72,6 +72,17 @@ bool DivisionSearch::try_every() {
   if (every) return true;
   improve();
   return false;
+}
+
+void DivisionSearch::first_guess() {
+  const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
+  std::optional<Division> guess;
+  if (q_.known != nullptr) guess = stages_.with_layers(*q_.known, most);
+  if (!guess && is(DivisionAsk::kFastest)) {
+    guess = Partitioner<Stages>(stages_).best(stages_.weight(), stages_.least_sum(),
+                                              stages_.min_bottleneck(most), most);
+  }
+  if (guess) consider(*guess);
 }
 
 bool DivisionSearch::consider(const Division& d) {
@@ -87,16 +98,19 @@ bool DivisionSearch::consider(const Division& d) {
   const bool plain = x_.strategy.recompute == Recompute::kFull && !recomputes;
   strategy_.recompute = plain ? Recompute::kNone : x_.strategy.recompute;
   step_->set_pipeline(strategy_, x_.blocks, q_.placement, x_.in_flight);
-  if (q_.bounds_alone) {
+  if (is(DivisionAsk::kAnySharding)) {
     find_chain();
     if (!last_chain_) return false;
     last_time_ = step_->length(*last_chain_).si();
-    if (*last_time_ * kRounding <= limit()) give_up();  // this one may be fast enough
+  } else {
+    step_->set_sharding(strategy_, q_.placement);
+    last_time_ = step_->evaluate(strategy_).step_time.si();
+  }
+  const double time = *last_time_;
+  if (!is(DivisionAsk::kFastest)) {
+    if (time * kRounding <= limit()) give_up();  // this one may be fast enough
     return false;
   }
-  step_->set_sharding(strategy_, q_.placement);
-  const double time = step_->evaluate(strategy_).step_time.si();
-  last_time_ = time;
   if (unwanted) return false;
   if (time > limit()) return false;
   const bool same = best_ && std::abs(time - best_time_) <= kSame * best_time_;
@@ -142,32 +156,37 @@ bool DivisionSearch::try_chains() {
   std::vector<double> exposed;
   ends_.clear();
   for (const DivisionGraph::Taken& t : graph.shares()) {
-    const StepEnd end = q_.bounds_alone ? StepEnd{} : end_of(t.stage, t.share);
+    const StepEnd end = is(DivisionAsk::kAnySharding) ? StepEnd{} : end_of(t.stage, t.share);
     exposed.push_back(end.exposed.si());
     ends_.push_back((end.optimizer + end.offload).si());
   }
+  set_alone(graph, exposed);
   DivisionCuts cuts(graph, std::move(exposed));
   DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
-  root.end = end_of_branch(root, graph);
+  close_longer(root, graph);
+  if (!is_open(root, graph)) return true;
   if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) {
     give_up();
     return false;
   }
   // The least bound first: what is left when the effort is spent has the largest that is known.
   const auto later = [](const DivisionBranch& a, const DivisionBranch& b) {
-    return a.least + a.end > b.least + b.end;
+    return a.step_time() > b.step_time();
   };
   std::vector<DivisionBranch> waiting;
-  const auto wait = [&](DivisionBranch branch, int raises) {
-    bound(branch, graph, cuts, raises);
-    if (chains_.chains.empty()) chains_ = cuts.chains_of(branch);  // of all divisions
+  const auto wait = [&](DivisionBranch branch) {
+    bound(branch, graph, cuts, kRaises);
     if (!is_open(branch, graph)) return;
     waiting.push_back(std::move(branch));
     std::push_heap(waiting.begin(), waiting.end(), later);
   };
-  wait(std::move(root), kRaisesOfAll);
+  bound(root, graph, cuts, kRaisesOfAll);
+  chains_ = cuts.chains_of(root);
+  if (!is_open(root, graph)) return true;
+  least_ = root.step_time() * kRounding;
+  for (DivisionBranch& part : cuts.by_bottleneck(root, alone_)) wait(std::move(part));
   while (!waiting.empty()) {
-    least_ = (waiting.front().least + waiting.front().end) * kRounding;
+    least_ = waiting.front().step_time() * kRounding;
     if (least_ > limit()) return true;
     if (left_ <= 0) return false;
     std::pop_heap(waiting.begin(), waiting.end(), later);
@@ -182,13 +201,13 @@ bool DivisionSearch::try_chains() {
     }
     std::vector<DivisionBranch> parts = cuts.split(branch);
     if (parts.empty()) parts = halve(graph, branch);
-    for (DivisionBranch& part : parts) wait(std::move(part), kRaises);
+    for (DivisionBranch& part : parts) wait(std::move(part));
   }
   return true;
 }
 
 bool DivisionSearch::is_open(const DivisionBranch& branch, const DivisionGraph& graph) const {
-  const double least = (branch.least + branch.end) * kRounding;
+  const double least = branch.step_time() * kRounding;
   if (least > limit()) return false;
   const bool same = best_ && least >= best_time_ * (1 - kSame);
   if (!same) return true;
@@ -218,16 +237,44 @@ void DivisionSearch::dig(BegunDivision& begun, double end) {
 
 void DivisionSearch::bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts,
                            int raises) {
-  branch.end = end_of_branch(branch, graph);
+  close_longer(branch, graph);
   const auto step = static_cast<std::int64_t>(8 + graph.edges().size() / 256);
   bool more = true;
-  const bool of_all = raises == kRaisesOfAll && !q_.bounds_alone;
-  for (int i = 0; i < raises && more && (left_ > 0 || of_all); ++i) {
-    if ((branch.least + branch.end) * kRounding > limit()) return;
+  const bool of_all = raises == kRaisesOfAll && !is(DivisionAsk::kAnySharding);
+  for (int i = 0; i < raises && more && (left_ > 0 || (of_all && i < kRaises)); ++i) {
+    if (branch.step_time() * kRounding > limit()) return;
     left_ -= step;
     more = cuts.raise(branch, kSteps, limit() / kRounding - branch.end);
-    if (!branch.has_any() || (branch.least + branch.end) * kRounding > limit()) return;
+    if (branch.step_time() * kRounding > limit()) return;
     more |= add_cut(division_of(cuts.latest()), cuts);
+  }
+  cuts.close_longer(branch, limit() / kRounding - branch.end);
+  left_ -= step;
+}
+
+void DivisionSearch::close_longer(DivisionBranch& branch, const DivisionGraph& graph) const {
+  std::vector<double> alone = alone_;
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    if (alone[i] * kRounding > limit()) branch.closed[i] = 1;
+    if (branch.closed[i] != 0) alone[i] = kNoDivision;
+  }
+  branch.alone = graph.min_bottleneck(alone);
+  branch.end = end_of_branch(branch, graph);
+}
+
+void DivisionSearch::set_alone(const DivisionGraph& graph, const std::vector<double>& exposed) {
+  alone_.assign(graph.shares().size(), 0.0);
+  if (stages_.layout().is_bidirectional()) return;
+  const double m = static_cast<double>(num_microbatches(x_.strategy));
+  for (const DivisionGraph::Edge& e : graph.edges()) {
+    const std::size_t i = index(e.taken);
+    const auto& [stage, share] = graph.shares()[i];
+    const std::int64_t from = share.place.taken, to = from + share.first;
+    const double more = m * recompute_time_of_stage(stage, share, e.move.time);
+    const double until_last = bound_.entered(stage, from, to) + exposed[i];
+    alone_[i] = std::max(bound_.chain(stage, from, to) + std::max(q_.end, ends_[i]),
+                         until_last + ends_[i]) +
+                more + tied_;
   }
 }
 

@@ -44,13 +44,8 @@ class DivisionSearch {
   // No division that takes longer is of interest.
   [[nodiscard]] double limit() const { return limit_ * (1 + kSame); }
 
-  // Little else can compete with a good division.
-  void first_guess() {
-    if (q_.known == nullptr) return;
-    const std::optional<Division> d =
-        stages_.with_layers(*q_.known, stages_.max_bottleneck(limit() - q_.end));
-    if (d) consider(*d);
-  }
+  // Little else can compete with a good division: the one known, or else the best by [F-SEARCH-1].
+  void first_guess();
 
   // Costs a division and keeps it if it is the best so far. True if it is.
   bool consider(const Division& d);
@@ -92,11 +87,19 @@ class DivisionSearch {
   // ahead.
   void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises);
 
+  // By share: seconds of a step that holds it, as far as its own stage tells. `exposed`: of its
+  // gradients, by share.
+  void set_alone(const DivisionGraph& graph, const std::vector<double>& exposed);
+  // Closes the shares that alone take too long, and bounds the others by what they take alone.
+  void close_longer(DivisionBranch& branch, const DivisionGraph& graph) const;
+
   // What follows the pipeline at least.
   [[nodiscard]] double end_of_branch(const DivisionBranch& branch,
                                      const DivisionGraph& graph) const;
 
-  void give_up() { left_ = 0; }
+  void give_up() { left_ = 0, gave_up_ = true; }
+
+  [[nodiscard]] bool is(DivisionAsk ask) const { return q_.ask == ask; }
 
   // Costs the division and adds the chain that takes longest. False where that says nothing new.
   bool add_cut(const Division& d, DivisionCuts& cuts);
@@ -105,7 +108,7 @@ class DivisionSearch {
   void find_chain() {
     left_ -= x_.strategy.pp * x_.strategy.vp / 2;
     last_chain_ = step_->longest_chain(strategy_);
-    if (last_chain_ && q_.bounds_alone) last_chain_->messages = 0;
+    if (last_chain_ && is(DivisionAsk::kAnySharding)) last_chain_->messages = 0;
   }
 
   // Of the least sum of squared times.
@@ -130,9 +133,11 @@ class DivisionSearch {
   double best_time_ = 0;
   std::optional<double> last_time_;  // of the division considered last, if it was costed
   std::optional<CriticalPath> last_chain_;
-  double least_ = 0;          // no division takes less
-  std::vector<double> ends_;  // ZB-V and DualPipe: seconds of the step's end, by share
+  double least_ = 0;  // no division takes less
+  // Chains: by share, seconds of the step's end, and of a step, at least.
+  std::vector<double> ends_, alone_;
   std::int64_t tried_ = 0;
+  bool gave_up_ = false;  // more effort would not help
   KnownChains chains_;
   bool wants_chains_ = false;  // of divisions that are not wanted too
 };

@@ -234,8 +234,9 @@ bool Stages::may_take(int stage, const StageAssignment& share) const {
 }
 
 Stages::Value Stages::fewest(int stage, const StageAssignment& h) const {
-  const std::int64_t n = fewest_first(stage, h, 0, most_recomputed(stage, h));
+  std::int64_t n = fewest_first(stage, h, 0, most_recomputed(stage, h));
   if (n < 0) return {kTooMuch, 0, 0};
+  n = std::max(n, std::min<std::int64_t>(x_.uniform, h.first));
   return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
 }
 

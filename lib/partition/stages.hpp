@@ -43,7 +43,7 @@ struct StageContext {
   bool states_only;      // activations do not count
   Measure measure;       // what a stage's "time" in the table is: quanta, or bytes of peak memory
   CountRule counts;      // layers that each rank recomputes
-  std::int64_t uniform;  // kUniform: how many
+  std::int64_t uniform;  // kUniform: how many; kFewest: at least so many
   const std::vector<std::int64_t>* given;  // kGiven: per rank
   // Of the divisions looked at, where StageLayout::needs_rounds(); nothing: the most even ones.
   const Rounds* rounds = nullptr;

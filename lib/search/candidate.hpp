@@ -107,6 +107,7 @@ struct Examined {
   double left = std::numeric_limits<double>::infinity();
   std::int64_t evaluated = 0;
   std::int64_t feasible = 0;
+  std::int64_t effort = 0;  // partial divisions of its layers that were looked at
   std::map<std::string, std::int64_t> infeasible;
   KnownChains chains;  // that say most of its divisions, where those were looked at
 };

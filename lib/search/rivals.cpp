@@ -162,7 +162,7 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
 
 std::int64_t nodes_for_comparison(const SearchResult& result) {
   constexpr std::int64_t kLeast = 16384;
-  return std::max(kLeast, result.statistics.nodes / 2);
+  return std::max(kLeast, result.statistics.nodes / 8);
 }
 
 RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result) {

@@ -8,8 +8,11 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kStarts = 4096;   // of divisions of one leaf, as DivisionQuery counts them
-constexpr std::int64_t kNodesEach = 64;  // that take as long
+// Effort on the divisions of one leaf, as DivisionQuery counts it.
+constexpr std::int64_t kStarts = 4096, kLeastStarts = 512;
+// Nodes of the tree that take as long as a leaf whose divisions are looked at, and what more of
+// them takes as long as a node.
+constexpr std::int64_t kNodesEach = 64, kStartsOfNode = 8;
 
 }  // namespace
 
@@ -333,7 +336,8 @@ void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& 
   const std::size_t most = std::min(undecided_.size(), kMostBatches * kBatch);
   // Where one of them stays undecided the others would not make the proof exact.
   bool all = true;
-  for (std::size_t i = 0; all && i < most && undecided_[i].least < best() && !stop(); i += kBatch) {
+  const auto ends = [&] { return !all || stop() || x_.is_at_node_limit(); };
+  for (std::size_t i = 0; i < most && undecided_[i].least < best() && !ends(); i += kBatch) {
     const double limit = best();
     const std::size_t n = std::min(kBatch, most - i);
     divide_batch(std::span(undecided_).subspan(i, n), limit, kTimes, stop);
@@ -352,7 +356,13 @@ void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& 
 // was stopped is marked.
 void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
                               const std::function<bool()>& stop) {
-  x_.nodes += times * kNodesEach * static_cast<std::int64_t>(leaves.size());
+  const auto n = static_cast<std::int64_t>(leaves.size());
+  std::int64_t starts = kStarts;
+  if (x_.request.node_limit) {
+    starts =
+        std::clamp((*x_.request.node_limit - x_.nodes) * kStartsOfNode / n, kLeastStarts, kStarts);
+  }
+  x_.nodes += kNodesEach * n;
   expanded_.assign(leaves.size(), {});
   stopped_.assign(leaves.size(), 0);
   std::vector<KnownChains*> chains;
@@ -360,9 +370,10 @@ void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, s
   pool_.run(leaves.size(), [&](std::size_t k) {
     stopped_[k] = k > 0 && stop() ? 1 : 0;
     if (stopped_[k] != 0 || leaves[k].least > limit) return;
-    expanded_[k].examined = divide(leaves[k].node, limit, times * kStarts, *chains[k]);
+    expanded_[k].examined = divide(leaves[k].node, limit, times * starts, *chains[k]);
   });
   for (std::size_t k = 0; k < leaves.size(); ++k) {
+    x_.nodes += expanded_[k].examined.effort / kStartsOfNode;
     KnownChains& found = expanded_[k].examined.chains;
     if (!found.chains.empty()) *chains[k] = std::move(found);
   }
