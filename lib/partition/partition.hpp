@@ -117,11 +117,13 @@ class Partitioner {
     std::fill(reached_.begin(), reached_.end(), char{0});
     reached_[at(0, table_.start())] = 1;
     std::int64_t over = kUnbounded;
+    longest_ = 0;
     for (int r = 0; r < stages_; ++r) {
       for (int i = 0; i < states_; ++i) {
         if (!reached_[at(r, i)]) continue;
         over = std::min(over, table_.moves(r, i, limit, [&](const StageMove& move) {
           reached_[at(r + 1, move.to)] = 1;
+          longest_ = std::max(longest_, move.time);
         }));
       }
     }
@@ -142,13 +144,15 @@ class Partitioner {
     if (at_goal()) return least;
     reach(most);
     if (!at_goal()) return std::nullopt;
-    std::int64_t low = least, high = most;  // below low there is no way, at high there is one
+    std::int64_t low = least,
+                 high =
+                     std::max(least, longest_);  // below low there is no way, at high there is one
     // Mostly the answer is near the low end: doubling steps, then halving what is left.
     for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
       const std::int64_t next = low + std::min(step, (high - low) / 2);
       const std::int64_t over = reach(next);
       if (at_goal()) {
-        high = next;
+        high = std::max(low, longest_);
         step = 0;
       } else {
         low = std::min(over, high);
@@ -159,7 +163,7 @@ class Partitioner {
       const std::int64_t middle = low + (high - low) / 2;
       const std::int64_t over = reach(middle);
       if (at_goal()) {
-        high = middle;
+        high = std::max(low, longest_);
       } else {
         low = std::min(over, high);
       }
@@ -214,6 +218,7 @@ class Partitioner {
   int stages_, states_;
   std::vector<char> reached_;
   std::vector<Rest> rest_;
+  std::int64_t longest_ = 0;  // of the moves that reach() found
 };
 
 }  // namespace meshplan

@@ -57,6 +57,10 @@ namespace meshplan {
 // communicators.
 [[nodiscard]] Bytes weights_bound(const SearchContext& x, const Strategy& s);
 
+// Whether a host may hold what the average pipeline rank's optimizer keeps there, if it is
+// offloaded.
+[[nodiscard]] bool host_may_hold(const SearchContext& x, const Strategy& s);
+
 // [F-SEARCH-10] Whether the ranks may take all layers within some seconds of the pipeline and the
 // capacity. Of n layers with seconds t, bytes of states a and of saved activations b, of which v
 // are recomputed (seconds q more, bytes c instead of b), a rank that holds h microbatches at once

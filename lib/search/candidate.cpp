@@ -168,7 +168,13 @@ class Examiner {
       least = std::max(pipeline, recompute_time) + end;
       if (least > cutoff_) return false;
     }
-    if (!by_time_ && needs_more_than_wanted(s, option)) return false;
+    const Bytes memory = least_memory(s, option);
+    if (!by_time_ && memory.si() > cutoff_) return false;
+    if (memory > x_.capacity(placement_.communicators()) ||
+        (option.offload_optimizer && !host_may_hold(x_, s))) {
+      count_out(context_of(s, option), none_too);
+      return false;
+    }
     if (option.counts == CountRule::kGiven &&
         static_cast<std::int64_t>(option.given.size()) != s.pp) {
       count_out(context_of(s, option), none_too);
@@ -185,13 +191,13 @@ class Examiner {
     return some;
   }
 
-  // Where every layer is recomputed alike.
-  bool needs_more_than_wanted(const Strategy& s, const MemoryOption& option) {
-    if (option.counts != CountRule::kNone && option.counts != CountRule::kAll) return false;
-    const Recompute saved = option.counts == CountRule::kAll ? Recompute::kFull : option.recompute;
+  // Of the fullest rank, with any division.
+  [[nodiscard]] Bytes least_memory(const Strategy& s, const MemoryOption& option) const {
+    std::optional<Recompute> alike;
+    if (option.counts == CountRule::kNone) alike = option.recompute;
+    if (option.counts == CountRule::kAll) alike = Recompute::kFull;
     return memory_bound(x_, s, blocks_of(s), held_, placement_.communicators(),
-                        option.offload_activations, saved)
-               .si() > cutoff_;
+                        option.offload_activations, alike);
   }
 
   // The same with the step time of every division.
@@ -334,7 +340,7 @@ class LeastMemory {
         strategy_(with_partial(x.space.bases()[choice.base], choice)),
         in_flight_(x.in_flight.of(pipeline_shape(strategy_))) {
     strategy_.zero_group = 0;
-    strategy_.offload.optimizer = true;
+    strategy_.offload.optimizer = host_may_hold(x, strategy_);
     // Without the optimizer nothing is sharded, or copied for it.
     if (strategy_.zero == 1 && strategy_.offload.device_share() == 0) strategy_.zero = 0;
   }

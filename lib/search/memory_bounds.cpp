@@ -83,6 +83,18 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
 }
 
+bool host_may_hold(const SearchContext& x, const Strategy& s) {
+  const Bytes most = x.host_capacity();
+  if (most >= kNoLimit) return true;
+  const MemoryRates rates = memory_rates(x.model, x.cluster, s);
+  double bytes = 0;
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
+    const BlockParameters p = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
+    bytes += real(x.prefix.all()[k]) * unrounded_bytes(rates, rates.optimizer, p);
+  }
+  return bytes * s.offload.optimizer_fraction / real(s.pp) * (1 - 1e-9) <= most.si();
+}
+
 namespace {
 
 using Load = FitBound::Load;

@@ -243,8 +243,8 @@ Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
     s.zero = std::max(s.zero, sharding.zero);
   }
   s.zero_group = 0;
-  s.offload.optimizer = on_host;
-  if (on_host && s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
+  s.offload.optimizer = on_host && host_may_hold(x_, s);
+  if (s.offload.optimizer && s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
   return s;
 }
 
