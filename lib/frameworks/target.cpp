@@ -57,6 +57,8 @@ std::span<const TargetRule> target_rules(Target t) {
       return torchtitan_rules();
     case Target::kAccelerate:
       return accelerate_rules();
+    case Target::kAxolotl:
+      return axolotl_rules();
   }
   return {};
 }
@@ -74,7 +76,7 @@ namespace {
 
 // Parts of a model that no file of the target says.
 void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
-  if (t == Target::kAccelerate) return;  // it leaves the model to its own code
+  if (is_of_hugging_face(t)) return;  // they leave the model to its own code
   const bool megatron = t == Target::kMegatron;
   if (!m.layers.empty() && !(megatron && is_megatron_hybrid(m))) {
     f.error({"layers"}, "its files describe models without 'layers' of different sizes");
@@ -118,6 +120,7 @@ void check_adapters(Target t, const Strategy& s, Findings& f) {
       return;
     case Target::kDeepspeed:
     case Target::kAccelerate:
+    case Target::kAxolotl:
       if (few_bits || dtype == FrozenDtype::kTraining) return;
       f.error({"lora.frozen_dtype"},
               "PEFT keeps frozen weights in the training dtype or, with "

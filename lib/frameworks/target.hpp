@@ -15,12 +15,13 @@
 
 namespace meshplan {
 
-enum class Target { kMegatron, kDeepspeed, kTorchtitan, kMegatronBridge, kAccelerate };
+enum class Target { kMegatron, kDeepspeed, kTorchtitan, kMegatronBridge, kAccelerate, kAxolotl };
 MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
                         {Target::kDeepspeed, "deepspeed"},
                         {Target::kTorchtitan, "torchtitan"},
                         {Target::kMegatronBridge, "megatron-bridge"},
-                        {Target::kAccelerate, "accelerate"}});
+                        {Target::kAccelerate, "accelerate"},
+                        {Target::kAxolotl, "axolotl"}});
 
 // What starts runs of the strategy's framework; nothing for frameworks, or releases of them, that
 // no exporter knows.
@@ -28,6 +29,11 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
 
 // What starts such a run where `t` starts those that train all weights.
 [[nodiscard]] Target with_adapters(Target t, const Strategy& s);
+
+// Those that load the model's own code and run on accelerate.
+[[nodiscard]] constexpr bool is_of_hugging_face(Target t) {
+  return t == Target::kAccelerate || t == Target::kAxolotl;
+}
 
 struct Plan;
 

@@ -1,4 +1,5 @@
-// Hugging Face accelerate with PyTorch's FSDP2 (files below src/accelerate/).
+// Hugging Face accelerate with PyTorch's FSDP2 (files below src/accelerate/), and axolotl, which
+// runs on it (files below src/axolotl/).
 #include "frameworks/target_tables.hpp"
 #include "spec/optimizers.hpp"
 #include "spec/strategy_keys.hpp"
@@ -137,8 +138,79 @@ constexpr TargetRule kRules[] = {
     {"parallelism_config.py build_device_mesh", check_default_order, mend_default_order},
 };
 
+// A single process, and replicas of everything, need no FSDP.
+void axolotl_sharding(const Plan& p, Findings& f) {
+  const bool splits = p.s.tp > 1 || p.s.cp > 1;
+  if (num_gpus(p.s) == 1 || (p.s.zero == 0 && !splits)) return;
+  sharding(p, f);
+}
+
+// ring-flash-attn: with packed rows each rank gathers keys and values as Llama 3 does, and takes
+// one row at a time; without, they go round.
+void ring_attention(const Plan& p, Findings& f) {
+  if (p.s.cp == 1) return;
+  const bool packed = p.s.packing == Packing::kPack;
+  if (packed && p.s.micro_batch > 1) {
+    f.error({"micro_batch", "cp"}, "sample_packing with context parallelism takes micro_batch=1");
+  }
+  const CpKind wanted = packed ? CpKind::kAllGather : CpKind::kRing;
+  if (p.s.cp_kind != wanted) {
+    f.error({"cp_kind"},
+            std::string(packed ? "packed rows are split by ring_attn_func varlen_llama3"
+                               : "rows are split by ring_attn_func batch_ring") +
+                ": cp_kind=" + name(wanted));
+  }
+  if (!p.s.flash_attention) f.error({"flash_attention", "cp"}, "ring attention is flash attention");
+}
+void mend_ring_attention(Strategy& s, const ModelSpec&) {
+  const bool packed = s.packing == Packing::kPack;
+  if (packed) s.micro_batch = 1;
+  s.cp_kind = packed ? CpKind::kAllGather : CpKind::kRing;
+  s.flash_attention = true;
+}
+
+void packing(const Plan& p, Findings& f) {
+  if (p.s.packing != Packing::kBalanced) return;
+  f.error({"packing"}, "rows are packed, not dealt out so that ranks work alike", "packing=pack");
+}
+void mend_packing(Strategy& s, const ModelSpec&) { s.packing = Packing::kPack; }
+
+void projections(const Plan& p, Findings& f) {
+  if (!is_frozen(p.s) || p.s.lora.targets == lora_targets("all-linear")) return;
+  for (const LoraTarget t : p.s.lora.targets.all()) {
+    if (!peft_name(t).empty()) continue;
+    f.error({"lora.targets"}, "PEFT adapts projections one by one, not " + name(t),
+            "lora.targets=[q_proj,k_proj,v_proj], or all-linear");
+  }
+}
+void mend_projections(Strategy& s, const ModelSpec&) {
+  s.lora.targets = lora_targets("all-linear");
+}
+
+constexpr TargetRule kAxolotlRules[] = {
+    {"FSDP2's own overlaps, data types and kernels", framework, mend_framework},
+    {"utils/distributed.py build_parallelism_config", dimensions, mend_dimensions,
+     PartitionRule::kEven},
+    {"utils/schemas/fsdp.py reshard_after_forward; schemas/config.py dp_shard_size",
+     axolotl_sharding, mend_sharding},
+    {"utils/schemas/validation.py check_context_parallel_size", ring_attention,
+     mend_ring_attention},
+    {"utils/schemas/config.py sample_packing, pad_to_sequence_len", packing, mend_packing},
+    {"utils/schemas/config.py gradient_checkpointing", recomputation, mend_recomputation},
+    {"utils/schemas/config.py gradient_checkpointing", check_whole_recomputation,
+     mend_whole_recomputation, PartitionRule::kAny, every_layer},
+    {"utils/schemas/config.py bf16, fp16, tf32, fp8", states, mend_states},
+    {"utils/schemas/config.py gradient_checkpointing", check_unlisted_modules,
+     mend_unlisted_modules},
+    {"utils/schemas/fsdp.py offload_params", offload, mend_offload},
+    {"utils/schemas/fsdp.py offload_params", check_resident_activations, mend_resident_activations},
+    {"utils/schemas/peft.py lora_target_modules", projections, mend_projections},
+    {"accelerate parallelism_config.py build_device_mesh", check_default_order, mend_default_order},
+};
+
 }  // namespace
 
 std::span<const TargetRule> accelerate_rules() { return kRules; }
+std::span<const TargetRule> axolotl_rules() { return kAxolotlRules; }
 
 }  // namespace meshplan

@@ -10,6 +10,7 @@ namespace meshplan {
 [[nodiscard]] std::span<const TargetRule> deepspeed_rules();
 [[nodiscard]] std::span<const TargetRule> torchtitan_rules();
 [[nodiscard]] std::span<const TargetRule> accelerate_rules();
+[[nodiscard]] std::span<const TargetRule> axolotl_rules();
 
 // The exporters write what the newest release of the plan's framework reads.
 void check_release(const Plan& p, Findings& f);

@@ -29,6 +29,10 @@ constexpr std::array kFormats{
     FormatRow{LaunchFormat::kAccelerate, "Hugging Face accelerate with FSDP2: YAML and a script",
               "pipelines, expert parallelism, sequence parallelism, ZeRO-0 and 1, Ulysses, "
               "selective recomputation"},
+    FormatRow{
+        LaunchFormat::kAxolotl, "axolotl with FSDP2: its YAML and a script",
+        "what accelerate refuses, but for ZeRO-0; Ulysses, a ring of packed rows, adapters of "
+        "joined projections"},
     FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node",
               "what the plan's framework refuses; old releases; nanotron, llm-foundry, internevo"},
 };
@@ -73,7 +77,7 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
 
 // Programs of the user's put adapters on: PEFT, and what it must be told.
 void add_adapter_note(Target target, const Strategy& s, std::vector<std::string>& notes) {
-  if (!is_frozen(s) || target == Target::kMegatronBridge) return;
+  if (!is_frozen(s) || target == Target::kMegatronBridge || target == Target::kAxolotl) return;
   std::string text =
       "adapters are the program's: peft.LoraConfig(r=" + std::to_string(s.lora.rank) +
       ", lora_dropout=" + key_text(s.lora.dropout) + ") on " + key_text(s.lora.targets);
@@ -95,6 +99,8 @@ LaunchCommand command_for(Target target, const LaunchPlan& plan) {
       return torchtitan_command(plan);
     case Target::kAccelerate:
       return accelerate_command(plan);
+    case Target::kAxolotl:
+      return axolotl_command(plan);
     case Target::kMegatronBridge:
       return bridge_command(plan);
     case Target::kMegatron:
@@ -125,6 +131,8 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
       return Target::kMegatronBridge;
     case LaunchFormat::kAccelerate:
       return Target::kAccelerate;
+    case LaunchFormat::kAxolotl:
+      return Target::kAxolotl;
     case LaunchFormat::kSlurm:
       break;
   }

@@ -60,6 +60,7 @@ enum class LaunchFormat {
   kTorchtitan,
   kMegatronBridge,
   kAccelerate,
+  kAxolotl,
   kSlurm
 };
 MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
@@ -67,6 +68,7 @@ MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
                               {LaunchFormat::kTorchtitan, "torchtitan"},
                               {LaunchFormat::kMegatronBridge, "megatron-bridge"},
                               {LaunchFormat::kAccelerate, "accelerate"},
+                              {LaunchFormat::kAxolotl, "axolotl"},
                               {LaunchFormat::kSlurm, "slurm"}});
 
 // The target whose rules a format follows; Slurm starts what the plan's framework trains with.

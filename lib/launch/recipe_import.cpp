@@ -69,7 +69,8 @@ class Importer {
                                        has_section("fsdp_config."));
     (void)settings_.find("fsdp_version");
     s = framework_preset(deepspeed.empty() ? Framework::kFsdp : Framework::kDeepspeed);
-    s.zero = fsdp ? 3 : 0;
+    s.zero = 0;
+    if (fsdp) read_fsdp();
     if (!deepspeed.empty()) {
       s.zero = 0;
       if (const auto stage = stage_of_name(deepspeed)) {
@@ -84,10 +85,21 @@ class Importer {
     run_.replicas = settings_.integer("dp_replicate_size", 1, kRanks);
     const std::int64_t shards = settings_.integer("dp_shard_size", 0, kRanks);
     if (shards == 0) return;
-    s.zero = 3;
+    if (!fsdp) s.zero = 3;
     s.dp = bounded_product({run_.replicas, shards});
     run_.states_dp = true;
     if (run_.world_size == 0) run_.world_size = bounded_product({s.tp, s.cp, s.dp});
+  }
+
+  // utils/schemas/fsdp.py; FSDP 1 names what it shards.
+  void read_fsdp() {
+    Strategy& s = run_.strategy;
+    const std::string part = "fsdp_config.";
+    const std::string kind = settings_.text(part + "sharding_strategy", "FULL_SHARD");
+    const bool reshards = settings_.flag(part + "reshard_after_forward", true);
+    s.zero = kind == "NO_SHARD" ? 0 : kind.ends_with("SHARD_GRAD_OP") || !reshards ? 2 : 3;
+    s.offload.optimizer = settings_.flag(part + "offload_params", false);
+    if (settings_.flag(part + "activation_checkpointing", false)) s.recompute = Recompute::kFull;
   }
 
   [[nodiscard]] bool has_section(const std::string& prefix) const {
@@ -200,6 +212,7 @@ class Importer {
                   : is_on(fp16)       ? Precision::kFp16
                                       : Precision::kFp32;
     if (bf16 == "auto") s.precision = Precision::kBf16;
+    if (is_axolotl() && settings_.flag("fp8", false)) s.precision = Precision::kFp8;
     if (pure) s.master_weights = false, s.grad_dtype = Dtype::kBf16;
     const bool checkpoints = is_axolotl()
                                  ? is_on(settings_.text("gradient_checkpointing", "false"))
@@ -230,6 +243,11 @@ class Importer {
     }
     const bool pads = is_on("pad_to_sequence_len");
     run_.strategy.packing = packs ? Packing::kPack : pads ? Packing::kPad : Packing::kNone;
+    // ring-flash-attn: the gather of Llama 3 for packed rows, else a ring (axolotl's defaults).
+    const std::string ring =
+        settings_.text("ring_attn_func", packs ? "varlen_llama3" : "batch_ring");
+    if (is_axolotl() && run_.strategy.cp > 1)
+      run_.strategy.cp_kind = ring == "varlen_llama3" ? CpKind::kAllGather : CpKind::kRing;
     note_full_sequences(run_);
   }
 

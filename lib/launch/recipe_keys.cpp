@@ -132,7 +132,16 @@ constexpr auto kTrainerWithoutEffect =
                                      "rl_beta",
                                      "ref_model*",
                                      "precompute_ref*",
-                                     "profiler*"});
+                                     "profiler*",
+                                     "fsdp_config.version",
+                                     "fsdp_config.cpu_offload_pin_memory",
+                                     "fsdp_config.auto_wrap_policy",
+                                     "fsdp_config.transformer_layer_cls_to_wrap",
+                                     "fsdp_config.state_dict_type",
+                                     "fsdp_config.final_state_dict_type",
+                                     "fsdp_config.cpu_ram_efficient_loading",
+                                     "fsdp_config.sync_module_states",
+                                     "fsdp_config.use_orig_params"});
 
 constexpr auto kTrainerNotModelled = std::to_array<NotModelledKey>(
     {{"lora_modules_to_save", "counts these layers as frozen"},
@@ -160,7 +169,13 @@ constexpr auto kTrainerNotModelled = std::to_array<NotModelledKey>(
      {"neftune*", "leaves the noise out"},
      {"noisy_embedding*", "leaves the noise out"},
      {"gradient_checkpointing_kwargs*", "recomputes every layer from its input"},
-     {"fsdp_config*", "shards weights, gradients and states"},
+     {"fsdp_config", "shards weights, gradients and states"},
+     {"fsdp_config.fsdp_*", "shards weights, gradients and states"},
+     {"fsdp_config.min_num_params", "shards layer by layer"},
+     {"fsdp_config.mixed_precision_policy", "computes in the recipe's precision"},
+     {"fsdp_config.limit_all_gathers", "gathers one layer ahead"},
+     {"fsdp_config.backward_prefetch*", "gathers one layer ahead"},
+     {"fsdp_config.forward_prefetch", "gathers one layer ahead"},
      {"rope*", "counts rotary embedding as the model says"},
      {"overrides_of_model*", "takes the model as it ships"},
      {"mixture_of_depths", "counts every layer for every token"}});

@@ -73,10 +73,10 @@ std::string node_script(const LaunchPlan& plan, const LaunchCommand& command) {
   text += dry ? "# Arguments replace those of the dry start on synthetic data.\n"
               : "# Arguments go to the training program.\n";
   text += "set -euo pipefail\n\n" + environment_text(command);
-  for (const std::string& line : command.needs) text += line + "\n";
   if (!command.files.empty()) {
     text += "here=$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" && pwd)\n";
   }
+  for (const std::string& line : command.needs) text += line + "\n";
   std::string words;
   for (const LaunchCommand::Section& section : command.sections) {
     text += "\n";

@@ -16,7 +16,6 @@ namespace meshplan {
 namespace {
 
 constexpr std::int64_t kLeastEffort = 512;  // of an option, for some bound on its divisions
-constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};
 
 // Features that a plan should have a reason for: of two equal plans the plainer one goes first.
 int unusual_features(const Strategy& s) {

@@ -19,6 +19,8 @@
 
 namespace meshplan {
 
+inline constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};  // of memory
+
 // What all candidates of a search share.
 class SearchContext {
  public:

@@ -47,6 +47,28 @@ LoraTargets lora_targets(std::string_view name) {
   return alias == kAliases.end() ? LoraTargets{} : alias->targets;
 }
 
+std::string_view peft_name(LoraTarget target) {
+  switch (target) {
+    case LoraTarget::kQkv:
+    case LoraTarget::kFc1:
+      return {};
+    case LoraTarget::kProj:
+      return "o_proj";
+    case LoraTarget::kFc2:
+      return "down_proj";
+    case LoraTarget::kQDown:
+      return "q_a_proj";
+    case LoraTarget::kQUp:
+      return "q_b_proj";
+    case LoraTarget::kKvDown:
+      return "kv_a_proj_with_mqa";
+    case LoraTarget::kKvUp:
+      return "kv_b_proj";
+    default:
+      return name_of(target);
+  }
+}
+
 std::vector<std::string_view> lora_target_names() {
   std::vector<std::string_view> names;
   for (const auto& row : NameTable<LoraTarget>::rows) names.emplace_back(row.name);

@@ -79,6 +79,10 @@ inline constexpr LoraTargets kDefaultLoraTargets{LoraTarget::kQkv, LoraTarget::k
 // Every name that lora_targets() knows.
 [[nodiscard]] std::vector<std::string_view> lora_target_names();
 
+// What PEFT calls the projection in models of the transformers library; empty for those that
+// Megatron-Core has joined, which it adapts one by one.
+[[nodiscard]] std::string_view peft_name(LoraTarget target);
+
 // Of the frozen weights of linear layers in the decoder; embedding, norms and output layer stay in
 // the training dtype.
 enum class FrozenDtype { kTraining, kFp8, kNvfp4, kNf4, kInt8 };

@@ -1,0 +1,85 @@
+// Plans as axolotl's recipes, and what the importer of recipes reads in them.
+#include "launch/recipe_import.hpp"
+#include "plans.hpp"
+#include "spec/strategy_keys.hpp"
+
+using namespace meshplan;
+using meshplan::test::plan_of;
+
+namespace {
+
+std::string recipe_of(const LaunchPlan& plan) {
+  const Result<LaunchFiles> files = launch_files(LaunchFormat::kAxolotl, plan, "1.0");
+  if (!files) FAIL(to_text(files.errors()));
+  for (const LaunchFile& f : files->files) {
+    if (f.name == "axolotl.yaml") return f.text;
+  }
+  FAIL("no recipe");
+  return {};
+}
+
+std::string errors_of(const std::string& keys) {
+  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
+  const Result<LaunchFiles> files = launch_files(LaunchFormat::kAxolotl, plan, "1.0");
+  REQUIRE_FALSE(files.ok());
+  return to_text(files.errors());
+}
+
+}  // namespace
+
+TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
+  const std::string keys =
+      GENERATE("zero=0,packing=pack", "zero=3,micro_batch=2,recompute=full",
+               "zero=2,packing=none,precision=fp16", "zero=3,zero_group=4,packing=pad",
+               "zero=3,cp=4,cp_kind=allgather,packing=pack",
+               "zero=3,cp=2,cp_kind=ring,packing=none", "zero=3,tp=2,precision=fp8",
+               "zero=0,optimizer=paged_adam8bit,lora.rank=32,lora.dropout=0.05,"
+               "lora.targets=[q_proj,k_proj,v_proj],lora.frozen_dtype=nf4,recompute=full",
+               "zero=3,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8",
+               "zero=3,micro_batch=2,loss=dpo");
+  CAPTURE(keys);
+  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
+  const std::string text = recipe_of(plan);
+  CAPTURE(text);
+  const NamedText file{"axolotl.yaml", text};
+  RunContext context;
+  context.gpus = 8;
+  const Result<SettingsRun> run = read_recipe_run({&file, 1}, context);
+  if (!run) FAIL(to_text(run.errors()));
+  CHECK(run->model.name == plan.model.name);
+  const Strategy read = complete(run->strategy, plan.model, plan.cluster);
+  for (const std::string_view key : strategy_keys()) {
+    CAPTURE(key);
+    CHECK(value_text(read, key) == value_text(plan.strategy, key));
+  }
+  // Whatever the recipe says acts, or is named.
+  for (const ReadOption& option : run->options) {
+    CAPTURE(option.name);
+    CHECK(option.effect != OptionEffect::kNotModelled);
+  }
+}
+
+TEST_CASE("what axolotl cannot be told is refused by name") {
+  CHECK(errors_of("zero=1").find("FSDP shards gradients (zero=2) or weights too") !=
+        std::string::npos);
+  CHECK(errors_of("zero=3,cp=2,cp_kind=ring,packing=pack").find("cp_kind=allgather") !=
+        std::string::npos);
+  CHECK(errors_of("zero=3,cp=2,cp_kind=allgather,packing=pack,micro_batch=2")
+            .find("takes micro_batch=1") != std::string::npos);
+  CHECK(errors_of("zero=3,packing=balanced").find("packing=pack") != std::string::npos);
+  CHECK(
+      errors_of("zero=3,lora.rank=8").find("PEFT adapts projections one by one, not linear_qkv") !=
+      std::string::npos);
+  CHECK(errors_of("zero=3,recompute=selective").find("recomputes whole layers") !=
+        std::string::npos);
+}
+
+TEST_CASE("the script of axolotl joins the plan with the recipe of its user") {
+  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 16, "framework=fsdp,zero=3");
+  const Result<LaunchFiles> files = launch_files(LaunchFormat::kAxolotl, plan, "1.0");
+  REQUIRE(files.ok());
+  const std::string& script = files->files.front().text;
+  CHECK(script.find("torchrun --nnodes 2 --nproc-per-node 8") != std::string::npos);
+  CHECK(script.find("-m axolotl.cli.train \"$config\"") != std::string::npos);
+  CHECK(script.find("axolotl.yaml\" \"$RECIPE\" >\"$config\"") != std::string::npos);
+}
