@@ -8,6 +8,7 @@
 #include "io/load.hpp"
 #include "search/rivals.hpp"
 #include "search/search.hpp"
+#include "search/search_caches.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -107,14 +108,15 @@ TEST_CASE("the best plan is at least as good as the published one, and says what
     SearchRequest request;
     request.base = published;
     request.top = 2;
-    const Result<SearchResult> found = search(job.model, job.cluster, request);
+    SearchCaches caches(job.model, job.cluster);
+    const Result<SearchResult> found = search(job.model, job.cluster, request, {}, &caches);
     REQUIRE(found.ok());
     REQUIRE_FALSE(found->plans.empty());
     CHECK(found->proof.exact);
     const Seconds best = found->plans.front().step_time;
     CHECK(best <= verdict.cost().step_time);
     const std::vector<Rival> all =
-        rivals(job.model, job.cluster, request, *found, RivalBudget{1LL << 40, {}});
+        rivals(job.model, job.cluster, request, *found, rival_budget(request, *found), &caches);
     const std::vector<std::string> why = explain(job.model, job.cluster, *found, all);
     const bool compares = std::any_of(why.begin(), why.end(), [](const std::string& sentence) {
       return sentence.find("; at best ") != std::string::npos;
