@@ -121,7 +121,8 @@ std::vector<ModelSpec> extreme_models() {
 
 }  // namespace
 
-TEST_CASE("estimates at the corners of the accepted models, batches and clusters are sound") {
+TEST_CASE("estimates at the corners of the accepted models, batches and clusters are sound",
+          "[long]") {
   const auto models = extreme_models();
   REQUIRE(models.size() >= 10);
   int estimated = 0;

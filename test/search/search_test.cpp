@@ -57,7 +57,8 @@ bool agrees(unsigned seed) {
 // so that they can run side by side.
 TEST_CASE(
     "[F-SEARCH-2] [F-SEARCH-3] [F-SEARCH-4] [F-SEARCH-5] [F-SEARCH-6] [F-SEARCH-7] [F-SEARCH-8] "
-    "the search finds what trying everything finds") {
+    "the search finds what trying everything finds",
+    "[long]") {
   const auto part = GENERATE(0U, 1U, 2U, 3U);
   int with_plans = 0;
   for (unsigned i = 0; i < kCasesPerPart; ++i) {
@@ -66,7 +67,8 @@ TEST_CASE(
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
 }
 
-TEST_CASE("[F-SEARCH-5] [F-SEARCH-8] where memory is the objective the search finds the same too") {
+TEST_CASE("[F-SEARCH-5] [F-SEARCH-8] where memory is the objective the search finds the same too",
+          "[long]") {
   const auto part = GENERATE(0U, 1U, 2U);
   int with_plans = 0;
   for (unsigned i = 0; i < kCasesPerPart; ++i) {
@@ -79,7 +81,8 @@ TEST_CASE("[F-SEARCH-5] [F-SEARCH-8] where memory is the objective the search fi
   CHECK(with_plans > static_cast<int>(kCasesPerPart) / 2);
 }
 
-TEST_CASE("[F-UNC-5] where risk is limited the search finds what trying everything finds") {
+TEST_CASE("[F-UNC-5] where risk is limited the search finds what trying everything finds",
+          "[long]") {
   const auto part = GENERATE(0U, 1U, 2U);
   int with_plans = 0, changed = 0;
   for (unsigned i = 0; i < kCasesPerPart; ++i) {
@@ -108,7 +111,7 @@ TEST_CASE("[F-UNC-5] where risk is limited the search finds what trying everythi
   CHECK(changed > 5);
 }
 
-TEST_CASE("beside frozen weights the search finds what trying everything finds") {
+TEST_CASE("beside frozen weights the search finds what trying everything finds", "[long]") {
   int with_plans = 0;
   for (unsigned seed = 5900; seed < 5960; ++seed) {
     CAPTURE(seed);
@@ -229,7 +232,8 @@ TEST_CASE("[F-SEARCH-10] a search for plans alone finds the same plans, with a c
   CHECK(compared > 1000);
 }
 
-TEST_CASE("[F-SEARCH-8] where nothing fits, nothing misses memory by less than what is found") {
+TEST_CASE("[F-SEARCH-8] where nothing fits, nothing misses memory by less than what is found",
+          "[long]") {
   int compared = 0;
   for (unsigned seed = 2000; seed < 2060; ++seed) {
     Case c = random_case(seed);

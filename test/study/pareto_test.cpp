@@ -200,7 +200,8 @@ Case larger_case(unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("[F-PARETO-1] one search over falling budgets finds what searches from scratch find") {
+TEST_CASE("[F-PARETO-1] one search over falling budgets finds what searches from scratch find",
+          "[long]") {
   std::size_t points = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
     Case c = seed % 2 == 0 ? random_case(seed) : larger_case(seed);
