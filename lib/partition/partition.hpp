@@ -144,9 +144,8 @@ class Partitioner {
     if (at_goal()) return least;
     reach(most);
     if (!at_goal()) return std::nullopt;
-    std::int64_t low = least,
-                 high =
-                     std::max(least, longest_);  // below low there is no way, at high there is one
+    // Below low there is no way, at high there is one.
+    std::int64_t low = least, high = std::max(least, longest_);
     // Mostly the answer is near the low end: doubling steps, then halving what is left.
     for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
       const std::int64_t next = low + std::min(step, (high - low) / 2);

@@ -35,7 +35,7 @@ DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& conte
       x_(context),
       stages_(x_),
       bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, recompute_of(x_),
-             send_of(x_, q.placement)),
+             is(DivisionAsk::kAnySharding) ? SendTime{} : send_of(x_, q.placement)),
       step_(q.models.borrow()),
       strategy_(x_.strategy),
       limit_(q.most),

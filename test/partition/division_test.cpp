@@ -161,6 +161,8 @@ Case shared_ends_case(Dice& dice) {
   c.request.limits = {only("pp", {std::to_string(pp)}), only("micro_batch", {"1"}),
                       only("schedule", {"zb-v", "dualpipe"}), only("recompute", {"none"})};
   c.request.threads = 1;
+  // Messages that take long, or next to nothing.
+  if (dice.once_in(2)) c.cluster.levels[0].bandwidth = BytesPerSecond{2e9};
   return c;
 }
 
@@ -200,6 +202,15 @@ void compare_carried(const DivisionQuery& asked, const StageContext& context, do
   n.slow += longer(0.7 * least) ? 1 : 0;
 }
 
+// On links of which messages take next to no time.
+Case with_quick_links(Case c) {
+  for (LinkLevel& level : c.cluster.levels) {
+    level.bandwidth = level.bandwidth * 1e6;
+    level.latency = level.latency * 1e-6;
+  }
+  return c;
+}
+
 // The effort of a search must do, also where the wanted time is just that of the best division, or
 // just too little for it.
 void compare_shared_ends(const Case& c, Decided& n) {
@@ -227,6 +238,11 @@ void compare_shared_ends(const Case& c, Decided& n) {
           context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300, 0, false,
           kEffort};
       compare_carried(asked, context, times.front(), n);
+      // Whatever messages take: they are not counted.
+      const double quick = EveryDivision(with_quick_links(c), s).plain_times().front();
+      KnownChains chains;
+      REQUIRE_FALSE(
+          takes_longer(context, asked.rules, asked.models, asked.placement, quick, 1024, chains));
       const FastestDivision none =
           fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
                             times.front() * (1 - 1e-6), 0, false, kEffort});
