@@ -175,6 +175,41 @@ void packing(const Plan& p, Findings& f) {
 }
 void mend_packing(Strategy& s, const ModelSpec&) { s.packing = Packing::kPack; }
 
+// Pairs are neither packed, nor trained beside weights of 4 or 8 bits under FSDP2.
+void pairs(const Plan& p, Findings& f) {
+  if (p.s.loss != Loss::kDpo) return;
+  if (p.s.packing == Packing::kPack) {
+    f.error({"packing", "loss"}, "sample_packing does not work with pairs of answers",
+            "packing=pad");
+  }
+  const FrozenDtype dtype = p.s.lora.frozen_dtype;
+  const bool few_bits = dtype == FrozenDtype::kNf4 || dtype == FrozenDtype::kInt8;
+  if (few_bits && p.s.zero > 0 && num_gpus(p.s) > 1) {
+    f.error({"lora.frozen_dtype", "zero"}, "FSDP2 trains no pairs beside weights of 4 or 8 bits",
+            "zero=0");
+  }
+}
+void mend_pairs(Strategy& s, const ModelSpec&) {
+  if (s.packing == Packing::kPack) s.packing = Packing::kPad;
+  s.lora.frozen_dtype = FrozenDtype::kTraining;
+}
+
+void axolotl_states(const Plan& p, Findings& f) {
+  if (!p.s.master_weights && p.s.precision != Precision::kBf16 &&
+      p.s.precision != Precision::kFp32) {
+    f.error({"master_weights", "precision"}, "weights without an fp32 copy are bf16 (bf16: full)");
+  }
+  const bool eight =
+      p.s.optimizer == Optimizer::kAdam8bit || p.s.optimizer == Optimizer::kPagedAdam8bit;
+  if (eight && p.s.tp > 1) {
+    f.error({"tp", "optimizer"}, "tensor parallelism has no optimizer of 8 bits");
+  }
+}
+void mend_axolotl_states(Strategy& s, const ModelSpec&) {
+  if (s.precision != Precision::kBf16) s.master_weights = true;
+  if (s.tp > 1) s.optimizer = Optimizer::kAdam;
+}
+
 void projections(const Plan& p, Findings& f) {
   if (!is_frozen(p.s) || p.s.lora.targets == lora_targets("all-linear")) return;
   for (const LoraTarget t : p.s.lora.targets.all()) {
@@ -196,6 +231,10 @@ constexpr TargetRule kAxolotlRules[] = {
     {"utils/schemas/validation.py check_context_parallel_size", ring_attention,
      mend_ring_attention},
     {"utils/schemas/config.py sample_packing, pad_to_sequence_len", packing, mend_packing},
+    {"utils/schemas/validation.py check_sample_packing_w_rl, check_fsdp2_base_model_quant_rl",
+     pairs, mend_pairs},
+    {"utils/schemas/config.py bf16; validation.py: tensor_parallel_size and 8-bit optimizers",
+     axolotl_states, mend_axolotl_states},
     {"utils/schemas/config.py gradient_checkpointing", recomputation, mend_recomputation},
     {"utils/schemas/config.py gradient_checkpointing", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},

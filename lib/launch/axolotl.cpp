@@ -67,7 +67,8 @@ class Recipe {
       case Optimizer::kAdam:
         return "adamw_torch_fused";
       case Optimizer::kAdam8bit:
-        return "adamw_bnb_8bit";
+        // bitsandbytes' fails under FSDP2 (validation.py check_fsdp2_w_8bit_optimizer).
+        return is_sharded() ? "adamw_torch_8bit" : "adamw_bnb_8bit";
       case Optimizer::kPagedAdam:
         return "paged_adamw_32bit";
       case Optimizer::kPagedAdam8bit:
@@ -83,9 +84,11 @@ class Recipe {
     return {};
   }
 
+  [[nodiscard]] bool is_sharded() const { return num_gpus(s_) > 1 && s_.zero > 0; }
+
   // Of a shard group's ranks, context-parallel ones are counted apart.
   void add_sharding() {
-    if (num_gpus(s_) == 1 || s_.zero == 0) return;
+    if (!is_sharded()) return;
     const std::int64_t shards = shard_group(s_) / s_.cp;
     text_ += "fsdp_version: 2\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
     text_ += "  reshard_after_forward: " + yes(s_.zero == 3) + "\n  offload_params: false\n";
@@ -121,6 +124,12 @@ LaunchCommand axolotl_command(const LaunchPlan& plan) {
       "it says where its weights are");
   if (is_frozen(s))
     command.notes.emplace_back("the scale of adapters, lora_alpha, is the recipe's");
+  if (num_gpus(s) > 1 && s.master_weights && s.zero > 0 && s.precision != Precision::kFp32 &&
+      s.grad_dtype == Dtype::kFp32) {
+    command.notes.emplace_back(
+        "gradients are reduced in the type of the recipe's precision unless "
+        "fsdp_config.mixed_precision_policy says fp32, as the plan does");
+  }
   if (!s.master_weights && s.precision == Precision::kBf16) {
     command.notes.emplace_back("bf16: full keeps weights, gradients and states in bf16");
   }

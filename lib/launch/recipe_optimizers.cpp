@@ -12,6 +12,7 @@ std::optional<Optimizer> recipe_optimizer(std::string_view name) {
   static constexpr auto kRows = std::to_array<Row>({
       {"adamw_8bit", Optimizer::kAdam8bit},
       {"adamw_bnb_8bit", Optimizer::kAdam8bit},
+      {"adamw_torch_8bit", Optimizer::kAdam8bit},
       {"paged_adamw_32bit", Optimizer::kPagedAdam},
       {"paged_adamw", Optimizer::kPagedAdam},
       {"paged_adamw_8bit", Optimizer::kPagedAdam8bit},

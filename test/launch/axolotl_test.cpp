@@ -36,7 +36,8 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "zero=0,optimizer=paged_adam8bit,lora.rank=32,lora.dropout=0.05,"
                "lora.targets=[q_proj,k_proj,v_proj],lora.frozen_dtype=nf4,recompute=full",
                "zero=3,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8",
-               "zero=3,micro_batch=2,loss=dpo");
+               "zero=3,micro_batch=2,loss=dpo,packing=pad", "zero=3,optimizer=adam8bit",
+               "zero=0,optimizer=adam8bit");
   CAPTURE(keys);
   const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
   const std::string text = recipe_of(plan);
@@ -70,6 +71,15 @@ TEST_CASE("what axolotl cannot be told is refused by name") {
   CHECK(
       errors_of("zero=3,lora.rank=8").find("PEFT adapts projections one by one, not linear_qkv") !=
       std::string::npos);
+  CHECK(errors_of("zero=3,micro_batch=2,loss=dpo").find("does not work with pairs") !=
+        std::string::npos);
+  CHECK(errors_of("zero=3,micro_batch=2,loss=dpo,packing=pad,lora.rank=8,lora.targets=[q_proj],"
+                  "lora.frozen_dtype=nf4")
+            .find("beside weights of 4 or 8 bits") != std::string::npos);
+  CHECK(errors_of("zero=3,tp=2,optimizer=adam8bit").find("no optimizer of 8 bits") !=
+        std::string::npos);
+  CHECK(errors_of("zero=3,precision=fp16,master_weights=false,optimizer_dtype=fp16,grad_dtype=fp16")
+            .find("bf16: full") != std::string::npos);
   CHECK(errors_of("zero=3,recompute=selective").find("recomputes whole layers") !=
         std::string::npos);
 }

@@ -37,45 +37,39 @@ struct Compared {
 
 // Every schedule of the case's pipeline.
 void compare(const Case& c, Compared& n) {
-  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
-  REQUIRE(space.ok());
-  SearchContext x(c.model, c.cluster, c.request, *space);
-  for (const Mesh& mesh : space->meshes()) {
-    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      Strategy s = strategy_of(*space, mesh, schedule);
-      s.recompute = Recompute::kFull;
-      const StageContext context = stages_of(x, s, mesh.base, CountRule::kFewest);
-      const Divided divided = divide(context, space->divisions(), 1e300);
-      EveryDivision every(c, s);
-      const Best best = every.best();
-      CAPTURE(to_text(s));
-      REQUIRE(divided.lists.has_value() == (best.cost < 1e300));
-      ++(divided.lists ? n.divided : n.none);
-      if (!divided.lists) continue;
-      Strategy first = s;
-      first.stage_layers = divided.lists->layers;
-      first.recompute_layers = divided.lists->recomputed;
-      // Where rounds of chunks need totals, the first that allow a division do for the beginning.
-      if (!StageLayout::needs_rounds(s, x.prefix)) {
-        REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
-      }
-      const double excess = every.step_time(first) / best.step_time - 1;
-      n.worst = std::max(n.worst, excess), n.sum += excess;
-      const FastestDivision fastest =
-          fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300,
-                            0, false, 1 << 20});
-      REQUIRE(fastest.lists);
-      REQUIRE(fastest.every);
-      s.stage_layers = fastest.lists->layers, s.recompute_layers = fastest.lists->recomputed;
-      const List& recompute = s.recompute_layers;
-      n.recomputing +=
-          std::accumulate(recompute.begin(), recompute.end(), std::int64_t{0}) > 0 ? 1 : 0;
-      REQUIRE(std::abs(fastest.step_time / every.step_time(s) - 1) < 1e-9);
-      REQUIRE(every.step_time(s) < best.step_time * (1 + 1e-9));
-      compare_efforts({context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300},
-                      best.step_time, n.efforts);
-    }
-  }
+  for_each_pipeline(
+      c, [&](SearchContext& x, const SearchSpace& space, Strategy s, std::size_t base) {
+        s.recompute = Recompute::kFull;
+        const StageContext context = stages_of(x, s, base, CountRule::kFewest);
+        const Divided divided = divide(context, space.divisions(), 1e300);
+        EveryDivision every(c, s);
+        const Best best = every.best();
+        CAPTURE(to_text(s));
+        REQUIRE(divided.lists.has_value() == (best.cost < 1e300));
+        ++(divided.lists ? n.divided : n.none);
+        if (!divided.lists) return;
+        Strategy first = s;
+        first.stage_layers = divided.lists->layers;
+        first.recompute_layers = divided.lists->recomputed;
+        // Where rounds of chunks need totals, the first that allow a division do for the beginning.
+        if (!StageLayout::needs_rounds(s, x.prefix)) {
+          REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
+        }
+        const double excess = every.step_time(first) / best.step_time - 1;
+        n.worst = std::max(n.worst, excess), n.sum += excess;
+        const FastestDivision fastest = fastest_division(
+            {context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, 1 << 20});
+        REQUIRE(fastest.lists);
+        REQUIRE(fastest.every);
+        s.stage_layers = fastest.lists->layers, s.recompute_layers = fastest.lists->recomputed;
+        const List& recompute = s.recompute_layers;
+        n.recomputing +=
+            std::accumulate(recompute.begin(), recompute.end(), std::int64_t{0}) > 0 ? 1 : 0;
+        REQUIRE(std::abs(fastest.step_time / every.step_time(s) - 1) < 1e-9);
+        REQUIRE(every.step_time(s) < best.step_time * (1 + 1e-9));
+        compare_efforts({context, space.divisions(), x.models, x.placement(s, base), 1e300},
+                        best.step_time, n.efforts);
+      });
 }
 
 // Layers of two to four kinds in turn, too many before the last for them to count as leading ones,
@@ -106,46 +100,41 @@ struct Hybrids {
 
 // The fastest of all divisions that fit, and that nothing faster than it is promised or found.
 void compare_hybrid(const Case& c, Hybrids& n) {
-  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
-  REQUIRE(space.ok());
-  SearchContext x(c.model, c.cluster, c.request, *space);
-  for (const Mesh& mesh : space->meshes()) {
-    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      Strategy s = strategy_of(*space, mesh, schedule);
-      const StageContext context = stages_of(x, s, mesh.base, CountRule::kNone);
-      CAPTURE(to_text(s), c.model.num_layers);
-      const Best best = EveryDivision(c, s).best_plain();
-      const auto search = [&](double most) {
-        return fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
-                                 most, 0, false, 1 << 20});
-      };
-      const Divided divided = divide(context, space->divisions(), 1e300);
-      const FastestDivision found = search(1e300);
-      REQUIRE(found.every);
-      REQUIRE(found.lists.has_value() == (best.cost < 1e300));
-      REQUIRE(divided.lists.has_value() == found.lists.has_value());
-      ++(found.lists ? n.searches : n.none);
-      if (!found.lists) continue;
-      REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
-      REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
-      REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
-      compare_efforts({context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300},
-                      best.step_time, n.efforts);
-      EveryDivision every(c, s);
-      s.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
-      s.stage_layers = divided.lists->layers;
-      REQUIRE(every.cost(s) > best.cost * (1 - 1e-9));
-      n.best_first += every.cost(s) < best.cost * (1 + 1e-9) ? 1 : 0;
-      s.stage_layers = found.lists->layers;
-      REQUIRE(std::abs(every.step_time(s) / best.step_time - 1) < 1e-9);
-      const RoundTotals rounds = round_totals(s.stage_layers, s.vp);
-      n.uneven_rounds += rounds.front() != rounds.back() ? 1 : 0;
-      n.not_by_rows += std::any_of(s.stage_layers.begin(), s.stage_layers.end(),
-                                   [&](std::int64_t layers) { return layers % s.vp != 0; })
-                           ? 1
-                           : 0;
-    }
-  }
+  for_each_pipeline(
+      c, [&](SearchContext& x, const SearchSpace& space, Strategy s, std::size_t base) {
+        const StageContext context = stages_of(x, s, base, CountRule::kNone);
+        CAPTURE(to_text(s), c.model.num_layers);
+        const Best best = EveryDivision(c, s).best_plain();
+        const auto search = [&](double most) {
+          return fastest_division({context, space.divisions(), x.models, x.placement(s, base), most,
+                                   0, false, 1 << 20});
+        };
+        const Divided divided = divide(context, space.divisions(), 1e300);
+        const FastestDivision found = search(1e300);
+        REQUIRE(found.every);
+        REQUIRE(found.lists.has_value() == (best.cost < 1e300));
+        REQUIRE(divided.lists.has_value() == found.lists.has_value());
+        ++(found.lists ? n.searches : n.none);
+        if (!found.lists) return;
+        REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
+        REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
+        REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
+        compare_efforts({context, space.divisions(), x.models, x.placement(s, base), 1e300},
+                        best.step_time, n.efforts);
+        EveryDivision every(c, s);
+        s.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
+        s.stage_layers = divided.lists->layers;
+        REQUIRE(every.cost(s) > best.cost * (1 - 1e-9));
+        n.best_first += every.cost(s) < best.cost * (1 + 1e-9) ? 1 : 0;
+        s.stage_layers = found.lists->layers;
+        REQUIRE(std::abs(every.step_time(s) / best.step_time - 1) < 1e-9);
+        const RoundTotals rounds = round_totals(s.stage_layers, s.vp);
+        n.uneven_rounds += rounds.front() != rounds.back() ? 1 : 0;
+        n.not_by_rows += std::any_of(s.stage_layers.begin(), s.stage_layers.end(),
+                                     [&](std::int64_t layers) { return layers % s.vp != 0; })
+                             ? 1
+                             : 0;
+      });
 }
 
 // Longer pipelines that hold both ends of the model on their first ranks, with memory to spare.
@@ -214,46 +203,39 @@ Case with_quick_links(Case c) {
 // The effort of a search must do, also where the wanted time is just that of the best division, or
 // just too little for it.
 void compare_shared_ends(const Case& c, Decided& n) {
-  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
-  REQUIRE(space.ok());
-  SearchContext x(c.model, c.cluster, c.request, *space);
-  for (const Mesh& mesh : space->meshes()) {
-    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      const Strategy s = strategy_of(*space, mesh, schedule);
-      const StageContext context = stages_of(x, s, mesh.base, CountRule::kNone);
-      CAPTURE(to_text(s), c.model.num_layers);
-      const std::vector<double> times = EveryDivision(c, s).plain_times();
-      if (times.empty()) continue;
-      ++n.searches;
-      n.uneven += times.back() > times.front() * 1.01 ? 1 : 0;
-      for (const double most : {1e300, times.front() * (1 + 1e-12)}) {
-        const FastestDivision found =
-            fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
-                              most, 0, false, kEffort});
-        REQUIRE(found.every);
-        REQUIRE(found.lists);
-        REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
-      }
-      const DivisionQuery asked{
-          context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300, 0, false,
-          kEffort};
-      compare_carried(asked, context, times.front(), n);
-      // Whatever messages take: they are not counted.
-      const double quick = EveryDivision(with_quick_links(c), s).plain_times().front();
-      KnownChains chains;
-      REQUIRE_FALSE(
-          takes_longer(context, asked.rules, asked.models, asked.placement, quick, 1024, chains));
-      const FastestDivision none =
-          fastest_division({context, space->divisions(), x.models, x.placement(s, mesh.base),
-                            times.front() * (1 - 1e-6), 0, false, kEffort});
-      REQUIRE(none.every);
-      REQUIRE_FALSE(none.lists);
-      const FastestDivision gave_up = fastest_division(
-          {context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300, 0, false, 9});
-      REQUIRE(gave_up.lists);
-      if (!gave_up.every) REQUIRE(gave_up.least <= times.front());
+  for_each_pipeline(c, [&](SearchContext& x, const SearchSpace& space, Strategy s,
+                           std::size_t base) {
+    const StageContext context = stages_of(x, s, base, CountRule::kNone);
+    CAPTURE(to_text(s), c.model.num_layers);
+    const std::vector<double> times = EveryDivision(c, s).plain_times();
+    if (times.empty()) return;
+    ++n.searches;
+    n.uneven += times.back() > times.front() * 1.01 ? 1 : 0;
+    for (const double most : {1e300, times.front() * (1 + 1e-12)}) {
+      const FastestDivision found = fastest_division(
+          {context, space.divisions(), x.models, x.placement(s, base), most, 0, false, kEffort});
+      REQUIRE(found.every);
+      REQUIRE(found.lists);
+      REQUIRE(std::abs(found.step_time / times.front() - 1) < 1e-9);
     }
-  }
+    const DivisionQuery asked{
+        context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, kEffort};
+    compare_carried(asked, context, times.front(), n);
+    // Whatever messages take: they are not counted.
+    const double quick = EveryDivision(with_quick_links(c), s).plain_times().front();
+    KnownChains chains;
+    REQUIRE_FALSE(
+        takes_longer(context, asked.rules, asked.models, asked.placement, quick, 1024, chains));
+    const FastestDivision none =
+        fastest_division({context, space.divisions(), x.models, x.placement(s, base),
+                          times.front() * (1 - 1e-6), 0, false, kEffort});
+    REQUIRE(none.every);
+    REQUIRE_FALSE(none.lists);
+    const FastestDivision gave_up = fastest_division(
+        {context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, 9});
+    REQUIRE(gave_up.lists);
+    if (!gave_up.every) REQUIRE(gave_up.least <= times.front());
+  });
 }
 
 }  // namespace

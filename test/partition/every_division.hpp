@@ -134,6 +134,20 @@ inline StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t b
           nullptr};
 }
 
+// Visits each schedule of the case's pipelines: visit(SearchContext&, const SearchSpace&, Strategy,
+// base of its mesh).
+template <class Visit>
+void for_each_pipeline(const Case& c, const Visit& visit) {
+  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
+  REQUIRE(space.ok());
+  SearchContext x(c.model, c.cluster, c.request, *space);
+  for (const Mesh& mesh : space->meshes()) {
+    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
+      visit(x, *space, strategy_of(*space, mesh, schedule), mesh.base);
+    }
+  }
+}
+
 struct Efforts {
   int decided = 0, undecided = 0;
 };

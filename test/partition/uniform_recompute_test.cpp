@@ -32,33 +32,27 @@ struct UniformCases {
 };
 
 void compare_uniform(const Case& c, UniformCases& n) {
-  const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
-  REQUIRE(space.ok());
-  SearchContext x(c.model, c.cluster, c.request, *space);
-  for (const Mesh& mesh : space->meshes()) {
-    for (const ScheduleChoice& schedule : space->schedules(mesh, 1)) {
-      Strategy s = strategy_of(*space, mesh, schedule);
-      s.recompute = Recompute::kFull;
-      const StageContext context = stages_of(x, s, mesh.base, CountRule::kUniform);
-      CAPTURE(to_text(s));
-      const double best = EveryDivision(c, s).best_uniform().step_time;
-      const DivisionQuery query{
-          context, space->divisions(), x.models, x.placement(s, mesh.base), 1e300, 0, false,
-          1 << 20};
-      const FastestDivision found = fastest_division(query);
-      REQUIRE(found.every);
-      REQUIRE(found.lists.has_value() == (best < 1e300));
-      ++(found.lists ? n.found : n.none);
-      if (!found.lists) continue;
-      REQUIRE(std::abs(found.step_time / best - 1) < 1e-9);
-      compare_efforts(query, best, n.efforts);
-      // Where nothing as fast is left, that is found out.
-      DivisionQuery faster = query;
-      faster.most = best * (1 - 1e-6);
-      REQUIRE(fastest_division(faster).every);
-      REQUIRE_FALSE(fastest_division(faster).lists);
-    }
-  }
+  for_each_pipeline(
+      c, [&](SearchContext& x, const SearchSpace& space, Strategy s, std::size_t base) {
+        s.recompute = Recompute::kFull;
+        const StageContext context = stages_of(x, s, base, CountRule::kUniform);
+        CAPTURE(to_text(s));
+        const double best = EveryDivision(c, s).best_uniform().step_time;
+        const DivisionQuery query{
+            context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, 1 << 20};
+        const FastestDivision found = fastest_division(query);
+        REQUIRE(found.every);
+        REQUIRE(found.lists.has_value() == (best < 1e300));
+        ++(found.lists ? n.found : n.none);
+        if (!found.lists) return;
+        REQUIRE(std::abs(found.step_time / best - 1) < 1e-9);
+        compare_efforts(query, best, n.efforts);
+        // Where nothing as fast is left, that is found out.
+        DivisionQuery faster = query;
+        faster.most = best * (1 - 1e-6);
+        REQUIRE(fastest_division(faster).every);
+        REQUIRE_FALSE(fastest_division(faster).lists);
+      });
 }
 
 }  // namespace
