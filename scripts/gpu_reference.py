@@ -24,17 +24,12 @@ import subprocess
 import sys
 import time
 
+from gpu_training import build, case, model_file, rotary_angles
+
 LIMITS = {"step_time": 0.10, "layer_time": 0.05, "peak_memory": 0.03}
 # Training runs for weeks: what counts is the time after the power limit has settled the clocks.
 WARM_UP, WARM_UP_SECONDS, STEPS = 3, 1.5, 7
 LAYER_STEPS, LAYERS_IN_A_ROW, MOST_LAYERS = 20, 4, 4
-
-
-def case(family, layers, hidden, heads, groups, ffn, vocab, seq, micro, recompute="none"):
-    name = f"{family}-l{layers}-h{hidden}-s{seq}-b{micro}" + ("" if recompute == "none" else "-full")
-    return {"name": name, "family": family, "layers": layers, "hidden": hidden, "heads": heads,
-            "groups": groups, "ffn": ffn, "vocab": vocab, "seq": seq, "micro": micro,
-            "recompute": recompute}
 
 
 # The most telling first: the time may run out. Pairs that differ in their layers alone give the time
@@ -52,23 +47,11 @@ CASES = [
     case("gpt", 24, 2048, 16, 16, 8192, 51200, 2048, 4),
     case("llama", 16, 2048, 32, 8, 8192, 128256, 4096, 2),
     case("gpt", 12, 768, 12, 12, 3072, 51200, 1024, 16),
+    # What the host issues takes longer than what the device does.
+    case("gpt", 24, 512, 8, 8, 2048, 51200, 512, 2),
+    case("llama", 16, 1024, 16, 16, 2816, 32000, 1024, 1),
     case("llama", 8, 4096, 32, 32, 11008, 32000, 2048, 4, "full"),
 ]
-
-
-def model_file(c):
-    """The case as a model file (JSON, which is YAML)."""
-    gpt = c["family"] == "gpt"
-    return {
-        "name": c["name"], "num_layers": c["layers"], "hidden_size": c["hidden"],
-        "num_attention_heads": c["heads"], "num_query_groups": c["groups"],
-        "ffn_hidden_size": c["ffn"], "gated_mlp": not gpt, "activation": "gelu" if gpt else "silu",
-        "norm": "layernorm" if gpt else "rmsnorm",
-        "position_embedding": "learned" if gpt else "rope", "vocab_size": c["vocab"],
-        "tied_embeddings": False, "linear_bias": gpt, "dropout": 0.0, "max_seq_length": c["seq"],
-        "attention": {"kind": "mha" if c["groups"] == c["heads"] else "gqa"},
-        "source": "a case of scripts/gpu_reference.py",
-    }
 
 
 def strategy(c):
@@ -124,86 +107,8 @@ def seconds_of(text):
     return float(value) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
 
 
-def build(torch, c):
-    """The model of a case: plain modules as in public training code, Llama with a projection each
-    for queries, keys and values and both halves of the gated MLP, and rotations by halves (Hugging
-    Face, torchtitan), GPT with one projection that is split (nanoGPT)."""
-    nn, functional = torch.nn, torch.nn.functional
-    gpt, hidden, head = c["family"] == "gpt", c["hidden"], c["hidden"] // c["heads"]
-
-    def linear(n_in, n_out, bias=gpt):
-        return nn.Linear(n_in, n_out, bias=bias)
-
-    def norm():
-        return nn.LayerNorm(hidden) if gpt else nn.RMSNorm(hidden, eps=1e-5)
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = norm(), norm()
-            queries, keys = c["heads"] * head, c["groups"] * head
-            widths = [queries + 2 * keys] if gpt else [queries, keys, keys]
-            self.qkv = nn.ModuleList(linear(hidden, width) for width in widths)
-            self.out = linear(hidden, hidden)
-            self.up = linear(hidden, c["ffn"])
-            self.gate = None if gpt else linear(hidden, c["ffn"])
-            self.down = linear(c["ffn"], hidden)
-
-        def forward(self, x, angles):
-            b, s, _ = x.shape
-            y = self.norm1(x)
-            q, k, v = self.qkv[0](y).split(hidden, dim=-1) if gpt else (p(y) for p in self.qkv)
-            q = q.view(b, s, c["heads"], head).transpose(1, 2)
-            k = k.view(b, s, c["groups"], head).transpose(1, 2)
-            v = v.view(b, s, c["groups"], head).transpose(1, 2)
-            if not gpt:
-                q, k = rotate(q, *angles), rotate(k, *angles)
-            a = functional.scaled_dot_product_attention(q, k, v, is_causal=True,
-                                                        enable_gqa=c["groups"] != c["heads"])
-            x = x + self.out(a.transpose(1, 2).reshape(b, s, hidden))
-            y = self.norm2(x)
-            if gpt:
-                return x + self.down(functional.gelu(self.up(y)))
-            return x + self.down(functional.silu(self.gate(y)) * self.up(y))
-
-    def rotate(x, cosine, sine):
-        low, high = x.chunk(2, dim=-1)
-        return x * cosine + torch.cat((-high, low), dim=-1) * sine
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed = nn.Embedding(c["vocab"], hidden)
-            self.places = nn.Embedding(c["seq"], hidden) if gpt else None
-            self.blocks = nn.ModuleList(Block() for _ in range(c["layers"]))
-            self.norm = norm()
-            self.head = linear(hidden, c["vocab"], bias=False)
-
-        def forward(self, tokens, targets, angles):
-            x = self.embed(tokens)
-            if self.places is not None:
-                x = x + self.places.weight
-            for block in self.blocks:
-                if c["recompute"] == "full":
-                    x = torch.utils.checkpoint.checkpoint(block, x, angles, use_reentrant=False)
-                else:
-                    x = block(x, angles)
-            logits = self.head(self.norm(x))
-            return functional.cross_entropy(logits.view(-1, c["vocab"]).float(), targets.view(-1))
-
-    return Model()
-
-
-def rotary_angles(torch, c, device):
-    half = c["hidden"] // c["heads"] // 2
-    rates = 10000.0 ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
-    angles = torch.arange(c["seq"], dtype=torch.float32, device=device)[:, None] * rates.repeat(2)
-    return angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
-
-
 def measure(torch, c):
     """(step time in seconds, bytes of tensors at the peak, spread) of one case on the GPU."""
-    import torch.utils.checkpoint  # noqa: F401  (not loaded by itself everywhere)
     from torch.nn.attention import SDPBackend, sdpa_kernel
     device = torch.device("cuda")
     torch.manual_seed(1)

@@ -112,6 +112,7 @@ struct DeviceTrace {
   bool own = false;  // of 'meshplan report': `tasks` in place of `ops`
   std::vector<TaskSpan> tasks;
   std::vector<TimeSpan> steps;         // that the profiler marks
+  double earlier_until = 0;            // when the device has done what earlier steps gave it
   std::vector<TimeSpan> data_loading;  // of the host
   std::int64_t allocations = 0;        // cudaMalloc and cudaFree of the host
   double allocation_time = 0;

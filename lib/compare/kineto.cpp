@@ -146,18 +146,37 @@ class ChromeReader {
       trace.world = header.world;
       trace.own = own_;
       resolve(builder);
-      trace.steps = steps_.empty() ? device_steps_ : steps_;
+      const std::vector<TimeSpan>& on_device = device_steps_[device];
+      trace.steps = steps_.empty() ? on_device : steps_;
       trace.data_loading = data_loading_;
       trace.allocations = allocations_;
       trace.allocation_time = allocation_time_;
       std::stable_sort(trace.ops.begin(), trace.ops.end(),
                        [](const DeviceOp& a, const DeviceOp& b) { return a.start < b.start; });
+      if (!steps_.empty() && !on_device.empty()) leave_out_earlier(trace, on_device);
       all.push_back(std::move(trace));
     }
     return all;
   }
 
  private:
+  // A host that is ahead of its device marks a step while the device still works on earlier ones,
+  // whose kernels are in the file as well. The marks on the device say where the first step begins.
+  static void leave_out_earlier(DeviceTrace& trace, const std::vector<TimeSpan>& on_device) {
+    const double first = std::min_element(on_device.begin(), on_device.end(),
+                                          [](const TimeSpan& a, const TimeSpan& b) {
+                                            return a.start < b.start;
+                                          })->start;
+    const auto begin =
+        std::find_if(trace.ops.begin(), trace.ops.end(),
+                     [&](const DeviceOp& op) { return op.start >= first; });
+    for (auto op = trace.ops.begin(); op != begin; ++op) {
+      trace.earlier_until = std::max(trace.earlier_until, op->start + op->duration);
+    }
+    trace.earlier_until = std::min(trace.earlier_until, first);
+    trace.ops.erase(trace.ops.begin(), begin);
+  }
+
   // A task of a pipeline rank, of 'meshplan report --trace'.
   void add_task(const TraceEvent& e) {
     if (devices_.size() >= kMostDevices && !devices_.contains(e.pid)) return;
@@ -187,7 +206,9 @@ class ChromeReader {
 
   void add_annotation(const TraceEvent& e, bool of_host) {
     if (e.name.starts_with("ProfilerStep#")) {
-      (of_host ? steps_ : device_steps_).push_back({e.start - base_, e.start - base_ + e.duration});
+      std::vector<TimeSpan>& steps =
+          of_host ? steps_ : device_steps_[e.device >= 0 ? e.device : e.pid];
+      steps.push_back({e.start - base_, e.start - base_ + e.duration});
     } else if (e.name.starts_with("enumerate(DataLoader)")) {
       add_loading(e);
     }
@@ -236,7 +257,8 @@ class ChromeReader {
   std::unordered_map<std::int64_t, ProductShape> shapes_;
   std::unordered_map<std::int64_t, std::size_t> threads_;
   std::vector<bool> backward_ = std::vector<bool>(1);
-  std::vector<TimeSpan> steps_, device_steps_, data_loading_;
+  std::vector<TimeSpan> steps_, data_loading_;
+  std::map<std::int64_t, std::vector<TimeSpan>> device_steps_;  // by device
   std::int64_t allocations_ = 0;
   double allocation_time_ = 0;
   double base_ = 0;

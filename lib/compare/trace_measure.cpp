@@ -53,7 +53,7 @@ Window window_of(const DeviceTrace& t) {
     w.from = "the profiler's marks";
     double first = std::numeric_limits<double>::max();
     for (const TimeSpan& step : t.steps) first = std::min(first, step.start);
-    w.start = std::min(w.start, first);
+    w.start = std::max(std::min(w.start, first), t.earlier_until);
   } else if (const std::int64_t steps = optimizer_steps(t); steps > 0) {
     w.steps = steps;
     w.from = "the optimizer's kernels";
