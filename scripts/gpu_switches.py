@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+import weakref
 
 from gpu_training import build, case, model_file, rotary_angles
 
@@ -128,6 +129,8 @@ def estimate(program, cluster, s, folder):
 def eight_bit_linear(torch):
     """A linear layer whose three products are in 8 bits, scaled by tensor at every use; it keeps its
     input and its weight as they are."""
+    torch._dynamo.config.recompile_limit = 64  # every shape its own kernel
+
     @torch.compile(dynamic=False)
     def cast(x, kind):
         scale = x.abs().max().float().clamp(min=1e-12) / torch.finfo(kind).max
@@ -200,17 +203,24 @@ def on_the_host(torch):
     asked for; weights stay."""
     stream = torch.cuda.Stream()
     least = 2**20
+    copied = {}  # of this step: operations that save the same tensor share its copy
 
     def pack(tensor):
         if isinstance(tensor, torch.nn.Parameter) or tensor.nbytes < least or not tensor.is_cuda \
                 or tensor.grad_fn is None:
             return tensor
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor._version)
+        known = copied.get(key)
+        if known is not None and known[0]() is not None:
+            return known[1]
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             host.copy_(tensor.detach(), non_blocking=True)
             tensor.detach().record_stream(stream)
-        return stream.record_event(), host
+        packed = (stream.record_event(), host)
+        copied[key] = (weakref.ref(tensor), packed)
+        return packed
 
     def unpack(packed):
         if not isinstance(packed, tuple):

@@ -67,9 +67,12 @@ class Slow:
 
 def plant(torch, model, fault):
     """Changes of modules that the model's description does not have."""
-    for place, block in enumerate(model.blocks):
+    for block in model.blocks:
         if "hook" in fault:
             block.register_forward_pre_hook(lambda *_: time.sleep(fault["hook"]))
+        if fault.get("empty"):
+            block.register_forward_hook(lambda *_: torch.cuda.empty_cache())
+            block.register_full_backward_hook(lambda *_: torch.cuda.empty_cache())
         if fault.get("product") == "twice":
             # The same product once more, its result unused: the kernel is there, as with a bad layout.
             block.down.register_forward_hook(
@@ -115,8 +118,6 @@ def record(torch, fault, path):
             (model(part, part, angles) / len(parts)).backward()
         for o in used:
             o.step()
-        if fault.get("empty"):
-            torch.cuda.empty_cache()
 
     wait, steps = 4, 3
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

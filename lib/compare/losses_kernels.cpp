@@ -80,6 +80,8 @@ bool find_small_microbatch(const LossContext& x, std::vector<TimeLoss>& all) {
   const double more = ratio(m.count, p.count);
   const double each = ratio(ratio(m.time.si(), m.count), ratio(p.time.si(), p.count));
   if (more < 1.6 || each > 0.85 || std::abs(more - std::round(more)) > 0.2) return false;
+  // Products that are split over kernels are more and smaller as well; attention is not.
+  if (x.t.attention_forward > 0 && forward_runs(x) < 0.8 * more) return false;
   const auto times = std::llround(more);
   TimeLoss f;
   f.kind = LossKind::kSmallMicrobatch;

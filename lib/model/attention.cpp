@@ -1,5 +1,7 @@
 // Grouped-query attention, which multi-head and multi-query attention are the ends of, over all
 // tokens before or a sliding window of them.
+#include <array>
+
 #include "model/attention_core.hpp"
 
 namespace meshplan {
@@ -45,9 +47,12 @@ LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const H
   site.parts = {{{LoraTarget::kQ, h.query_size + gate},
                  {LoraTarget::kK, h.key_size},
                  {LoraTarget::kV, h.sent_values}}};
+  const std::array<Projection, 3> parts{
+      {{"query", h.query_size + gate}, {"key", h.key_size}, {"value", h.sent_values}}};
   const LinearTimes column =
-      append_linear(x, "qkv", l.tokens, columns, l.hidden, bias, ops, 1, &site);
+      append_split_linear(x, "qkv", parts, l.tokens, l.hidden, bias, ops, site);
   repeat_product(x, "qkv", real(h.key_size) / real(columns), ops);
+  repeat_product(x, "key", 1, ops);
   const double qkv = real(l.tokens) * real(columns);
   append_elementwise(x, "qkv layout", 2 * l.bytes * qkv, 1, 2 * l.bytes * qkv, 1, ops);
   const double qk = real(l.tokens) * real(h.query_size + h.key_size);

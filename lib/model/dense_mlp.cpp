@@ -17,11 +17,10 @@ void append_operations(const DenseMlpSpec& kind, const BlockContext& x, BlockOps
   PartBegin begin = part_begin(ops);
   if (has_own_norm(m)) append_residual_norm(x, "mlp norm", ops);
   if (!norm_is_inside(x)) begin = part_begin(ops);
-  const AdapterSite first = first_mlp_site(m, ffn);
   const AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
-  const LinearTimes up = append_linear(x, "mlp up", l.tokens, ffn * (m.gated_mlp ? 2 : 1), l.hidden,
-                                       has_mlp_bias(m), ops, 1, &first);
-  repeat_product(x, "mlp up", m.gated_mlp ? 0.5 : 0, ops);
+  const LinearTimes up = append_mlp_first(x, "mlp up", l.tokens, ffn, has_mlp_bias(m), ops);
+  const bool split = x.strategy.runtime.split_projections;
+  repeat_product(x, "mlp up", !m.gated_mlp ? 0 : split ? 1 : 0.5, ops);
   append_activation(x, real(l.tokens) * real(ffn), ops);
   const LinearTimes down =
       append_linear(x, "mlp down", l.tokens, l.hidden, ffn, has_mlp_bias(m), ops, 1, &second);

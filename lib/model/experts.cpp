@@ -212,7 +212,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_biased_experts(x, {received, real(ffn), h, real(local_experts)}, ops);
   }
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward;
+    ops.kernels[i].awaited =
+        ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel;
   }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   const double copies = tokens * copies_sent(moe, x) * busiest;
@@ -224,11 +225,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (moe.shared_expert_ffn_hidden_size > 0) {
     const PartBegin begin = part_begin(ops);
     const std::int64_t shared = ceil_div(moe.shared_expert_ffn_hidden_size, s.tp);
-    const AdapterSite wide = first_mlp_site(m, shared);
     const AdapterSite narrow{.layer = LoraTarget::kFc2, .row_parallel = true};
-    const LinearTimes up =
-        append_linear(x, "shared expert up", l.tokens, shared * (m.gated_mlp ? 2 : 1), l.hidden,
-                      false, ops, 1, &wide);
+    const LinearTimes up = append_mlp_first(x, "shared expert up", l.tokens, shared, false, ops);
     append_activation(x, real(l.tokens) * real(shared), ops);
     const LinearTimes down =
         append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops, 1, &narrow);

@@ -9,7 +9,11 @@ namespace meshplan {
 // maximum e + 4, exponential 8 and softmax 8 bytes forward, 4 + e backward
 // (fusions/fused_cross_entropy.py); Megatron-LM's other one (cross_entropy.py) 38 bytes for cast,
 // maximum, shift, exponential, sum and softmax, and 22 for scale and cast; fp32_copies: a cast to
-// fp32 (e + 4) and one read forward, a read, a write and the cast back (4 + e) backward. Three
+// fp32 (e + 4) and one read forward, a read, a write and the cast back (4 + e) backward. PyTorch's
+// reads three times (largest, sum, logarithms) and writes once; backward fills a tensor, reads it and
+// the logarithms for a sum and again, and writes (aten/src/ATen/native/cuda/SoftMax.cu): 4 and 6
+// elements of 4 bytes, with casts of e + 4 around, or of e without them; 52 in all, where one H200
+// took as long as 53. Three
 // all-reduces of one fp32 per token; with gathered_logits one gather of all logits instead.
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
@@ -37,6 +41,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);
   } else if (s.runtime.fused_cross_entropy) {
     append_elementwise(x, "cross entropy", (e + 20) * n, 5, (e + 4) * n, 2, ops);
+  } else if (s.runtime.torch_cross_entropy && s.runtime.bf16_cross_entropy) {
+    append_elementwise(x, "cross entropy", 4 * e * n, 2, 6 * e * n, 3, ops);
+  } else if (s.runtime.torch_cross_entropy) {
+    append_elementwise(x, "cross entropy", (e + 20) * n, 3, (e + 28) * n, 4, ops);
   } else {
     append_elementwise(x, "cross entropy", 38 * n, 10, 22 * n, 4, ops);
   }
@@ -83,13 +91,15 @@ struct LossBytes {
 //                  bf16, chosen before 16 and 18 by which of Aleph Alpha's runs fitted their
 //                  devices. Of the whole vocabulary, the logits freed, the logarithms and both
 //                  gradients (aten/src/ATen/native/cuda/SoftMax.cu; measured on one H200,
-//                  scripts/gpu_reference.py): e + 12
+//                  scripts/gpu_reference.py): e + 12. Of 16-bit logits that nobody casts
+//                  (runtime.bf16_cross_entropy; measured there too): 3 e
 LossBytes loss_bytes(const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
   const double e = x.shape.bytes;
   if (k.gathered_logits) return {4, e + 12};
   if (k.fused_cross_entropy && k.inplace_cross_entropy) return {e, 2 * e};
   if (k.fused_cross_entropy && !k.fp32_copies) return {4, 2 * e + 8};
+  if (k.torch_cross_entropy && k.bf16_cross_entropy) return {e, 3 * e};
   if (k.torch_cross_entropy) return {4, 12};
   return {4, e + (k.cloned_logits ? 8 : 4)};
 }

@@ -34,6 +34,19 @@ void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps&
 LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
                           std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
                           std::int64_t count = 1, const AdapterSite* site = nullptr);
+// A share of the columns of a layer that is one product or several of one input.
+struct Projection {
+  std::string_view name;
+  std::int64_t columns = 0;
+};
+// y[tokens, all columns] = x[tokens, k] W: one product `name`, or with runtime.split_projections
+// each part by itself, whose gradients of the input are added up.
+LinearTimes append_split_linear(const BlockContext& x, std::string_view name,
+                                std::span<const Projection> parts, std::int64_t tokens,
+                                std::int64_t k, bool bias, BlockOps& ops, const AdapterSite& site);
+// The halves of a gated layer's first product, or its only part; `whole` is the name of both.
+LinearTimes append_mlp_first(const BlockContext& x, std::string_view whole, std::int64_t tokens,
+                             std::int64_t ffn, bool bias, BlockOps& ops);
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
                         BlockOps& ops, bool selective = false,

@@ -106,6 +106,9 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.fp8_param_gather", "weights of products in 8 bits are stored so"},
     {"runtime.split_expert_biases", "experts with biases may be split over etp ranks"},
     {"runtime.op_recompute", "selective recomputation keeps every second product"},
+    {"runtime.split_projections", "queries, keys and values, gate and up are products of their own"},
+    {"runtime.grouped_kernel", "all experts' products of a layer are one kernel"},
+    {"runtime.bf16_cross_entropy", "PyTorch's loss reads 16-bit logits, not a copy in fp32"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

@@ -114,6 +114,9 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.fp8_param_gather", s.runtime.fp8_param_gather);
   visit("runtime.split_expert_biases", s.runtime.split_expert_biases);
   visit("runtime.op_recompute", s.runtime.op_recompute);
+  visit("runtime.split_projections", s.runtime.split_projections);
+  visit("runtime.grouped_kernel", s.runtime.grouped_kernel);
+  visit("runtime.bf16_cross_entropy", s.runtime.bf16_cross_entropy);
   visit("order", s.order);
 }
 

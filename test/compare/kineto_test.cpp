@@ -3,6 +3,9 @@
 #include <fstream>
 #include <zlib.h>
 
+#include "compare/trace_measure.hpp"
+#include "cost/step.hpp"
+#include "io/load.hpp"
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -57,6 +60,39 @@ TEST_CASE("a trace of PyTorch's profiler") {
   CHECK(all.front().rank == 3);
   CHECK(all.front().world == 8);
   CHECK(all.front().notes.empty());
+}
+
+TEST_CASE("kernels of earlier steps that a lagging device still runs are left out") {
+  constexpr std::string_view kLagging = R"json([
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 0, "dur": 90,
+     "args": {"device": 0, "stream": 7}},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 9, "tid": 1, "ts": 10,
+     "dur": 20},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#6", "pid": 9, "tid": 1, "ts": 30,
+     "dur": 20},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100, "dur": 80,
+     "args": {"device": 0, "stream": 7}},
+    {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#5", "pid": 0, "tid": 7,
+     "ts": 100, "dur": 80},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 190, "dur": 80,
+     "args": {"device": 0, "stream": 7}},
+    {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#6", "pid": 0, "tid": 7,
+     "ts": 190, "dur": 80}])json";
+  const auto all = read(kLagging);
+  REQUIRE(all.size() == 1);
+  const DeviceTrace& t = all.front();
+  CHECK(t.steps.size() == 2);
+  REQUIRE(t.ops.size() == 2);
+  CHECK(t.ops.front().start == 100);
+  // Its own steps begin when the device is done with the ones before, not when the host marks them.
+  CHECK(t.earlier_until == 90);
+  const ModelSpec m = *load_model("llama-3.1-8b", DataFolders::standard());
+  const ClusterSpec c = with_gpus(*load_cluster("dgx-h100", DataFolders::standard()), 1);
+  Strategy s;
+  s.dp = 1, s.global_batch = 1, s.seq_len = 1024;
+  const DeviceMeasure measured = measured_device(t, cost_of(m, c, complete(s, m, c)));
+  CHECK(measured.step.si() == Approx((270 - 90) / 2 * 1e-6));
+  CHECK(measured.of(OpClass::kProduct).count == Approx(1));
 }
 
 TEST_CASE("a bare list of events") {

@@ -2,6 +2,7 @@
 #include "cost/step.hpp"
 #include "cost/support.hpp"
 #include "model/kinds.hpp"
+#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -98,6 +99,21 @@ TEST_CASE("context parallelism divides every activation of a layer") {
         layer_activations(whole, layer_spec(m, 0)).none.count());
 }
 
+TEST_CASE("[F-ACT-MEM-1] a norm without a kernel keeps an fp32 copy and what the weight scales") {
+  ModelSpec m = plain_gpt();
+  m.norm = Norm::kRmsNorm;
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 1);
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  CHECK(norm_bytes(x, 1000) == 2000);
+  s.runtime.fused_norm = false;
+  CHECK(norm_bytes(x, 1000) == 6000);
+  s.lora.rank = 8;  // frozen: no gradient of the weight
+  CHECK(norm_bytes(x, 1000) == 4000);
+  m.norm = Norm::kLayerNorm;  // PyTorch has a kernel for it
+  CHECK(norm_bytes(x, 1000) == 2000);
+}
+
 TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
@@ -117,6 +133,10 @@ TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   s.runtime.torch_cross_entropy = true;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));
+  s.runtime.bf16_cross_entropy = true;
+  CHECK(kept() == Approx(2));
+  CHECK(most() == Approx(6));
+  s.runtime.bf16_cross_entropy = false;
   s.runtime.fused_cross_entropy = true;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));

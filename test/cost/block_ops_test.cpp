@@ -43,7 +43,7 @@ struct Bench {
 // Time and number of the kernels of one name in one pass.
 struct Sum {
   Seconds time;
-  double flops = 0;
+  double flops = 0, launches = 0;
   int kernels = 0;
 };
 Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
@@ -52,6 +52,7 @@ Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
     if (op.name != name || op.pass != pass) continue;
     total.time += op.time;
     total.flops += op.flops;
+    total.launches += op.launches;
     ++total.kernels;
   }
   return total;
@@ -127,6 +128,40 @@ TEST_CASE("[F-LIN-1] a linear layer is three products of the same work") {
   append_linear(b.context(), "linear", 2048, 1024, 4096, false, apart);
   CHECK(sum(apart, "gradient accumulation", Pass::kBackwardWeight).time ==
         b.memory(1024.0 * 4096 * (2 + 2 * 4), 1));
+}
+
+TEST_CASE("[F-LIN-1] matrices that read one input are one product or several") {
+  Bench b;
+  constexpr std::array<Projection, 3> kParts{{{"query", 1024}, {"key", 256}, {"value", 256}}};
+  const auto appended = [&b, &kParts] {
+    BlockOps ops;
+    append_split_linear(b.context(), "qkv", kParts, 2048, 4096, false, ops, {});
+    return ops;
+  };
+  const BlockOps one = appended();
+  b.strategy.runtime.split_projections = true;
+  const BlockOps three = appended();
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput, Pass::kBackwardWeight}) {
+    CHECK(sum(one, "qkv", pass).flops == 2.0 * 2048 * 1536 * 4096);
+    CHECK(sum(three, "qkv", pass).flops == 0);
+    CHECK(sum(three, "query", pass).flops == 2.0 * 2048 * 1024 * 4096);
+    CHECK(sum(three, "key", pass).flops == sum(three, "value", pass).flops);
+  }
+  // Three gradients of the input are added up in two passes.
+  CHECK(sum(three, "gradient sum", Pass::kBackwardInput).time == 2 * b.memory(3 * 2 * 2048 * 4096, 1));
+  CHECK(sum(one, "gradient sum", Pass::kBackwardInput).time == Seconds{});
+}
+
+TEST_CASE("[F-LIN-1] experts' products are launched one by one or as one kernel") {
+  Bench b;
+  const auto launches = [&b] {
+    BlockOps ops;
+    append_linear(b.context(), "experts", 64, 1024, 4096, false, ops, 16);
+    return sum(ops, "experts", Pass::kForward).launches;
+  };
+  CHECK(launches() == 16);
+  b.strategy.runtime.grouped_kernel = true;
+  CHECK(launches() == 1);
 }
 
 TEST_CASE("[F-LIN-2] DeepSpeed's bf16 optimizer casts gradients to fp32 before it adds them") {
@@ -245,6 +280,23 @@ TEST_CASE("[F-LOSS-1] the vocabulary-parallel loss reduces three numbers per tok
   const double logits = 2048.0 * 51200 / 8;
   CHECK(sum(ops, "cross entropy", Pass::kForward).time == b.memory(38 * logits, 10));
   CHECK(sum(ops, "cross entropy", Pass::kBackwardInput).time == b.memory(22 * logits, 4));
+}
+
+TEST_CASE("[F-LOSS-1] PyTorch's loss reads logits three times, in fp32 or as they are") {
+  Bench b;
+  b.strategy.runtime.fused_cross_entropy = false;
+  b.strategy.runtime.torch_cross_entropy = true;
+  const double logits = 2048.0 * 51200;
+  const auto time = [&b](Pass pass) {
+    BlockOps ops;
+    append_head(b.context(), ops);
+    return sum(ops, "cross entropy", pass).time;
+  };
+  CHECK(time(Pass::kForward) == b.memory((2 + 4 + 4 * 4) * logits, 3));
+  CHECK(time(Pass::kBackwardInput) == b.memory((6 * 4 + 4 + 2) * logits, 4));
+  b.strategy.runtime.bf16_cross_entropy = true;
+  CHECK(time(Pass::kForward) == b.memory(4 * 2 * logits, 2));
+  CHECK(time(Pass::kBackwardInput) == b.memory(6 * 2 * logits, 3));
 }
 
 TEST_CASE("[F-LOSS-1] Megatron-Core's fused loss passes one fp32 copy, the one in place none") {
