@@ -19,9 +19,8 @@ import statistics
 import subprocess
 import sys
 import time
-import weakref
 
-from gpu_training import build, case, model_file, rotary_angles
+from gpu_training import build, case, model_file, on_the_host, rotary_angles
 
 LIMIT = 0.03
 WARM_UP, STEPS = 3, 5
@@ -40,6 +39,10 @@ def layers(recompute="none", **switches):
 
 def vocabulary(**switches):
     return case("llama", 1, 4096, 32, 8, 14336, 128256, 16384, 1, **switches)
+
+
+def long_sequence(**switches):
+    return case("llama", 12, 2048, 16, 16, 5632, 32000, 32768, 1, "full", loss="linear", **switches)
 
 
 def switch(name, c, keys=None, options=(), predicted=True):
@@ -63,7 +66,7 @@ def hugging_face_case(kind, recompute="none", seq=4096, micro=1, lora=0, **confi
 
 
 ADAPTERS = {"lora.rank": "16", "lora.targets": "[all-linear]"}
-FULL = {"recompute": "full"}
+FULL, LINEAR = {"recompute": "full"}, {"kernels.fused_linear_cross_entropy": "true"}
 QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "num_key_value_heads": 8, "intermediate_size": 12288,
          "vocab_size": 151936}
 MIXTURE = {"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 2048, "num_key_value_heads": 4,
@@ -77,7 +80,11 @@ SWITCHES = [
     switch("loss in bf16", vocabulary(loss="torch16"), {"runtime.bf16_cross_entropy": "true"}),
     switch("loss compiled", vocabulary(loss="compiled"),
            {"kernels.fused_cross_entropy": "true", "kernels.inplace_cross_entropy": "true"}),
+    switch("loss with the output layer", vocabulary(loss="linear"), LINEAR),
     switch("recompute every layer", layers("full"), FULL),
+    switch("checkpoints on the device", long_sequence(), dict(FULL, **LINEAR)),
+    switch("checkpoints on the host", long_sequence(checkpoints="host"),
+           dict(FULL, **LINEAR, **{"runtime.host_checkpoints": "true"})),
     switch("recompute every second layer", layers("alternate"), dict(FULL, recompute_layers="[4]")),
     switch("recompute by operation", layers("operations"),
            {"recompute": "selective", "runtime.op_recompute": "true"}),
@@ -196,40 +203,6 @@ def add_adapters(torch, model, c):
                               autocast_adapter_dtype=False)
     plain = r".*blocks\.\d+\.(qkv\.\d|out|up|gate|down)"
     return inject_adapter_in_model(LoraConfig(r=c["lora"], target_modules=plain), model)
-
-
-def on_the_host(torch):
-    """What the forward pass saves is copied to pinned memory on a stream of its own, and back as it is
-    asked for; weights stay."""
-    stream = torch.cuda.Stream()
-    least = 2**20
-    copied = {}  # of this step: operations that save the same tensor share its copy
-
-    def pack(tensor):
-        if isinstance(tensor, torch.nn.Parameter) or tensor.nbytes < least or not tensor.is_cuda \
-                or tensor.grad_fn is None:
-            return tensor
-        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor._version)
-        known = copied.get(key)
-        if known is not None and known[0]() is not None:
-            return known[1]
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            host.copy_(tensor.detach(), non_blocking=True)
-            tensor.detach().record_stream(stream)
-        packed = (stream.record_event(), host)
-        copied[key] = (weakref.ref(tensor), packed)
-        return packed
-
-    def unpack(packed):
-        if not isinstance(packed, tuple):
-            return packed
-        event, host = packed
-        torch.cuda.current_stream().wait_event(event)
-        return host.to("cuda", non_blocking=True)
-
-    return lambda: torch.autograd.graph.saved_tensors_hooks(pack, unpack)
 
 
 def optimizers(torch, model, c):

@@ -1,11 +1,14 @@
 """Small GPT and Llama models as plain PyTorch trains them, for the scripts that compare one GPU with
 what meshplan says about it. PyTorch itself is handed in: a machine without it can list the cases.
 """
+import contextlib
+import weakref
 
 
 def case(family, layers, hidden, heads, groups, ffn, vocab, seq, micro, recompute="none", **switches):
-    """A model and its batch as a dict. `switches`: loss (torch, torch16, compiled), attention (sdpa,
-    unfused, documents), documents (tokens of each, with that attention), norm (module, unfused)."""
+    """A model and its batch as a dict. `switches`: loss (torch, torch16, compiled, linear), attention
+    (sdpa, unfused, documents), documents (tokens of each, with that attention), norm (module,
+    unfused), checkpoints (device, host)."""
     name = f"{family}-l{layers}-h{hidden}-s{seq}-b{micro}" + ("" if recompute == "none" else "-full")
     return {"name": name, "family": family, "layers": layers, "hidden": hidden, "heads": heads,
             "groups": groups, "ffn": ffn, "vocab": vocab, "seq": seq, "micro": micro,
@@ -25,6 +28,40 @@ def model_file(c):
         "attention": {"kind": "mha" if c["groups"] == c["heads"] else "gqa"},
         "source": "a case of scripts/gpu_training.py",
     }
+
+
+def on_the_host(torch):
+    """What the forward pass saves is copied to pinned memory on a stream of its own, and back as it is
+    asked for; weights stay."""
+    stream = torch.cuda.Stream()
+    least = 2**20
+    copied = {}  # of this step: operations that save the same tensor share its copy
+
+    def pack(tensor):
+        if isinstance(tensor, torch.nn.Parameter) or tensor.nbytes < least or not tensor.is_cuda \
+                or tensor.grad_fn is None:
+            return tensor
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor._version)
+        known = copied.get(key)
+        if known is not None and known[0]() is not None:
+            return known[1]
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            host.copy_(tensor.detach(), non_blocking=True)
+            tensor.detach().record_stream(stream)
+        packed = (stream.record_event(), host)
+        copied[key] = (weakref.ref(tensor), packed)
+        return packed
+
+    def unpack(packed):
+        if not isinstance(packed, tuple):
+            return packed
+        event, host = packed
+        torch.cuda.current_stream().wait_event(event)
+        return host.to("cuda", non_blocking=True)
+
+    return lambda: torch.autograd.graph.saved_tensors_hooks(pack, unpack)
 
 
 def attention_of(torch, c):
@@ -69,6 +106,45 @@ def loss_function(torch, c):
     return losses[c.get("loss", "torch")]()
 
 
+def loss_with_head(torch, x, weight, targets):
+    """The mean loss of x weight^T, a chunk of tokens after the other, whose logits are not kept: both
+    gradients are made at once (as Liger's fused linear cross entropy; chunks as there)."""
+    tokens, width = x.shape
+    parts = -(-weight.shape[0] // width)
+    rows = 1 << max(0, -(-tokens // parts) - 1).bit_length()
+
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x, weight):
+            gradient, of_weight = torch.empty_like(x), torch.zeros_like(weight)
+            total = torch.zeros((), device=x.device)
+            for begin in range(0, tokens, rows):
+                part, wanted = x[begin:begin + rows], targets[begin:begin + rows]
+                logits = part @ weight.t()
+                total += rewritten(logits, wanted) / tokens
+                gradient[begin:begin + rows] = logits @ weight / tokens
+                of_weight += logits.t() @ part / tokens
+            context.save_for_backward(gradient, of_weight)
+            return total
+
+        @staticmethod
+        def backward(context, scale):
+            return tuple(g * scale.to(g.dtype) for g in context.saved_tensors)
+
+    @torch.compile(dynamic=False)
+    def in_place(logits, wanted):
+        wide = logits.float()
+        sums = wide.logsumexp(-1, keepdim=True)
+        at = wanted[:, None]
+        loss = (sums - wide.gather(1, at)).sum()
+        places = torch.arange(logits.shape[1], device=logits.device)
+        logits.copy_(((wide - sums).exp() - (places == at)).to(logits.dtype))
+        return loss
+
+    rewritten = in_place
+    return Loss.apply(x, weight)
+
+
 def every_second_product(torch):
     """torchtitan's selective recomputation by operation: attention and every second product are kept."""
     import functools
@@ -101,9 +177,13 @@ def build(torch, c):
     nn, functional = torch.nn, torch.nn.functional
     gpt, hidden, head = c["family"] == "gpt", c["hidden"], c["hidden"] // c["heads"]
 
+    kept = on_the_host(torch) if c.get("checkpoints") == "host" else contextlib.nullcontext
+
     def checkpoint(function, *arguments, **options):
         import torch.utils.checkpoint  # not loaded by itself everywhere
-        return torch.utils.checkpoint.checkpoint(function, *arguments, use_reentrant=False, **options)
+        with kept():
+            return torch.utils.checkpoint.checkpoint(function, *arguments, use_reentrant=False,
+                                                     **options)
 
     def linear(n_in, n_out, bias=gpt):
         return nn.Linear(n_in, n_out, bias=bias)
@@ -182,6 +262,9 @@ def build(torch, c):
                     x = checkpoint(block, x, angles, context_fn=every_second_product(torch))
                 else:
                     x = block(x, angles)
+            if c.get("loss") == "linear":
+                return loss_with_head(torch, self.norm(x).flatten(0, 1), self.head.weight,
+                                      targets.view(-1))
             logits = self.head(self.norm(x))
             return loss_of(logits.view(-1, c["vocab"]), targets.view(-1))
 

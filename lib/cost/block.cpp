@@ -227,19 +227,36 @@ SavedActivations always_saved(double bytes) {
   return {ceil_bytes(bytes), ceil_bytes(bytes), ceil_bytes(bytes)};
 }
 
+// [F-OFF-4] The input of a recomputed layer goes to the host beside its forward pass and comes back
+// beside the passes before it in the backward pass; what takes longer than these is waited for. Two
+// are on the device at a time: one computed with, one on its way.
+BlockCost with_host_checkpoint(const BlockContext& x, BlockCost cost) {
+  if (cost.host_checkpoint == Bytes{}) return cost;
+  const Seconds copy = cost.host_checkpoint / x.cluster.device.host_link;
+  const Seconds forward = cost.forward.total();
+  const Seconds both =
+      cost.recompute_full.total() + cost.backward_input.total() + cost.backward_weight.total();
+  cost.recompute_full.launch += clamp_positive(copy - forward) + clamp_positive(copy - both);
+  return cost;
+}
+
 BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& all) {
   const BlockOps ops = layer_ops(x, layer);
   BlockCost cost;
   cost.saved = layer_activations(x, layer);
+  if (x.strategy.runtime.host_checkpoints) {
+    cost.host_checkpoint = cost.saved.full;
+    cost.saved.full = Bytes{};
+  }
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved) +
-                     dequantised_weight(x, ops);
+                     dequantised_weight(x, ops) + 2 * cost.host_checkpoint;
   cost.repeated_set = x.strategy.runtime.op_recompute
                           ? cost.saved.none - cost.saved.selective
                           : ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   add_weights(ops, all, cost);
-  return finish(x, ops, cost);
+  return with_host_checkpoint(x, finish(x, ops, cost));
 }
 
 std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape.hidden; }

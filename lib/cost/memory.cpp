@@ -175,11 +175,20 @@ KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks, con
   return kept;
 }
 
+Bytes host_checkpoint_bytes(const BlockCosts& blocks, const Chunk& mine) {
+  Bytes sum;
+  for (std::size_t k = 0; k < mine.recomputed.size(); ++k) {
+    if (mine.recomputed[k] > 0) sum += blocks[k].host_checkpoint * mine.recomputed[k];
+  }
+  return sum;
+}
+
 void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
                 Recompute mode, RankMemory& rank) {
   rank.parameters = held_parameters(rates, blocks, mine);
   rank.states = state_bytes(rates, rank.parameters);
   rank.buffers = buffer_bytes(rates, blocks, mine, mode);
+  rank.host_checkpoints = host_checkpoint_bytes(blocks, mine);
   rank.kept = kept_buffers(rates, blocks, mine);
   rank.inputs = rates.stage_inputs - (mine.blocks.embedding() > 0 ? rates.chunk_inputs : Bytes{});
 }
@@ -358,6 +367,7 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   Bytes bytes;
   bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer + rank.states.paged;
+  bytes += rank.host_checkpoints;
   if (offload.activations) bytes += rank.activations;
   return bytes;
 }

@@ -144,6 +144,7 @@ struct RankMemory {
   StateBytes states;           // from step to step, but for `update` and `late`
   Bytes activations;           // from forward to backward: all microbatches in flight, at the most
   Bytes resident;              // of which stay on the device where activations are offloaded
+  Bytes host_checkpoints;      // inputs of recomputed layers on the host
   BufferBytes buffers;         // within a backward pass
   KeptBuffers kept;            // from step to step
   Bytes inputs;                // of its chunks, between two steps
@@ -152,6 +153,8 @@ struct RankMemory {
 // Parameters, states and buffers of a rank.
 void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
                 Recompute mode, RankMemory& rank);
+// [F-OFF-4] Inputs of recomputed layers that are kept on the host, of one microbatch.
+[[nodiscard]] Bytes host_checkpoint_bytes(const BlockCosts& blocks, const Chunk& mine);
 // Activations that stay on the device when the rest is offloaded.
 [[nodiscard]] Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine,
                                          Recompute mode);

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
+#include "launch/recipe_kernels.hpp"
 #include "launch/recipe_keys.hpp"
 #include "launch/recipe_optimizers.hpp"
 
@@ -218,6 +219,9 @@ class Importer {
                                  ? is_on(settings_.text("gradient_checkpointing", "false"))
                                  : !settings_.flag("disable_gradient_checkpointing", false);
     if (checkpoints) s.recompute = Recompute::kFull;
+    if (!is_axolotl() && settings_.flag("use_unsloth_gc", false)) s.recompute = Recompute::kFull;
+    read_host_checkpoints(settings_, s);
+    read_fused_kernels(settings_, s);
     const bool eager = settings_.flag("eager_attention", false) ||
                        settings_.text("flash_attn", "auto") == "disabled";
     for (const char* kind : {"flash_attention", "sdp_attention", "xformers_attention",

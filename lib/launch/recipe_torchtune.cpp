@@ -182,7 +182,10 @@ class TorchtuneRecipe {
       s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
     }
     if (settings_.flag("enable_activation_checkpointing", false)) s.recompute = Recompute::kFull;
-    s.offload.activations = settings_.flag("enable_activation_offloading", false);
+    // Beside recomputation, which it needs (recipes/*.py): of what is saved there are inputs alone.
+    const bool offloads = settings_.flag("enable_activation_offloading", false);
+    s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
+    s.offload.activations = offloads && s.recompute != Recompute::kFull;
     const std::string stated = settings_.text("optimizer._component_", "torch.optim.AdamW");
     const std::string name = stated.substr(stated.find_last_of('.') + 1);
     struct Row {

@@ -10,6 +10,7 @@
 #include "frameworks/preset.hpp"
 #include "launch/program_options.hpp"
 #include "launch/recipe_import.hpp"
+#include "launch/recipe_kernels.hpp"
 #include "launch/recipe_keys.hpp"
 #include "launch/recipe_optimizers.hpp"
 
@@ -329,6 +330,8 @@ class TrainerRun {
       run_.assumed.push_back(
           {"recompute", "full", "TRL checkpoints every layer unless told otherwise"});
     }
+    read_host_checkpoints(settings_, s);
+    read_fused_kernels(settings_, s);
     s.flash_attention = settings_.text("attn_implementation", "sdpa") != "eager";
     const std::string optimizer = settings_.text("optim", "adamw_torch");
     const auto known = recipe_optimizer(optimizer);

@@ -1,8 +1,26 @@
 // The last block: final norm, logits and loss.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
 namespace meshplan {
+namespace {
+
+// [F-LOSS-3] Fused with the output layer the loss takes so many tokens at a time that a chunk's logits
+// are about as many as all hidden elements: the power of two from t / ceil(V / h) on (Liger-Kernel
+// ops/fused_linear_cross_entropy.py). Its kernel reads logits twice and writes their gradient in
+// their place (3 e). Kept are the input's gradient and, of a trained output layer, the weight's,
+// beside one more while a chunk's is added.
+double loss_chunk_tokens(const BlockContext& x) {
+  const std::int64_t parts = ceil_div(x.shape.vocab, x.shape.hidden);
+  const std::int64_t tokens = std::max<std::int64_t>(1, ceil_div(x.shape.tokens, parts));
+  return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
+}
+
+}  // namespace
 
 // [F-LOSS-1] Final norm, logits over the local vocabulary, cross entropy. Per logit the loss in
 // place reads and writes e bytes each way. Megatron-Core's fused one passes an fp32 copy: cast and
@@ -35,7 +53,10 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   if (x.model.logit_softcapping) {
     append_elementwise(x, "logit soft-capping", 6 * e * n, 3, 7 * e * n, 3, ops);
   }
-  if (s.runtime.fused_cross_entropy && s.runtime.fp32_copies) {
+  if (s.runtime.fused_linear_cross_entropy) {
+    const double chunks = std::ceil(real(l.tokens) / loss_chunk_tokens(x));
+    append_elementwise(x, "cross entropy", 3 * e * n, chunks, 0, 0, ops);
+  } else if (s.runtime.fused_cross_entropy && s.runtime.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
   } else if (s.runtime.fused_cross_entropy && s.runtime.inplace_cross_entropy) {
     append_elementwise(x, "cross entropy", 2 * e * n, 3, 2 * e * n, 2, ops);
@@ -114,12 +135,20 @@ double logits_held(const BlockContext& x) {
 // The norm's input, the output layer's, and what the loss keeps.
 double head_saved_bytes(const BlockContext& x) {
   const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  if (x.strategy.runtime.fused_linear_cross_entropy) {
+    return norm_bytes(x, norm) + x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
+  }
   const double capped = x.model.logit_softcapping ? x.shape.bytes * logits_held(x) : 0;
   return norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x) + capped;
 }
 
 // Beside that: the rest of what the loss needs, and the gradient of the output layer's input.
 double head_working_bytes(const BlockContext& x) {
+  if (x.strategy.runtime.fused_linear_cross_entropy) {
+    const double chunk = loss_chunk_tokens(x) * real(x.shape.vocab);
+    const double weights = is_frozen(x.strategy) ? 0 : real(x.shape.vocab * x.shape.hidden);
+    return x.shape.bytes * (chunk + 2 * weights);
+  }
   const LossBytes loss = loss_bytes(x);
   return (loss.most - loss.kept) * logits_held(x) +
          x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);

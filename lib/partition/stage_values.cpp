@@ -93,6 +93,7 @@ RankMemory& Stages::stored(const Chunk& mine) const {
     set_stored(rates_, x_.blocks, mine, x_.strategy.recompute, known.memory);
   } else if (known.recomputed != recomputed) {
     known.memory.buffers = buffer_bytes(rates_, x_.blocks, mine, x_.strategy.recompute);
+    known.memory.host_checkpoints = host_checkpoint_bytes(x_.blocks, mine);
   }
   known.recomputed = recomputed;
   return known.memory;

@@ -68,6 +68,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fused_experts", "with precision fp8, experts multiply, gate and cast in one kernel"},
     {"kernels.fused_latent_rope", "latent attention is laid out by the kernels that rotate it"},
     {"kernels.gathered_logits", "every tensor rank gathers all logits for the loss"},
+    {"kernels.fused_linear_cross_entropy", "output layer and loss go chunk by chunk, logits unkept"},
     {"kernels.fp32_copies", "norms and the loss read fp32 copies of their inputs"},
     {"kernels.whole_tensor_shards", "ZeRO-1 gives every rank whole tensors"},
     {"kernels.whole_reduction", "ZeRO-1 reduces all gradients at once after the backward pass"},
@@ -109,6 +110,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.split_projections", "queries, keys and values, gate and up are products of their own"},
     {"runtime.grouped_kernel", "all experts' products of a layer are one kernel"},
     {"runtime.bf16_cross_entropy", "PyTorch's loss reads 16-bit logits, not a copy in fp32"},
+    {"runtime.host_checkpoints", "inputs of recomputed layers are kept on the host"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

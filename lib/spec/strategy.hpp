@@ -80,6 +80,10 @@ struct Runtime {
   // Every tensor rank gathers all logits and computes PyTorch's loss of their fp32 copies; else the
   // loss is computed on the rank's share of the vocabulary (Megatron-LM cross_entropy.py).
   bool gathered_logits = false;
+  // The output layer and its loss work on one chunk of the tokens after the other and make their
+  // gradients at once, so that no logits are kept (Liger's fused linear cross entropy; Apple's cut
+  // cross entropy, in smaller chunks).
+  bool fused_linear_cross_entropy = false;
   // Norms and the loss read fp32 copies of their inputs, made by kernels of their own.
   bool fp32_copies = false;
   // ZeRO-1 gives every rank whole tensors: one reduction to and one broadcast from each owner
@@ -192,6 +196,9 @@ struct Runtime {
   bool grouped_kernel = false;
   // PyTorch's loss is computed of the 16-bit logits, not of a copy in fp32.
   bool bf16_cross_entropy = false;
+  // Inputs of recomputed layers are copied to the host and back (Unsloth's and axolotl's offloaded
+  // gradient checkpointing; torchtune, TRL activation offloading beside it).
+  bool host_checkpoints = false;
 
   bool operator==(const Runtime&) const = default;
 };

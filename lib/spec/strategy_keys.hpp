@@ -77,6 +77,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
+  visit("kernels.fused_linear_cross_entropy", s.runtime.fused_linear_cross_entropy);
   visit("kernels.fp32_copies", s.runtime.fp32_copies);
   visit("kernels.whole_tensor_shards", s.runtime.whole_tensor_shards);
   visit("kernels.whole_reduction", s.runtime.whole_reduction);
@@ -117,6 +118,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.split_projections", s.runtime.split_projections);
   visit("runtime.grouped_kernel", s.runtime.grouped_kernel);
   visit("runtime.bf16_cross_entropy", s.runtime.bf16_cross_entropy);
+  visit("runtime.host_checkpoints", s.runtime.host_checkpoints);
   visit("order", s.order);
 }
 

@@ -25,6 +25,17 @@ void check_optimizer(const Plan& p, Findings& f) {
 
 void check_loss(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
+  const Runtime& k = s.runtime;
+  if (k.fused_linear_cross_entropy && s.tp > 1) {
+    f.error({"kernels.fused_linear_cross_entropy", "tp"},
+            "'kernels.fused_linear_cross_entropy' reads the whole vocabulary: it needs tp=1, got " +
+                std::to_string(s.tp));
+  }
+  if (k.fused_linear_cross_entropy && s.loss == Loss::kDpo) {
+    f.error({"kernels.fused_linear_cross_entropy", "loss"},
+            "'kernels.fused_linear_cross_entropy' is the loss of the next token, not dpo",
+            "kernels.fused_linear_cross_entropy=false");
+  }
   if (s.loss != Loss::kDpo || s.micro_batch % 2 == 0) return;
   f.error({"micro_batch", "loss"},
           "'micro_batch' counts answers, of which dpo compares two: it must be even, got " +

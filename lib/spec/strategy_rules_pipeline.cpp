@@ -168,6 +168,21 @@ void check_offload(const Plan& p, Findings& f) {
     f.warning({"offload.optimizer_fraction"},
               "'offload.optimizer_fraction' does nothing without 'offload.optimizer'");
   }
+  if (p.s.runtime.host_checkpoints) {
+    if (p.s.pp > 1) {
+      f.error({"runtime.host_checkpoints", "pp"},
+              "'runtime.host_checkpoints' needs pp=1, got " + std::to_string(p.s.pp));
+    }
+    if (p.c.device.host_link.si() <= 0) {
+      f.error({"runtime.host_checkpoints"},
+              "'runtime.host_checkpoints' needs a link to the host: the 'host_link' of " +
+                  p.c.device.name + " is 0");
+    }
+    if (p.s.recompute != Recompute::kFull) {
+      f.warning({"runtime.host_checkpoints", "recompute"},
+                "'runtime.host_checkpoints' does nothing without recompute=full");
+    }
+  }
   const bool any = p.s.offload.optimizer || p.s.offload.activations;
   if (any && p.c.device.host_link.si() <= 0) {
     f.error({p.s.offload.optimizer ? "offload.optimizer" : "offload.activations"},
@@ -180,7 +195,8 @@ void check_offload(const Plan& p, Findings& f) {
   }
   if (p.s.recompute != Recompute::kNone) {
     f.error({"offload.activations", "recompute"},
-            "'offload.activations' cannot be combined with recomputation", "recompute=none");
+            "'offload.activations' cannot be combined with recomputation",
+            "recompute=none, or runtime.host_checkpoints=true for the inputs of recomputed layers");
   }
 }
 

@@ -1,0 +1,45 @@
+#include "launch/recipe_kernels.hpp"
+
+namespace meshplan {
+
+// Liger-Kernel transformers/monkey_patch.py, apply_liger_kernel_to_llama: with all defaults a rotary
+// embedding, RMSNorm and SwiGLU of one kernel each, and the loss fused with the output layer; axolotl
+// integrations/liger/args.py names each, integrations/cut_cross_entropy/args.py the other loss.
+void read_fused_kernels(Settings& settings, Strategy& s) {
+  bool all = false;
+  for (const char* name : {"use_liger_kernel", "use_liger", "enable_liger_kernel"}) {
+    all = settings.flag(name, false) || all;
+  }
+  Runtime& k = s.runtime;
+  const auto set = [&](bool& kernel, std::initializer_list<const char*> names) {
+    bool stated = all;
+    for (const char* name : names) stated = settings.flag(name, false) || stated;
+    if (stated) kernel = true;
+  };
+  set(k.fused_rope, {"liger_rope"});
+  set(k.fused_norm, {"liger_rms_norm", "liger_layer_norm"});
+  set(k.fused_activation, {"liger_glu_activation", "liger_swiglu"});
+  bool with_head = false;
+  set(with_head, {"liger_fused_linear_cross_entropy", "cut_cross_entropy"});
+  if (settings.flag("liger_cross_entropy", false)) {
+    k.fused_cross_entropy = k.inplace_cross_entropy = true;
+  }
+  // Of pairs of answers there are log-probabilities, not this loss.
+  if (with_head && s.loss == Loss::kLm) k.fused_linear_cross_entropy = true;
+}
+
+void read_host_checkpoints(Settings& settings, Strategy& s) {
+  bool host = settings.text("gradient_checkpointing", "").starts_with("offload");
+  for (const char* name : {"activation_offloading", "use_unsloth_gc"}) {
+    const std::string value = settings.text(name, "false");
+    host = host || !(value == "false" || value.empty());
+  }
+  if (!host) return;
+  if (s.recompute == Recompute::kFull) {
+    s.runtime.host_checkpoints = true;
+  } else {
+    s.offload.activations = true;
+  }
+}
+
+}  // namespace meshplan

@@ -1,0 +1,16 @@
+#pragma once
+// Switches of recipes that change kernels, the loss, and where checkpoints of layers are.
+#include "launch/settings.hpp"
+#include "spec/strategy.hpp"
+
+namespace meshplan {
+
+// Liger-Kernel's and cut cross entropy's switches in axolotl's, LLaMA-Factory's and Transformers'
+// words. After the loss and the recomputation are known.
+void read_fused_kernels(Settings& settings, Strategy& s);
+
+// Whether checkpoints go to the host: axolotl's gradient_checkpointing: offload, Unsloth's
+// checkpoints, activation offloading beside recomputation.
+void read_host_checkpoints(Settings& settings, Strategy& s);
+
+}  // namespace meshplan
