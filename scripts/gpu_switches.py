@@ -105,6 +105,8 @@ SWITCHES = [
     switch("transformers, Llama, adapters", hugging_face_case("llama", lora=16, **LLAMA), ADAPTERS),
     switch("transformers, Llama, both", hugging_face_case("llama", "full", lora=16, **LLAMA),
            dict(ADAPTERS, **FULL)),
+    switch("transformers, Llama, both, 16,384 tokens",
+           hugging_face_case("llama", "full", 16384, lora=16, **LLAMA), dict(ADAPTERS, **FULL)),
     switch("transformers, Qwen3, recompute", hugging_face_case("qwen3", "full", 8192, **QWEN3), FULL),
     switch("transformers, Qwen3 mixture", hugging_face_case("qwen3_moe", **MIXTURE)),
     switch("CUDA graph of forward and backward", layers(graph=True), predicted=False),

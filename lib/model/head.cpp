@@ -13,7 +13,8 @@ namespace {
 // are about as many as all hidden elements: the power of two from t / ceil(V / h) on (Liger-Kernel
 // ops/fused_linear_cross_entropy.py). Its kernel reads logits twice and writes their gradient in
 // their place (3 e). Kept are the input's gradient and, of a trained output layer, the weight's,
-// beside one more while a chunk's is added.
+// beside one more while a chunk's is added (written, read, and the sum read and written: 4 e per
+// weight and chunk, of which the products count one).
 double loss_chunk_tokens(const BlockContext& x) {
   const std::int64_t parts = ceil_div(x.shape.vocab, x.shape.hidden);
   const std::int64_t tokens = std::max<std::int64_t>(1, ceil_div(x.shape.tokens, parts));
@@ -55,7 +56,9 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   }
   if (s.runtime.fused_linear_cross_entropy) {
     const double chunks = std::ceil(real(l.tokens) / loss_chunk_tokens(x));
-    append_elementwise(x, "cross entropy", 3 * e * n, chunks, 0, 0, ops);
+    const double sums = is_frozen(s) ? 0 : (4 * chunks - 1) * e * real(l.vocab * l.hidden);
+    append_elementwise(x, "cross entropy", 3 * e * n + sums, (is_frozen(s) ? 1 : 2) * chunks, 0, 0,
+                       ops);
   } else if (s.runtime.fused_cross_entropy && s.runtime.fp32_copies) {
     append_elementwise(x, "cross entropy", (e + 8) * n, 4, (e + 12) * n, 3, ops);
   } else if (s.runtime.fused_cross_entropy && s.runtime.inplace_cross_entropy) {

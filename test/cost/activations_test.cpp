@@ -114,6 +114,32 @@ TEST_CASE("[F-ACT-MEM-1] a norm without a kernel keeps an fp32 copy and what the
   CHECK(norm_bytes(x, 1000) == 2000);
 }
 
+TEST_CASE("[F-LOSS-3] fused with the output layer the loss holds a chunk of logits") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 1);
+  s.runtime.fused_linear_cross_entropy = true;
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const double hidden = 2.0 * 2048 * 4096;
+  // 51,200 / 4,096 are 13 parts of 2,048 tokens: 158, which is 256 as a power of two.
+  CHECK(head_saved_bytes(x) == 2 * hidden);
+  CHECK(head_working_bytes(x) == 2.0 * (256 * 51200 + 2 * 51200 * 4096));
+  const auto time = [&x](Pass pass) {
+    BlockOps ops;
+    append_head(x, ops);
+    Seconds sum;
+    for (const KernelOp& op : ops.kernels) {
+      if (op.name == "cross entropy" && op.pass == pass) sum += op.time;
+    }
+    return sum;
+  };
+  // 8 chunks: the logits three times, and the weight's gradient 4 x 8 - 1 times.
+  CHECK(time(Pass::kForward) == memory_time(c.device, 2.0 * (3 * 2048.0 * 51200 + 31 * 51200.0 * 4096), 16));
+  CHECK(time(Pass::kBackwardInput) == Seconds{});
+  s.lora.rank = 8;  // frozen: no gradient of the weight
+  CHECK(head_working_bytes(x) == 2.0 * 256 * 51200);
+}
+
 TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
