@@ -163,13 +163,12 @@ class ChromeReader {
   // A host that is ahead of its device marks a step while the device still works on earlier ones,
   // whose kernels are in the file as well. The marks on the device say where the first step begins.
   static void leave_out_earlier(DeviceTrace& trace, const std::vector<TimeSpan>& on_device) {
-    const double first = std::min_element(on_device.begin(), on_device.end(),
-                                          [](const TimeSpan& a, const TimeSpan& b) {
-                                            return a.start < b.start;
-                                          })->start;
-    const auto begin =
-        std::find_if(trace.ops.begin(), trace.ops.end(),
-                     [&](const DeviceOp& op) { return op.start >= first; });
+    const double first =
+        std::min_element(on_device.begin(), on_device.end(),
+                         [](const TimeSpan& a, const TimeSpan& b) { return a.start < b.start; })
+            ->start;
+    const auto begin = std::find_if(trace.ops.begin(), trace.ops.end(),
+                                    [&](const DeviceOp& op) { return op.start >= first; });
     for (auto op = trace.ops.begin(); op != begin; ++op) {
       trace.earlier_until = std::max(trace.earlier_until, op->start + op->duration);
     }

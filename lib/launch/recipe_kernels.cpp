@@ -2,9 +2,10 @@
 
 namespace meshplan {
 
-// Liger-Kernel transformers/monkey_patch.py, apply_liger_kernel_to_llama: with all defaults a rotary
-// embedding, RMSNorm and SwiGLU of one kernel each, and the loss fused with the output layer; axolotl
-// integrations/liger/args.py names each, integrations/cut_cross_entropy/args.py the other loss.
+// Liger-Kernel transformers/monkey_patch.py, apply_liger_kernel_to_llama: with all defaults a
+// rotary embedding, RMSNorm and SwiGLU of one kernel each, and the loss fused with the output
+// layer; axolotl integrations/liger/args.py names each, integrations/cut_cross_entropy/args.py the
+// other loss.
 void read_fused_kernels(Settings& settings, Strategy& s) {
   bool all = false;
   for (const char* name : {"use_liger_kernel", "use_liger", "enable_liger_kernel"}) {

@@ -212,8 +212,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_biased_experts(x, {received, real(ffn), h, real(local_experts)}, ops);
   }
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].awaited =
-        ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel;
+    ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel;
   }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   const double copies = tokens * copies_sent(moe, x) * busiest;

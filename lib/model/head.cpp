@@ -9,12 +9,12 @@
 namespace meshplan {
 namespace {
 
-// [F-LOSS-3] Fused with the output layer the loss takes so many tokens at a time that a chunk's logits
-// are about as many as all hidden elements: the power of two from t / ceil(V / h) on (Liger-Kernel
-// ops/fused_linear_cross_entropy.py). Its kernel reads logits twice and writes their gradient in
-// their place (3 e). Kept are the input's gradient and, of a trained output layer, the weight's,
-// beside one more while a chunk's is added (written, read, and the sum read and written: 4 e per
-// weight and chunk, of which the products count one).
+// [F-LOSS-3] Fused with the output layer the loss takes so many tokens at a time that a chunk's
+// logits are about as many as all hidden elements: the power of two from t / ceil(V / h) on
+// (Liger-Kernel ops/fused_linear_cross_entropy.py). Its kernel reads logits twice and writes their
+// gradient in their place (3 e). Kept are the input's gradient and, of a trained output layer, the
+// weight's, beside one more while a chunk's is added (written, read, and the sum read and written:
+// 4 e per weight and chunk, of which the products count one).
 double loss_chunk_tokens(const BlockContext& x) {
   const std::int64_t parts = ceil_div(x.shape.vocab, x.shape.hidden);
   const std::int64_t tokens = std::max<std::int64_t>(1, ceil_div(x.shape.tokens, parts));
@@ -29,11 +29,11 @@ double loss_chunk_tokens(const BlockContext& x) {
 // (fusions/fused_cross_entropy.py); Megatron-LM's other one (cross_entropy.py) 38 bytes for cast,
 // maximum, shift, exponential, sum and softmax, and 22 for scale and cast; fp32_copies: a cast to
 // fp32 (e + 4) and one read forward, a read, a write and the cast back (4 + e) backward. PyTorch's
-// reads three times (largest, sum, logarithms) and writes once; backward fills a tensor, reads it and
-// the logarithms for a sum and again, and writes (aten/src/ATen/native/cuda/SoftMax.cu): 4 and 6
-// elements of 4 bytes, with casts of e + 4 around, or of e without them; 52 in all, where one H200
-// took as long as 53. Three
-// all-reduces of one fp32 per token; with gathered_logits one gather of all logits instead.
+// reads three times (largest, sum, logarithms) and writes once; backward fills a tensor, reads it
+// and the logarithms for a sum and again, and writes (aten/src/ATen/native/cuda/SoftMax.cu): 4 and
+// 6 elements of 4 bytes, with casts of e + 4 around, or of e without them; 52 in all, where one
+// H200 took as long as 53. Three all-reduces of one fp32 per token; with gathered_logits one gather
+// of all logits instead.
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;

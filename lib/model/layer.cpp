@@ -56,9 +56,9 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
 }
 
 // Gradients of the widest features (both gated halves and the product, in whose place its gradient
-// comes where it was saved: 3.2 GiB where 3.7 would be with it in a step of 32,768 tokens on one H200,
-// scripts/gpu_switches.py), and of the gathered input and output of the layer; or what the mixer has in
-// use besides.
+// comes where it was saved: 3.2 GiB where 3.7 would be with it in a step of 32,768 tokens on one
+// H200, scripts/gpu_switches.py), and of the gathered input and output of the layer; or what the
+// mixer has in use besides.
 double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double e = x.shape.bytes, hidden = real(x.shape.tokens) * real(x.shape.hidden);
   const double features =

@@ -188,8 +188,9 @@ struct Runtime {
   // reduced and scattered, and every second matrix product in the order of the forward pass, and
   // repeats the rest (torchtitan parallelize_llama.py, selective_ac_option "op").
   bool op_recompute = false;
-  // Queries, keys and values, and the two halves of a gated layer, are products of their own (Hugging
-  // Face modeling_llama.py, torchtitan models/llama3); else one product each (Megatron-Core).
+  // Queries, keys and values, and the two halves of a gated layer, are products of their own
+  // (Hugging Face modeling_llama.py, torchtitan models/llama3); else one product each
+  // (Megatron-Core).
   bool split_projections = false;
   // The products of a rank's experts are one kernel that reads its sizes on the device
   // (torch._grouped_mm: Hugging Face since 5.0, torchtitan); else one for each expert.

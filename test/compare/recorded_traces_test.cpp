@@ -34,7 +34,9 @@ Recorded recorded(const std::string& planted) {
   if (!s) FAIL(to_text(s.errors()));
   const PlanCost plan = cost_of(*model, cluster, complete(*s, *model, cluster));
   const std::string name = folder + planted + ".json.gz";
-  Result<std::vector<DeviceTrace>> traces = read_chrome_trace(*ByteStream::open(name), name);
+  Result<ByteStream> bytes = ByteStream::open(name);
+  if (!bytes) FAIL(to_text(bytes.errors()));
+  Result<std::vector<DeviceTrace>> traces = read_chrome_trace(std::move(bytes).value(), name);
   if (!traces) FAIL(to_text(traces.errors()));
   Recorded r{compared_traces(*traces, *model, cluster, plan), {}};
   r.losses = losses_of(r.comparison, *model, cluster, plan);
@@ -46,18 +48,16 @@ TEST_CASE("recorded traces: what was planted is named first") {
     const char* planted;
     LossKind kind;
   };
-  const Row row = GENERATE(Row{"unfused-attention", LossKind::kUnfusedAttention},
-                           Row{"unfused-norm", LossKind::kUnfusedNorm},
-                           Row{"unfused-optimizer", LossKind::kUnfusedOptimizer},
-                           Row{"unfused-elementwise", LossKind::kUnfusedElementwise},
-                           Row{"recomputation", LossKind::kRecomputation},
-                           Row{"small-microbatch", LossKind::kSmallMicrobatch},
-                           Row{"fp32-product", LossKind::kPrecision},
-                           Row{"slow-product", LossKind::kProduct},
-                           Row{"starved-host", LossKind::kHostBound},
-                           Row{"data-loading", LossKind::kDataLoading},
-                           Row{"allocations", LossKind::kAllocations},
-                           Row{"copies", LossKind::kCopies});
+  const Row row = GENERATE(
+      Row{"unfused-attention", LossKind::kUnfusedAttention},
+      Row{"unfused-norm", LossKind::kUnfusedNorm},
+      Row{"unfused-optimizer", LossKind::kUnfusedOptimizer},
+      Row{"unfused-elementwise", LossKind::kUnfusedElementwise},
+      Row{"recomputation", LossKind::kRecomputation},
+      Row{"small-microbatch", LossKind::kSmallMicrobatch},
+      Row{"fp32-product", LossKind::kPrecision}, Row{"slow-product", LossKind::kProduct},
+      Row{"starved-host", LossKind::kHostBound}, Row{"data-loading", LossKind::kDataLoading},
+      Row{"allocations", LossKind::kAllocations}, Row{"copies", LossKind::kCopies});
   INFO(row.planted);
   const Recorded r = recorded(row.planted);
   REQUIRE_FALSE(r.losses.empty());

@@ -134,7 +134,8 @@ TEST_CASE("[F-LOSS-3] fused with the output layer the loss holds a chunk of logi
     return sum;
   };
   // 8 chunks: the logits three times, and the weight's gradient 4 x 8 - 1 times.
-  CHECK(time(Pass::kForward) == memory_time(c.device, 2.0 * (3 * 2048.0 * 51200 + 31 * 51200.0 * 4096), 16));
+  CHECK(time(Pass::kForward) ==
+        memory_time(c.device, 2.0 * (3 * 2048.0 * 51200 + 31 * 51200.0 * 4096), 16));
   CHECK(time(Pass::kBackwardInput) == Seconds{});
   s.lora.rank = 8;  // frozen: no gradient of the weight
   CHECK(head_working_bytes(x) == 2.0 * 256 * 51200);

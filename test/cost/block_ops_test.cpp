@@ -148,7 +148,8 @@ TEST_CASE("[F-LIN-1] matrices that read one input are one product or several") {
     CHECK(sum(three, "key", pass).flops == sum(three, "value", pass).flops);
   }
   // Three gradients of the input are added up in two passes.
-  CHECK(sum(three, "gradient sum", Pass::kBackwardInput).time == 2 * b.memory(3 * 2 * 2048 * 4096, 1));
+  CHECK(sum(three, "gradient sum", Pass::kBackwardInput).time ==
+        2 * b.memory(3 * 2 * 2048 * 4096, 1));
   CHECK(sum(one, "gradient sum", Pass::kBackwardInput).time == Seconds{});
 }
 

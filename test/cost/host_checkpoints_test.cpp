@@ -44,8 +44,8 @@ TEST_CASE("[F-OFF-4] what takes longer than the passes beside it is waited for")
   // A copy of a second, out and back.
   sent_away.cluster.device.host_link = BytesPerSecond{kept.saved.full.si()};
   const Seconds forward = kept.forward.total();
-  const Seconds backward = kept.recompute_full.total() + kept.backward_input.total() +
-                           kept.backward_weight.total();
+  const Seconds backward =
+      kept.recompute_full.total() + kept.backward_input.total() + kept.backward_weight.total();
   CHECK((sent_away.layer().recompute_full.total() - kept.recompute_full.total()).si() ==
         Approx(2 - forward.si() - backward.si()));
 }

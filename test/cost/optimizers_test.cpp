@@ -98,8 +98,8 @@ TEST_CASE("[F-OPT-4] Muon's products by hand") {
         Approx(wanted));
   // Each matrix by itself where the framework has them so: a key's is smaller than a square.
   s = strategy(Optimizer::kMuon);
-  wanted = flops(r, h) + 2 * flops(1024, h) + flops(h, h) +
-           (model().gated_mlp ? 3 : 2) * flops(h, 8192);
+  wanted =
+      flops(r, h) + 2 * flops(1024, h) + flops(h, h) + (model().gated_mlp ? 3 : 2) * flops(h, 8192);
   CHECK(blocks[kFirstLayerBlock].parameters.orthogonalisation == Approx(wanted));
   const BlockParameters p = blocks[kFirstLayerBlock].parameters;
   const DeviceSpec d = cluster().device;

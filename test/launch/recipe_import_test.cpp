@@ -119,12 +119,13 @@ TEST_CASE("Liger's kernels, cut cross entropy and checkpoints on the host in rec
   CHECK(all.runtime.host_checkpoints);
   CHECK_FALSE(strategy(kLlamaFactory, "").runtime.fused_norm);
   // Pairs of answers have another loss.
-  const std::string pairs = std::string(kLlamaFactory).replace(
-      std::string(kLlamaFactory).find("stage: sft"), 10, "stage: dpo");
+  const std::string pairs =
+      std::string(kLlamaFactory)
+          .replace(std::string(kLlamaFactory).find("stage: sft"), 10, "stage: dpo");
   CHECK_FALSE(strategy(pairs, "enable_liger_kernel: true\n").runtime.fused_linear_cross_entropy);
-  const std::string off = std::string(kAxolotl).replace(
-      std::string(kAxolotl).find("gradient_checkpointing: true"), 28,
-      "gradient_checkpointing: offload");
+  const std::string off =
+      std::string(kAxolotl).replace(std::string(kAxolotl).find("gradient_checkpointing: true"), 28,
+                                    "gradient_checkpointing: offload");
   CHECK(strategy(off, "").runtime.host_checkpoints);
 }
 
