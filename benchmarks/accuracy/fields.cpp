@@ -226,6 +226,7 @@ Run run_of(const json& row) {
   run.global_batch = count(field(row, "global_batch"));
   run.sequence_parallel = boolean(field(row, "sequence_parallel"));
   run.distributed_optimizer = boolean(field(row, "distributed_optimizer"));
+  run.torch_compile = boolean(field(row, "torch_compile"));
   run.dropout = dropout_of(field(row, "dropout"));
   run.fsdp = text(field(row, "fsdp"));
   run.precision = text(field(row, "precision"));

@@ -101,6 +101,10 @@ double memory_of(const Source& source, const Run& run) {
   const std::string& gpu = run.gpu.empty() ? source.gpu : run.gpu;
   if (const auto in_name = stated_memory(gpu)) return *in_name;
   if (const auto in_table = entry_for(source.gpu_memory_gb, gpu)) return *in_table;
+  // "NVIDIA A100 (memory size not stated; 60 GiB used)": not the one of 40.
+  static const std::regex used(R"((\d+) GiB used)");
+  std::smatch match;
+  if (std::regex_search(gpu, match, used) && std::stod(match[1].str()) > 40) return 80;
   return stated_memory(source.gpu).value_or(0);
 }
 

@@ -27,6 +27,7 @@ struct FrameworkRow {
   bool gathered_logits = false;          // loss of all logits on every tensor rank
   bool inplace_cross_entropy = false;    // Transformer Engine's loss
   bool states_as_weights = false;        // no fp32 copy of weights, gradients or moments
+  bool compiles_loss = false;            // torch.compile takes the loss with the layers
 };
 
 constexpr std::array kFrameworks{
@@ -59,7 +60,9 @@ constexpr std::array kFrameworks{
                  .low_precision_gradients = true,
                  .inplace_cross_entropy = true},
     // Its recipes train in pure bf16 (recipes/configs, dtype: bf16; utils set_default_dtype).
-    FrameworkRow{.word = "torchtune", .framework = "fsdp", .states_as_weights = true},
+    // compile=True compiles layers and loss (training/_compile.py, compile_loss).
+    FrameworkRow{
+        .word = "torchtune", .framework = "fsdp", .states_as_weights = true, .compiles_loss = true},
     FrameworkRow{"automodel", "fsdp"},
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
@@ -114,6 +117,13 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   } else if (has_word(text, "Triton") && !has_word(text, "AOTriton")) {  // not AMD's library
     s.runtime.attention = AttentionKernel::kTriton;
   }
+  // Modules of Transformer Engine below other code: its norms, rotary embeddings and attention.
+  static const std::regex modules(R"(\bTE\b)");
+  if (!is_megatron_code(s.framework) && std::regex_search(text, modules)) {
+    s.runtime.fused_norm = s.runtime.fused_rope = true;
+    s.runtime.attention = AttentionKernel::kBest;
+  }
+  if (has_word(text, "DeepEP")) s.runtime.flex_dispatcher = true;
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
     s.runtime.fused_norm = has_word(text, "RMS kernel");
@@ -127,7 +137,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (const auto compiled = is_compiled(source, run, s.framework)) {
     s.runtime.fused_norm = s.runtime.fused_rope = s.runtime.fused_activation =
         s.runtime.fused_dropout_add = *compiled;
-    if (s.framework == Framework::kTorchtitan)
+    if (s.framework == Framework::kTorchtitan || (row != nullptr && row->compiles_loss))
       s.runtime.fused_cross_entropy = s.runtime.inplace_cross_entropy = *compiled;
   }
 }

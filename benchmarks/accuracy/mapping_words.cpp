@@ -15,6 +15,7 @@ std::optional<bool> flash_attention_of(const std::string& text) {
 }
 
 std::optional<bool> stated_compilation(const Run& run) {
+  if (run.torch_compile) return run.torch_compile;
   const std::string said = lower(run.attention_impl + " " + run.precision + " " + run.notes + " " +
                                  run.where + " " + run.optimizer);
   static const std::regex without(R"(\b(no|without|w/o|not) (torch\.)?compiled?\b)");

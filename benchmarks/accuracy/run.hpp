@@ -50,7 +50,7 @@ struct Run {
   PublishedModel model;
   std::optional<std::int64_t> gpus, tp, pp, vp, cp, ep, dp;
   std::optional<std::int64_t> zero_stage, micro_batch, num_microbatches, global_batch;
-  std::optional<bool> sequence_parallel, distributed_optimizer;
+  std::optional<bool> sequence_parallel, distributed_optimizer, torch_compile;
   std::optional<double> dropout;  // "yes" reads as 0.1, the default of Megatron-LM
   std::string fsdp, precision, recompute, recompute_detail, schedule, attention_impl, optimizer;
   std::string overlap_tp, overlap_dp, overlap_pp;  // "true", "false" or the source's words

@@ -33,6 +33,46 @@ class Reference(unittest.TestCase):
                 blocks = c["layers"] * 4 * c["hidden"] ** 2
                 self.assertGreater(size, 8 * blocks)
 
+    def test_every_switch_is_a_strategy_that_meshplan_takes(self):
+        import gpu_switches
+        with tempfile.TemporaryDirectory() as folder:
+            found = {s["name"]: gpu_switches.estimate(PROGRAM, "hgx-h200", s, folder)
+                     for s in gpu_switches.SWITCHES if s["predicted"]}
+        # What a switch is there for shows.
+        def peak(name):
+            return found[name]["peak_bytes"]
+        self.assertLess(peak("loss in bf16"), peak("loss in fp32"))
+        self.assertLess(peak("loss with the output layer"), peak("loss compiled"))
+        self.assertLess(peak("checkpoints on the host"), peak("checkpoints on the device"))
+        self.assertLess(peak("recompute every layer"), peak("recompute every second layer"))
+        self.assertLess(found["optimizer sgd"]["persistent_bytes"], found["plain"]["persistent_bytes"])
+        self.assertLess(found["packed documents"]["step_s"], found["plain"]["step_s"])
+
+    def test_switches_are_judged_by_their_bytes(self):
+        import gpu_switches
+        def row(predicted):
+            return {"name": "x", "predicted": predicted and dict.fromkeys(
+                        ("persistent_bytes", "peak_bytes", "step_s"), predicted),
+                    "measured": {"persistent_bytes": 100, "peak_bytes": 100, "step_s": 100,
+                                 "held_by_allocator_bytes": 2**30}}
+        rows = [row(102), row(104), row(None)]
+        summary = gpu_switches.summarise(rows)
+        self.assertAlmostEqual(summary["peak_bytes"], 0.03)
+        self.assertIn("allocator 1.00 GiB", gpu_switches.report_text(rows, summary))
+
+    def test_a_verdict_is_right_if_it_names_first_what_was_planted(self):
+        import gpu_traces
+        def document(*kinds):
+            return {"runs": [{"losses": [{"kind": k, "lost_s": 0.05} for k in kinds],
+                              "step_time_s": {"measured": 1.0}}]}
+        fault = {"name": "x", "kinds": ["precision"]}
+        self.assertTrue(gpu_traces.judged(fault, document("precision", "copies"))[0])
+        self.assertFalse(gpu_traces.judged(fault, document("copies", "precision"))[0])
+        self.assertFalse(gpu_traces.judged(fault, document())[0])
+        nothing = {"name": "nothing", "kinds": []}
+        self.assertTrue(gpu_traces.judged(nothing, document("copies"))[0])
+        self.assertFalse(gpu_traces.judged(nothing, document("copies", "precision"))[0])
+
     def test_errors_are_judged_by_their_medians(self):
         def row(layers, predicted, measured, memory):
             c = self.reference.case("gpt", layers, 64, 4, 4, 256, 1000, 128, 1)
@@ -233,9 +273,10 @@ class Reference(unittest.TestCase):
         check = pathlib.Path(SOURCE) / "scripts" / "gpu_check"
         run = subprocess.run([check, "--list"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0)
-        self.assertLess(sum(int(line.split()[1]) for line in run.stdout.splitlines()), 660)
+        # All of them at their longest do not fit the budget; as they are they take 80 % of it.
+        self.assertLess(sum(int(line.split()[1]) for line in run.stdout.splitlines()), 900)
         for step in ("plug-in", "kernels", "bench", "products", "two_ranks", "four_ranks",
-                     "reference"):
+                     "reference", "switches", "traces", "clocks"):
             self.assertIn(step, run.stdout)
 
 

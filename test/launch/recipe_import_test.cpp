@@ -101,34 +101,6 @@ bool is_about(const ImportedRun& run, std::string_view name, OptionEffect effect
 
 }  // namespace
 
-TEST_CASE("Liger's kernels, cut cross entropy and checkpoints on the host in recipes") {
-  const auto strategy = [](std::string_view base, const std::string& more) {
-    const Result<SettingsRun> run = read(std::string(base) + more, {.gpus = 4});
-    if (!run) FAIL(to_text(run.errors()));
-    return run->strategy;
-  };
-  const Strategy named = strategy(
-      kAxolotl, "liger_rms_norm: true\nliger_glu_activation: true\ncut_cross_entropy: true\n");
-  CHECK(named.runtime.fused_norm);
-  CHECK(named.runtime.fused_activation);
-  CHECK(named.runtime.fused_linear_cross_entropy);
-  const Strategy all = strategy(kLlamaFactory, "enable_liger_kernel: true\nuse_unsloth_gc: true\n");
-  CHECK(all.runtime.fused_norm);
-  CHECK(all.runtime.fused_rope);
-  CHECK(all.runtime.fused_linear_cross_entropy);
-  CHECK(all.runtime.host_checkpoints);
-  CHECK_FALSE(strategy(kLlamaFactory, "").runtime.fused_norm);
-  // Pairs of answers have another loss.
-  const std::string pairs =
-      std::string(kLlamaFactory)
-          .replace(std::string(kLlamaFactory).find("stage: sft"), 10, "stage: dpo");
-  CHECK_FALSE(strategy(pairs, "enable_liger_kernel: true\n").runtime.fused_linear_cross_entropy);
-  const std::string off =
-      std::string(kAxolotl).replace(std::string(kAxolotl).find("gradient_checkpointing: true"), 28,
-                                    "gradient_checkpointing: offload");
-  CHECK(strategy(off, "").runtime.host_checkpoints);
-}
-
 TEST_CASE("an axolotl recipe of QLoRA") {
   const Result<SettingsRun> run = read(kAxolotl, {.gpus = 4});
   if (!run) FAIL(to_text(run.errors()));

@@ -1,0 +1,83 @@
+// Switches of recipes that change kernels, the loss and where checkpoints are.
+#include <array>
+#include <string>
+
+#include "launch/recipe_import.hpp"
+#include "support/catch.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr const char* kAxolotlLora =
+    "base_model: meta-llama/Llama-3.1-8B\nadapter: lora\nlora_r: 16\nlora_target_linear: true\n"
+    "sequence_len: 4096\nmicro_batch_size: 2\nbf16: auto\n";
+constexpr const char* kLlamaFactoryLora =
+    "model_name_or_path: meta-llama/Llama-3.1-8B\nfinetuning_type: lora\nlora_target: all\n"
+    "cutoff_len: 2048\nper_device_train_batch_size: 1\nbf16: true\n";
+constexpr const char* kTorchtuneFull =
+    "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\ntokenizer:\n  max_seq_len: "
+    "4096\n"
+    "batch_size: 2\ndtype: bf16\n";
+
+Strategy strategy_of(const std::string& recipe) {
+  const std::array<NamedText, 1> files{NamedText{"recipe.yaml", recipe}};
+  RunContext context;
+  context.gpus = 4;
+  const Result<SettingsRun> run = read_recipe_run(files, context);
+  if (!run) FAIL(to_text(run.errors()));
+  return run->strategy;
+}
+
+}  // namespace
+
+TEST_CASE("axolotl names each of Liger's kernels, and cut cross entropy") {
+  const Runtime plain = strategy_of(kAxolotlLora).runtime;
+  CHECK_FALSE(plain.fused_norm);
+  CHECK_FALSE(plain.fused_rope);
+  CHECK_FALSE(plain.fused_activation);
+  CHECK_FALSE(plain.fused_linear_cross_entropy);
+  const Runtime some =
+      strategy_of(std::string(kAxolotlLora) + "liger_rms_norm: true\nliger_glu_activation: true\n")
+          .runtime;
+  CHECK(some.fused_norm);
+  CHECK(some.fused_activation);
+  CHECK_FALSE(some.fused_rope);
+  for (const char* loss :
+       {"liger_fused_linear_cross_entropy: true\n", "cut_cross_entropy: true\n"}) {
+    CHECK(strategy_of(std::string(kAxolotlLora) + loss).runtime.fused_linear_cross_entropy);
+  }
+  const Runtime whole =
+      strategy_of(std::string(kAxolotlLora) + "liger_cross_entropy: true\n").runtime;
+  CHECK(whole.inplace_cross_entropy);
+  CHECK_FALSE(whole.fused_linear_cross_entropy);
+}
+
+TEST_CASE("LLaMA-Factory's switch is all of Liger, but not its loss for pairs of answers") {
+  const Strategy s = strategy_of(std::string(kLlamaFactoryLora) + "enable_liger_kernel: true\n");
+  CHECK(s.runtime.fused_norm);
+  CHECK(s.runtime.fused_rope);
+  CHECK(s.runtime.fused_activation);
+  CHECK(s.runtime.fused_linear_cross_entropy);
+  const Strategy pairs =
+      strategy_of(std::string(kLlamaFactoryLora) + "stage: dpo\nenable_liger_kernel: true\n");
+  CHECK(pairs.runtime.fused_norm);
+  CHECK_FALSE(pairs.runtime.fused_linear_cross_entropy);
+}
+
+TEST_CASE("checkpoints on the host as recipes ask for them") {
+  const Strategy axolotl =
+      strategy_of(std::string(kAxolotlLora) + "gradient_checkpointing: offload\n");
+  CHECK(axolotl.recompute == Recompute::kFull);
+  CHECK(axolotl.runtime.host_checkpoints);
+  const Strategy plain = strategy_of(std::string(kAxolotlLora) + "gradient_checkpointing: true\n");
+  CHECK_FALSE(plain.runtime.host_checkpoints);
+  CHECK(strategy_of(std::string(kLlamaFactoryLora) + "use_unsloth_gc: true\n")
+            .runtime.host_checkpoints);
+  const Strategy torchtune =
+      strategy_of(std::string(kTorchtuneFull) +
+                  "enable_activation_checkpointing: true\nenable_activation_offloading: true\n");
+  CHECK(torchtune.runtime.host_checkpoints);
+  CHECK_FALSE(torchtune.offload.activations);
+}
+
+}  // namespace meshplan
