@@ -1,5 +1,6 @@
 #include "mapping.hpp"
 
+#include "accuracy/made_up.hpp"
 #include "machine.hpp"
 #include "predict.hpp"
 #include "recipes.hpp"
@@ -8,41 +9,6 @@
 
 namespace meshplan::accuracy {
 namespace {
-
-Source source_called(const std::string& title) {
-  Source source;
-  source.name = "made-up";
-  source.title = title;
-  source.gpu = "NVIDIA A100 80GB";
-  source.gpus_per_node = {{"", 8}};
-  return source;
-}
-
-Run complete_run() {
-  Run run;
-  run.id = "one";
-  run.model.name = "tiny";
-  run.model.num_layers = 8;
-  run.model.hidden_size = 1024;
-  run.model.num_attention_heads = 8;
-  run.model.ffn_hidden_size = 4096;
-  run.model.vocab_size = 32000;
-  run.model.seq_length = 2048;
-  run.gpus = 16;
-  run.tp = 2;
-  run.pp = 2;
-  run.vp = 1;
-  run.dp = 4;
-  run.micro_batch = 1;
-  run.global_batch = 64;
-  run.sequence_parallel = true;
-  run.zero_stage = 1;
-  run.precision = "bf16";
-  run.recompute = "none";
-  run.schedule = "1f1b";
-  run.attention_impl = "FlashAttention-2";
-  return run;
-}
 
 Mapped mapped(const Source& source, const Run& run) {
   auto result = map_run(source, run);
@@ -105,48 +71,6 @@ TEST_CASE("attention texts tell whether a flash kernel runs") {
       {"", std::nullopt},
   }));
   CHECK(flash_attention_of(std::get<0>(row)) == std::get<1>(row));
-}
-
-TEST_CASE("compilation is read from the words of a row, and of torchtitan's from those beside it") {
-  Source source = source_called("torchtitan");
-  Run plain = complete_run();
-  Run compiled = plain;
-  compiled.notes = "FSDP + torch.compile";
-  Run eager = plain;
-  eager.attention_impl = "SDPA, without torch.compile";
-  CHECK_FALSE(stated_compilation(plain).has_value());
-  CHECK(stated_compilation(compiled) == true);
-  CHECK(stated_compilation(eager) == false);
-  Run stated = plain;
-  stated.torch_compile = true;
-  CHECK(stated_compilation(stated) == true);
-  const auto fused = [&](const Run& run) {
-    const auto mapped = map_run(source, run);
-    REQUIRE(std::holds_alternative<Mapped>(mapped));
-    const Runtime& kernels = std::get<Mapped>(mapped).candidates.front().strategy.runtime;
-    CHECK(kernels.fused_cross_entropy == kernels.fused_norm);  // the loss is compiled too
-    return kernels.fused_norm;
-  };
-  CHECK(fused(plain));  // the preset: nobody says
-  source.runs = {plain, compiled};
-  CHECK_FALSE(fused(plain));
-  CHECK(fused(compiled));
-  CHECK_FALSE(fused(eager));
-}
-
-TEST_CASE("modules of Transformer Engine below other code bring its kernels") {
-  const auto runtime = [](const std::string& title, const std::string& kernels) {
-    Run run = complete_run();
-    run.attention_impl = kernels;
-    run.tp = run.pp = 1, run.dp = 16, run.zero_stage = 3;
-    const auto mapped = map_run(source_called(title), run);
-    REQUIRE(std::holds_alternative<Mapped>(mapped));
-    return std::get<Mapped>(mapped).candidates.front().strategy.runtime;
-  };
-  CHECK(runtime("NeMo AutoModel", "TE + triton").fused_norm);
-  CHECK(runtime("NeMo AutoModel", "TE").attention == AttentionKernel::kBest);
-  CHECK_FALSE(runtime("NeMo AutoModel", "SDPA attention").fused_norm);
-  CHECK(runtime("NeMo AutoModel", "SDPA attention").attention == AttentionKernel::kFlash2);
 }
 
 TEST_CASE("every 8-bit recipe is fp8, 4-bit ones are not modelled") {
