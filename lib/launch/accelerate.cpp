@@ -60,6 +60,10 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
   std::vector<std::vector<std::string>> lines{
       {"--per_device_train_batch_size", std::to_string(s.micro_batch)},
       {"--gradient_accumulation_steps", std::to_string(num_microbatches(s))}};
+  const Runtime& k = s.runtime;
+  const bool liger = k.fused_rope && k.fused_norm && k.fused_activation &&
+                     k.fused_linear_cross_entropy;  // TrainingArguments.use_liger_kernel is all
+  if (liger) lines.push_back({"--use_liger_kernel", "True"});
   command.sections = {{"plan", std::move(lines)}};
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
   command.program = "accelerate launch --config_file \"$here/accelerate.yaml\"";
@@ -76,6 +80,14 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
       "the length of a sequence is the program's: " + std::to_string(s.seq_len) +
       " tokens; the batch sizes are passed as Transformers' TrainingArguments "
       "call them");
+  if (k.fused_linear_cross_entropy && !liger) {
+    command.notes.emplace_back("the loss that is fused with the output layer is the program's");
+  }
+  if (k.host_checkpoints && s.recompute == Recompute::kFull) {
+    command.notes.emplace_back(
+        "that inputs of recomputed layers are kept on the host is the program's to do (TRL: "
+        "activation_offloading)");
+  }
   if (!s.master_weights && s.precision != Precision::kFp32) {
     command.notes.push_back("the program loads its weights in " +
                             std::string(name_of(s.precision)) + ": there is no fp32 copy");

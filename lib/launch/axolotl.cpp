@@ -1,5 +1,7 @@
 // axolotl's recipe: what the plan decides, beside what it leaves to its user.
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/check.hpp"
 #include "io/yaml_text.hpp"
@@ -25,7 +27,10 @@ class Recipe {
     const std::int64_t rows = s_.loss == Loss::kDpo ? s_.micro_batch / 2 : s_.micro_batch;
     add("micro_batch_size", std::to_string(rows));
     add("gradient_accumulation_steps", std::to_string(num_microbatches(s_)));
-    add("gradient_checkpointing", yes(recomputed_per_chunk(s_, p_.model).value_or(0) != 0));
+    const bool recomputes = recomputed_per_chunk(s_, p_.model).value_or(0) != 0;
+    add("gradient_checkpointing",
+        recomputes && s_.runtime.host_checkpoints ? "offload" : yes(recomputes));
+    add_liger();
     add("attn_implementation", s_.flash_attention ? "flash_attention_2" : "eager");
     add_precision();
     add("optimizer", std::string(optimizer()));
@@ -50,6 +55,25 @@ class Recipe {
     text_ += "lora_target_modules:\n";
     for (const LoraTarget t : lora.targets.all())
       text_ += "  - " + std::string(peft_name(t)) + "\n";
+  }
+
+  // integrations/liger/args.py
+  void add_liger() {
+    const Runtime& k = s_.runtime;
+    const std::array<std::pair<const char*, bool>, 5> kernels{{
+        {"liger_rope", k.fused_rope},
+        {"liger_rms_norm", k.fused_norm},
+        {"liger_glu_activation", k.fused_activation},
+        {"liger_fused_linear_cross_entropy", k.fused_linear_cross_entropy},
+        {"liger_cross_entropy", k.fused_cross_entropy && k.inplace_cross_entropy},
+    }};
+    if (std::none_of(kernels.begin(), kernels.end(), [](const auto& row) { return row.second; })) {
+      return;
+    }
+    text_ += "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n";
+    for (const auto& [key, on] : kernels) {
+      if (on) add(key, "true");
+    }
   }
 
   void add_precision() {

@@ -169,6 +169,13 @@ void check_offload(const Plan& p, Findings& f) {
               "'offload.optimizer_fraction' does nothing without 'offload.optimizer'");
   }
   if (p.s.runtime.host_checkpoints) {
+    const Framework framework = p.s.framework;
+    if (framework == Framework::kMegatron || framework == Framework::kMegatronDeepspeed ||
+        framework == Framework::kTorchtitan) {
+      f.error({"runtime.host_checkpoints", "framework"},
+              std::string(name_of(framework)) + " keeps inputs of recomputed layers on the device",
+              "framework=fsdp or deepspeed");
+    }
     if (p.s.pp > 1) {
       f.error({"runtime.host_checkpoints", "pp"},
               "'runtime.host_checkpoints' needs pp=1, got " + std::to_string(p.s.pp));

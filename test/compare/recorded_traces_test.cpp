@@ -7,6 +7,7 @@
 #include "compare/kineto.hpp"
 #include "compare/losses.hpp"
 #include "compare/trace_comparison.hpp"
+#include "cost/step.hpp"
 #include "io/load.hpp"
 #include "support/catch.hpp"
 

@@ -1,6 +1,7 @@
 // Inputs of recomputed layers on the host.
 #include "cost/block.hpp"
 #include "cost/step.hpp"
+#include "cost/step_model.hpp"
 #include "cost/support.hpp"
 #include "spec/strategy.hpp"
 #include "support/catch.hpp"
@@ -16,7 +17,8 @@ struct CheckpointedRun {
   Strategy strategy = plain_strategy(1, 1, 8);
 
   CheckpointedRun() {
-    strategy.zero = 1;
+    strategy.framework = Framework::kFsdp;
+    strategy.zero = 3;
     strategy.recompute = Recompute::kFull;
     strategy.runtime.host_checkpoints = true;
   }
@@ -74,5 +76,27 @@ TEST_CASE("inputs on the host need one pipeline rank and a link to the host") {
   CHECK(has_errors(validate(c.strategy, c.model, c.cluster)));
   CheckpointedRun piped;
   piped.strategy.pp = 2, piped.strategy.dp = 4;
+  piped.strategy.framework = Framework::kDeepspeed;
   CHECK(has_errors(validate(piped.strategy, piped.model, piped.cluster)));
+  CheckpointedRun megatron;
+  megatron.strategy.framework = Framework::kMegatron;
+  const Diagnostics refused = validate(megatron.strategy, megatron.model, megatron.cluster);
+  CHECK(to_text(refused).find("keeps inputs of recomputed layers on the device") !=
+        std::string::npos);
+}
+
+TEST_CASE("the loss fused with the output layer is of code that takes Liger's kernels") {
+  CheckpointedRun c;
+  c.strategy.runtime.host_checkpoints = false;
+  c.strategy.runtime.fused_linear_cross_entropy = true;
+  CHECK_FALSE(has_errors(validate(c.strategy, c.model, c.cluster)));
+  CheckpointedRun split = c, pairs = c, megatron = c;
+  split.strategy.tp = 2, split.strategy.dp = 4;
+  pairs.strategy.loss = Loss::kDpo, pairs.strategy.micro_batch = 2;
+  megatron.strategy.framework = Framework::kMegatron;
+  for (const CheckpointedRun& wrong : {split, pairs, megatron}) {
+    const Diagnostics found = validate(wrong.strategy, wrong.model, wrong.cluster);
+    CHECK(has_errors(found));
+    CHECK(to_text(found).find("fused_linear_cross_entropy") != std::string::npos);
+  }
 }

@@ -37,7 +37,12 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "lora.targets=[q_proj,k_proj,v_proj],lora.frozen_dtype=nf4,recompute=full",
                "zero=3,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8",
                "zero=3,micro_batch=2,loss=dpo,packing=pad", "zero=3,optimizer=adam8bit",
-               "zero=0,optimizer=adam8bit");
+               "zero=0,optimizer=adam8bit",
+               "zero=3,recompute=full,runtime.host_checkpoints=true,kernels.fused_norm=true,"
+               "kernels.fused_rope=true,kernels.fused_activation=true,"
+               "kernels.fused_linear_cross_entropy=true",
+               "zero=0,kernels.fused_norm=true,kernels.fused_cross_entropy=true,"
+               "kernels.inplace_cross_entropy=true");
   CAPTURE(keys);
   const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
   const std::string text = recipe_of(plan);
