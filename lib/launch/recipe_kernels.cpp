@@ -29,6 +29,15 @@ void read_fused_kernels(Settings& settings, Strategy& s) {
   if (with_head && s.loss == Loss::kLm) k.fused_linear_cross_entropy = true;
 }
 
+// torchtune training/_compile.py, compile_model and compile_loss; transformers trainer.py,
+// torch_compile.
+void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s) {
+  if (!settings.flag(key, false)) return;
+  Runtime& k = s.runtime;
+  k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = true;
+  if (loss && s.loss == Loss::kLm) k.fused_cross_entropy = k.inplace_cross_entropy = true;
+}
+
 void read_host_checkpoints(Settings& settings, Strategy& s) {
   bool host = settings.text("gradient_checkpointing", "").starts_with("offload");
   for (const char* name : {"activation_offloading", "use_unsloth_gc"}) {

@@ -1,5 +1,7 @@
 #pragma once
 // Switches of recipes that change kernels, the loss, and where checkpoints of layers are.
+#include <string>
+
 #include "launch/settings.hpp"
 #include "spec/strategy.hpp"
 
@@ -8,6 +10,10 @@ namespace meshplan {
 // Liger-Kernel's and cut cross entropy's switches in axolotl's, LLaMA-Factory's and Transformers'
 // words. After the loss and the recomputation are known.
 void read_fused_kernels(Settings& settings, Strategy& s);
+
+// torch.compile joins chains of element-wise operations; where `loss` says so the loss is compiled
+// too.
+void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s);
 
 // Whether checkpoints go to the host: axolotl's gradient_checkpointing: offload, Unsloth's
 // checkpoints, activation offloading beside recomputation.

@@ -7,6 +7,7 @@
 
 #include "frameworks/preset.hpp"
 #include "launch/recipe_import.hpp"
+#include "launch/recipe_kernels.hpp"
 #include "launch/recipe_keys.hpp"
 
 namespace meshplan {
@@ -182,6 +183,7 @@ class TorchtuneRecipe {
       s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
     }
     if (settings_.flag("enable_activation_checkpointing", false)) s.recompute = Recompute::kFull;
+    read_compilation(settings_, "compile", true, s);
     // Beside recomputation, which it needs (recipes/*.py): of what is saved there are inputs alone.
     const bool offloads = settings_.flag("enable_activation_offloading", false);
     s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;

@@ -331,6 +331,7 @@ class TrainerRun {
           {"recompute", "full", "TRL checkpoints every layer unless told otherwise"});
     }
     read_host_checkpoints(settings_, s);
+    read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
     s.flash_attention = settings_.text("attn_implementation", "sdpa") != "eager";
     const std::string optimizer = settings_.text("optim", "adamw_torch");

@@ -229,7 +229,7 @@ TEST_CASE("a torchtune recipe of QLoRA") {
   CHECK(s.optimizer == Optimizer::kPagedAdam8bit);
   CHECK(s.recompute == Recompute::kFull);
   CHECK_FALSE(s.offload.activations);
-  CHECK(is_about(*run, "compile", OptionEffect::kNotModelled));
+  CHECK(is_about(*run, "compile", OptionEffect::kModelled));
   CHECK(is_about(*run, "optimizer.lr", OptionEffect::kNoEffect));
   CHECK(is_about(*run, "model.lora_rank", OptionEffect::kModelled));
   CHECK(run->unknown.empty());

@@ -64,6 +64,20 @@ TEST_CASE("LLaMA-Factory's switch is all of Liger, but not its loss for pairs of
   CHECK_FALSE(pairs.runtime.fused_linear_cross_entropy);
 }
 
+TEST_CASE("torch.compile joins element-wise operations, torchtune's the loss too") {
+  const Runtime plain = strategy_of(kTorchtuneFull).runtime;
+  CHECK_FALSE(plain.fused_norm);
+  CHECK_FALSE(plain.fused_cross_entropy);
+  const Runtime torchtune = strategy_of(std::string(kTorchtuneFull) + "compile: True\n").runtime;
+  CHECK(torchtune.fused_norm);
+  CHECK(torchtune.fused_rope);
+  CHECK(torchtune.fused_activation);
+  CHECK(torchtune.inplace_cross_entropy);
+  const Runtime axolotl = strategy_of(std::string(kAxolotlLora) + "torch_compile: true\n").runtime;
+  CHECK(axolotl.fused_norm);
+  CHECK_FALSE(axolotl.fused_cross_entropy);
+}
+
 TEST_CASE("checkpoints on the host as recipes ask for them") {
   const Strategy axolotl =
       strategy_of(std::string(kAxolotlLora) + "gradient_checkpointing: offload\n");
