@@ -242,8 +242,8 @@ def prepared(torch, c):
     angles = rotary_angles(torch, c, device)
 
     def loss():
-        # Checkpoints need an input that asks for a gradient, which frozen tables do not give.
         return model(tokens, targets, angles)
+    # Checkpoints need an input that asks for a gradient, which frozen tables do not give.
     if c.get("lora") and c["recompute"] != "none":
         model.embed.register_forward_hook(lambda _, __, out: out.requires_grad_(True))
     return model, loss

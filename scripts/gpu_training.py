@@ -148,7 +148,6 @@ def loss_with_head(torch, x, weight, targets):
 
 def every_second_product(torch):
     """torchtitan's selective recomputation by operation: attention and every second product are kept."""
-    import functools
     from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
     aten = torch.ops.aten
     attention = {aten._scaled_dot_product_flash_attention.default,
@@ -168,7 +167,7 @@ def every_second_product(torch):
 
         return create_selective_checkpoint_contexts(policy)
 
-    return functools.partial(contexts)
+    return contexts
 
 
 def build(torch, c):
