@@ -232,6 +232,15 @@ TraceComparison compared_traces(const std::vector<DeviceTrace>& traces, const Mo
         "the trace does not say the sizes of products: PyTorch's profiler does "
         "with record_shapes=True");
   }
+  const bool known = std::any_of(
+      all.products.begin(), all.products.end(),
+      [](const ComparedProduct& p) { return p.measured.count > 0 && p.predicted.count > 0; });
+  if (sized && !known) {
+    all.notes.emplace_back(
+        "no product of the trace has a size that the strategy's products have: another model, "
+        "batch "
+        "or length of sequences ran");
+  }
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Traces that PyTorch's profiler recorded on one H200 with a fault planted in each
 // (scripts/gpu_traces.py), cut to their last step and the end of the one before: the verdict names
 // what was planted first.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,7 @@ struct Recorded {
   std::vector<TimeLoss> losses;
 };
 
-Recorded recorded(const std::string& planted) {
+Recorded recorded(const std::string& planted, const std::string& batch = "seq_len=2048") {
   const std::string folder = std::string(MESHPLAN_SOURCE_DIR) + "/test/compare/traces/";
   const DataFolders data = DataFolders::standard();
   const Result<ModelSpec> model = load_model(folder + "model.json", data);
@@ -30,7 +31,8 @@ Recorded recorded(const std::string& planted) {
   defaults.dp = 1;
   const Result<Strategy> s = load_strategy(
       "framework=fsdp,zero=0,precision=bf16,master_weights=false,grad_dtype=bf16,"
-      "optimizer_dtype=bf16,kernels.fused_norm=true,micro_batch=4,global_batch=4,seq_len=2048",
+      "optimizer_dtype=bf16,kernels.fused_norm=true,micro_batch=4,global_batch=4," +
+          batch,
       defaults);
   if (!s) FAIL(to_text(s.errors()));
   const PlanCost plan = cost_of(*model, cluster, complete(*s, *model, cluster));
@@ -75,6 +77,16 @@ TEST_CASE("recorded traces: where nothing was planted little is lost") {
   Seconds lost;
   for (const TimeLoss& loss : r.losses) lost += loss.lost;
   CHECK(lost < r.comparison.step * 0.08);
+}
+
+TEST_CASE("recorded traces: that another batch ran is said") {
+  const auto says = [](const Recorded& r) {
+    return std::any_of(r.comparison.notes.begin(), r.comparison.notes.end(),
+                       [](const std::string& note) { return note.find("no product of") == 0; });
+  };
+  CHECK(says(recorded("nothing", "seq_len=1536")));
+  CHECK_FALSE(says(recorded("nothing")));
+  CHECK(says(recorded("small-microbatch")));
 }
 
 }  // namespace
