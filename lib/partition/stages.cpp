@@ -183,7 +183,9 @@ bool Stages::may_fit_limit() const {
     if (!known) continue;
     const LayerCursor place{0, r == 0 ? 0 : leading, 0, 0};
     int fit = low - 1, too_many = std::min(high, all - place.front) + 1;
-    if (r == 0 && leading > 0) {  // of layers that differ, more may take less time
+    // Of layers that differ more may take less time, and beside the prediction of more tokens less
+    // memory.
+    if (r == 0 && (leading > 0 || predicts_first())) {
       fit = too_many - 1;
       while (fit >= low && !may_take(r, {place, fit, 0})) --fit;
     } else if (low < too_many && may_take(r, {place, low, 0})) {

@@ -66,8 +66,11 @@ class Stages {
   // prediction on the first rank it can: that is recomputed only in a chunk that has layers.
   [[nodiscard]] bool more_never_fits() const {
     const bool counted = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-    const bool mtp_first = layout_.shares_both_ends() && x_.model.mtp_layers > 0;
-    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !mtp_first;
+    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !predicts_first();
+  }
+  // Multi-token prediction is on the first rank.
+  [[nodiscard]] bool predicts_first() const {
+    return layout_.shares_both_ends() && x_.model.mtp_layers > 0;
   }
   // Stages that take longer count as not fitting from now on.
   void limit_to(std::int64_t most) { limit_ = most; }
