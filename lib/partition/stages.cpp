@@ -185,7 +185,7 @@ bool Stages::may_fit_limit() const {
     int fit = low - 1, too_many = std::min(high, all - place.front) + 1;
     // Of layers that differ more may take less time, and beside the prediction of more tokens less
     // memory.
-    if (r == 0 && (leading > 0 || predicts_first())) {
+    if ((r == 0 && leading > 0) || may_predict_alone(r)) {
       fit = too_many - 1;
       while (fit >= low && !may_take(r, {place, fit, 0})) --fit;
     } else if (low < too_many && may_take(r, {place, low, 0})) {

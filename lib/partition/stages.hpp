@@ -66,11 +66,14 @@ class Stages {
   // prediction on the first rank it can: that is recomputed only in a chunk that has layers.
   [[nodiscard]] bool more_never_fits() const {
     const bool counted = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
-    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !predicts_first();
+    const bool mtp_first = layout_.shares_both_ends() && x_.model.mtp_layers > 0;
+    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !mtp_first;
   }
-  // Multi-token prediction is on the first rank.
-  [[nodiscard]] bool predicts_first() const {
-    return layout_.shares_both_ends() && x_.model.mtp_layers > 0;
+  // Whether a rank may have a chunk of multi-token prediction and no layers, which is not
+  // recomputed: with a layer more it may take less memory.
+  [[nodiscard]] bool may_predict_alone(int stage) const {
+    const int holder = layout_.shares_both_ends() ? 0 : num_stages() - 1;
+    return x_.model.mtp_layers > 0 && x_.strategy.vp > 1 && stage == holder;
   }
   // Stages that take longer count as not fitting from now on.
   void limit_to(std::int64_t most) { limit_ = most; }
