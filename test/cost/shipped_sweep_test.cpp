@@ -67,7 +67,7 @@ TEST_CASE("estimates of all shipped models on all shipped clusters have no cliff
         // expert has few, its weights' traffic is what takes time, and more tokens are free; so are
         // they where the host issues kernels more slowly than small ones run.
         const double longer = cost_of(*m, c, plan_of(*m, c, tp, 2 * kTokens, 1)).step_time.si();
-        CHECK(longer >= seconds);
+        CHECK(longer >= seconds * (1 - 1e-12));  // sums of other orders round otherwise
         CHECK(longer < 2.6 * seconds);
         const double wider = cost_of(*m, c, plan_of(*m, c, tp, kTokens, 2)).step_time.si();
         CHECK(wider > 0.45 * seconds);
