@@ -28,8 +28,9 @@ class Recipe {
     add("micro_batch_size", std::to_string(rows));
     add("gradient_accumulation_steps", std::to_string(num_microbatches(s_)));
     const bool recomputes = recomputed_per_chunk(s_, p_.model).value_or(0) != 0;
-    add("gradient_checkpointing",
-        recomputes && s_.runtime.host_checkpoints ? "offload" : yes(recomputes));
+    add("gradient_checkpointing", yes(recomputes));
+    // The inputs of checkpoints; other offloading takes the place of recomputation.
+    if (recomputes && s_.runtime.host_checkpoints) add("activation_offloading", "hidden_states");
     add_liger();
     add("attn_implementation", s_.flash_attention ? "flash_attention_2" : "eager");
     add_precision();

@@ -38,13 +38,17 @@ void read_compilation(Settings& settings, const std::string& key, bool loss, Str
   if (loss && s.loss == Loss::kLm) k.fused_cross_entropy = k.inplace_cross_entropy = true;
 }
 
-void read_host_checkpoints(Settings& settings, Strategy& s) {
+void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s) {
   bool host = settings.text("gradient_checkpointing", "").starts_with("offload");
   for (const char* name : {"activation_offloading", "use_unsloth_gc"}) {
     const std::string value = settings.text(name, "false");
     host = host || !(value == "false" || value.empty());
   }
   if (!host) return;
+  // axolotl core/builders/base.py, _configure_gradient_checkpointing: beside frozen weights all
+  // that is saved goes to the host in place of recomputation, unless inputs alone are asked for.
+  const bool inputs = settings.text("activation_offloading", "") == "hidden_states";
+  if (is_axolotl && is_frozen(s) && !inputs) s.recompute = Recompute::kNone;
   if (s.recompute == Recompute::kFull) {
     s.runtime.host_checkpoints = true;
   } else {

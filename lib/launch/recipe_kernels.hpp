@@ -15,8 +15,8 @@ void read_fused_kernels(Settings& settings, Strategy& s);
 // too.
 void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s);
 
-// Whether checkpoints go to the host: axolotl's gradient_checkpointing: offload, Unsloth's
-// checkpoints, activation offloading beside recomputation.
-void read_host_checkpoints(Settings& settings, Strategy& s);
+// Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,
+// axolotl's gradient_checkpointing: offload, Unsloth's checkpoints.
+void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s);
 
 }  // namespace meshplan

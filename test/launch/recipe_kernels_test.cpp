@@ -79,10 +79,18 @@ TEST_CASE("torch.compile joins element-wise operations, torchtune's the loss too
 }
 
 TEST_CASE("checkpoints on the host as recipes ask for them") {
-  const Strategy axolotl =
-      strategy_of(std::string(kAxolotlLora) + "gradient_checkpointing: offload\n");
-  CHECK(axolotl.recompute == Recompute::kFull);
-  CHECK(axolotl.runtime.host_checkpoints);
+  const std::string adapters = kAxolotlLora;
+  const std::string whole = "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 4096\nbf16: auto\n";
+  const Strategy inputs = strategy_of(
+      adapters + "gradient_checkpointing: true\nactivation_offloading: hidden_states\n");
+  CHECK(inputs.recompute == Recompute::kFull);
+  CHECK(inputs.runtime.host_checkpoints);
+  // Beside frozen weights other offloading replaces recomputation.
+  const Strategy saved = strategy_of(adapters + "gradient_checkpointing: offload\n");
+  CHECK(saved.recompute == Recompute::kNone);
+  CHECK(saved.offload.activations);
+  CHECK_FALSE(saved.runtime.host_checkpoints);
+  CHECK(strategy_of(whole + "gradient_checkpointing: offload\n").runtime.host_checkpoints);
   const Strategy plain = strategy_of(std::string(kAxolotlLora) + "gradient_checkpointing: true\n");
   CHECK_FALSE(plain.runtime.host_checkpoints);
   CHECK(strategy_of(std::string(kLlamaFactoryLora) + "use_unsloth_gc: true\n")
