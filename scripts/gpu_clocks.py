@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from gpu_training import build, case, rotary_angles
+from gpu_training import build, case, rotary_angles, torch_on_gpu
 
 
 def host_seconds(torch, c, **optimizer):
@@ -112,15 +112,20 @@ def works(torch):
     yield "gelu", 4 * long.numel(), lambda: torch.nn.functional.gelu(long)
 
 
-def under_load(torch, meter, run, amount, seconds, share=1.0):
-    """Power, clock and rate while a run is repeated, waiting between bursts of 20 ms."""
+def once(torch, run):
+    """Seconds of one run, after three to warm up."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
     begin = time.perf_counter()
     run()
     torch.cuda.synchronize()
-    burst = max(1, round(0.02 / (time.perf_counter() - begin)))
+    return time.perf_counter() - begin
+
+
+def under_load(torch, meter, run, amount, seconds, share=1.0):
+    """Power, clock and rate while a run is repeated, waiting between bursts of 20 ms."""
+    burst = max(1, round(0.02 / once(torch, run)))
     busy, runs, start = 0.0, 0, time.monotonic()
     with meter:
         while time.monotonic() - start < seconds:
@@ -141,15 +146,7 @@ def under_load(torch, meter, run, amount, seconds, share=1.0):
 
 def mixed(torch, meter, product, other, seconds, share):
     """A product and other kernels by turns, `share` of the time in products."""
-    def timed(run):
-        for _ in range(3):
-            run()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        return time.perf_counter() - begin
-    ratio = timed(product) / share * (1 - share) / timed(other)
+    ratio = once(torch, product) / share * (1 - share) / once(torch, other)
     start, debt, spent, runs = time.monotonic(), 0.0, 0.0, 0
     with meter:
         while time.monotonic() - start < seconds:
@@ -220,13 +217,8 @@ def main():
     parser.add_argument("--out", default=".")
     parser.add_argument("--seconds", type=float, default=4, help="of each work under the power meter")
     arguments = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        print("gpu_clocks: there is no PyTorch here", file=sys.stderr)
-        return 77
-    if not torch.cuda.is_available():
-        print("gpu_clocks: PyTorch finds no GPU here", file=sys.stderr)
+    torch = torch_on_gpu("gpu_clocks")
+    if torch is None:
         return 77
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-from gpu_training import build, case, model_file, rotary_angles
+from gpu_training import build, case, model_file, rotary_angles, torch_on_gpu
 
 LIMITS = {"step_time": 0.10, "layer_time": 0.05, "peak_memory": 0.03}
 # Training runs for weeks: what counts is the time after the power limit has settled the clocks.
@@ -359,13 +359,8 @@ def main():
             t, n = estimate(arguments.program, clusters[-1], c, arguments.out)
             print(f"{c['name']:36} {1e3 * t:9.1f} ms {n / 2**30:7.2f} GiB")
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("gpu_reference: there is no PyTorch here", file=sys.stderr)
-        return 77
-    if not torch.cuda.is_available():
-        print("gpu_reference: PyTorch finds no GPU here", file=sys.stderr)
+    torch = torch_on_gpu("gpu_reference")
+    if torch is None:
         return 77
     begin = time.monotonic()
     layers = single_layers(torch, arguments, cases, clusters)

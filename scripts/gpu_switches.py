@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from gpu_training import build, case, model_file, on_the_host, rotary_angles
+from gpu_training import build, case, model_file, on_the_host, rotary_angles, torch_on_gpu
 
 LIMIT = 0.03
 WARM_UP, STEPS = 3, 5
@@ -352,13 +352,8 @@ def main():
             p = estimate(arguments.program, arguments.cluster, s, folder) if s["predicted"] else {}
             print(s["name"], {k: f"{v:.4g}" for k, v in p.items()})
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("gpu_switches: there is no PyTorch here", file=sys.stderr)
-        return 77
-    if not torch.cuda.is_available():
-        print("gpu_switches: PyTorch finds no GPU here", file=sys.stderr)
+    torch = torch_on_gpu("gpu_switches")
+    if torch is None:
         return 77
     rows, failed, end = [], [], time.monotonic() + arguments.budget
     for s in chosen:

@@ -17,7 +17,7 @@ import sys
 import time
 
 from gpu_switches import BASE, optimizers
-from gpu_training import build, case, model_file, rotary_angles
+from gpu_training import build, case, model_file, rotary_angles, torch_on_gpu
 
 # What nothing explains of a step that nothing was planted in.
 UNEXPLAINED = 0.08
@@ -173,13 +173,8 @@ def main():
         for f in chosen:
             print(f["name"], "->", " or ".join(f["kinds"]) or "nothing")
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("gpu_traces: there is no PyTorch here", file=sys.stderr)
-        return 77
-    if not torch.cuda.is_available():
-        print("gpu_traces: PyTorch finds no GPU here", file=sys.stderr)
+    torch = torch_on_gpu("gpu_traces")
+    if torch is None:
         return 77
     folder = pathlib.Path(arguments.out)
     (folder / "traces").mkdir(parents=True, exist_ok=True)

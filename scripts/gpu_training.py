@@ -2,7 +2,21 @@
 what meshplan says about it. PyTorch itself is handed in: a machine without it can list the cases.
 """
 import contextlib
+import sys
 import weakref
+
+
+def torch_on_gpu(script):
+    """PyTorch, where it finds a GPU; else nothing, and it is said why."""
+    try:
+        import torch
+    except ImportError:
+        print(f"{script}: there is no PyTorch here", file=sys.stderr)
+        return None
+    if torch.cuda.is_available():
+        return torch
+    print(f"{script}: PyTorch finds no GPU here", file=sys.stderr)
+    return None
 
 
 def case(family, layers, hidden, heads, groups, ffn, vocab, seq, micro, recompute="none", **switches):

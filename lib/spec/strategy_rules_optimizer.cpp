@@ -26,11 +26,7 @@ void check_optimizer(const Plan& p, Findings& f) {
 void check_loss(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   const Runtime& k = s.runtime;
-  // Code around Hugging Face's models takes Liger's kernels; these bring losses of their own.
-  const bool own = s.framework == Framework::kMegatron ||
-                   s.framework == Framework::kMegatronDeepspeed ||
-                   s.framework == Framework::kTorchtitan;
-  if (k.fused_linear_cross_entropy && own) {
+  if (k.fused_linear_cross_entropy && has_own_models(s.framework)) {
     f.error({"kernels.fused_linear_cross_entropy", "framework"},
             "'kernels.fused_linear_cross_entropy': " + std::string(name_of(s.framework)) +
                 " has no loss fused with the output layer",

@@ -170,8 +170,7 @@ void check_offload(const Plan& p, Findings& f) {
   }
   if (p.s.runtime.host_checkpoints) {
     const Framework framework = p.s.framework;
-    if (framework == Framework::kMegatron || framework == Framework::kMegatronDeepspeed ||
-        framework == Framework::kTorchtitan) {
+    if (has_own_models(framework)) {
       f.error({"runtime.host_checkpoints", "framework"},
               std::string(name_of(framework)) + " keeps inputs of recomputed layers on the device",
               "framework=fsdp or deepspeed");

@@ -1,19 +1,11 @@
 #include "recipes.hpp"
 
+#include "accuracy/made_up.hpp"
 #include "frameworks/preset.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan::accuracy {
 namespace {
-
-Source source_called(const std::string& title) {
-  Source source;
-  source.name = "made-up";
-  source.title = title;
-  source.gpu = "NVIDIA A100 80GB";
-  source.gpus_per_node = {{"", 8}};
-  return source;
-}
 
 TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
   const Source bridge = source_called("Megatron-Bridge performance summaries");
