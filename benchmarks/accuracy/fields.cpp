@@ -248,6 +248,12 @@ Run run_of(const json& row) {
   if (targets.is_array()) {
     for (const json& target : targets) run.lora_targets.push_back(text(target));
   }
+  run.packed = boolean(field(row, "packed")).value_or(false);
+  run.lengths = text(field(row, "lengths"));
+  const json& offload = field(row, "offload");
+  for (const char* name : {"activation_checkpoints_to_cpu", "activation_offloading"}) {
+    run.host_checkpoints |= boolean(field(offload, name)).value_or(false);
+  }
   run.cuda_graphs = text(field(row, "cuda_graphs"));
   if (overlap.is_string()) run.overlap_words = text(overlap);
   run.status = text(field(row, "status"));

@@ -124,6 +124,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     s.runtime.attention = AttentionKernel::kBest;
   }
   if (has_word(text, "DeepEP")) s.runtime.flex_dispatcher = true;
+  // TRL's loss of chunks of tokens, each of which makes its logits anew for the backward pass.
+  s.runtime.fused_linear_cross_entropy |= has_word(run.notes, "chunked NLL loss");
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
     s.runtime.fused_norm = has_word(text, "RMS kernel");
@@ -420,7 +422,10 @@ std::variant<Mapped, Skip> map_run(const Source& source, const Run& run) {
     vary<Precision>(mapped, "precision", {Precision::kFp32, Precision::kTf32},
                     [](Candidate& c, const Precision& v) { c.strategy.precision = v; });
   vary_unstated(mapped, source, run);
-  for (Candidate& candidate : mapped.candidates) settle(candidate.strategy);
+  for (Candidate& candidate : mapped.candidates) {
+    apply_documents(candidate.model, run);
+    settle(candidate.strategy);
+  }
   return mapped;
 }
 

@@ -161,6 +161,17 @@ void apply_graphs(Strategy& s, const Run& run) {
   if (has_any(run.cuda_graphs, {"full_iteration", "per layer"})) s.runtime.host_factor = 0;
 }
 
+// A sample of SQuAD 1.1 is a paragraph of 500 characters or more (Rajpurkar et al. 2016,
+// 1606.05250, sec. 3.1), a question and an answer: about 200 tokens. NeMo's packed rows hand
+// attention the documents' bounds (cu_seqlens), so that its pairs are few whatever the exact
+// length.
+void apply_documents(ModelSpec& m, const Run& run) {
+  if (!run.packed || !has_word(run.lengths, "SQuAD")) return;
+  const Result<LengthSpec> lengths = parse_length_distribution("lognormal(200, 80)");
+  PLAN_CHECK(lengths);
+  m.lengths = *lengths;
+}
+
 namespace {
 
 // Of torchtitan's "selective layer" every second block is recomputed (selective_ac_option, whose
@@ -175,6 +186,9 @@ bool recomputes_every_second(const Strategy& s, const Run& run) {
 // quotes: recomputing all of them repeats the forward pass, a third of the model's.
 void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
+  // What the rows state as switches, or in words ("checkpointing with offload to system RAM").
+  const bool offloads = run.host_checkpoints || has_word(run.recompute_detail, "with offload to");
+  s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
   if (recomputes_every_second(s, run) && s.pp == 1) {
     s.recompute = Recompute::kNone;
     s.recompute_layers = {layers / 2};

@@ -3,6 +3,7 @@
 // precision and release where they are files (bridge_presets.hpp), else by release and GPU.
 #include "bridge_presets.hpp"
 #include "run.hpp"
+#include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan::accuracy {
@@ -19,6 +20,9 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run);
 void apply_adapters(Strategy& s, const Run& run);
 void apply_optimizer(Strategy& s, const Run& run);
 void apply_graphs(Strategy& s, const Run& run);
+
+// Documents of a known data set that share rows, each attending to itself alone.
+void apply_documents(ModelSpec& m, const Run& run);
 
 // What the row says of recomputation, of a model of so many layers.
 void apply_recompute(Strategy& s, const Run& run, std::int64_t layers);

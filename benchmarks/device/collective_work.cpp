@@ -12,7 +12,7 @@ namespace meshplan::device {
 namespace {
 
 // A launch takes some ten microseconds, a connection milliseconds: the wait for the first spins.
-constexpr int kSpins = 500;
+constexpr int kSpins = 100;
 constexpr std::chrono::microseconds kPause{50};
 // What a call under way gets to return before its communicator is aborted nonetheless.
 constexpr std::chrono::milliseconds kGrace{100};

@@ -103,4 +103,38 @@ TEST_CASE("releases of presets are ordered and named as containers are") {
 }
 
 }  // namespace
+TEST_CASE("rows that offload the inputs of recomputed layers do so, in switches or in words") {
+  Run run;
+  run.recompute = "full";
+  Strategy s = framework_preset(Framework::kFsdp);
+  apply_recompute(s, run, 32);
+  CHECK_FALSE(s.runtime.host_checkpoints);
+  run.host_checkpoints = true;
+  apply_recompute(s, run, 32);
+  CHECK(s.runtime.host_checkpoints);
+  run.host_checkpoints = false;
+  run.recompute_detail = "gradient checkpointing with offload to system RAM";
+  apply_recompute(s, run, 32);
+  CHECK(s.runtime.host_checkpoints);
+  run.recompute = "none";
+  apply_recompute(s, run, 32);
+  CHECK_FALSE(s.runtime.host_checkpoints);
+}
+
+TEST_CASE("packed documents of a known data set attend to themselves") {
+  ModelSpec m;
+  Run run;
+  run.lengths = "SQuAD v1.1 packed to 4096 tokens";
+  apply_documents(m, run);
+  CHECK_FALSE(m.lengths);
+  run.packed = true;
+  apply_documents(m, run);
+  REQUIRE(m.lengths);
+  CHECK_THAT(mean_length(*m.lengths), Catch::Matchers::WithinRel(200, 0.01));
+  ModelSpec other;
+  run.lengths = "SCROLLS GovReport packed to 8192 tokens; cu_seqlen not used";
+  apply_documents(other, run);
+  CHECK_FALSE(other.lengths);
+}
+
 }  // namespace meshplan::accuracy

@@ -111,13 +111,19 @@ struct FakeEvent {
   [[nodiscard]] bool has(int record) const { return reached >= record; }
 };
 
+// Every process of a test waits on few processors.
+void wait_a_little(int spins) {
+  if (spins < 20) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
 // Streams that are held back until a flag is set, or half a second is over.
 std::atomic<int> g_held_back{0};
 
 void hold_back(const volatile int* flag) {
   const Clock::time_point begin = Clock::now();
   while (*flag == 0 && Clock::now() - begin < std::chrono::milliseconds(500)) {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   --g_held_back;
 }
@@ -233,7 +239,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const int record = event_of(event)->recorded;
   stream_of(stream)->enqueue([=] {
-    while (!event_of(event)->has(record)) std::this_thread::yield();
+    for (int spins = 0; !event_of(event)->has(record); ++spins) wait_a_little(spins);
   });
   return cudaSuccess;
 }

@@ -87,7 +87,7 @@ bool move_all(ncclComm& c, std::vector<Transfer>& all) {
     }
     if (c.aborted) return false;
     idle = moved ? 0 : idle + 1;
-    if (open && idle > 100) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (open && idle > 20) std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (open && !moved) std::this_thread::yield();
   }
   return true;
