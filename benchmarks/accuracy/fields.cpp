@@ -239,6 +239,8 @@ Run run_of(const json& row) {
   run.overlap_tp = text(field(overlap, "tp"));
   run.overlap_dp = text(field(overlap, "dp"));
   run.overlap_pp = text(field(overlap, "pp_p2p"));
+  run.overlap_ep = text(field(overlap, "ep_a2a"));
+  run.dispatcher = text(field(row, "dispatcher"));
   run.task = text(field(row, "task"));
   const json& peft = field(row, "peft");
   run.lora_rank = count(field(peft, "rank"));
