@@ -38,7 +38,7 @@ std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) 
 // Names of export formats stand for the spaces of what they run.
 std::string space_name(const std::string& text) {
   if (text == "megatron-bridge") return std::string(name_of(Space::kMegatron));
-  const bool fsdp = text == "accelerate" || text == "axolotl";
+  const bool fsdp = text == "accelerate" || text == "axolotl" || text == "torchtune";
   return fsdp ? std::string(name_of(Space::kFsdp)) : text;
 }
 
@@ -153,8 +153,8 @@ void add_search_flags(Subcommand& command, SearchFlags& flags) {
   command.add_value(
       "--space", flags.space, "NAME",
       "What to search: what a framework can run (default: the one of --framework): megatron, "
-      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate and axolotl (as "
-      "fsdp); or full: "
+      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate, axolotl and "
+      "torchtune (as fsdp); or full: "
       "also what no framework has built yet");
   command.add_value("--memory-risk", flags.memory_risk, "P",
                     "Accepted probability of running out of memory (default 0.1; 1: whatever is "

@@ -64,7 +64,7 @@ struct Run {
   std::string lengths;            // what the row says of the documents
   bool host_checkpoints = false;  // inputs of recomputed layers are moved to the host
   std::string cuda_graphs;
-  std::string overlap_words;  // what the row says of overlap in one text
+  std::string overlap_words;           // what the row says of overlap in one text
   std::string dispatcher, overlap_ep;  // of experts' tokens: the source's words; "true", "false"
   std::string status, notes, where;
   std::optional<Seconds> step_time;

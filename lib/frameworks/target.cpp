@@ -59,6 +59,8 @@ std::span<const TargetRule> target_rules(Target t) {
       return accelerate_rules();
     case Target::kAxolotl:
       return axolotl_rules();
+    case Target::kTorchtune:
+      return torchtune_rules();
   }
   return {};
 }
@@ -76,7 +78,7 @@ namespace {
 
 // Parts of a model that no file of the target says.
 void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
-  if (is_of_hugging_face(t)) return;  // they leave the model to its own code
+  if (leaves_the_model(t)) return;
   const bool megatron = t == Target::kMegatron;
   if (!m.layers.empty() && !(megatron && is_megatron_hybrid(m))) {
     f.error({"layers"}, "its files describe models without 'layers' of different sizes");
@@ -117,6 +119,12 @@ void check_adapters(Target t, const Strategy& s, Findings& f) {
               "Megatron-Bridge keeps frozen weights in the training dtype, "
               "fp8 or nvfp4",
               "lora.frozen_dtype=training");
+      return;
+    case Target::kTorchtune:
+      if (dtype == FrozenDtype::kTraining || dtype == FrozenDtype::kNf4) return;
+      f.error({"lora.frozen_dtype"},
+              "torchtune keeps frozen weights in the training dtype or in nf4",
+              "lora.frozen_dtype=nf4");
       return;
     case Target::kDeepspeed:
     case Target::kAccelerate:

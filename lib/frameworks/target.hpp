@@ -15,13 +15,22 @@
 
 namespace meshplan {
 
-enum class Target { kMegatron, kDeepspeed, kTorchtitan, kMegatronBridge, kAccelerate, kAxolotl };
+enum class Target {
+  kMegatron,
+  kDeepspeed,
+  kTorchtitan,
+  kMegatronBridge,
+  kAccelerate,
+  kAxolotl,
+  kTorchtune
+};
 MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
                         {Target::kDeepspeed, "deepspeed"},
                         {Target::kTorchtitan, "torchtitan"},
                         {Target::kMegatronBridge, "megatron-bridge"},
                         {Target::kAccelerate, "accelerate"},
-                        {Target::kAxolotl, "axolotl"}});
+                        {Target::kAxolotl, "axolotl"},
+                        {Target::kTorchtune, "torchtune"}});
 
 // What starts runs of the strategy's framework; nothing for frameworks, or releases of them, that
 // no exporter knows.
@@ -30,9 +39,9 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
 // What starts such a run where `t` starts those that train all weights.
 [[nodiscard]] Target with_adapters(Target t, const Strategy& s);
 
-// Those that load the model's own code and run on accelerate.
-[[nodiscard]] constexpr bool is_of_hugging_face(Target t) {
-  return t == Target::kAccelerate || t == Target::kAxolotl;
+// Those whose files leave the model to the user's program or recipe.
+[[nodiscard]] constexpr bool leaves_the_model(Target t) {
+  return t == Target::kAccelerate || t == Target::kAxolotl || t == Target::kTorchtune;
 }
 
 struct Plan;

@@ -9,18 +9,21 @@ namespace {
 
 std::string name(auto value) { return std::string(name_of(value)); }
 
-void framework(const Plan& p, Findings& f) {
+}  // namespace
+
+void check_fsdp(const Plan& p, Findings& f) {
   if (p.s.framework == Framework::kFsdp) return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for PyTorch FSDP",
           "framework=fsdp");
 }
-void mend_framework(Strategy& s, const ModelSpec&) {
+
+void mend_fsdp(Strategy& s, const ModelSpec&) {
   const int zero = s.zero;
   s = with_preset(s, Framework::kFsdp);
   s.zero = zero;
 }
 
-void dimensions(const Plan& p, Findings& f) {
+void check_fsdp_dimensions(const Plan& p, Findings& f) {
   if (p.s.pp > 1) f.error({"pp"}, "there is no pipeline: pp=1, got " + std::to_string(p.s.pp));
   if (p.s.ep > 1 || p.s.etp > 1) {
     f.error({"ep", "etp"}, "experts are not spread over ranks: ep=1 and etp=1");
@@ -32,7 +35,8 @@ void dimensions(const Plan& p, Findings& f) {
     f.error({"overlap.tp"}, "tensor-parallel collectives are not overlapped");
   }
 }
-void mend_dimensions(Strategy& s, const ModelSpec&) {
+
+void mend_fsdp_dimensions(Strategy& s, const ModelSpec&) {
   if (s.pp > 1) {
     s.dp *= s.pp;
     s.pp = s.vp = 1;
@@ -43,6 +47,38 @@ void mend_dimensions(Strategy& s, const ModelSpec&) {
   s.ep = s.etp = 1;
   s.sequence_parallel = s.overlap.tp = false;
 }
+
+void check_rotated_keys(const Plan& p, Findings& f) {
+  if (p.s.cp > 1 && p.s.cp_kind == CpKind::kUlysses) {
+    f.error({"cp_kind"}, "context parallelism rotates keys and values: ring or allgather");
+  }
+}
+
+void mend_rotated_keys(Strategy& s, const ModelSpec&) {
+  if (s.cp > 1 && s.cp_kind == CpKind::kUlysses) s.cp_kind = CpKind::kAllGather;
+}
+
+void check_layer_recomputation(const Plan& p, Findings& f) {
+  if (p.s.recompute == Recompute::kSelective) {
+    f.error({"recompute"}, "fsdp_activation_checkpointing recomputes whole layers");
+  }
+}
+
+void mend_layer_recomputation(Strategy& s, const ModelSpec& m) {
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
+  s.recompute_layers = stage_layers(s, m);
+}
+
+void check_host_weights(const Plan& p, Findings& f) {
+  if (!p.s.offload.optimizer) return;
+  f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
+}
+
+void mend_host_weights(Strategy& s, const ModelSpec&) {
+  s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
+}
+
+namespace {
 
 void sharding(const Plan& p, Findings& f) {
   if (p.s.zero < 2) {
@@ -63,31 +99,12 @@ void mend_sharding(Strategy& s, const ModelSpec&) {
   if (!whole) s.zero_group = 0;
 }
 
-void sequence(const Plan& p, Findings& f) {
-  if (p.s.cp > 1 && p.s.cp_kind == CpKind::kUlysses) {
-    f.error({"cp_kind"}, "context parallelism rotates keys and values: ring or allgather");
-  }
-}
-void mend_sequence(Strategy& s, const ModelSpec&) {
-  if (s.cp > 1 && s.cp_kind == CpKind::kUlysses) s.cp_kind = CpKind::kAllGather;
-}
-
 void precision(const Plan& p, Findings& f) {
   if (p.s.precision == Precision::kTf32) {
     f.error({"precision"}, "mixed_precision is no, fp16, bf16 or fp8");
   }
 }
 void mend_precision(Strategy& s, const ModelSpec&) { s.precision = Precision::kFp32; }
-
-void recomputation(const Plan& p, Findings& f) {
-  if (p.s.recompute == Recompute::kSelective) {
-    f.error({"recompute"}, "fsdp_activation_checkpointing recomputes whole layers");
-  }
-}
-void mend_recomputation(Strategy& s, const ModelSpec& m) {
-  s.recompute = Recompute::kFull, s.recompute_modules = {};
-  s.recompute_layers = stage_layers(s, m);
-}
 
 // Without mixed precision the program's own type of weights is that of everything else.
 void states(const Plan& p, Findings& f) {
@@ -109,30 +126,24 @@ void mend_states(Strategy& s, const ModelSpec&) {
   s.optimizer_dtype = Dtype::kFp32;
 }
 
-void offload(const Plan& p, Findings& f) {
-  if (!p.s.offload.optimizer) return;
-  f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
-}
-void mend_offload(Strategy& s, const ModelSpec&) {
-  s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
-}
-
 constexpr TargetRule kRules[] = {
-    {"FSDP2's own overlaps, data types and kernels", framework, mend_framework},
-    {"parallelism_config.py ParallelismConfig: dp_replicate, dp_shard, tp, cp, sp", dimensions,
-     mend_dimensions, PartitionRule::kEven},
+    {"FSDP2's own overlaps, data types and kernels", check_fsdp, mend_fsdp},
+    {"parallelism_config.py ParallelismConfig: dp_replicate, dp_shard, tp, cp, sp",
+     check_fsdp_dimensions, mend_fsdp_dimensions, PartitionRule::kEven},
     {"parallelism_config.py:337; utils/dataclasses.py:1869 fsdp_reshard_after_forward", sharding,
      mend_sharding},
-    {"utils/dataclasses.py TorchContextParallelConfig.cp_comm_strategy", sequence, mend_sequence},
+    {"utils/dataclasses.py TorchContextParallelConfig.cp_comm_strategy", check_rotated_keys,
+     mend_rotated_keys},
     {"commands/config/config_args.py mixed_precision", precision, mend_precision},
-    {"utils/dataclasses.py fsdp activation_checkpointing", recomputation, mend_recomputation},
+    {"utils/dataclasses.py fsdp activation_checkpointing", check_layer_recomputation,
+     mend_layer_recomputation},
     {"utils/dataclasses.py fsdp activation_checkpointing", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"utils/fsdp_utils.py fsdp2_prepare_model: upcast to fp32 with mixed precision", states,
      mend_states},
     {"utils/dataclasses.py fsdp activation_checkpointing", check_unlisted_modules,
      mend_unlisted_modules},
-    {"utils/dataclasses.py CPUOffloadPolicy", offload, mend_offload},
+    {"utils/dataclasses.py CPUOffloadPolicy", check_host_weights, mend_host_weights},
     {"utils/dataclasses.py CPUOffloadPolicy", check_resident_activations,
      mend_resident_activations},
     {"parallelism_config.py build_device_mesh", check_default_order, mend_default_order},
@@ -223,8 +234,8 @@ void mend_projections(Strategy& s, const ModelSpec&) {
 }
 
 constexpr TargetRule kAxolotlRules[] = {
-    {"FSDP2's own overlaps, data types and kernels", framework, mend_framework},
-    {"utils/distributed.py build_parallelism_config", dimensions, mend_dimensions,
+    {"FSDP2's own overlaps, data types and kernels", check_fsdp, mend_fsdp},
+    {"utils/distributed.py build_parallelism_config", check_fsdp_dimensions, mend_fsdp_dimensions,
      PartitionRule::kEven},
     {"utils/schemas/fsdp.py reshard_after_forward; schemas/config.py dp_shard_size",
      axolotl_sharding, mend_sharding},
@@ -235,13 +246,14 @@ constexpr TargetRule kAxolotlRules[] = {
      pairs, mend_pairs},
     {"utils/schemas/config.py bf16; validation.py: tensor_parallel_size and 8-bit optimizers",
      axolotl_states, mend_axolotl_states},
-    {"utils/schemas/config.py gradient_checkpointing", recomputation, mend_recomputation},
+    {"utils/schemas/config.py gradient_checkpointing", check_layer_recomputation,
+     mend_layer_recomputation},
     {"utils/schemas/config.py gradient_checkpointing", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"utils/schemas/config.py bf16, fp16, tf32, fp8", states, mend_states},
     {"utils/schemas/config.py gradient_checkpointing", check_unlisted_modules,
      mend_unlisted_modules},
-    {"utils/schemas/fsdp.py offload_params", offload, mend_offload},
+    {"utils/schemas/fsdp.py offload_params", check_host_weights, mend_host_weights},
     {"utils/schemas/fsdp.py offload_params", check_resident_activations, mend_resident_activations},
     {"utils/schemas/peft.py lora_target_modules", projections, mend_projections},
     {"accelerate parallelism_config.py build_device_mesh", check_default_order, mend_default_order},

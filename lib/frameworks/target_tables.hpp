@@ -11,9 +11,23 @@ namespace meshplan {
 [[nodiscard]] std::span<const TargetRule> torchtitan_rules();
 [[nodiscard]] std::span<const TargetRule> accelerate_rules();
 [[nodiscard]] std::span<const TargetRule> axolotl_rules();
+[[nodiscard]] std::span<const TargetRule> torchtune_rules();
 
 // The exporters write what the newest release of the plan's framework reads.
 void check_release(const Plan& p, Findings& f);
+
+// PyTorch's FSDP: its preset; data, tensor and context parallelism alone; keys and values that go
+// round; whole layers recomputed; no weights on the host.
+void check_fsdp(const Plan& p, Findings& f);
+void mend_fsdp(Strategy& s, const ModelSpec& m);
+void check_fsdp_dimensions(const Plan& p, Findings& f);
+void mend_fsdp_dimensions(Strategy& s, const ModelSpec& m);
+void check_rotated_keys(const Plan& p, Findings& f);
+void mend_rotated_keys(Strategy& s, const ModelSpec& m);
+void check_layer_recomputation(const Plan& p, Findings& f);
+void mend_layer_recomputation(Strategy& s, const ModelSpec& m);
+void check_host_weights(const Plan& p, Findings& f);
+void mend_host_weights(Strategy& s, const ModelSpec& m);
 
 // Ranks are numbered tp-cp-ep-dp-pp, and no other way.
 void check_default_order(const Plan& p, Findings& f);

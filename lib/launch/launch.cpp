@@ -33,6 +33,10 @@ constexpr std::array kFormats{
         LaunchFormat::kAxolotl, "axolotl with FSDP2: its YAML and a script",
         "what accelerate refuses, but for ZeRO-0; Ulysses, a ring of packed rows, adapters of "
         "joined projections"},
+    FormatRow{
+        LaunchFormat::kTorchtune, "torchtune with FSDP2: overrides of a recipe in a script",
+        "what accelerate refuses; master weights, fp16 and fp8, tensor parallelism of adapters, "
+        "unpadded rows"},
     FormatRow{LaunchFormat::kSlurm, "sbatch script that starts the plan's framework on every node",
               "what the plan's framework refuses; old releases; nanotron, llm-foundry, internevo"},
 };
@@ -56,6 +60,17 @@ std::string changes(Strategy from, const Strategy& to) {
   return text;
 }
 
+// How to find the best plan that the target can express: it has a space of its own, or runs what
+// another has, of which it may not be told everything.
+std::string searched(Target target, const std::string& changed) {
+  if (target == Target::kAxolotl || target == Target::kTorchtune) {
+    return "'meshplan plan --space fsdp" + (changed.empty() ? "" : " --fix '" + changed + "'") +
+           "' searches beside it";
+  }
+  const Target own = target == Target::kMegatronBridge ? Target::kMegatron : target;
+  return "'meshplan plan --space " + std::string(name_of(own)) + "' finds the best that it can";
+}
+
 // Every broken rule, and what to change.
 Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) {
   Diagnostics all;
@@ -65,19 +80,21 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
     all.push_back(std::move(d));
   }
   const std::optional<Strategy> near = nearest_expressible(target, p.strategy, p.model, p.cluster);
-  const std::string search =
-      "'meshplan plan --space " +
-      std::string(name_of(target == Target::kMegatronBridge ? Target::kMegatron : target)) +
-      "' finds the best that it can";
-  all.back().hint =
-      near ? "the nearest plan that it can: " + changes(p.strategy, *near) + "; " + search
-           : "no plan near to it can be expressed either; " + search;
+  if (!near) {
+    all.back().hint = "no plan near to it can be expressed either; " + searched(target, {});
+    return all;
+  }
+  const std::string changed = changes(p.strategy, *near);
+  all.back().hint = "the nearest plan that it can: " + changed + "; " + searched(target, changed);
   return all;
 }
 
 // Programs of the user's put adapters on: PEFT, and what it must be told.
 void add_adapter_note(Target target, const Strategy& s, std::vector<std::string>& notes) {
-  if (!is_frozen(s) || target == Target::kMegatronBridge || target == Target::kAxolotl) return;
+  if (!is_frozen(s) || target == Target::kMegatronBridge || target == Target::kAxolotl ||
+      target == Target::kTorchtune) {
+    return;
+  }
   std::string text =
       "adapters are the program's: peft.LoraConfig(r=" + std::to_string(s.lora.rank) +
       ", lora_dropout=" + key_text(s.lora.dropout) + ") on " + key_text(s.lora.targets);
@@ -101,6 +118,8 @@ LaunchCommand command_for(Target target, const LaunchPlan& plan) {
       return accelerate_command(plan);
     case Target::kAxolotl:
       return axolotl_command(plan);
+    case Target::kTorchtune:
+      return torchtune_command(plan);
     case Target::kMegatronBridge:
       return bridge_command(plan);
     case Target::kMegatron:
@@ -133,6 +152,8 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
       return Target::kAccelerate;
     case LaunchFormat::kAxolotl:
       return Target::kAxolotl;
+    case LaunchFormat::kTorchtune:
+      return Target::kTorchtune;
     case LaunchFormat::kSlurm:
       break;
   }

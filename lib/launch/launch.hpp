@@ -61,6 +61,7 @@ enum class LaunchFormat {
   kMegatronBridge,
   kAccelerate,
   kAxolotl,
+  kTorchtune,
   kSlurm
 };
 MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
@@ -69,6 +70,7 @@ MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
                               {LaunchFormat::kMegatronBridge, "megatron-bridge"},
                               {LaunchFormat::kAccelerate, "accelerate"},
                               {LaunchFormat::kAxolotl, "axolotl"},
+                              {LaunchFormat::kTorchtune, "torchtune"},
                               {LaunchFormat::kSlurm, "slurm"}});
 
 // The target whose rules a format follows; Slurm starts what the plan's framework trains with.

@@ -138,7 +138,12 @@ class TorchtuneRecipe {
         settings_.integer("data_parallel_shard_dim", -1, {-1, kRanks.highest});
     const bool host = settings_.flag("fsdp_cpu_offload", false);
     const bool sharded = context_.gpus > 1 || shards > 1 || run_.replicas > 1 || s.tp > 1 || host;
-    s.zero = sharded ? 3 : 0;
+    const bool gathers_again = settings_.flag("fsdp_reshard_after_forward", true);
+    s.zero = !sharded ? 0 : gathers_again ? 3 : 2;
+    const std::string rotates = settings_.text("context_parallel_rotate_method", "allgather");
+    s.cp_kind = s.cp > 1 && rotates == "alltoall" ? CpKind::kRing
+                : s.cp > 1                        ? CpKind::kAllGather
+                                                  : s.cp_kind;
     s.offload.optimizer = host;
     if (!sharded && context_.gpus == 0) {
       run_.world_size = 1;

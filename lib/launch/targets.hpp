@@ -9,6 +9,7 @@ namespace meshplan {
 [[nodiscard]] LaunchCommand torchtitan_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand accelerate_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand axolotl_command(const LaunchPlan& plan);
+[[nodiscard]] LaunchCommand torchtune_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand bridge_command(const LaunchPlan& plan);
 
 // Variables that follow from the cluster's links.

@@ -26,7 +26,7 @@ except ImportError:  # Python 3.10 and before
     tomllib = None
 
 PROGRAM = ""
-FORMATS = ("megatron", "slurm", "deepspeed", "torchtitan", "megatron-bridge", "accelerate", "axolotl")
+FORMATS = ("megatron", "slurm", "deepspeed", "torchtitan", "megatron-bridge", "accelerate", "axolotl", "torchtune")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\u061c\u200e\u200f\ufeff]")
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
