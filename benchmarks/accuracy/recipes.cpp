@@ -58,7 +58,7 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   s.runtime.flex_dispatcher = preset.flex_dispatcher;
   s.runtime.fp8_attention = preset.fp8_attention;
   s.runtime.fused_experts = preset.fused_experts;
-  if (preset.cuda_graph == "full_iteration") s.runtime.host_factor = 0;
+  if (preset.cuda_graph == "full_iteration") s.runtime.cuda_graph = CudaGraph::kFullIteration;
 }
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
@@ -158,7 +158,8 @@ void apply_optimizer(Strategy& s, const Run& run) {
 
 // A graph of the whole iteration, or of each layer, leaves the host a launch or one per layer.
 void apply_graphs(Strategy& s, const Run& run) {
-  if (has_any(run.cuda_graphs, {"full_iteration", "per layer"})) s.runtime.host_factor = 0;
+  if (has_word(run.cuda_graphs, "full_iteration")) s.runtime.cuda_graph = CudaGraph::kFullIteration;
+  if (has_word(run.cuda_graphs, "per layer")) s.runtime.cuda_graph = CudaGraph::kLayer;
 }
 
 // A sample of SQuAD 1.1 is a paragraph of 500 characters or more (Rajpurkar et al. 2016,

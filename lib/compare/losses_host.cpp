@@ -17,13 +17,14 @@ void add_waiting(const LossContext& x, Seconds lost, std::vector<TimeLoss>& all)
   f.evidence = human_time(d.waiting) + " in " + with_thousands(std::llround(d.gaps)) + " gaps, " +
                with_thousands(std::llround(d.kernels)) + " kernels a step; " +
                human_time(x.plan.time.other) + " predicted";
-  f.remedy = "CUDA graphs (--enable-cuda-graph), or a larger micro-batch";
+  f.remedy = "CUDA graphs (--cuda-graph-impl), or a larger micro-batch";
   f.lost = lost;
-  const auto graphs = x.gain_of([](Strategy& s) { s.runtime.host_factor = 0; });
+  const auto graphs =
+      x.gain_of([](Strategy& s) { s.runtime.cuda_graph = CudaGraph::kFullIteration; });
   const auto larger = x.gain_of([](Strategy& s) { s.micro_batch *= 2; });
   if (graphs && (!larger || *graphs >= *larger)) {
     f.gain = graphs;
-    f.changes = "kernels.host_factor=0";
+    f.changes = "kernels.cuda_graph=full_iteration";
   } else if (larger) {
     f.gain = larger;
     f.changes = "micro_batch=" + std::to_string(x.plan.strategy.micro_batch * 2);

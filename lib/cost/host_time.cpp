@@ -36,7 +36,7 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   }
   constexpr double kNodes = 4;  // attention, dispatch, experts, combine
   if (s.overlap.ep && has_dispatch(ops)) launches += kNodes * s.runtime.node_launches;
-  return x.cluster.device.launch_gap * (launches * s.runtime.host_factor);
+  return x.cluster.device.launch_gap * (launches * host_factor(s.runtime));
 }
 
 // [F-REC-1] Selective recomputation issues what it repeats in the backward pass, and each part that
@@ -50,7 +50,7 @@ Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
   for (const CommOp& op : ops.comm) {
     launches += op.selective ? op.count * k.collective_launches : 0;
   }
-  return x.cluster.device.launch_gap * (launches * k.host_factor);
+  return x.cluster.device.launch_gap * (launches * host_factor(k));
 }
 
 // [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues
@@ -62,7 +62,7 @@ Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slo
   for (const KernelOp& op : ops.kernels) {
     if (!op.awaited) continue;
     device += pass_time(op, slowest);
-    host += x.cluster.device.launch_gap * (op.launches * k.host_factor);
+    host += x.cluster.device.launch_gap * (op.launches * host_factor(k));
   }
   return std::max(host - device, Seconds{});
 }

@@ -5,6 +5,13 @@
 
 namespace meshplan {
 
+// [F-HOST-5] Host time of a kernel of a layer over the device's launch_gap: none where a CUDA graph
+// replays it (Megatron-Core transformer_config.py, cuda_graph_impl: a call for a layer or for the
+// whole iteration takes the place of its launches).
+[[nodiscard]] inline double host_factor(const Runtime& k) {
+  return k.cuda_graph == CudaGraph::kNone ? k.host_factor : 0;
+}
+
 // Of the forward or the backward pass.
 [[nodiscard]] Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward);
 // Of what selective recomputation repeats, checkpoints included.

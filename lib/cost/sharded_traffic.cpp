@@ -2,6 +2,7 @@
 
 #include "comm/collectives.hpp"
 #include "cost/block.hpp"
+#include "cost/host_time.hpp"
 #include "layout/groups.hpp"
 
 namespace meshplan {
@@ -19,7 +20,7 @@ Seconds gather_host_time(const BlockContext& x, std::int64_t ranks) {
   constexpr double kWeightsPerLayer = 4;
   const Runtime& k = x.strategy.runtime;
   return x.cluster.device.launch_gap *
-         (kWeightsPerLayer * static_cast<double>(ranks) * k.shard_launches * k.host_factor);
+         (kWeightsPerLayer * static_cast<double>(ranks) * k.shard_launches * host_factor(k));
 }
 
 void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective op, double bytes,

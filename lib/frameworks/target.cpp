@@ -146,6 +146,14 @@ void check_attention_precision(Target t, const Strategy& s, Findings& f) {
                                  : "kernels.fp8_attention=false");
 }
 
+// The other frameworks' files and programs capture none of a training step.
+void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
+  const bool megatron = t == Target::kMegatron || t == Target::kMegatronBridge;
+  if (s.runtime.cuda_graph == CudaGraph::kNone || megatron) return;
+  f.error({"kernels.cuda_graph"}, "CUDA graphs of layers or iterations are Megatron-Core's",
+          "kernels.cuda_graph=none");
+}
+
 }  // namespace
 
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
@@ -153,6 +161,7 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
   check_model_parts(t, m, f);
   check_adapters(t, s, f);
   check_attention_precision(t, s, f);
+  check_cuda_graph(t, s, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
   return f;
 }

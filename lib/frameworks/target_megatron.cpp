@@ -277,7 +277,32 @@ void mend_kernels(Strategy& s, const ModelSpec&) {
   }
 }
 
+// A whole layer is not captured if it is recomputed, or if its experts take as many tokens as come.
+void graphs(const Plan& p, Findings& f) {
+  const CudaGraph graph = p.s.runtime.cuda_graph;
+  if (graph != CudaGraph::kLayer) return;
+  if (p.s.recompute == Recompute::kFull) {
+    f.error({"kernels.cuda_graph", "recompute"},
+            "full recomputation runs with graphs of the full iteration alone",
+            "kernels.cuda_graph=full_iteration");
+  }
+  if (p.m.moe) {
+    f.error({"kernels.cuda_graph"}, "a layer of experts without a capacity is not captured whole",
+            "kernels.cuda_graph=full_iteration");
+  }
+  if (p.s.offload.activations) {
+    f.error({"kernels.cuda_graph", "offload.activations"},
+            "graphs of layers do not work with activations on the host",
+            "kernels.cuda_graph=full_iteration");
+  }
+}
+void mend_graphs(Strategy& s, const ModelSpec&) {
+  s.runtime.cuda_graph = CudaGraph::kFullIteration;
+}
+
 constexpr TargetRule kRules[] = {
+    {"core/transformer/transformer_config.py cuda_graph_impl, cuda_graph_modules", graphs,
+     mend_graphs},
     {"pretrain_gpt.py: its own overlaps, data types and kernels", framework, mend_framework},
     {"A:2440 --swiglu, --squared-relu, --openai-gelu, --quick-geglu: activations there are",
      activation, nullptr},

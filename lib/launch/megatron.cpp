@@ -117,6 +117,17 @@ std::vector<std::string> recomputed_modules(const LaunchPlan& p) {
   return words;
 }
 
+// Both forms are read by core_r0.15 and later; ranks' random numbers are then Transformer Engine's.
+void add_graphs(const Strategy& s, Options& o) {
+  const CudaGraph graph = s.runtime.cuda_graph;
+  if (graph == CudaGraph::kNone) return;
+  const bool layer = graph == CudaGraph::kLayer;
+  o.push_back({"--cuda-graph-impl", layer ? "transformer_engine" : "local"});
+  if (!layer) o.push_back({"--cuda-graph-scope", "full_iteration"});
+  if (!layer) o.push_back({"--no-check-for-nan-in-loss-and-grad"});
+  o.push_back({"--te-rng-tracker"});
+}
+
 void add_memory(const LaunchPlan& p, Options& o) {
   const Strategy& s = p.strategy;
   const std::optional<std::int64_t> each = recomputed_per_chunk(s, p.model);
@@ -274,6 +285,7 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   add_data_parallel(plan, parallel);
   add_batch(s, parallel);
   add_memory(plan, parallel);
+  add_graphs(plan.strategy, parallel);
   add_precision(plan, parallel);
   add_kernels(plan, parallel);
   command.sections = {{"model", megatron_model_options(plan.model, s)},

@@ -57,6 +57,11 @@ constexpr std::array kFields{
     Field{"--no-gradient-accumulation-fusion", "model.gradient_accumulation_fusion", Kind::kFalse},
     Field{"--micro-batch-size", "train.micro_batch_size"},
     Field{"--global-batch-size", "train.global_batch_size"},
+    Field{"--cuda-graph-impl", "model.cuda_graph_impl"},
+    Field{"--cuda-graph-scope", "model.cuda_graph_scope", Kind::kList},
+    Field{"--te-rng-tracker", "rng.te_rng_tracker", Kind::kTrue},
+    Field{"--no-check-for-nan-in-loss-and-grad", "rerun_state_machine.check_for_nan_in_loss",
+          Kind::kFalse},
     Field{"--recompute-granularity", "model.recompute_granularity"},
     Field{"--recompute-method", "model.recompute_method"},
     Field{"--recompute-num-layers", "model.recompute_num_layers"},
@@ -153,6 +158,9 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (fp32 ? "true" : "false")});
   if (has_fp8_attention(plan.strategy)) {
     overrides.push_back({"model.fp8_dot_product_attention=true"});
+  }
+  if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
+    overrides.push_back({"model.use_te_rng_tracker=true"});
   }
   if (plan.model.mla) {
     const bool fused = plan.strategy.runtime.fused_latent_rope;

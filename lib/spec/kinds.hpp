@@ -46,6 +46,10 @@ enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
 // How layers are split over pipeline ranks unless `stage_layers` says: as even as can be, or so
 // that every rank has its share of the matrix elements, output head included.
 enum class StageSplit { kEven, kElements };
+// What is captured as CUDA graphs, which the host replays in one call: every layer's forward and
+// backward pass, or those of a whole iteration without the optimizer (Megatron-Core
+// transformer_config.py, cuda_graph_impl).
+enum class CudaGraph { kNone, kLayer, kFullIteration };
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
 
 // The parallel dimensions a rank order lists.
@@ -119,6 +123,9 @@ MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},
                                  {AttentionKernel::kTriton, "triton"}});
+MESHPLAN_NAMES(CudaGraph, {{CudaGraph::kNone, "none"},
+                           {CudaGraph::kLayer, "layer"},
+                           {CudaGraph::kFullIteration, "full_iteration"}});
 MESHPLAN_NAMES(StageSplit, {{StageSplit::kEven, "even"}, {StageSplit::kElements, "elements"}});
 MESHPLAN_NAMES(Collective, {{Collective::kAllReduce, "all-reduce"},
                             {Collective::kAllGather, "all-gather"},

@@ -92,6 +92,8 @@ struct Runtime {
   // ZeRO-1 all-reduces all gradients as one buffer after the last backward pass, whatever
   // overlap.grad_reduce says, and every rank updates its part of them.
   bool whole_reduction = false;
+  // Memory of the graphs' pool is not counted.
+  CudaGraph cuda_graph = CudaGraph::kNone;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Gradients of ZeRO-0 are reduced in buckets of so many MiB of the training dtype, a collective
   // each (PyTorch's DistributedDataParallel, bucket_cap_mb); 0: in one piece.

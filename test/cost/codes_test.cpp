@@ -161,6 +161,30 @@ TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the h
   CHECK(launch() == Approx(plain));
 }
 
+TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue") {
+  ModelSpec m = plain_gpt(8, 1024, 16);
+  m.moe = MoeSpec{8, 2, 512, 0, 0, 1, 1.0, false};
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  s.runtime.host_factor = 10;  // the host is slower than the device
+  s.runtime.optimizer_launches = 1000;
+  const PlanCost eager = cost(m, 8, s);
+  CHECK(eager.time.other > Seconds{});
+  const BlockCost issued = block_costs(m, c, s)[kFirstLayerBlock];
+  CHECK(issued.forward.launch > Seconds{});
+  for (const CudaGraph graph : {CudaGraph::kLayer, CudaGraph::kFullIteration}) {
+    s.runtime.cuda_graph = graph;
+    const BlockCost replayed = block_costs(m, c, s)[kFirstLayerBlock];
+    CHECK(replayed.forward.launch == Seconds{});
+    CHECK(replayed.forward.compute == issued.forward.compute);
+    const PlanCost plan = cost(m, 8, s);
+    CHECK(plan.time.other == Seconds{});
+    CHECK(plan.step_time < eager.step_time);
+    CHECK(plan.time.optimizer == eager.time.optimizer);  // it is not captured
+  }
+}
+
 TEST_CASE("[F-ACT-MEM-2] recomputation by operation keeps every second product and attention") {
   ModelSpec m = plain_gpt(4);
   m.num_query_groups = 8;

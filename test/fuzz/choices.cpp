@@ -186,6 +186,7 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   if (s.offload.optimizer && choices.once_in(2)) s.offload.optimizer_fraction = 0.5;
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
   s.runtime.flex_dispatcher = m.moe && choices.once_in(3);
+  if (choices.once_in(8)) s.runtime.cuda_graph = CudaGraph::kFullIteration;
 }
 
 // Mostly legal; the rules have the last word.

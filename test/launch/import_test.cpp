@@ -41,6 +41,7 @@ constexpr std::array kCarried{"tp",
                               "overlap.grad_reduce",
                               "overlap.ep",
                               "kernels.flex_dispatcher",
+                              "kernels.cuda_graph",
                               "offload.optimizer",
                               "kernels.fused_softmax",
                               "kernels.fused_cross_entropy"};
@@ -87,6 +88,8 @@ TEST_CASE("what was exported is read back") {
       {"deepseek-v3", 256, "ep=8,pp=4,recompute=full"},
       {"mixtral-8x7b", 64, "pp=2,vp=2,schedule=interleaved,ep=8,overlap.ep=true"},
       {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
+      {"mixtral-8x7b", 64, "ep=8,kernels.cuda_graph=full_iteration"},
+      {"llama-2-7b", 8, "kernels.cuda_graph=layer"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));
@@ -237,6 +240,36 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   const Result<MegatronRun> unknown = read_megatron_run(arguments, "a.sh", context);
   REQUIRE_FALSE(unknown.ok());
   CHECK(to_text(unknown.errors()).find("core_r9") != std::string::npos);
+}
+
+TEST_CASE("CUDA graphs of layers and of iterations are read, those of parts are named") {
+  const auto read = [](const std::string& more) {
+    RunContext context;
+    context.gpus = 8;
+    Result<MegatronRun> run = read_megatron_run(
+        "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 " + more, "a.sh", context);
+    REQUIRE(run.ok());
+    return std::move(run).value();
+  };
+  const auto graph = [&](const std::string& more) {
+    return read(more).strategy.runtime.cuda_graph;
+  };
+  const auto left_out = [&](const std::string& more) {
+    const MegatronRun run = read(more);
+    return std::any_of(run.options.begin(), run.options.end(),
+                       [](const ReadOption& o) { return o.effect == OptionEffect::kNotModelled; });
+  };
+  CHECK(graph("") == CudaGraph::kNone);
+  CHECK(graph("--cuda-graph-impl none --cuda-graph-scope full") == CudaGraph::kNone);
+  CHECK(graph("--cuda-graph-impl full_iteration") == CudaGraph::kFullIteration);
+  CHECK(graph("--cuda-graph-impl local --cuda-graph-scope full_iteration") ==
+        CudaGraph::kFullIteration);
+  CHECK(graph("--cuda-graph-impl transformer_engine") == CudaGraph::kLayer);
+  CHECK(graph("--enable-cuda-graph") == CudaGraph::kLayer);
+  CHECK_FALSE(left_out("--external-cuda-graph --cuda-graph-scope full"));
+  const std::string parts = "--cuda-graph-impl transformer_engine --cuda-graph-modules attn mlp";
+  CHECK(graph(parts) == CudaGraph::kNone);
+  CHECK(left_out(parts));
 }
 
 TEST_CASE("what selective recomputation repeats, and how much of the optimizer is on the host") {

@@ -233,6 +233,12 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   CHECK(holds(dense, "comm_overlap.overlap_p2p_comm=false"));
   CHECK(holds(dense, "mixed_precision=bf16_mixed"));
   CHECK(holds(dense, "ddp.grad_reduce_in_fp32=true"));
+  const auto graphs = words("llama-3.1-8b", 8, "kernels.cuda_graph=full_iteration");
+  CHECK(holds(graphs, "model.cuda_graph_impl=local"));
+  CHECK(holds(graphs, "model.cuda_graph_scope=[full_iteration]"));
+  CHECK(holds(graphs, "model.use_te_rng_tracker=true"));
+  CHECK(holds(graphs, "rng.te_rng_tracker=true"));
+  CHECK(holds(graphs, "rerun_state_machine.check_for_nan_in_loss=false"));
   const auto experts = words("mixtral-8x7b", 64, "ep=8,zero=3,precision=fp8,grad_dtype=bf16");
   CHECK(holds(experts, "model.expert_model_parallel_size=8"));
   CHECK(holds(experts, "ddp.data_parallel_sharding_strategy=optim_grads_params"));

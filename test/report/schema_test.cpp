@@ -134,6 +134,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},
       {"attention_kernel", names<AttentionKernel>()},
+      {"cuda_graph", names<CudaGraph>()},
       {"stage_split", names<StageSplit>()},
       {"recompute_module", names<RecomputeModule>()},
       {"lora_target", names<LoraTarget>()},
