@@ -71,14 +71,14 @@ TEST_CASE("a table's row has the preset of its release, model, GPU, precision an
   s.ep = 8, s.recompute = Recompute::kSelective;
   apply_recipe(s, bridge, run);
   CHECK(s.overlap.ep);
-  CHECK(s.runtime.host_factor == 0);  // a graph of the whole iteration
+  CHECK(s.runtime.cuda_graph == CudaGraph::kFullIteration);  // a graph of the whole iteration
   CHECK(s.recompute == Recompute::kNone);
   run = table_row("26.04", "NVIDIA GB200", "Qwen3_30B_a3B");
   s = framework_preset(Framework::kMegatron);
   s.ep = 8;
   apply_recipe(s, bridge, run);
   CHECK_FALSE(s.overlap.ep);
-  CHECK(s.runtime.host_factor > 0);
+  CHECK(s.runtime.cuda_graph == CudaGraph::kNone);
   // The table of 26.02.01 prints for B300 what 26.02's preset ran, with overlapped experts.
   run = table_row("26.02.01", "NVIDIA B300", "Qwen3_235B_a22B");
   run.pp = 8, run.vp = 4, run.micro_batch = 1;
