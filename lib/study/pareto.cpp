@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.hpp"
 #include "cost/step.hpp"
 #include "search/budgets.hpp"
 
@@ -23,7 +22,7 @@ Diagnostics add_points(const ModelSpec& m, const ClusterSpec& c, const SearchReq
     const BudgetSearch::Fastest found = search.within(budget);
     front.exact = front.exact && found.exact;
     if (!found.strategy) break;
-    const PlanCost plan = on_whole_device(m, c, *found.strategy);
+    const PlanCost plan = full_plan(m, c, *found.strategy);
     front.points.push_back({num_gpus(c), plan});
     if (request.ignore_activations) break;  // no budget to tighten: memory is not counted
     limited.device.memory = std::min(plan.memory().peak, budget) - resolution;
@@ -36,15 +35,6 @@ Diagnostics add_points(const ModelSpec& m, const ClusterSpec& c, const SearchReq
 }
 
 }  // namespace
-
-PlanCost on_whole_device(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  EvaluateOptions options;
-  options.ignore_memory = true;  // fits by the search's own rule
-  options.with_remedies = false;
-  Verdict verdict = evaluate(m, c, s, options);
-  PLAN_CHECK(verdict.feasible());
-  return std::get<PlanCost>(std::move(verdict.state));
-}
 
 bool dominates(const ParetoPoint& a, const ParetoPoint& b) {
   const bool not_worse =

@@ -16,9 +16,6 @@ struct ParetoPoint {
   [[nodiscard]] Bytes headroom() const { return plan.memory().capacity - plan.memory().peak; }
 };
 
-// A strategy found within a memory budget, costed against the whole device. It must be legal.
-[[nodiscard]] PlanCost on_whole_device(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
-
 // True if `a` is at least as good as `b` in step time, memory left and devices, and better in one.
 // A step's price is devices x time x rate: it cannot be worse where neither factor is, so a fourth
 // comparison would change nothing.

@@ -176,7 +176,7 @@ std::vector<PlanCost> searched_front(const Case& c, Bytes resolution) {
     REQUIRE(found.ok());
     REQUIRE(found->proof.exact);
     if (found->plans.empty()) break;
-    all.push_back(on_whole_device(c.model, c.cluster, found->plans.front().strategy));
+    all.push_back(full_plan(c.model, c.cluster, found->plans.front().strategy));
     limited.device.memory = all.back().memory().peak - resolution;
   }
   return all;
