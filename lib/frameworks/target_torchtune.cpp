@@ -103,7 +103,7 @@ void pairs_of_answers(const Plan& p, Findings& f) {
 void mend_pairs_of(Strategy& s, const ModelSpec&) {
   s.dp *= s.tp * s.cp, s.tp = s.cp = 1, s.zero_group = 0, s.sequence_parallel = false;
   Runtime& k = s.runtime;
-  if (is_frozen(s)) k.fused_norm = k.fused_rope = k.fused_activation = false;
+  if (is_frozen(s)) k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
 }
 
 // Attention's projections one by one, and the feed-forward's all together.
@@ -130,21 +130,32 @@ void mend_adapters(Strategy& s, const ModelSpec&) {
   }
 }
 
-// 'compile' joins what is element-wise; nothing else does.
+// 'compile' joins what is element-wise and the loss of tokens; nothing else does.
+bool is_compiled_alike(const Strategy& s) {
+  const Runtime& k = s.runtime;
+  const bool compiled = k.fused_norm;
+  const bool loss = compiled && s.loss == Loss::kLm;
+  return k.fused_rope == compiled && k.fused_activation == compiled &&
+         k.fused_dropout_add == compiled && k.fused_cross_entropy == loss &&
+         k.inplace_cross_entropy == loss && !k.fused_linear_cross_entropy;
+}
 void kernels(const Plan& p, Findings& f) {
-  const Runtime& k = p.s.runtime;
-  if (k.fused_norm != k.fused_rope || k.fused_norm != k.fused_activation ||
-      k.fused_linear_cross_entropy) {
-    f.error({"kernels.fused_norm", "kernels.fused_rope", "kernels.fused_activation",
-             "kernels.fused_linear_cross_entropy"},
-            "norms, rotary embedding and activations are compiled all together or not at all; the "
-            "loss is not fused with the output layer");
+  if (!is_compiled_alike(p.s)) {
+    f.error(
+        {"kernels.fused_norm", "kernels.fused_rope", "kernels.fused_activation",
+         "kernels.fused_dropout_add", "kernels.fused_cross_entropy",
+         "kernels.inplace_cross_entropy", "kernels.fused_linear_cross_entropy"},
+        "norms, rotary embedding, activations, residuals and the loss are compiled all together "
+        "or not at all; the loss is not fused with the output layer");
   }
+  if (!p.s.flash_attention) f.error({"flash_attention"}, "attention is fused (PyTorch's or flex)");
 }
 void mend_kernels(Strategy& s, const ModelSpec&) {
   Runtime& k = s.runtime;
-  k.fused_rope = k.fused_activation = k.fused_norm;
+  k.fused_rope = k.fused_activation = k.fused_dropout_add = k.fused_norm;
+  k.fused_cross_entropy = k.inplace_cross_entropy = k.fused_norm && s.loss == Loss::kLm;
   k.fused_linear_cross_entropy = false;
+  s.flash_attention = true;
 }
 
 constexpr TargetRule kTorchtuneRules[] = {

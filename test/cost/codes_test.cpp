@@ -144,13 +144,23 @@ TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
   CHECK(layer.forward.launch.si() == Approx(launches * each - device.si()));
 }
 
-TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the host") {
+ModelSpec small_mixture() {
   ModelSpec m = plain_gpt(8, 1024, 16);
   m.moe = MoeSpec{8, 2, 512, 0, 0, 1, 1.0, false};
-  const ClusterSpec c = plain_cluster(8);
+  return m;
+}
+// Its experts on eight ranks, whose host is slower than the device.
+Strategy slow_host() {
   Strategy s = plain_strategy(1, 1, 8);
   s.ep = 8;
-  s.runtime.host_factor = 10;  // the host is slower than the device
+  s.runtime.host_factor = 10;
+  return s;
+}
+
+TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the host") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
   s.runtime.node_launches = 20;
   const auto launch = [&] { return block_costs(m, c, s)[kFirstLayerBlock].forward.total().si(); };
   const double plain = launch();
@@ -162,12 +172,9 @@ TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the h
 }
 
 TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue") {
-  ModelSpec m = plain_gpt(8, 1024, 16);
-  m.moe = MoeSpec{8, 2, 512, 0, 0, 1, 1.0, false};
+  const ModelSpec m = small_mixture();
   const ClusterSpec c = plain_cluster(8);
-  Strategy s = plain_strategy(1, 1, 8);
-  s.ep = 8;
-  s.runtime.host_factor = 10;  // the host is slower than the device
+  Strategy s = slow_host();
   s.runtime.optimizer_launches = 1000;
   const PlanCost eager = cost(m, 8, s);
   CHECK(eager.time.other > Seconds{});

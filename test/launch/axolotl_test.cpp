@@ -1,9 +1,8 @@
 // Plans as axolotl's recipes, and what the importer of recipes reads in them.
-#include "launch/recipe_import.hpp"
-#include "plans.hpp"
-#include "spec/strategy_keys.hpp"
+#include "recipe_round_trip.hpp"
 
 using namespace meshplan;
+using meshplan::test::check_comes_back;
 using meshplan::test::plan_of;
 
 namespace {
@@ -45,24 +44,7 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "kernels.inplace_cross_entropy=true");
   CAPTURE(keys);
   const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
-  const std::string text = recipe_of(plan);
-  CAPTURE(text);
-  const NamedText file{"axolotl.yaml", text};
-  RunContext context;
-  context.gpus = 8;
-  const Result<SettingsRun> run = read_recipe_run({&file, 1}, context);
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->model.name == plan.model.name);
-  const Strategy read = complete(run->strategy, plan.model, plan.cluster);
-  for (const std::string_view key : strategy_keys()) {
-    CAPTURE(key);
-    CHECK(value_text(read, key) == value_text(plan.strategy, key));
-  }
-  // Whatever the recipe says acts, or is named.
-  for (const ReadOption& option : run->options) {
-    CAPTURE(option.name);
-    CHECK(option.effect != OptionEffect::kNotModelled);
-  }
+  check_comes_back(plan, recipe_of(plan), "axolotl.yaml");
 }
 
 TEST_CASE("what axolotl cannot be told is refused by name") {

@@ -1,11 +1,11 @@
 // Plans as overrides of torchtune's recipes, and what the importer of recipes reads in them.
 #include <map>
+#include <sstream>
 
-#include "launch/recipe_import.hpp"
-#include "plans.hpp"
-#include "spec/strategy_keys.hpp"
+#include "recipe_round_trip.hpp"
 
 using namespace meshplan;
+using meshplan::test::check_comes_back;
 using meshplan::test::plan_of;
 
 namespace {
@@ -97,23 +97,7 @@ TEST_CASE("a plan comes back from the overrides that are written for torchtune")
     keys.replace(keys.find("optimizer_dtype=bf16"), 20, "optimizer_dtype=fp32");
   const LaunchPlan plan =
       plan_of("llama-3.1-8b", row.gpus == 1 ? "rtx-4090" : "dgx-h100", row.gpus, keys);
-  const std::string text = merged(script_of(plan), row.component);
-  CAPTURE(text);
-  const NamedText file{"torchtune.yaml", text};
-  RunContext context;
-  context.gpus = row.gpus;
-  const Result<SettingsRun> run = read_recipe_run({&file, 1}, context);
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->model.name == plan.model.name);
-  const Strategy read = complete(run->strategy, plan.model, plan.cluster);
-  for (const std::string_view key : strategy_keys()) {
-    CAPTURE(key);
-    CHECK(value_text(read, key) == value_text(plan.strategy, key));
-  }
-  for (const ReadOption& option : run->options) {
-    CAPTURE(option.name);
-    CHECK(option.effect != OptionEffect::kNotModelled);
-  }
+  check_comes_back(plan, merged(script_of(plan), row.component), "torchtune.yaml");
 }
 
 TEST_CASE("what torchtune cannot be told is refused by name") {
@@ -133,6 +117,11 @@ TEST_CASE("what torchtune cannot be told is refused by name") {
             .find("shard over all ranks") != std::string::npos);
   CHECK(errors_of(1, pure + "zero=0,loss=dpo,micro_batch=2,packing=pad")
             .find("pairs train adapters only") != std::string::npos);
+  const std::string compiled =
+      "zero=3,kernels.fused_norm=true,kernels.fused_rope=true,kernels.fused_activation=true";
+  CHECK(errors_of(8, pure + compiled).find("compiled all together") != std::string::npos);
+  CHECK(errors_of(8, pure + "zero=3,flash_attention=false").find("attention is fused") !=
+        std::string::npos);
   CHECK(errors_of(8, pure + "zero=3,optimizer=muon").find("know Adam and SGD") !=
         std::string::npos);
   CHECK(errors_of(8,
