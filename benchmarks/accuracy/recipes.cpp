@@ -59,6 +59,12 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   s.runtime.fp8_attention = preset.fp8_attention;
   s.runtime.fused_experts = preset.fused_experts;
   if (preset.cuda_graph == "full_iteration") s.runtime.cuda_graph = CudaGraph::kFullIteration;
+  for (const std::string& part : preset.cuda_graph_scope) {
+    const std::optional<CudaGraphModule> module = from_name<CudaGraphModule>(part);
+    PLAN_CHECK(module.has_value());
+    s.runtime.cuda_graph = CudaGraph::kLayer;
+    s.runtime.cuda_graph_modules.add(*module);
+  }
 }
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
@@ -156,10 +162,23 @@ void apply_optimizer(Strategy& s, const Run& run) {
   if (has_own_bits(s.optimizer)) s.optimizer_dtype = Dtype::kFp32;
 }
 
-// A graph of the whole iteration, or of each layer, leaves the host a launch or one per layer.
+// Words of a row: "full_iteration (...)", "per layer (...)", "transformer_engine: ['attn', 'mlp']".
 void apply_graphs(Strategy& s, const Run& run) {
   if (has_word(run.cuda_graphs, "full_iteration")) s.runtime.cuda_graph = CudaGraph::kFullIteration;
   if (has_word(run.cuda_graphs, "per layer")) s.runtime.cuda_graph = CudaGraph::kLayer;
+  if (!has_word(run.cuda_graphs, "transformer_engine")) return;
+  std::string word;
+  for (const char c : run.cuda_graphs + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      word += c;
+      continue;
+    }
+    if (const auto module = from_name<CudaGraphModule>(word)) {
+      s.runtime.cuda_graph = CudaGraph::kLayer;
+      s.runtime.cuda_graph_modules.add(*module);
+    }
+    word.clear();
+  }
 }
 
 // A sample of SQuAD 1.1 is a paragraph of 500 characters or more (Rajpurkar et al. 2016,

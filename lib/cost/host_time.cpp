@@ -29,10 +29,10 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   }
   double launches = 0;
   for (const KernelOp& op : ops.kernels) {
-    if ((op.pass == Pass::kForward) == forward) launches += op.launches;
+    if (!op.graphed && (op.pass == Pass::kForward) == forward) launches += op.launches;
   }
   for (const CommOp& op : ops.comm) {
-    if ((op.pass == Pass::kForward) == forward) launches += op.count * collective;
+    if (!op.graphed && (op.pass == Pass::kForward) == forward) launches += op.count * collective;
   }
   constexpr double kNodes = 4;  // attention, dispatch, experts, combine
   if (s.overlap.ep && has_dispatch(ops)) launches += kNodes * s.runtime.node_launches;
@@ -46,9 +46,11 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
 Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
   double launches = kCheckpointLaunches * ops.checkpoints;
-  for (const KernelOp& op : ops.kernels) launches += op.selective * op.launches;
+  for (const KernelOp& op : ops.kernels) {
+    launches += op.graphed ? 0 : op.selective * op.launches;
+  }
   for (const CommOp& op : ops.comm) {
-    launches += op.selective ? op.count * k.collective_launches : 0;
+    launches += op.selective && !op.graphed ? op.count * k.collective_launches : 0;
   }
   return x.cluster.device.launch_gap * (launches * host_factor(k));
 }
@@ -62,7 +64,7 @@ Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slo
   for (const KernelOp& op : ops.kernels) {
     if (!op.awaited) continue;
     device += pass_time(op, slowest);
-    host += x.cluster.device.launch_gap * (op.launches * host_factor(k));
+    if (!op.graphed) host += x.cluster.device.launch_gap * (op.launches * host_factor(k));
   }
   return std::max(host - device, Seconds{});
 }

@@ -6,10 +6,11 @@
 namespace meshplan {
 
 // [F-HOST-5] Host time of a kernel of a layer over the device's launch_gap: none where a CUDA graph
-// replays it (Megatron-Core transformer_config.py, cuda_graph_impl: a call for a layer or for the
-// whole iteration takes the place of its launches).
+// replays it (Megatron-Core transformer_config.py, cuda_graph_impl, cuda_graph_modules: a call for
+// a layer, for its parts or for the whole iteration takes the place of their launches).
 [[nodiscard]] inline double host_factor(const Runtime& k) {
-  return k.cuda_graph == CudaGraph::kNone ? k.host_factor : 0;
+  const bool replayed = k.cuda_graph != CudaGraph::kNone && k.cuda_graph_modules.empty();
+  return replayed ? 0 : k.host_factor;
 }
 
 // Of the forward or the backward pass.

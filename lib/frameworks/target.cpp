@@ -198,7 +198,7 @@ std::optional<Strategy> nearest_expressible(Target t, Strategy s, const ModelSpe
     s.recompute_layers.assign(s.stage_layers.size(), 0);
     if (s.recompute == Recompute::kFull) s.recompute_layers = s.stage_layers;
   }
-  if (has_errors(validate(s, m, c)) || target_findings(t, s, m, c).has_errors()) {
+  if (!is_legal(s, m, c) || target_findings(t, s, m, c).has_errors()) {
     return std::nullopt;
   }
   return s;

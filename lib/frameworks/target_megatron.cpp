@@ -286,9 +286,15 @@ void graphs(const Plan& p, Findings& f) {
             "full recomputation runs with graphs of the full iteration alone",
             "kernels.cuda_graph=full_iteration");
   }
-  if (p.m.moe) {
-    f.error({"kernels.cuda_graph"}, "a layer of experts without a capacity is not captured whole",
-            "kernels.cuda_graph=full_iteration");
+  const CudaGraphModules& modules = p.s.runtime.cuda_graph_modules;
+  if (p.m.moe && (modules.empty() || modules.has(CudaGraphModule::kMoe))) {
+    f.error({"kernels.cuda_graph", "kernels.cuda_graph_modules"},
+            "a layer of experts without a capacity is not captured whole",
+            "kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]");
+  }
+  if (modules.has(CudaGraphModule::kMlp) && num_moe_layers(p.m) == p.m.num_layers) {
+    f.error({"kernels.cuda_graph_modules"}, "module mlp needs a layer without experts",
+            "without mlp");
   }
   if (p.s.offload.activations) {
     f.error({"kernels.cuda_graph", "offload.activations"},
@@ -298,6 +304,7 @@ void graphs(const Plan& p, Findings& f) {
 }
 void mend_graphs(Strategy& s, const ModelSpec&) {
   s.runtime.cuda_graph = CudaGraph::kFullIteration;
+  s.runtime.cuda_graph_modules = {};
 }
 
 constexpr TargetRule kRules[] = {

@@ -94,6 +94,25 @@ bool is_text(const std::string& text_or_path) {
          !std::filesystem::exists(text_or_path, failure);
 }
 
+template <class Module>
+bool read_modules(Document& d, const std::string& key, const YamlNode& node,
+                  ModuleSet<Module>& target) {
+  ModuleSet<Module> modules;
+  const auto add = [&](const YamlNode& item) {
+    Module module{};
+    if (!read_value(d, key, item, module)) return false;
+    modules.add(module);
+    return true;
+  };
+  if (node.kind != YamlNode::Kind::kSequence) {
+    if (!add(node)) return false;
+  } else if (!std::all_of(node.items.begin(), node.items.end(), add)) {
+    return false;
+  }
+  target = modules;
+  return true;
+}
+
 }  // namespace
 
 bool read_value(Document& d, const std::string& key, const YamlNode& node, RankOrder& target) {
@@ -123,20 +142,12 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, RankO
 
 bool read_value(Document& d, const std::string& key, const YamlNode& node,
                 RecomputeModules& target) {
-  RecomputeModules modules;
-  const auto add = [&](const YamlNode& item) {
-    RecomputeModule module{};
-    if (!read_value(d, key, item, module)) return false;
-    modules.add(module);
-    return true;
-  };
-  if (node.kind != YamlNode::Kind::kSequence) {
-    if (!add(node)) return false;
-  } else if (!std::all_of(node.items.begin(), node.items.end(), add)) {
-    return false;
-  }
-  target = modules;
-  return true;
+  return read_modules(d, key, node, target);
+}
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                CudaGraphModules& target) {
+  return read_modules(d, key, node, target);
 }
 
 bool read_value(Document& d, const std::string& key, const YamlNode& node, LoraTargets& target) {

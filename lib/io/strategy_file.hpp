@@ -30,6 +30,8 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, LoraT
 // A list of modules, or one of them.
 bool read_value(Document& d, const std::string& key, const YamlNode& node,
                 RecomputeModules& target);
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                CudaGraphModules& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Release& target);
 

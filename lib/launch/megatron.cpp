@@ -124,6 +124,11 @@ void add_graphs(const Strategy& s, Options& o) {
   const bool layer = graph == CudaGraph::kLayer;
   o.push_back({"--cuda-graph-impl", layer ? "transformer_engine" : "local"});
   if (!layer) o.push_back({"--cuda-graph-scope", "full_iteration"});
+  std::vector<std::string> parts{"--cuda-graph-scope"};
+  for (const auto& row : NameTable<CudaGraphModule>::rows) {
+    if (s.runtime.cuda_graph_modules.has(row.value)) parts.emplace_back(row.name);
+  }
+  if (layer && parts.size() > 1) o.push_back(parts);
   if (!layer) o.push_back({"--no-check-for-nan-in-loss-and-grad"});
   o.push_back({"--te-rng-tracker"});
 }

@@ -407,23 +407,7 @@ class Importer {
     const bool fuses = has("--use-transformer-engine-op-fuser");
     const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();
     s.runtime.fused_experts = fuses && interleaved && run_.model.moe.has_value();
-    s.runtime.cuda_graph = cuda_graph();
-  }
-
-  // Graphs of parts of a layer are named as not modelled by the table of options.
-  [[nodiscard]] CudaGraph cuda_graph() {
-    const std::string impl = text("--cuda-graph-impl", "none");
-    const bool old = has("--enable-cuda-graph") || has("--external-cuda-graph");
-    if (impl == "none" && !old) return CudaGraph::kNone;
-    if (impl == "full_iteration") return CudaGraph::kFullIteration;
-    for (const char* name : {"--cuda-graph-scope", "--cuda-graph-modules"}) {
-      const ProgramOption* scope = options_.find(name);
-      for (const ShellWord& word : scope ? scope->values : std::vector<ShellWord>{}) {
-        if (word.text == "full_iteration") return CudaGraph::kFullIteration;
-        if (word.text != "full") return CudaGraph::kNone;
-      }
-    }
-    return CudaGraph::kLayer;
+    read_cuda_graphs(options_, run_);
   }
 
   std::string file_;

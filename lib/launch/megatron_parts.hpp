@@ -18,6 +18,9 @@ inline constexpr IntegerRange kCount{0, kTokens.highest};
 // missing are reported.
 void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 
+// What CUDA graphs replay, into run.strategy.runtime.
+void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
+
 // How a hybrid's layers are asked for. `options` must outlive it.
 [[nodiscard]] ArgumentReader argument_reader(ProgramOptions& options);
 

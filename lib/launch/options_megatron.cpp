@@ -73,7 +73,7 @@ bf16/0 fp16/0 fp8-format fp8-hybrid/0 fp8-e4m3/0 grad-reduce-in-bf16/0
 accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
-cuda-graph-impl enable-cuda-graph/0 external-cuda-graph/0
+cuda-graph-impl enable-cuda-graph/0 external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+
 )"},
     {OptionEffect::kNotModelled, "the details of such layers are taken as Megatron-LM's defaults",
      R"(
@@ -153,11 +153,6 @@ muon-fp32-matmul-prec muon-coefficient-type muon-num-ns-steps muon-tp-mode muon-
 muon-extra-scale-factor muon-scalar-optimizer lion-beta1 lion-beta2 sgd-momentum
 no-use-layer-wise-param-layout/0 use-bnb-optimizer/0 optimizer-cuda-graph/0 qk-clip/0
 qk-clip-alpha qk-clip-threshold
-)"},
-    {OptionEffect::kNotModelled,
-     "host time is estimated as without these CUDA graphs of parts of a layer",
-     R"(
-cuda-graph-scope/+=full|full_iteration cuda-graph-modules/+=full|full_iteration
 )"},
     {OptionEffect::kNotModelled, "dropped tokens and padding to a capacity are not counted",
      R"(

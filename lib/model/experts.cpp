@@ -138,6 +138,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const Strategy& s = x.strategy;
   const std::int64_t input = expert_input(moe, l.hidden);
   const double e = l.bytes, h = real(input);
+  const PartBegin first_of_all = part_begin(ops);
   append_residual_norm(x, "mlp norm", ops, true);
   const PartBegin whole = part_begin(ops);
   const bool all_again = repeats(x, RecomputeModule::kMoe, false);
@@ -160,7 +161,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   }
   const double scores = tokens * real(moe.num_experts);
   append_elementwise(x, "routing", 40 * scores, 10, 40 * scores, 8, ops);
+  graph_part(x, CudaGraphModule::kMoeRouter, first_of_all, ops);
 
+  const PartBegin preprocess = part_begin(ops);
   if (moe.latent_size > 0) {
     append_linear(x, "latent down", l.norm_tokens, input, l.hidden, false, ops);
   }
@@ -173,6 +176,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (!sent_once) {
     append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
   }
+  graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = tokens * copies_sent(moe, x) * h * e * busiest;
@@ -232,6 +236,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_tp_collectives(x, up, down, ops);
     if (!all_again && repeats(x, RecomputeModule::kSharedExperts, false)) repeat_part(begin, ops);
     append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
+    graph_part(x, CudaGraphModule::kMoeRouter, begin, ops);
   } else if (s.tp > 1 && !s.sequence_parallel) {
     append_tp_collectives(x, {}, {}, ops);  // experts split by tp: one reduction each way
   }

@@ -30,11 +30,17 @@ void append_part(const BlockContext& x, const Part& part, BlockOps& ops) {
 }  // namespace
 
 void append_mixer(const BlockContext& x, const Mixer& mixer, BlockOps& ops) {
+  const PartBegin begin = part_begin(ops);
   append_part(x, mixer, ops);
+  if (const auto module = graph_module_of(mixer)) graph_part(x, *module, begin, ops);
 }
 
 void append_feed_forward(const BlockContext& x, const FeedForward& feed_forward, BlockOps& ops) {
+  const PartBegin begin = part_begin(ops);
   append_part(x, feed_forward, ops);
+  if (std::holds_alternative<NoneSpec>(feed_forward)) return;
+  const bool dense = std::holds_alternative<DenseMlpSpec>(feed_forward);
+  graph_part(x, dense ? CudaGraphModule::kMlp : CudaGraphModule::kMoe, begin, ops);
 }
 
 void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) {

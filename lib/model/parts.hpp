@@ -60,10 +60,13 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops);
 // Where a part of a block's operations begins.
 struct PartBegin {
   std::size_t kernel = 0, comm = 0;
+  int checkpoints = 0;
 };
 [[nodiscard]] PartBegin part_begin(const BlockOps& ops);
 // Selective recomputation repeats the forward pass of all that was appended since.
 void repeat_part(PartBegin begin, BlockOps& ops);
+// [F-HOST-5] A CUDA graph holds all that was appended since, if the strategy's hold this module.
+void graph_part(const BlockContext& x, CudaGraphModule module, PartBegin begin, BlockOps& ops);
 // The norm that a part begins with is inside of its first product's module, so that no list of
 // modules names it alone (Transformer Engine's LayerNormLinear; Megatron-Core gpt_layer_specs.py:
 // the experts' and latent attention's are apart).

@@ -1,4 +1,5 @@
-// What selective recomputation repeats: listed modules, or every second product.
+// What selective recomputation repeats, listed modules or every second product, and what CUDA
+// graphs hold.
 #include <algorithm>
 
 #include "model/parts.hpp"
@@ -23,7 +24,9 @@ bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
   return listed.empty() ? unlisted : listed.has(module);
 }
 
-PartBegin part_begin(const BlockOps& ops) { return {ops.kernels.size(), ops.comm.size()}; }
+PartBegin part_begin(const BlockOps& ops) {
+  return {ops.kernels.size(), ops.comm.size(), ops.checkpoints};
+}
 
 void repeat_part(PartBegin begin, BlockOps& ops) {
   for (std::size_t i = begin.kernel; i < ops.kernels.size(); ++i) {
@@ -33,6 +36,14 @@ void repeat_part(PartBegin begin, BlockOps& ops) {
     if (ops.comm[i].pass == Pass::kForward) ops.comm[i].selective = true;
   }
   ++ops.checkpoints;
+}
+
+void graph_part(const BlockContext& x, CudaGraphModule module, PartBegin begin, BlockOps& ops) {
+  const Runtime& k = x.strategy.runtime;
+  if (k.cuda_graph != CudaGraph::kLayer || !k.cuda_graph_modules.has(module)) return;
+  for (std::size_t i = begin.kernel; i < ops.kernels.size(); ++i) ops.kernels[i].graphed = true;
+  for (std::size_t i = begin.comm; i < ops.comm.size(); ++i) ops.comm[i].graphed = true;
+  ops.checkpoints = begin.checkpoints;
 }
 
 }  // namespace meshplan

@@ -18,9 +18,10 @@ Json value_json(bool value) { return value; }
 Json value_json(double value) { return number(value); }
 Json value_json(const std::vector<std::int64_t>& value) { return value; }
 Json value_json(const RankOrder& value) { return key_text(value); }
-Json value_json(RecomputeModules value) {
+template <class Module>
+Json value_json(ModuleSet<Module> value) {
   Json list = Json::array();
-  for (const auto& row : NameTable<RecomputeModule>::rows) {
+  for (const auto& row : NameTable<Module>::rows) {
     if (value.has(row.value)) list.push_back(std::string(row.name));
   }
   return list;

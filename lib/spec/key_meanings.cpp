@@ -75,6 +75,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.whole_reduction", "ZeRO-1 reduces all gradients at once after the backward pass"},
     {"kernels.bucket_mib", "MiB of gradients that are reduced at a time with ZeRO-0; 0: all"},
     {"kernels.cuda_graph", "what CUDA graphs replay: none, layer or full_iteration"},
+    {"kernels.cuda_graph_modules",
+     "parts of a layer that graphs of layers hold; empty: whole layers"},
     {"kernels.host_factor", "host time per kernel, over the device's launch_gap"},
     {"kernels.collective_launches", "host time of a collective, in kernels"},
     {"kernels.node_launches", "host time of a node of overlapped dispatch, in kernels"},

@@ -50,6 +50,10 @@ enum class StageSplit { kEven, kElements };
 // backward pass, or those of a whole iteration without the optimizer (Megatron-Core
 // transformer_config.py, cuda_graph_impl).
 enum class CudaGraph { kNone, kLayer, kFullIteration };
+// Parts of a layer that graphs of layers capture (Megatron-Core transformer_config.py,
+// cuda_graph_modules): the mixer, or a dense or mixture's feed-forward part, whole; a mixture up to
+// its router with the shared experts, and the permutation before the dispatch.
+enum class CudaGraphModule { kAttn, kMamba, kMlp, kMoe, kMoeRouter, kMoePreprocess };
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
 
 // The parallel dimensions a rank order lists.
@@ -119,6 +123,12 @@ MESHPLAN_NAMES(RecomputeModule, {{RecomputeModule::kCoreAttn, "core_attn"},
                                  {RecomputeModule::kMlp, "mlp"},
                                  {RecomputeModule::kMoe, "moe"},
                                  {RecomputeModule::kSharedExperts, "shared_experts"}});
+MESHPLAN_NAMES(CudaGraphModule, {{CudaGraphModule::kAttn, "attn"},
+                                 {CudaGraphModule::kMamba, "mamba"},
+                                 {CudaGraphModule::kMlp, "mlp"},
+                                 {CudaGraphModule::kMoe, "moe"},
+                                 {CudaGraphModule::kMoeRouter, "moe_router"},
+                                 {CudaGraphModule::kMoePreprocess, "moe_preprocess"}});
 MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},

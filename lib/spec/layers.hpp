@@ -170,6 +170,15 @@ struct LayerRun {
   bool operator==(const LayerRun&) const = default;
 };
 
+// The module of CUDA graphs that holds the mixer; nothing where there is none. Megatron-Core's
+// layers of Mamba are a module, all other mixers are attention's
+// (transformer/transformer_layer.py).
+[[nodiscard]] inline std::optional<CudaGraphModule> graph_module_of(const Mixer& mixer) {
+  if (std::holds_alternative<NoneSpec>(mixer)) return std::nullopt;
+  const bool mamba =
+      std::holds_alternative<MambaSpec>(mixer) || std::holds_alternative<Mamba2Spec>(mixer);
+  return mamba ? CudaGraphModule::kMamba : CudaGraphModule::kAttn;
+}
 // Of attention; 0 for what has no window.
 [[nodiscard]] inline std::int64_t window_of(const Mixer& mixer) {
   return std::visit(

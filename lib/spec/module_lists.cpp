@@ -44,6 +44,25 @@ bool has_module(const ModelSpec& m, RecomputeModule module) {
   return false;
 }
 
+bool has_module(const ModelSpec& m, CudaGraphModule module) {
+  switch (module) {
+    case CudaGraphModule::kAttn:
+      return has_layer(
+          m, [](const LayerSpec& l) { return graph_module_of(l.mixer) == CudaGraphModule::kAttn; });
+    case CudaGraphModule::kMamba:
+      return has_layer(m, [](const LayerSpec& l) {
+        return graph_module_of(l.mixer) == CudaGraphModule::kMamba;
+      });
+    case CudaGraphModule::kMlp:
+      return has_feed_forward_of<DenseMlpSpec>(m);
+    case CudaGraphModule::kMoe:
+    case CudaGraphModule::kMoeRouter:
+    case CudaGraphModule::kMoePreprocess:
+      return m.moe.has_value();
+  }
+  return false;
+}
+
 std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& runtime) {
   using enum RecomputeModule;
   const bool norms_inside = runtime.transformer_engine && !m.moe && !has_module(m, kMlaUpProj);

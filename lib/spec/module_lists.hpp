@@ -1,15 +1,17 @@
 #pragma once
-// Which modules of selective recomputation a model has, and which lists of them differ.
+// Which modules of selective recomputation and of CUDA graphs a model has, and which lists of them
+// differ.
 #include <vector>
 
 #include "spec/model.hpp"
-#include "spec/recompute_modules.hpp"
+#include "spec/module_set.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
 
 // Whether a layer has the part that the module names; a norm every one has.
 [[nodiscard]] bool has_module(const ModelSpec& m, RecomputeModule module);
+[[nodiscard]] bool has_module(const ModelSpec& m, CudaGraphModule module);
 
 // The lists of which no other drops and repeats the same, the empty one first. Where norms are
 // inside of their products' modules (Runtime::transformer_engine) a model without experts and

@@ -12,7 +12,7 @@
 #include "spec/kinds.hpp"
 #include "spec/lora.hpp"
 #include "spec/model.hpp"
-#include "spec/recompute_modules.hpp"
+#include "spec/module_set.hpp"
 
 namespace meshplan {
 
@@ -94,6 +94,7 @@ struct Runtime {
   bool whole_reduction = false;
   // Memory of the graphs' pool is not counted.
   CudaGraph cuda_graph = CudaGraph::kNone;
+  CudaGraphModules cuda_graph_modules{};  // with CudaGraph::kLayer; empty: whole layers
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Gradients of ZeRO-0 are reduced in buckets of so many MiB of the training dtype, a collective
   // each (PyTorch's DistributedDataParallel, bucket_cap_mb); 0: in one piece.
@@ -272,6 +273,8 @@ struct Strategy {
 // Every rule of the strategy itself, against the model and the cluster, that `s` breaks. Memory is
 // not looked at. Each message says what would make it legal.
 [[nodiscard]] Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
+// Whether validate() finds no error; rules after the first broken one are not asked.
+[[nodiscard]] bool is_legal(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
 
 // Layers per pipeline rank with `stage_layers` filled in: as even as can be, where the first and
 // last rank give way for the embedding and the output head when it does not divide. Multiples of

@@ -216,6 +216,7 @@ constexpr Rule kRules[] = {
     check_overlap,
     check_recompute,
     check_recompute_modules,
+    check_graph_modules,
     check_offload,
     check_lora,
     check_precision,
@@ -240,6 +241,19 @@ Findings findings(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   if (f.has_errors()) return f;  // the rules below divide by what is out of range here
   for (const Rule rule : kRules) rule({s, m, c}, f);
   return f;
+}
+
+bool is_legal(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  Findings f;
+  const auto holds = [&](auto rule, const auto&... asked) {
+    rule(asked..., f);
+    return !f.has_errors();
+  };
+  return std::all_of(std::begin(kOwnRules), std::end(kOwnRules),
+                     [&](OwnRule rule) { return holds(rule, s); }) &&
+         std::all_of(std::begin(kRules), std::end(kRules), [&](Rule rule) {
+           return holds(rule, Plan{s, m, c});
+         });
 }
 
 Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {

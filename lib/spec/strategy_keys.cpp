@@ -60,13 +60,16 @@ std::string key_text(const RankOrder& value) {
   return text;
 }
 
-std::string key_text(RecomputeModules value) {
+template <class Module>
+std::string set_text(ModuleSet<Module> value) {
   std::string text;
-  for (const auto& row : NameTable<RecomputeModule>::rows) {
+  for (const auto& row : NameTable<Module>::rows) {
     if (value.has(row.value)) text += (text.empty() ? "" : ",") + std::string(row.name);
   }
   return "[" + text + "]";
 }
+std::string key_text(RecomputeModules value) { return set_text(value); }
+std::string key_text(CudaGraphModules value) { return set_text(value); }
 
 std::string key_text(const LoraTargets& value) {
   constexpr std::string_view kAll = "all-linear";

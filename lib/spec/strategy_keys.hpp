@@ -83,6 +83,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.whole_reduction", s.runtime.whole_reduction);
   visit("kernels.bucket_mib", s.runtime.bucket_mib);
   visit("kernels.cuda_graph", s.runtime.cuda_graph);
+  visit("kernels.cuda_graph_modules", s.runtime.cuda_graph_modules);
   visit("kernels.host_factor", s.runtime.host_factor);
   visit("kernels.collective_launches", s.runtime.collective_launches);
   visit("kernels.node_launches", s.runtime.node_launches);

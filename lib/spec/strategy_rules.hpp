@@ -64,6 +64,7 @@ void check_schedule(const Plan& p, Findings& f);
 void check_zero_pipeline(const Plan& p, Findings& f);
 void check_recompute(const Plan& p, Findings& f);
 void check_recompute_modules(const Plan& p, Findings& f);
+void check_graph_modules(const Plan& p, Findings& f);
 void check_offload(const Plan& p, Findings& f);
 
 }  // namespace meshplan

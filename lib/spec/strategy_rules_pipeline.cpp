@@ -237,6 +237,42 @@ void check_recompute_modules(const Plan& p, Findings& f) {
   }
 }
 
+// T:2796 to T:2902.
+void check_graph_modules(const Plan& p, Findings& f) {
+  using enum CudaGraphModule;
+  const Runtime& k = p.s.runtime;
+  const CudaGraphModules& modules = k.cuda_graph_modules;
+  const std::string key = "kernels.cuda_graph_modules";
+  if (modules.empty()) return;
+  if (k.cuda_graph != CudaGraph::kLayer) {
+    f.error({key, "kernels.cuda_graph"},
+            "'" + key + "' is what graphs of layers hold, but 'kernels.cuda_graph' is " +
+                std::string(name_of(k.cuda_graph)),
+            "kernels.cuda_graph=layer");
+    return;
+  }
+  if (modules.has(kMoe) && modules.has(kMoeRouter)) {
+    f.error({key}, "module moe_router is a part of module moe", "without one of them");
+  }
+  if (modules.has(kMoePreprocess) && !modules.has(kMoeRouter)) {
+    f.error({key}, "module moe_preprocess needs module moe_router", "with both");
+  }
+  const bool repeats_moe = p.s.recompute_modules.has(RecomputeModule::kMoe);
+  if (modules.has(kMoeRouter) && repeats_moe) {
+    f.error({key, "recompute_modules"}, "a graph of moe_router excludes recomputing module moe",
+            "without moe_router");
+  }
+  if (p.s.recompute == Recompute::kFull) {
+    f.error({"kernels.cuda_graph", "recompute"},
+            "full recomputation runs with graphs of the full iteration alone",
+            "kernels.cuda_graph=full_iteration");
+  }
+  for (const auto& row : NameTable<CudaGraphModule>::rows) {
+    if (!modules.has(row.value) || has_module(p.m, row.value)) continue;
+    f.warning({key}, "module " + std::string(row.name) + " does nothing: no layer has one");
+  }
+}
+
 void check_recompute(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   if (s.recompute_layers.empty()) return;

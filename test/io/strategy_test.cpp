@@ -42,8 +42,9 @@ class RandomValue {
       }
     } else if constexpr (std::is_same_v<T, RankOrder>) {
       std::shuffle(member.begin(), member.end(), random_);
-    } else if constexpr (std::is_same_v<T, RecomputeModules>) {
-      for (const auto& row : NameTable<RecomputeModule>::rows) {
+    } else if constexpr (std::is_same_v<T, RecomputeModules> ||
+                         std::is_same_v<T, CudaGraphModules>) {
+      for (const auto& row : NameTable<typename T::value_type>::rows) {
         if (below(3) == 0) member.add(row.value);
       }
     } else if constexpr (std::is_same_v<T, double>) {

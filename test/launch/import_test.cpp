@@ -42,6 +42,7 @@ constexpr std::array kCarried{"tp",
                               "overlap.ep",
                               "kernels.flex_dispatcher",
                               "kernels.cuda_graph",
+                              "kernels.cuda_graph_modules",
                               "offload.optimizer",
                               "kernels.fused_softmax",
                               "kernels.fused_cross_entropy"};
@@ -90,6 +91,8 @@ TEST_CASE("what was exported is read back") {
       {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
       {"mixtral-8x7b", 64, "ep=8,kernels.cuda_graph=full_iteration"},
       {"llama-2-7b", 8, "kernels.cuda_graph=layer"},
+      {"mixtral-8x7b", 64,
+       "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));
@@ -242,7 +245,7 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   CHECK(to_text(unknown.errors()).find("core_r9") != std::string::npos);
 }
 
-TEST_CASE("CUDA graphs of layers and of iterations are read, those of parts are named") {
+TEST_CASE("CUDA graphs of layers, of their parts and of iterations are read") {
   const auto read = [](const std::string& more) {
     RunContext context;
     context.gpus = 8;
@@ -267,9 +270,21 @@ TEST_CASE("CUDA graphs of layers and of iterations are read, those of parts are 
   CHECK(graph("--cuda-graph-impl transformer_engine") == CudaGraph::kLayer);
   CHECK(graph("--enable-cuda-graph") == CudaGraph::kLayer);
   CHECK_FALSE(left_out("--external-cuda-graph --cuda-graph-scope full"));
-  const std::string parts = "--cuda-graph-impl transformer_engine --cuda-graph-modules attn mlp";
-  CHECK(graph(parts) == CudaGraph::kNone);
-  CHECK(left_out(parts));
+  const auto parts = [&](const std::string& more) {
+    return read(more).strategy.runtime.cuda_graph_modules;
+  };
+  using enum CudaGraphModule;
+  const std::string engine = "--cuda-graph-impl transformer_engine ";
+  CHECK(graph(engine + "--cuda-graph-modules attn mlp") == CudaGraph::kLayer);
+  CHECK(parts(engine + "--cuda-graph-modules attn mlp") == CudaGraphModules{kAttn, kMlp});
+  CHECK(parts(engine + "--cuda-graph-scope moe_router") == CudaGraphModules{kMoeRouter});
+  // The module's own graphs do not tell these two apart.
+  CHECK(parts("--cuda-graph-impl local --cuda-graph-scope moe_router") ==
+        CudaGraphModules{kMoeRouter, kMoePreprocess});
+  CHECK(parts("--cuda-graph-scope attn").empty());  // of no graph
+  CHECK(graph(engine + "--cuda-graph-modules other") == CudaGraph::kNone);
+  CHECK(read(engine + "--cuda-graph-modules other").notes.size() >
+        read(engine + "--cuda-graph-modules attn").notes.size());
 }
 
 TEST_CASE("what selective recomputation repeats, and how much of the optimizer is on the host") {

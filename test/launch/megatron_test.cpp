@@ -239,6 +239,11 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   CHECK(holds(graphs, "model.use_te_rng_tracker=true"));
   CHECK(holds(graphs, "rng.te_rng_tracker=true"));
   CHECK(holds(graphs, "rerun_state_machine.check_for_nan_in_loss=false"));
+  const auto parts = words("mixtral-8x7b", 64,
+                           "ep=8,kernels.cuda_graph=layer,"
+                           "kernels.cuda_graph_modules=[moe_router,attn,moe_preprocess]");
+  CHECK(holds(parts, "model.cuda_graph_impl=transformer_engine"));
+  CHECK(holds(parts, "model.cuda_graph_scope=[attn,moe_router,moe_preprocess]"));
   const auto experts = words("mixtral-8x7b", 64, "ep=8,zero=3,precision=fp8,grad_dtype=bf16");
   CHECK(holds(experts, "model.expert_model_parallel_size=8"));
   CHECK(holds(experts, "ddp.data_parallel_sharding_strategy=optim_grads_params"));

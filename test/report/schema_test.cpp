@@ -102,6 +102,7 @@ Json type_of(const T&) {
   if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "array";
   if constexpr (std::is_same_v<T, LoraTargets>) return "array";
   if constexpr (std::is_same_v<T, RecomputeModules>) return "array";
+  if constexpr (std::is_same_v<T, CudaGraphModules>) return "array";
   if constexpr (std::is_same_v<T, Release>) return "string";
   if constexpr (std::is_enum_v<T> || std::is_same_v<T, Framework>) return nullptr;  // references
   return "integer";
@@ -137,6 +138,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"cuda_graph", names<CudaGraph>()},
       {"stage_split", names<StageSplit>()},
       {"recompute_module", names<RecomputeModule>()},
+      {"cuda_graph_module", names<CudaGraphModule>()},
       {"lora_target", names<LoraTarget>()},
       {"frozen_dtype", names<FrozenDtype>()},
       {"lifetime", names<Lifetime>()},

@@ -14,6 +14,7 @@
 #include "partition/compositions.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
+#include "search/divisions.hpp"
 
 namespace meshplan::search_test {
 
@@ -24,37 +25,6 @@ struct Tried {
   // they fit or not.
   Bytes least_peak;
 };
-
-// Layers before the last run of layers of one kind.
-inline std::int64_t leading(const ModelSpec& m) {
-  const std::vector<std::size_t> blocks = block_table(m).of_layer;
-  std::size_t n = blocks.size() - 1;
-  while (n > 0 && blocks[n - 1] == blocks[n]) --n;
-  return static_cast<std::int64_t>(n);
-}
-
-// DualPipe: the layers taken from both ends differ by three at most. Chunks in rounds or in a V: up
-// to four leading layers are all in the first round; if more layers differ, any two rounds hold
-// about as many.
-inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
-  if (s.schedule == Schedule::kDualPipe) {
-    std::int64_t lead = 0;
-    for (std::size_t r = 0; r < s.stage_layers.size() / 2; ++r) {
-      lead += s.stage_layers[s.stage_layers.size() - 1 - r] - s.stage_layers[r];
-      if (std::abs(lead) > 3) return false;
-    }
-    return true;
-  }
-  if (s.vp == 1) return true;
-  const std::vector<Chunk> chunks = chunk_plan(m, s);
-  List rounds(static_cast<std::size_t>(s.vp), 0);
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    rounds[c / static_cast<std::size_t>(s.pp)] += chunks[c].layers;
-  }
-  if (leading(m) <= 4) return rounds.front() >= leading(m);
-  const auto [low, high] = std::minmax_element(rounds.begin(), rounds.end());
-  return *high - *low <= (s.vp <= 4 ? 3 : s.vp <= 8 ? 2 : 1);
-}
 
 class Brute {
  public:
@@ -226,7 +196,21 @@ class Brute {
     return all;
   }
 
+  // Limits on what try_options() does not vary are asked once, which is most of their time.
+  [[nodiscard]] static bool is_varied(std::string_view key) {
+    return key.starts_with("offload.") || key.starts_with("recompute") || key == "stage_layers";
+  }
+  bool keeps_others(const Strategy& s) const {
+    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(),
+                       [&](const Limit& l) { return is_varied(l.key) || satisfies(s, l); });
+  }
+  bool keeps_varied(const Strategy& s) const {
+    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(),
+                       [&](const Limit& l) { return !is_varied(l.key) || satisfies(s, l); });
+  }
+
   void try_options(Strategy s) {
+    if (!keeps_others(s)) return;
     std::optional<Found> best;
     for (const bool optimizer : {false, true}) {
       for (const bool activations : {false, true}) {
@@ -234,7 +218,7 @@ class Brute {
           s.offload.optimizer = optimizer, s.offload.activations = activations;
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
-          if (!satisfies(s, c_.request.limits)) continue;
+          if (!keeps_varied(s)) continue;
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
           ++tried_.legal;
@@ -256,7 +240,7 @@ class Brute {
                                                            [](std::int64_t n) { return n == 0; });
       if (hollow) continue;
       s.stage_layers = layers;
-      if (!has_errors(validate(s, c_.model, c_.cluster))) legal.push_back(layers);
+      if (is_legal(s, c_.model, c_.cluster)) legal.push_back(layers);
     }
     return legal;
   }

@@ -20,7 +20,7 @@ std::vector<List> divisions(const Case& c, Strategy s) {
   for (const List& layers : all) {
     s.stage_layers = layers;
     s.recompute_layers.assign(layers.size(), 0);
-    if (!has_errors(validate(s, c.model, c.cluster)) && is_in_space(s, c.model)) {
+    if (is_legal(s, c.model, c.cluster) && is_in_space(s, c.model)) {
       legal.push_back(layers);
     }
   }

@@ -76,7 +76,7 @@ class Neighbours {
   }
 
   void compare(const Strategy& s) {
-    if (has_errors(validate(s, case_.model, case_.cluster))) return;
+    if (!is_legal(s, case_.model, case_.cluster)) return;
     ++n_.neighbours;
     if (!Brute(case_, false).fits(s, blocks_)) return;
     CAPTURE(to_text(s));

@@ -73,7 +73,7 @@ TEST_CASE("a step costed stage by stage is the step put together rank by rank") 
     StepModel model(c.model, c.cluster, runner);
     for (int i = 0; i < 40; ++i) {
       const Strategy s = random_strategy(dice, c);
-      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      if (!is_legal(s, c.model, c.cluster)) continue;
       CAPTURE(seed, to_text(s));
       const BlockCosts blocks = block_costs(c.model, c.cluster, s);
       const test::StepOracle oracle(c.model, c.cluster, s, blocks);
@@ -118,7 +118,7 @@ TEST_CASE(
     StepModel model(c.model, c.cluster, runner);
     for (int i = 0; i < 20; ++i) {
       const Strategy s = random_strategy(dice, c);
-      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      if (!is_legal(s, c.model, c.cluster)) continue;
       CAPTURE(seed, to_text(s));
       const BlockCosts blocks = block_costs(c.model, c.cluster, s);
       const Placement placement(c.model, c.cluster, s);
@@ -154,7 +154,7 @@ TEST_CASE("chunks are placed as layer by layer") {
     const Case c = random_case(seed);
     for (int i = 0; i < 20; ++i) {
       const Strategy s = random_strategy(dice, c);
-      if (has_errors(validate(s, c.model, c.cluster))) continue;
+      if (!is_legal(s, c.model, c.cluster)) continue;
       CAPTURE(seed, to_text(s));
       const std::vector<Chunk> placed = chunk_plan(c.model, s);
       const std::vector<Chunk> wanted = test::place_by_layer(c.model, s);

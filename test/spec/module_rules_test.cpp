@@ -1,4 +1,4 @@
-// Rules of recomputation by modules and of offloading by fraction.
+// Rules of recomputation and of CUDA graphs by modules, and of offloading by fraction.
 #include "spec/legal.hpp"
 #include "support/catch.hpp"
 
@@ -35,6 +35,53 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          s.recompute_modules = {RecomputeModule::kMoeAct}, s.runtime.grouped_gemm = false;
        },
        "error: module moe_act needs grouped products\n  hint: runtime.grouped_gemm=true\n"},
+      {"graphs of modules",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn, CudaGraphModule::kMoeRouter,
+                                         CudaGraphModule::kMoePreprocess};
+       },
+       ""},
+      {"modules of no graph",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn};
+       },
+       "error: 'kernels.cuda_graph_modules' is what graphs of layers hold, but "
+       "'kernels.cuda_graph' is none\n"
+       "  hint: kernels.cuda_graph=layer\n"},
+      {"a router twice",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kMoe, CudaGraphModule::kMoeRouter};
+       },
+       "error: module moe_router is a part of module moe\n  hint: without one of them\n"},
+      {"what follows a router alone",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kMoePreprocess};
+       },
+       "error: module moe_preprocess needs module moe_router\n  hint: with both\n"},
+      {"a graph inside of what is repeated",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kMoeRouter};
+         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
+       },
+       "error: a graph of moe_router excludes recomputing module moe\n"
+       "  hint: without moe_router\n"},
+      {"graphs of parts of layers that are repeated whole",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.recompute = Recompute::kFull, s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kMlp};
+       },
+       "error: full recomputation runs with graphs of the full iteration alone\n"
+       "  hint: kernels.cuda_graph=full_iteration\n"},
+      {"a graph of no layer",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.runtime.cuda_graph = CudaGraph::kLayer;
+         s.runtime.cuda_graph_modules = {CudaGraphModule::kMamba};
+       },
+       "warning: module mamba does nothing: no layer has one\n"},
       {"overlapped experts",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m = experts(), s.ep = 4, s.overlap.ep = true, s.schedule = Schedule::kInterleaved,

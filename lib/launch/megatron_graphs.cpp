@@ -1,0 +1,45 @@
+// Which CUDA graphs Megatron-LM's arguments ask for.
+#include "launch/megatron_parts.hpp"
+
+namespace meshplan {
+
+// T: cuda_graph_impl, cuda_graph_modules (cuda_graph_scope before) and what they are migrated from.
+void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
+  Runtime& k = run.strategy.runtime;
+  std::string impl = options.text("--cuda-graph-impl", "none");
+  if (options.has("--enable-cuda-graph")) impl = "local";
+  if (options.has("--external-cuda-graph")) impl = "transformer_engine";
+  CudaGraphModules modules;
+  std::string others;
+  bool whole = impl == "full_iteration";
+  for (const char* name : {"--cuda-graph-scope", "--cuda-graph-modules"}) {
+    const ProgramOption* listed = options.find(name);
+    for (const ShellWord& word : listed ? listed->values : std::vector<ShellWord>{}) {
+      if (word.text == "full") continue;
+      if (word.text == "full_iteration") {
+        whole = true;
+      } else if (const auto module = from_name<CudaGraphModule>(word.text)) {
+        modules.add(*module);
+      } else {
+        others += (others.empty() ? "" : ", ") + word.text;
+      }
+    }
+  }
+  if (impl == "none") return;
+  if (!others.empty()) {
+    run.notes.push_back("CUDA graphs of " + others + ": what they hold is not modelled");
+  }
+  k.cuda_graph = whole ? CudaGraph::kFullIteration : CudaGraph::kLayer;
+  if (whole) return;
+  // The module's own graphs hold both.
+  if (impl == "local" && modules.has(CudaGraphModule::kMoePreprocess)) {
+    modules.add(CudaGraphModule::kMoeRouter);
+  }
+  if (impl == "local" && modules.has(CudaGraphModule::kMoeRouter)) {
+    modules.add(CudaGraphModule::kMoePreprocess);
+  }
+  k.cuda_graph_modules = modules;
+  if (modules.empty() && !others.empty()) k.cuda_graph = CudaGraph::kNone;
+}
+
+}  // namespace meshplan

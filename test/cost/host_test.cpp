@@ -1,0 +1,135 @@
+// What the host takes to issue a layer, and what CUDA graphs leave of it.
+#include "cost/block.hpp"
+#include "cost/memory.hpp"
+#include "cost/step.hpp"
+#include "cost/step_parts.hpp"
+#include "cost/support.hpp"
+#include "kernels/kernels.hpp"
+#include "model/parts.hpp"
+#include "support/catch.hpp"
+
+using namespace meshplan;
+using namespace meshplan::test;
+
+namespace {
+
+PlanCost cost_on(const ModelSpec& m, std::int64_t gpus, Strategy s) {
+  const ClusterSpec c = plain_cluster(gpus);
+  return cost_of(m, c, complete(std::move(s), m, c));
+}
+
+}  // namespace
+
+TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
+  ModelSpec m = plain_gpt(8, 8192, 64);
+  m.moe = MoeSpec{64, 2, 256, 0, 0, 1, 1.0, false};
+  const ClusterSpec c = plain_cluster(1);
+  Strategy s = plain_strategy(1, 1, 1);
+  s.runtime.host_factor = 0;
+  CHECK(block_costs(m, c, s)[kFirstLayerBlock].forward.launch == Seconds{});
+  s.runtime.host_factor = 2;
+  const BlockCost layer = block_costs(m, c, s)[kFirstLayerBlock];
+  Seconds device;
+  double launches = 0, all = 0;
+  const auto ops = block_ops(m, c, s);
+  for (const KernelOp& op : ops[kFirstLayerBlock].kernels) {
+    if (op.pass != Pass::kForward) continue;
+    all += op.launches;
+    if (op.awaited) device += op.time, launches += op.launches;
+  }
+  CHECK(launches == 2 * 64 + 1);  // products, and an activation
+  const double each = 2 * 5e-6;
+  // The whole pass would hide its launches: attention alone takes longer.
+  REQUIRE(layer.forward.compute.si() > all * each);
+  CHECK(layer.forward.launch.si() == Approx(launches * each - device.si()));
+}
+
+ModelSpec small_mixture() {
+  ModelSpec m = plain_gpt(8, 1024, 16);
+  m.moe = MoeSpec{8, 2, 512, 0, 0, 1, 1.0, false};
+  return m;
+}
+// Its experts on eight ranks, whose host is slower than the device.
+Strategy slow_host() {
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  s.runtime.host_factor = 10;
+  return s;
+}
+
+TEST_CASE("[F-HOST-4] overlapped dispatch calls four nodes of a layer from the host") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
+  s.runtime.node_launches = 20;
+  const auto launch = [&] { return block_costs(m, c, s)[kFirstLayerBlock].forward.total().si(); };
+  const double plain = launch();
+  s.overlap.ep = true;
+  const double overlapped = launch();
+  CHECK(overlapped - plain == Approx(4 * 20 * 10 * 5e-6));
+  s.runtime.node_launches = 0;
+  CHECK(launch() == Approx(plain));
+}
+
+TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
+  s.runtime.optimizer_launches = 1000;
+  const PlanCost eager = cost_on(m, 8, s);
+  CHECK(eager.time.other > Seconds{});
+  const BlockCost issued = block_costs(m, c, s)[kFirstLayerBlock];
+  CHECK(issued.forward.launch > Seconds{});
+  for (const CudaGraph graph : {CudaGraph::kLayer, CudaGraph::kFullIteration}) {
+    s.runtime.cuda_graph = graph;
+    const BlockCost replayed = block_costs(m, c, s)[kFirstLayerBlock];
+    CHECK(replayed.forward.launch == Seconds{});
+    CHECK(replayed.forward.compute == issued.forward.compute);
+    const PlanCost plan = cost_on(m, 8, s);
+    CHECK(plan.time.other == Seconds{});
+    CHECK(plan.step_time < eager.step_time);
+    CHECK(plan.time.optimizer == eager.time.optimizer);  // it is not captured
+  }
+}
+
+TEST_CASE("[F-HOST-5] graphs of parts of a layer leave the host the others' launches") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
+  s.runtime.flex_dispatcher = false;
+  s.runtime.host_factor = 1000;  // the host is the slower one of whatever it issues itself
+  const auto launch = [&](CudaGraphModules modules) {
+    s.runtime.cuda_graph = modules.empty() ? CudaGraph::kNone : CudaGraph::kLayer;
+    s.runtime.cuda_graph_modules = modules;
+    return block_costs(m, c, s)[kFirstLayerBlock].forward.total().si();
+  };
+  using enum CudaGraphModule;
+  const double eager = launch({}), attention = launch({kAttn}), router = launch({kMoeRouter});
+  const double both = launch({kAttn, kMoeRouter}), before = launch({kMoeRouter, kMoePreprocess});
+  CHECK(attention < eager);
+  CHECK(router < eager);
+  CHECK(eager - both == Approx((eager - attention) + (eager - router)));
+  // Before the dispatch two kernels permute the tokens; there is a launch_gap of host_factor each.
+  CHECK(router - before == Approx(2 * c.device.launch_gap.si() * s.runtime.host_factor));
+  CHECK(launch({kMlp}) == Approx(eager));  // no layer is dense
+  s.runtime.host_factor = 0;
+  const double device = launch({});
+  s.runtime.host_factor = 1000;
+  CHECK(launch({kAttn, kMoe}) == Approx(device));
+  // A norm and the router with its ten kernels are issued by one call.
+  CHECK(eager - router >= Approx(12 * c.device.launch_gap.si() * s.runtime.host_factor));
+}
+
+TEST_CASE("[F-HOST-5] a graph replays checkpoints inside of it") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
+  s.recompute = Recompute::kSelective;
+  s.recompute_modules = {RecomputeModule::kCoreAttn, RecomputeModule::kLayernorm};
+  const int eager = block_ops(m, c, s)[kFirstLayerBlock].checkpoints;
+  s.runtime.cuda_graph = CudaGraph::kLayer;
+  s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn};
+  const int outside = block_ops(m, c, s)[kFirstLayerBlock].checkpoints;
+  CHECK(outside > 0);
+  CHECK(outside < eager);
+}
