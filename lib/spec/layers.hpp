@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "spec/kinds.hpp"
+
 namespace meshplan {
 
 // Nothing in the place of a mixer or of a feed-forward: a layer of the other one alone.

@@ -12,7 +12,7 @@ namespace meshplan {
 template <class Module>
 class ModuleSet {
  public:
-  using value_type = Module;
+  using Value = Module;
 
   constexpr ModuleSet() = default;
   constexpr ModuleSet(std::initializer_list<Module> modules) {

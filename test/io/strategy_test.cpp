@@ -44,7 +44,7 @@ class RandomValue {
       std::shuffle(member.begin(), member.end(), random_);
     } else if constexpr (std::is_same_v<T, RecomputeModules> ||
                          std::is_same_v<T, CudaGraphModules>) {
-      for (const auto& row : NameTable<typename T::value_type>::rows) {
+      for (const auto& row : NameTable<typename T::Value>::rows) {
         if (below(3) == 0) member.add(row.value);
       }
     } else if constexpr (std::is_same_v<T, double>) {

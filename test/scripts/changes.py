@@ -12,18 +12,23 @@ import sys
 LAST_COMMITS = 10
 
 
+def direct_includes(root, path, known):
+    """The project's headers that `path` names."""
+    if path not in known:
+        names = [line.split('"')[1] for line in path.read_text().splitlines()
+                 if line.lstrip().startswith("#include \"")]
+        candidates = [[root / "lib" / name, path.parent / name] for name in names]
+        known[path] = [next(c.resolve() for c in pair if c.is_file())
+                       for pair in candidates if any(c.is_file() for c in pair)]
+    return known[path]
+
+
 def includes_of(root, path, known):
     """The project's headers that `path` includes, directly or not."""
     pending, seen = [path], set()
     while pending:
         current = pending.pop()
-        if current not in known:
-            names = [line.split('"')[1] for line in current.read_text().splitlines()
-                     if line.lstrip().startswith("#include \"")]
-            candidates = [[root / "lib" / name, current.parent / name] for name in names]
-            known[current] = [next(c.resolve() for c in pair if c.is_file())
-                              for pair in candidates if any(c.is_file() for c in pair)]
-        fresh = [header for header in known[current] if header not in seen]
+        fresh = [header for header in direct_includes(root, current, known) if header not in seen]
         seen.update(fresh)
         pending.extend(fresh)
     return sorted(seen)
