@@ -30,6 +30,7 @@ int estimate(const EstimateFlags& flags) {
   const Strategy strategy = verdict.feasible() ? verdict.cost().strategy
                             : legal            ? complete(*given, *in.model, cluster)
                                                : *given;
+  if (legal) warn_of_keys(strategy, *in.model, cluster);
   if (flags.common.json) {
     return write_result(estimate_document(kTool, *in.model, cluster, strategy, verdict), exit_code);
   }

@@ -59,6 +59,7 @@ int explain_strategy(const ExplainFlags& flags) {
     return reported == kExitBadInput ? static_cast<int>(kExitNoPlan) : reported;
   }
   const Difference d = difference(*in.model, cluster, found->plans.front(), *given);
+  if (d.verdict.feasible()) warn_of_keys(d.verdict.cost().strategy, *in.model, cluster);
   if (flags.common.json) {
     return write_result(explain_document(kTool, *in.model, cluster, request, *found, d),
                         exit_code_of(d.verdict));

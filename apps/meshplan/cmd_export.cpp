@@ -104,6 +104,7 @@ std::optional<LaunchPlan> read_plan(const ExportFlags& flags, Diagnostics& probl
   }
   Strategy whole =
       verdict.feasible() ? verdict.cost().strategy : complete(*given, *in.model, cluster);
+  warn_of_keys(whole, *in.model, cluster);
   return LaunchPlan{*in.model, std::move(cluster), std::move(whole)};
 }
 

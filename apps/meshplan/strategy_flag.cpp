@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "frameworks/preset.hpp"
+#include "log.hpp"
 
 namespace meshplan {
 namespace {
@@ -69,6 +70,13 @@ ClusterSpec cluster_for(const Strategy& s, const WorkloadInputs& in) {
   const bool whole = wanted > 0 && (wanted <= per_node || wanted % per_node == 0);
   if (in.gpus > 0 || !whole || wanted >= num_gpus(*in.cluster)) return *in.cluster;
   return with_gpus(*in.cluster, wanted);
+}
+
+void warn_of_keys(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
+  for (const Diagnostic& d : validate(s, m, c)) {
+    if (d.severity != Severity::kWarning) continue;
+    log_warning(d.message + (d.hint.empty() ? "" : " (" + d.hint + ")"));
+  }
 }
 
 }  // namespace meshplan

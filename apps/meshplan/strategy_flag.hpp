@@ -21,4 +21,7 @@ void add_strategy_flag(Subcommand& command, std::string& text);
 // Without --gpus a strategy that states its size uses that much of the cluster.
 [[nodiscard]] ClusterSpec cluster_for(const Strategy& s, const WorkloadInputs& in);
 
+// Says which keys of a legal strategy do nothing there, and what is not counted.
+void warn_of_keys(const Strategy& s, const ModelSpec& m, const ClusterSpec& c);
+
 }  // namespace meshplan

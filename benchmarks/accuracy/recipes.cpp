@@ -162,23 +162,29 @@ void apply_optimizer(Strategy& s, const Run& run) {
   if (has_own_bits(s.optimizer)) s.optimizer_dtype = Dtype::kFp32;
 }
 
-// Words of a row: "full_iteration (...)", "per layer (...)", "transformer_engine: ['attn', 'mlp']".
+// Words of a row, which come before its preset's: "full_iteration (...)", "per layer (...)",
+// "transformer_engine: ['attn', 'mlp']".
 void apply_graphs(Strategy& s, const Run& run) {
-  if (has_word(run.cuda_graphs, "full_iteration")) s.runtime.cuda_graph = CudaGraph::kFullIteration;
-  if (has_word(run.cuda_graphs, "per layer")) s.runtime.cuda_graph = CudaGraph::kLayer;
+  Runtime& k = s.runtime;
+  if (has_word(run.cuda_graphs, "full_iteration")) {
+    k.cuda_graph = CudaGraph::kFullIteration, k.cuda_graph_modules = {};
+  }
+  if (has_word(run.cuda_graphs, "per layer")) {
+    k.cuda_graph = CudaGraph::kLayer, k.cuda_graph_modules = {};
+  }
   if (!has_word(run.cuda_graphs, "transformer_engine")) return;
+  CudaGraphModules modules;
   std::string word;
   for (const char c : run.cuda_graphs + " ") {
     if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
       word += c;
       continue;
     }
-    if (const auto module = from_name<CudaGraphModule>(word)) {
-      s.runtime.cuda_graph = CudaGraph::kLayer;
-      s.runtime.cuda_graph_modules.add(*module);
-    }
+    if (const auto module = from_name<CudaGraphModule>(word)) modules.add(*module);
     word.clear();
   }
+  if (modules.empty()) return;
+  k.cuda_graph = CudaGraph::kLayer, k.cuda_graph_modules = modules;
 }
 
 // A sample of SQuAD 1.1 is a paragraph of 500 characters or more (Rajpurkar et al. 2016,

@@ -243,6 +243,9 @@ void check_graph_modules(const Plan& p, Findings& f) {
   const Runtime& k = p.s.runtime;
   const CudaGraphModules& modules = k.cuda_graph_modules;
   const std::string key = "kernels.cuda_graph_modules";
+  if (k.cuda_graph != CudaGraph::kNone) {
+    f.warning({"kernels.cuda_graph"}, "memory that CUDA graphs hold for themselves is not counted");
+  }
   if (modules.empty()) return;
   if (k.cuda_graph != CudaGraph::kLayer) {
     f.error({key, "kernels.cuda_graph"},

@@ -78,7 +78,17 @@ TEST_CASE("a table's row has the preset of its release, model, GPU, precision an
   s.ep = 8;
   apply_recipe(s, bridge, run);
   CHECK_FALSE(s.overlap.ep);
-  CHECK(s.runtime.cuda_graph == CudaGraph::kNone);
+  using enum CudaGraphModule;
+  CHECK(s.runtime.cuda_graph == CudaGraph::kLayer);  // of parts of a layer
+  CHECK(s.runtime.cuda_graph_modules == CudaGraphModules{kMoeRouter, kMoePreprocess});
+  // A row's own words come before those of its preset.
+  run.cuda_graphs = "transformer_engine: ['attn', 'moe_router']";
+  apply_graphs(s, run);
+  CHECK(s.runtime.cuda_graph_modules == CudaGraphModules{kAttn, kMoeRouter});
+  run.cuda_graphs = "full_iteration (MCORE_CUDA_GRAPH=1)";
+  apply_graphs(s, run);
+  CHECK(s.runtime.cuda_graph == CudaGraph::kFullIteration);
+  CHECK(s.runtime.cuda_graph_modules.empty());
   // The table of 26.02.01 prints for B300 what 26.02's preset ran, with overlapped experts.
   run = table_row("26.02.01", "NVIDIA B300", "Qwen3_235B_a22B");
   run.pp = 8, run.vp = 4, run.micro_batch = 1;
