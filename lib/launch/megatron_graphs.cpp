@@ -25,6 +25,12 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
       }
     }
   }
+  const bool of_layers = impl != "none" && !whole;
+  if (!of_layers && !modules.empty()) {
+    run.notes.push_back(
+        "parts of a layer are named for CUDA graphs, but there are no graphs of "
+        "layers: without effect");
+  }
   if (impl == "none") return;
   if (!others.empty()) {
     run.notes.push_back("CUDA graphs of " + others + ": what they hold is not modelled");

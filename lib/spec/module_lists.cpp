@@ -47,12 +47,8 @@ bool has_module(const ModelSpec& m, RecomputeModule module) {
 bool has_module(const ModelSpec& m, CudaGraphModule module) {
   switch (module) {
     case CudaGraphModule::kAttn:
-      return has_layer(
-          m, [](const LayerSpec& l) { return graph_module_of(l.mixer) == CudaGraphModule::kAttn; });
     case CudaGraphModule::kMamba:
-      return has_layer(m, [](const LayerSpec& l) {
-        return graph_module_of(l.mixer) == CudaGraphModule::kMamba;
-      });
+      return has_layer(m, [&](const LayerSpec& l) { return graph_module_of(l.mixer) == module; });
     case CudaGraphModule::kMlp:
       return has_feed_forward_of<DenseMlpSpec>(m);
     case CudaGraphModule::kMoe:

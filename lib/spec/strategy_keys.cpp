@@ -61,7 +61,7 @@ std::string key_text(const RankOrder& value) {
 }
 
 template <class Module>
-std::string set_text(ModuleSet<Module> value) {
+static std::string set_text(ModuleSet<Module> value) {
   std::string text;
   for (const auto& row : NameTable<Module>::rows) {
     if (value.has(row.value)) text += (text.empty() ? "" : ",") + std::string(row.name);

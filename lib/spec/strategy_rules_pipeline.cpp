@@ -237,7 +237,7 @@ void check_recompute_modules(const Plan& p, Findings& f) {
   }
 }
 
-// T:2796 to T:2902.
+// Megatron-Core transformer_config.py, __post_init__ with cuda_graph_modules (2026-08-22).
 void check_graph_modules(const Plan& p, Findings& f) {
   using enum CudaGraphModule;
   const Runtime& k = p.s.runtime;
@@ -264,11 +264,6 @@ void check_graph_modules(const Plan& p, Findings& f) {
   if (modules.has(kMoeRouter) && repeats_moe) {
     f.error({key, "recompute_modules"}, "a graph of moe_router excludes recomputing module moe",
             "without moe_router");
-  }
-  if (p.s.recompute == Recompute::kFull) {
-    f.error({"kernels.cuda_graph", "recompute"},
-            "full recomputation runs with graphs of the full iteration alone",
-            "kernels.cuda_graph=full_iteration");
   }
   for (const auto& row : NameTable<CudaGraphModule>::rows) {
     if (!modules.has(row.value) || has_module(p.m, row.value)) continue;

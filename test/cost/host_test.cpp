@@ -1,24 +1,11 @@
 // What the host takes to issue a layer, and what CUDA graphs leave of it.
 #include "cost/block.hpp"
-#include "cost/memory.hpp"
 #include "cost/step.hpp"
-#include "cost/step_parts.hpp"
 #include "cost/support.hpp"
-#include "kernels/kernels.hpp"
-#include "model/parts.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
 using namespace meshplan::test;
-
-namespace {
-
-PlanCost cost_on(const ModelSpec& m, std::int64_t gpus, Strategy s) {
-  const ClusterSpec c = plain_cluster(gpus);
-  return cost_of(m, c, complete(std::move(s), m, c));
-}
-
-}  // namespace
 
 TEST_CASE("[F-HOST-2] the host is never ahead of the experts' products") {
   ModelSpec m = plain_gpt(8, 8192, 64);
@@ -76,7 +63,7 @@ TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue")
   const ClusterSpec c = plain_cluster(8);
   Strategy s = slow_host();
   s.runtime.optimizer_launches = 1000;
-  const PlanCost eager = cost_on(m, 8, s);
+  const PlanCost eager = cost_of(m, c, complete(s, m, c));
   CHECK(eager.time.other > Seconds{});
   const BlockCost issued = block_costs(m, c, s)[kFirstLayerBlock];
   CHECK(issued.forward.launch > Seconds{});
@@ -85,7 +72,7 @@ TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue")
     const BlockCost replayed = block_costs(m, c, s)[kFirstLayerBlock];
     CHECK(replayed.forward.launch == Seconds{});
     CHECK(replayed.forward.compute == issued.forward.compute);
-    const PlanCost plan = cost_on(m, 8, s);
+    const PlanCost plan = cost_of(m, c, complete(s, m, c));
     CHECK(plan.time.other == Seconds{});
     CHECK(plan.step_time < eager.step_time);
     CHECK(plan.time.optimizer == eager.time.optimizer);  // it is not captured

@@ -282,6 +282,7 @@ TEST_CASE("CUDA graphs of layers, of their parts and of iterations are read") {
   CHECK(parts("--cuda-graph-impl local --cuda-graph-scope moe_router") ==
         CudaGraphModules{kMoeRouter, kMoePreprocess});
   CHECK(parts("--cuda-graph-scope attn").empty());  // of no graph
+  CHECK(read("--cuda-graph-scope attn").notes.size() > read("").notes.size());
   CHECK(graph(engine + "--cuda-graph-modules other") == CudaGraph::kNone);
   CHECK(read(engine + "--cuda-graph-modules other").notes.size() >
         read(engine + "--cuda-graph-modules attn").notes.size());

@@ -4,6 +4,7 @@
 
 #include "frameworks/preset.hpp"
 #include "spec/strategy.hpp"
+#include "support/catch.hpp"
 
 namespace meshplan {
 
@@ -61,7 +62,9 @@ inline std::string text_after(const Row& row) {
   ModelSpec m = model();
   ClusterSpec c = cluster(64);
   row.spoil(s, m, c);
-  return to_text(validate(s, m, c));
+  const Diagnostics found = validate(s, m, c);
+  CHECK(is_legal(s, m, c) == !has_errors(found));
+  return to_text(found);
 }
 
 }  // namespace meshplan

@@ -72,14 +72,6 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
        "warning: memory that CUDA graphs hold for themselves is not counted\n"
        "error: a graph of moe_router excludes recomputing module moe\n"
        "  hint: without moe_router\n"},
-      {"graphs of parts of layers that are repeated whole",
-       [](Strategy& s, ModelSpec&, ClusterSpec&) {
-         s.recompute = Recompute::kFull, s.runtime.cuda_graph = CudaGraph::kLayer;
-         s.runtime.cuda_graph_modules = {CudaGraphModule::kMlp};
-       },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"
-       "error: full recomputation runs with graphs of the full iteration alone\n"
-       "  hint: kernels.cuda_graph=full_iteration\n"},
       {"a graph of no layer",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
          s.runtime.cuda_graph = CudaGraph::kLayer;
