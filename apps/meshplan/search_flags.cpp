@@ -16,8 +16,8 @@ namespace meshplan {
 namespace {
 
 constexpr std::array kObjectives{Objective::kStepTime, Objective::kCost, Objective::kMemory};
-constexpr std::array kSpaces{Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
-                             Space::kTorchtitan};
+constexpr std::array kSpaces{Space::kFull,       Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
+                             Space::kTorchtitan, Space::kAxolotl,  Space::kTorchtune};
 constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
 
 std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {
@@ -38,8 +38,7 @@ std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) 
 // Names of export formats stand for the spaces of what they run.
 std::string space_name(const std::string& text) {
   if (text == "megatron-bridge") return std::string(name_of(Space::kMegatron));
-  const bool fsdp = text == "accelerate" || text == "axolotl" || text == "torchtune";
-  return fsdp ? std::string(name_of(Space::kFsdp)) : text;
+  return text == "accelerate" ? std::string(name_of(Space::kFsdp)) : text;
 }
 
 double read_risk(const std::string& text, Diagnostics& problems) {
@@ -137,6 +136,9 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   if (const auto own = framework_of(request.space); own && workload.framework.empty()) {
     request.base = with_preset(request.base, *own);
   }
+  if (in.model && in.cluster) {
+    request.base = as_configured(request.space, request.base, *in.model, *in.cluster);
+  }
   request.top = static_cast<std::size_t>(read_count(flags.top, "--top", kMostPlans, problems));
   request.threads =
       static_cast<int>(read_count(flags.threads, "--threads", kMostThreads, problems));
@@ -153,9 +155,8 @@ void add_search_flags(Subcommand& command, SearchFlags& flags) {
   command.add_value(
       "--space", flags.space, "NAME",
       "What to search: what a framework can run (default: the one of --framework): megatron, "
-      "deepspeed, fsdp, torchtitan, megatron-bridge (as megatron), accelerate, axolotl and "
-      "torchtune (as fsdp); or full: "
-      "also what no framework has built yet");
+      "deepspeed, fsdp, torchtitan, axolotl, torchtune, megatron-bridge (as megatron), accelerate "
+      "(as fsdp); or full: also what no framework has built yet");
   command.add_value("--memory-risk", flags.memory_risk, "P",
                     "Accepted probability of running out of memory (default 0.1; 1: whatever is "
                     "predicted to fit)");

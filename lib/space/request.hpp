@@ -13,12 +13,14 @@ MESHPLAN_NAMES(Objective, {{Objective::kStepTime, "step-time"},
                            {Objective::kCost, "cost"},
                            {Objective::kMemory, "memory"}});
 
-enum class Space { kFull, kMegatron, kDeepspeed, kFsdp, kTorchtitan };
+enum class Space { kFull, kMegatron, kDeepspeed, kFsdp, kTorchtitan, kAxolotl, kTorchtune };
 MESHPLAN_NAMES(Space, {{Space::kFull, "full"},
                        {Space::kMegatron, "megatron"},
                        {Space::kDeepspeed, "deepspeed"},
                        {Space::kFsdp, "fsdp"},
-                       {Space::kTorchtitan, "torchtitan"}});
+                       {Space::kTorchtitan, "torchtitan"},
+                       {Space::kAxolotl, "axolotl"},
+                       {Space::kTorchtune, "torchtune"}});
 
 struct SpaceRequest {
   Strategy base;              // workload (global_batch, seq_len), precision, framework, and every

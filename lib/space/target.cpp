@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "space/fixed_keys.hpp"
+#include "spec/strategy_rules.hpp"
 
 namespace meshplan {
 namespace {
@@ -19,6 +20,8 @@ constexpr std::array kSpaces{
     SpaceRow{Space::kDeepspeed, Target::kDeepspeed, Framework::kDeepspeed},
     SpaceRow{Space::kFsdp, Target::kAccelerate, Framework::kFsdp},
     SpaceRow{Space::kTorchtitan, Target::kTorchtitan, Framework::kTorchtitan},
+    SpaceRow{Space::kAxolotl, Target::kAxolotl, Framework::kFsdp},
+    SpaceRow{Space::kTorchtune, Target::kTorchtune, Framework::kFsdp},
 };
 
 const SpaceRow* row_of(Space space) {
@@ -56,6 +59,26 @@ Space space_of(Target t) {
     if (row.target == t) return row.space;
   }
   return Space::kMegatron;  // Megatron-Bridge runs Megatron-Core
+}
+
+Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
+                       const ClusterSpec& c) {
+  const std::optional<Target> target = target_of(space);
+  if (!target || !leaves_the_model(*target)) return base;
+  Strategy told = base;
+  for (const TargetRule& rule : target_rules(*target)) {
+    Findings broken;
+    rule.check({told, m, c}, broken);
+    if (broken.has_errors() && rule.mend != nullptr) rule.mend(told, m);
+  }
+  Strategy configured = base;
+  configured.master_weights = told.master_weights;
+  configured.grad_dtype = told.grad_dtype;
+  configured.optimizer_dtype = told.optimizer_dtype;
+  if (base.packing == Packing::kNone) configured.packing = told.packing;
+  configured.flash_attention = told.flash_attention;
+  configured.runtime = told.runtime;
+  return configured;
 }
 
 std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {

@@ -20,6 +20,12 @@ namespace meshplan {
 [[nodiscard]] std::optional<Space> space_of(Framework f);
 [[nodiscard]] Space space_of(Target t);
 
+// `base` as runs of the space start where their configuration says less than the preset's: data
+// types, kernels and packing that it cannot say become those that it says. Recipes that share a
+// framework, and so its preset, differ in these. What `base` states of the work is left alone.
+[[nodiscard]] Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
+                                     const ClusterSpec& c);
+
 // "megatron cannot express it (order, ep)" if the space's framework cannot be told the strategy,
 // else empty. Which framework the plan's preset is of does not matter here.
 [[nodiscard]] std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m,

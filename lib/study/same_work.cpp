@@ -19,6 +19,7 @@ std::optional<SearchResult> best_for_same_work(const ModelSpec& m, const Cluster
                                                const Progress& progress) {
   SearchRequest request = same_work(s);
   request.space = space_of(target);
+  request.base = as_configured(request.space, request.base, m, c);
   request.top = 1;
   Result<SearchResult> found = search(m, c, request, progress);
   if (!found || found->plans.empty()) return std::nullopt;

@@ -75,7 +75,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(judged, "-- time-sliced-2-ranks-0.json\nas it has to be\n")
 
     def test_kernels_that_do_nothing_are_noticed_in_the_time_that_is_left(self):
-        code, steps, err = self.check("--only", "kernels", "--budget", "60")
+        code, steps, err = self.check("--only", "kernels", "--budget", "25")
         self.assertEqual(code, 1, err)
         # Where the host is too busy to get that far, it is no proof either.
         self.assertIn(steps["kernels"], ("failed with 3", "failed with 1"), err)

@@ -82,7 +82,7 @@ class NcclBench(unittest.TestCase):
         self.assertEqual([r["local_rank"] for r in machine["ranks"]], [0, 1])
 
     def collectives(self, *arguments, largest="4 KiB", **options):
-        return self.job("--only", "collective", "--largest", largest, "--repetitions", "3",
+        return self.job("--only", "collective", "--largest", largest, "--repetitions", "1",
                         "--samples", self.samples, *arguments, **options)
 
     def faulty(self, fault, *arguments):
@@ -150,7 +150,7 @@ class NcclBench(unittest.TestCase):
         self.assertEqual({s["operation"]["kind"] for s in samples(self.samples)[1]}, {"launch"})
 
     def test_kernels_that_do_nothing_are_noticed(self):
-        codes, out, err = self.job("--only", "memory", "--repetitions", "1", "--budget", "10 s",
+        codes, out, err = self.job("--only", "memory", "--repetitions", "1", "--budget", "4 s",
                                    "--samples", self.samples, ranks=1).end(120)
         self.assertEqual(codes, [3], err)
         self.assertIn("WRONG: ", out[0])

@@ -7,6 +7,7 @@
 #include "io/load.hpp"
 #include "model/rules.hpp"
 #include "schedule/traits.hpp"
+#include "space/target.hpp"
 #include "spec/expert_load.hpp"
 
 namespace meshplan::fuzz {
@@ -274,7 +275,9 @@ SearchRequest make_request(Choices& choices, const Case& c) {
   request.base.loss = c.strategy.loss;
   request.base.precision = c.strategy.precision;
   request.space = choices.one_of(
-      {Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan});
+      {Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan,
+       Space::kAxolotl, Space::kTorchtune});
+  request.base = as_configured(request.space, request.base, c.model, c.cluster);
   request.objective = choices.one_of({Objective::kStepTime, Objective::kMemory, Objective::kCost});
   request.top = 3;
   request.threads = static_cast<int>(choices.between(1, 2));

@@ -5,7 +5,7 @@
 #include "io/profile_yaml.hpp"
 #include "spec/cluster.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(cluster) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   // A path would make it open files.

@@ -2,7 +2,7 @@
 #include "fuzz/runs.hpp"
 #include "launch/deepspeed_import.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(deepspeed) {
   using namespace meshplan;
   const auto [config, script] = fuzz::two_files(fuzz::as_text(data, size));
   std::vector<NamedText> files;

@@ -5,7 +5,7 @@
 #include "io/profile_yaml.hpp"
 #include "spec/device.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(device) {
   using namespace meshplan;
   const Result<DeviceSpec> device = parse_device(fuzz::as_text(data, size), "fuzz.yaml");
   fuzz::require_value_or_errors(device);

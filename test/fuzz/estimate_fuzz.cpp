@@ -2,7 +2,7 @@
 #include "fuzz/fuzz.hpp"
 #include "fuzz/invariants.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(estimate) {
   using namespace meshplan::fuzz;
   Choices choices(data, size);
   Case c;

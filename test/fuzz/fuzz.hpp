@@ -1,5 +1,6 @@
 #pragma once
-// What each fuzz target defines; libFuzzer's main or test/fuzz/replay.cpp calls it.
+// How a fuzz target is defined: MESHPLAN_FUZZ_TARGET(name) { ... }, with `data` and `size` for the
+// input. A program of libFuzzer's holds one; test/fuzz/replay.cpp calls any of all by its name.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -9,9 +10,20 @@
 #include "base/diagnostic.hpp"
 #include "base/result.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#ifdef MESHPLAN_LIBFUZZER
+#define MESHPLAN_FUZZ_TARGET(name) \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
+#else
+#define MESHPLAN_FUZZ_TARGET(name)                                                     \
+  static int fuzz_##name(const std::uint8_t* data, std::size_t size);                  \
+  static const bool kHasTarget_##name = meshplan::fuzz::add_target(#name, fuzz_##name); \
+  static int fuzz_##name(const std::uint8_t* data, std::size_t size)
+#endif
 
 namespace meshplan::fuzz {
+
+using Target = int (*)(const std::uint8_t* data, std::size_t size);
+bool add_target(std::string_view name, Target target);
 
 inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};

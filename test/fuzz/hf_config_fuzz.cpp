@@ -7,7 +7,7 @@
 #include "report/model_yaml.hpp"
 #include "spec/model.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(hf_config) {
   using namespace meshplan;
   const Result<ModelSpec> model = parse_hf_config(fuzz::as_text(data, size), "config.json");
   fuzz::require_value_or_errors(model);

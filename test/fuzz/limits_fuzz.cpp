@@ -2,7 +2,7 @@
 #include "fuzz/fuzz.hpp"
 #include "io/limits.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(limits) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   const Result<std::vector<Limit>> limits = parse_limits(text, "--limit");

@@ -6,7 +6,7 @@
 #include "launch/megatron_import.hpp"
 #include "launch/torchtitan_import.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(log_arguments) {
   using namespace meshplan;
   const auto printed = printed_arguments(fuzz::as_text(data, size), "train.log");
   if (!printed) return 0;

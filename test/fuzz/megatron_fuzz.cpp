@@ -20,7 +20,7 @@ void check_quoting(std::string_view text) {
 }  // namespace
 }  // namespace meshplan::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(megatron) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::check_quoting(text);

@@ -2,7 +2,7 @@
 #include "compare/memory_measure.hpp"
 #include "fuzz/fuzz.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(memory) {
   using namespace meshplan;
   const Result<MemoryMeasure> m = parse_memory(fuzz::as_text(data, size), "memory");
   fuzz::require_value_or_errors(m);

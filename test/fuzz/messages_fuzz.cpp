@@ -43,7 +43,7 @@ void check_stream(std::string_view bytes) {
 }  // namespace
 }  // namespace meshplan::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(messages) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::check_message(text);

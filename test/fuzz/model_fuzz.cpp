@@ -7,7 +7,7 @@
 #include "report/model_yaml.hpp"
 #include "spec/model.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(model) {
   using namespace meshplan;
   const Result<ModelSpec> model = parse_model(fuzz::as_text(data, size), "fuzz.yaml");
   fuzz::require_value_or_errors(model);

@@ -4,7 +4,7 @@
 #include "fuzz/fuzz.hpp"
 #include "io/nccl_tests.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(nccl_tests) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   for (const char* file : {"log.txt", "all_reduce_perf.log"}) {

@@ -4,7 +4,7 @@
 #include "compare/nsys.hpp"
 #include "fuzz/fuzz.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(nsys) {
   using namespace meshplan;
   const auto traces = read_nsys_bytes({data, size}, "rank0.sqlite");
   fuzz::require_value_or_errors(traces);

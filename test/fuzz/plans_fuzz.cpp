@@ -5,7 +5,7 @@
 #include "fuzz/fuzz.hpp"
 #include "io/plans_file.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(plans) {
   using namespace meshplan;
   const Result<PlansFile> file = parse_plans(fuzz::as_text(data, size), "plans.json");
   fuzz::require_value_or_errors(file);

@@ -5,7 +5,7 @@
 #include "launch/neox_import.hpp"
 #include "launch/recipe_import.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(recipe) {
   using namespace meshplan;
   const auto [recipe, script] = fuzz::two_files(fuzz::as_text(data, size));
   std::vector<NamedText> files;

@@ -2,7 +2,7 @@
 #include "fuzz/fuzz.hpp"
 #include "probe/samples_file.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(samples) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   const Result<SamplesFile> file = parse_samples(text, "samples.jsonl");

@@ -3,7 +3,7 @@
 #include "fuzz/fuzz.hpp"
 #include "io/strategy_file.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(strategy_file) {
   using namespace meshplan;
   const std::string text(fuzz::as_text(data, size));
   Document document(text, "strategy.yaml");

@@ -6,7 +6,7 @@
 #include "io/load.hpp"
 #include "spec/strategy.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(strategy) {
   using namespace meshplan;
   const std::string text(fuzz::as_text(data, size));
   // Without '=' the text names a file, and the fuzzer is not to open what it makes up.

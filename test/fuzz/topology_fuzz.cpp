@@ -30,7 +30,7 @@ void check(const Result<NodeTopology>& node) {
 }  // namespace
 }  // namespace meshplan::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(topology) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::check(parse_smi_topology(text, "topo.txt"));

@@ -3,7 +3,7 @@
 #include "io/toml_tree.hpp"
 #include "launch/torchtitan_import.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(torchtitan) {
   using namespace meshplan;
   const auto [job, script] = fuzz::two_files(fuzz::as_text(data, size));
   fuzz::require_value_or_errors(parse_toml(job, "job.toml"));

@@ -32,7 +32,7 @@ const Job& job() {
 }  // namespace
 }  // namespace meshplan::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(trace) {
   using namespace meshplan;
   const auto traces = read_chrome_trace(ByteStream::of(fuzz::as_text(data, size)), "rank0.json");
   fuzz::require_value_or_errors(traces);

@@ -5,7 +5,7 @@
 #include "io/log_timers.hpp"
 #include "io/training_log.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(training_log) {
   using namespace meshplan;
   for (const LogTimer& timer : parse_log_timers(fuzz::as_text(data, size))) {
     fuzz::require(!timer.name.empty() && timer.reports > 0);

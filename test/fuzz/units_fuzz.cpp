@@ -5,7 +5,7 @@
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(units) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   const auto sane = [](double si) { return std::isfinite(si) && si >= 0; };

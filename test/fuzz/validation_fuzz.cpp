@@ -4,7 +4,7 @@
 #include "fuzz/fuzz.hpp"
 #include "report/html.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+MESHPLAN_FUZZ_TARGET(validation) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   const auto check = [](std::string_view result, std::string_view validation) {

@@ -95,9 +95,13 @@ class Limits(unittest.TestCase):
             "strategy": lambda f: self.estimate(strategy=f), "hf-config": lambda f: ["import", "hf-config", f],
             "plans": lambda f: ["report", "--plans", f, "--trace", "t.json"],
         }
-        for name, text in YAML_BOMBS.items():
+        yaml_readers = ("model", "cluster", "strategy")
+        for i, (name, text) in enumerate(YAML_BOMBS.items()):
             self.write(text)
             for reader, command in readers.items():
+                # Three readers of YAML stand on one parser: each text is read by one of them.
+                if reader in yaml_readers and reader != yaml_readers[i % 3]:
+                    continue
                 with self.subTest(text=name, reader=reader):
                     self.assert_refused(*command("./input"))
 

@@ -158,7 +158,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"infeasible_reason", names_up_to(InfeasibleReason::kHostMemory)},
       {"regime", names_up_to(static_cast<Regime>(kNumRegimes - 1))},
       {"objective", names_up_to(Objective::kMemory)},
-      {"space", names_up_to(Space::kTorchtitan)},
+      {"space", names_up_to(Space::kTorchtune)},
       {"verdict", {"feasible", "infeasible", "illegal"}},
       {"proof", {"exact", "bounded"}},
       {"run_target",

@@ -70,7 +70,8 @@ std::optional<Seconds> least_time(const Case& c) {
 }  // namespace
 
 TEST_CASE("the best plan of a framework's space is the best that its exporter accepts") {
-  const Space space = GENERATE(Space::kMegatron, Space::kDeepspeed, Space::kFsdp);
+  const Space space = GENERATE(Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kAxolotl,
+                               Space::kTorchtune);
   int with_plans = 0, uneven = 0, sharded = 0;
   for (unsigned seed = 900; seed < 960; ++seed) {
     CAPTURE(name_of(space), seed);

@@ -5,6 +5,7 @@
 #include "io/load.hpp"
 #include "search/cases.hpp"
 #include "search/search.hpp"
+#include "space/target.hpp"
 #include "spec/strategy_keys.hpp"
 #include "support/catch.hpp"
 
@@ -128,7 +129,8 @@ TEST_CASE("fixing what the best plan has keeps it") {
 
 TEST_CASE("a freed key never worsens the optimum, in any space") {
   const auto space =
-      GENERATE(Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan);
+      GENERATE(Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan,
+               Space::kAxolotl, Space::kTorchtune);
   CAPTURE(name_of(space));
   Case c = wide_case(Bytes{24 * kGiB});
   c.model = small_model(8, 2048);
@@ -139,6 +141,10 @@ TEST_CASE("a freed key never worsens the optimum, in any space") {
     c.model = *model;
     c.cluster.device.memory = Bytes{80 * kGiB};
     c.request.base = framework_preset(Framework::kTorchtitan);
+  }
+  if (space == Space::kAxolotl || space == Space::kTorchtune) {
+    c.request.base =
+        as_configured(space, framework_preset(*framework_of(space)), c.model, c.cluster);
   }
   c.request.base.global_batch = 16;
   c.request.base.seq_len = 4096;

@@ -25,6 +25,7 @@ inline Case framework_case(unsigned seed, Space space) {
     c.model = torchtitan_model(torchtitan_flavors()[seed % torchtitan_flavors().size()]);
   }
   c.request.space = space;
+  c.request.base = as_configured(space, c.request.base, c.model, c.cluster);
   return c;
 }
 
