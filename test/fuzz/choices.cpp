@@ -274,9 +274,8 @@ SearchRequest make_request(Choices& choices, const Case& c) {
   request.base.optimizer = c.strategy.optimizer;
   request.base.loss = c.strategy.loss;
   request.base.precision = c.strategy.precision;
-  request.space = choices.one_of(
-      {Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan,
-       Space::kAxolotl, Space::kTorchtune});
+  request.space = choices.one_of({Space::kMegatron, Space::kFull, Space::kDeepspeed, Space::kFsdp,
+                                  Space::kTorchtitan, Space::kAxolotl, Space::kTorchtune});
   request.base = as_configured(request.space, request.base, c.model, c.cluster);
   request.objective = choices.one_of({Objective::kStepTime, Objective::kMemory, Objective::kCost});
   request.top = 3;

@@ -14,8 +14,8 @@
 #define MESHPLAN_FUZZ_TARGET(name) \
   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
 #else
-#define MESHPLAN_FUZZ_TARGET(name)                                                     \
-  static int fuzz_##name(const std::uint8_t* data, std::size_t size);                  \
+#define MESHPLAN_FUZZ_TARGET(name)                                                      \
+  static int fuzz_##name(const std::uint8_t* data, std::size_t size);                   \
   static const bool kHasTarget_##name = meshplan::fuzz::add_target(#name, fuzz_##name); \
   static int fuzz_##name(const std::uint8_t* data, std::size_t size)
 #endif

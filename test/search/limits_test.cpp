@@ -128,9 +128,8 @@ TEST_CASE("fixing what the best plan has keeps it") {
 }
 
 TEST_CASE("a freed key never worsens the optimum, in any space") {
-  const auto space =
-      GENERATE(Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan,
-               Space::kAxolotl, Space::kTorchtune);
+  const auto space = GENERATE(Space::kFull, Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
+                              Space::kTorchtitan, Space::kAxolotl, Space::kTorchtune);
   CAPTURE(name_of(space));
   Case c = wide_case(Bytes{24 * kGiB});
   c.model = small_model(8, 2048);

@@ -31,9 +31,8 @@ std::set<std::string> accepted_of(const Case& c, const SearchSpace& space) {
 }  // namespace
 
 TEST_CASE("a framework's space is what its exporter accepts of the full one") {
-  const Space space =
-      GENERATE(Space::kMegatron, Space::kDeepspeed, Space::kFsdp, Space::kTorchtitan,
-               Space::kAxolotl, Space::kTorchtune);
+  const Space space = GENERATE(Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
+                               Space::kTorchtitan, Space::kAxolotl, Space::kTorchtune);
   int compared = 0;
   for (unsigned seed = 700; seed < 740; ++seed) {
     CAPTURE(name_of(space), seed);
