@@ -10,6 +10,7 @@
 #include "launch/detect.hpp"
 #include "launch/functional_test.hpp"
 #include "launch/neox_import.hpp"
+#include "launch/primus_config.hpp"
 #include "launch/recipe_import.hpp"
 #include "launch/torchtitan_import.hpp"
 #include "log.hpp"
@@ -77,6 +78,12 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
     NamedText list = files.front();
     if (is_functional_test(list.text)) {
       std::optional<NamedText> arguments = take(functional_test_arguments(list), "", problems);
+      if (!arguments) return std::nullopt;
+      list = *std::move(arguments);
+    }
+    if (is_primus(list.text)) {
+      std::optional<NamedText> arguments =
+          take(primus_arguments(list, context.shell), "", problems);
       if (!arguments) return std::nullopt;
       list = *std::move(arguments);
     }

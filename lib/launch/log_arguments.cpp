@@ -12,85 +12,12 @@
 
 namespace meshplan {
 
-void PrintedOptions::add(const std::string& name, const std::vector<std::string>& values,
-                         int line) {
-  if (line < 1) return;
-  const auto at = static_cast<std::size_t>(line);
-  if (lines_.size() < at) lines_.resize(at);
-  std::string& text = lines_[at - 1];
-  text += (text.empty() ? "" : " ") + name;
-  for (const std::string& value : values) text += " " + shell_word(value);
-}
-
-std::string PrintedOptions::text() const {
-  std::string all;
-  for (const std::string& line : lines_) all += line + '\n';
-  return all;
-}
-
 namespace {
 
 constexpr std::size_t kMostArguments = 5000;
 
-// Names in the print (argparse's "dest") that stand for another option.
-struct Renamed {
-  std::string_view printed, value, option;  // value empty: the option takes the printed one
-};
-constexpr std::array kRenamed{
-    Renamed{"add_bias_linear", "False", "--disable-bias-linear"},
-    Renamed{"add_position_embedding", "False", "--no-position-embedding"},
-    Renamed{"overlap_p2p_comm", "False", "--no-overlap-p2p-communication"},
-    Renamed{"apply_rope_fusion", "False", "--no-rope-fusion"},
-    Renamed{"masked_softmax_fusion", "False", "--no-masked-softmax-fusion"},
-    Renamed{"bias_gelu_fusion", "False", "--no-bias-gelu-fusion"},
-    Renamed{"bias_swiglu_fusion", "False", "--no-bias-swiglu-fusion"},
-    Renamed{"bias_dropout_fusion", "False", "--no-bias-dropout-fusion"},
-    Renamed{"gradient_accumulation_fusion", "False", "--no-gradient-accumulation-fusion"},
-    Renamed{"fp8", "", "--fp8-format"},
-    Renamed{"virtual_pipeline_model_parallel_size", "", "--num-virtual-stages-per-pipeline-rank"}};
-
-// What Python prints of a value as an option's value has it: "torch.bfloat16" is "bf16",
-// "AttnBackend.flash" "flash".
-std::string option_value(std::string_view printed) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kTypes{
-      {{"torch.bfloat16", "bf16"},
-       {"torch.float16", "fp16"},
-       {"torch.float32", "fp32"},
-       {"torch.uint8", "fp8"}}};
-  for (const auto& [name, value] : kTypes) {
-    if (printed == name) return std::string(value);
-  }
-  constexpr std::string_view kEnum = "AttnBackend.";
-  if (printed.starts_with(kEnum)) printed.remove_prefix(kEnum.size());
-  return std::string(printed);
-}
-
-// "['core_attn', 'moe_act']" or "[1, 2]" -> the words inside.
-std::vector<std::string> list_words(std::string_view printed) {
-  std::vector<std::string> words(1);
-  for (const char c : printed) {
-    if (c == ',') {
-      words.emplace_back();
-    } else if (c != '[' && c != ']' && c != '(' && c != ')' && c != '\'' && c != '"' && c != ' ') {
-      words.back() += c;
-    }
-  }
-  std::erase(words, "");
-  return words;
-}
-
-std::string without_blanks(std::string text) {
-  std::erase(text, ' ');
-  return text;
-}
-
-struct Printed {
-  std::string name, value;
-  int line = 0;
-};
-
 // "  num_layers ...................................... 32", whatever stands before the name.
-std::optional<Printed> printed_argument(const LogLine& line) {
+std::optional<NamespaceArgument> printed_argument(const LogLine& line) {
   const std::size_t dots = line.text.find(" ..");
   if (dots == std::string_view::npos) return std::nullopt;
   const std::string_view before = line.text.substr(0, dots);
@@ -102,7 +29,7 @@ std::optional<Printed> printed_argument(const LogLine& line) {
   }
   std::string text(line.text.substr(value + 1));
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.pop_back();
-  return Printed{std::string(name), text, line.number};
+  return NamespaceArgument{std::string(name), text, line.number};
 }
 
 // The list of Megatron-LM and of codes made from it.
@@ -116,7 +43,7 @@ class MegatronPrint {
         continue;
       }
       if (first_ == 0) continue;
-      std::optional<Printed> argument = printed_argument(line);
+      std::optional<NamespaceArgument> argument = printed_argument(line);
       if (!argument || all_.size() >= kMostArguments) continue;
       const std::string name = argument->name;
       all_.try_emplace(name, *std::move(argument));
@@ -145,63 +72,11 @@ class MegatronPrint {
   }
 
   [[nodiscard]] std::string text(const OptionTable& table, std::vector<std::string>& unknown) {
-    PrintedOptions options;
-    const bool virtual_stages = has_value("virtual_pipeline_model_parallel_size");
-    for (const auto& [name, argument] : all_) {
-      if (argument.value == "None" || argument.value.empty()) continue;
-      if (name == "num_layers_per_virtual_pipeline_stage" && virtual_stages) continue;
-      if (add_renamed(name, argument, options)) continue;
-      std::string option = "--" + name;
-      // Megatron-DeepSpeed has options that are written with underscores.
-      std::optional<KnownOption> known = table.find(option);
-      if (!known) {
-        std::replace(option.begin(), option.end(), '_', '-');
-        known = table.find(option);
-      }
-      if (known) {
-        add(option, *known, argument, options);
-      } else if (argument.value == "True" && name.starts_with("use_")) {
-        unknown.push_back(name);
-      }
-    }
-    return options.text();
+    return options_of(all_, table, unknown);
   }
 
  private:
-  [[nodiscard]] bool has_value(const std::string& name) const {
-    const auto found = all_.find(name);
-    return found != all_.end() && found->second.value != "None";
-  }
-
-  static bool add_renamed(const std::string& name, const Printed& argument,
-                          PrintedOptions& options) {
-    for (const Renamed& r : kRenamed) {
-      if (r.printed != name) continue;
-      if (r.value.empty() && argument.value != "False") {
-        options.add(std::string(r.option), {option_value(argument.value)}, argument.line);
-      } else if (r.value == argument.value) {
-        options.add(std::string(r.option), {}, argument.line);
-      }
-      return true;
-    }
-    return false;
-  }
-
-  static void add(const std::string& option, const KnownOption& known, const Printed& argument,
-                  PrintedOptions& options) {
-    if (known.arity == '0') {
-      if (argument.value == "True") options.add(option, {}, argument.line);
-      return;
-    }
-    if (known.effect != OptionEffect::kModelled) return;
-    const bool several = known.arity != '1';
-    options.add(option,
-                several ? list_words(argument.value)
-                        : std::vector<std::string>{without_blanks(option_value(argument.value))},
-                argument.line);
-  }
-
-  std::map<std::string, Printed> all_;
+  Namespace all_;
   int first_ = 0;
 };
 
@@ -259,7 +134,7 @@ std::optional<Place> value_behind(const std::vector<LogLine>& lines,
 // "world_size ................... 8" of DeepSpeed's engine.
 std::int64_t engine_world(const std::vector<LogLine>& lines) {
   for (const LogLine& line : lines) {
-    const std::optional<Printed> argument = printed_argument(line);
+    const std::optional<NamespaceArgument> argument = printed_argument(line);
     if (!argument || argument->name != "world_size") continue;
     const Result<std::int64_t> value = parse_integer(argument->value);
     if (value && *value > 0 && *value <= kRanks.highest) return *value;

@@ -55,7 +55,8 @@ std::optional<std::string> OptionTable::nearest(std::string_view name) const {
 }
 
 const OptionTable& megatron_options() {
-  static const OptionTable table{megatron_groups(), megatron_groups_beside(), pai_groups()};
+  static const OptionTable table{megatron_groups(), megatron_groups_beside(), pai_groups(),
+                                 primus_groups()};
   return table;
 }
 

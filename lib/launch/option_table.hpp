@@ -43,6 +43,7 @@ struct KnownOption {
 [[nodiscard]] std::span<const OptionGroup> megatron_groups_beside();
 [[nodiscard]] std::span<const OptionGroup> megatron_deepspeed_groups();
 [[nodiscard]] std::span<const OptionGroup> pai_groups();
+[[nodiscard]] std::span<const OptionGroup> primus_groups();
 
 class OptionTable {
  public:
@@ -62,7 +63,7 @@ class OptionTable {
   std::map<std::string, KnownOption, std::less<>> all_;
 };
 
-// Of Megatron-LM's programs, with what Pai-Megatron-Patch adds.
+// Of Megatron-LM's programs, with what Pai-Megatron-Patch and AMD Primus add.
 [[nodiscard]] const OptionTable& megatron_options();
 // Of Megatron-DeepSpeed's.
 [[nodiscard]] const OptionTable& megatron_deepspeed_options();

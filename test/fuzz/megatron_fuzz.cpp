@@ -1,7 +1,9 @@
 // Any text as a launch script of Megatron-LM: read, linted, and the model that it says written and
 // read back.
 #include "fuzz/runs.hpp"
+#include "launch/functional_test.hpp"
 #include "launch/megatron_import.hpp"
+#include "launch/primus_config.hpp"
 #include "launch/shell.hpp"
 
 namespace meshplan::fuzz {
@@ -24,6 +26,8 @@ MESHPLAN_FUZZ_TARGET(megatron) {
   using namespace meshplan;
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::check_quoting(text);
+  fuzz::require_value_or_errors(functional_test_arguments({"test.yaml", std::string(text)}));
+  fuzz::require_value_or_errors(primus_arguments({"job.yaml", std::string(text)}, {}));
   const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
   fuzz::require_value_or_errors(run);
   if (!run.ok()) return 0;
