@@ -171,9 +171,9 @@ void add_calibrate_command(CommandLine& program) {
       "      --log run1.log --strategy tp=2,micro_batch=1 \\\n"
       "      --log run2.log --strategy tp=4,pp=2,micro_batch=1 --out fitted.yaml");
   add_workload_flags(command, flags->workload);
-  command.add_repeated(
-      "--log", flags->logs, "FILE",
-      "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (required, repeatable)");
+  command.add_repeated("--log", flags->logs, "FILE",
+                       "A log of Megatron-LM, Megatron-Bridge, DeepSpeed, torchtitan or NeMo "
+                       "(required, repeatable)");
   command.add_repeated(
       "--strategy", flags->strategies, "KEYS|FILE",
       "What the run did: key=value,... or a file of these keys; one for all logs, or "

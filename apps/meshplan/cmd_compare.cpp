@@ -345,8 +345,9 @@ void add_compare_command(CommandLine& program) {
   Subcommand command = program.add_command(
       "compare", "Measured runs beside their predictions, term by term",
       "meshplan compare --log train.log --trace rank0.json.gz --cluster dgx-h100");
-  command.add_repeated("--log", flags->logs, "FILE",
-                       "A log of Megatron-LM, DeepSpeed, torchtitan or NeMo (repeatable)");
+  command.add_repeated(
+      "--log", flags->logs, "FILE",
+      "A log of Megatron-LM, Megatron-Bridge, DeepSpeed, torchtitan or NeMo (repeatable)");
   command.add_repeated("--trace", flags->traces, "FILE",
                        "A trace of PyTorch's profiler, plain or gzipped, one file per rank "
                        "(repeatable); an SQLite export of Nsight Systems; or a trace of "

@@ -54,8 +54,8 @@ inline constexpr std::array kImportKinds{
     ImportKind{"nccl-topo", "XML of NCCL_TOPO_DUMP_FILE, of RCCL too", import_nccl_topology, false,
                false, true},
     ImportKind{"megatron-args",
-               "a script, argument list or functional test's YAML of Megatron-LM, or an experiment "
-               "of Primus",
+               "a script, argument list or functional test's YAML of Megatron-LM, "
+               "Megatron-Bridge's run_config.yaml, or an experiment of Primus",
                import_megatron_args, false, false, false, true},
     ImportKind{"deepspeed", "ds_config.json, with the script that starts it, or GPT-NeoX's YAML",
                import_deepspeed, true, false, false, true},

@@ -6,6 +6,7 @@
 
 #include "base/printable.hpp"
 #include "inputs.hpp"
+#include "launch/bridge_config.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
 #include "launch/functional_test.hpp"
@@ -81,7 +82,11 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
       if (!arguments) return std::nullopt;
       list = *std::move(arguments);
     }
-    if (is_primus(list.text)) {
+    if (is_bridge_config(list.text)) {
+      std::optional<NamedText> arguments = take(bridge_arguments(list), "", problems);
+      if (!arguments) return std::nullopt;
+      list = *std::move(arguments);
+    } else if (is_primus(list.text)) {
       std::optional<NamedText> arguments =
           take(primus_arguments(list, context.shell), "", problems);
       if (!arguments) return std::nullopt;

@@ -24,10 +24,11 @@ struct PrintedArguments {
 
 // Read are Megatron-LM's and Megatron-DeepSpeed's list between "--- arguments ---" and "--- end of
 // arguments ---" (megatron/training/arguments.py, _print_args), the "json = {" of DeepSpeed's
-// engine (runtime/config.py, print_user_config), torchtitan's "Running with args:" or "configs:"
-// (job.print_args, print_config) and NeMo 1's "Experiment configuration". Nothing where the log has
-// none of them. Programs print defaults as well as what was asked for: of options that the estimate
-// leaves out only switches that are on are kept, since a default cannot be told from a wish.
+// engine (runtime/config.py, print_user_config), Megatron-Bridge's "Task Configuration" (every
+// field of it), torchtitan's "Running with args:" or "configs:" (job.print_args, print_config) and
+// NeMo 1's "Experiment configuration". Nothing where the log has none of them. Programs print
+// defaults as well as what was asked for: of options that the estimate leaves out only switches
+// that are on are kept, since a default cannot be told from a wish.
 [[nodiscard]] std::optional<PrintedArguments> printed_arguments(std::string_view log,
                                                                 const std::string& file);
 

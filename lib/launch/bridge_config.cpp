@@ -1,0 +1,312 @@
+#include "launch/bridge_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "io/yaml_tree.hpp"
+#include "launch/megatron_namespace.hpp"
+
+namespace meshplan {
+namespace {
+
+constexpr std::string_view kContainer = "megatron.bridge.training.config.ConfigContainer";
+
+struct SameField {
+  std::string_view field, argument;
+};
+constexpr std::array kModelFields{
+    SameField{"num_moe_experts", "num_experts"}, SameField{"layernorm_epsilon", "norm_epsilon"},
+    SameField{"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
+    SameField{"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"}};
+constexpr std::array kDdpFields{SameField{"average_in_collective", "ddp_average_in_collective"},
+                                SameField{"bucket_size", "ddp_bucket_size"}};
+// The optimizer's other fields say what the model's and the gradients' reduction say.
+constexpr auto kOptimizerFields = std::to_array<std::string_view>(
+    {"optimizer", "use_precision_aware_optimizer", "main_grads_dtype", "main_params_dtype",
+     "exp_avg_dtype", "exp_avg_sq_dtype", "optimizer_cpu_offload", "optimizer_offload_fraction",
+     "overlap_cpu_optimizer_d2h_h2d", "use_distributed_optimizer"});
+constexpr auto kTrainFields =
+    std::to_array<std::string_view>({"micro_batch_size", "global_batch_size", "rampup_batch_size"});
+constexpr auto kDistFields =
+    std::to_array<std::string_view>({"use_torch_fsdp2", "use_megatron_fsdp"});
+
+const YamlNode* target_of(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kMap ? node.find("_target_") : nullptr;
+}
+
+// What Python would print of the field; nothing for objects that say nothing of the run.
+std::optional<std::string> value_of(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "None";
+    case YamlNode::Kind::kScalar:
+      if (node.quoted) return node.text;
+      if (node.text == "true") return "True";
+      if (node.text == "false") return "False";
+      return node.text == "null" ? "None" : node.text;
+    case YamlNode::Kind::kSequence: {
+      std::string text = "[";
+      for (const YamlNode& item : node.items) {
+        const std::optional<std::string> word = value_of(item);
+        if (!word) return std::nullopt;
+        text += (text.size() > 1 ? ", " : "") + *word;
+      }
+      return text + "]";
+    }
+    case YamlNode::Kind::kMap:
+      break;
+  }
+  const YamlNode* target = target_of(node);
+  if (target == nullptr) return std::nullopt;
+  if (target->text.starts_with("torch.") && target->text.find('.', 6) == std::string::npos) {
+    return target->text;  // a data type
+  }
+  // megatron/core/transformer/enums.py
+  constexpr auto kBackends =
+      std::to_array<std::string_view>({"flash", "fused", "unfused", "local", "auto"});
+  const YamlNode* arguments = node.find("_args_");
+  if (!target->text.ends_with(".AttnBackend") || arguments == nullptr ||
+      arguments->items.size() != 1) {
+    return std::nullopt;
+  }
+  const std::string& number = arguments->items.front().text;
+  if (number.size() != 1 || number[0] < '1' || number[0] > '5') return std::nullopt;
+  return std::string(kBackends[static_cast<std::size_t>(number[0] - '1')]);
+}
+
+class Container {
+ public:
+  Container(const YamlNode& root, std::string file) : root_(root), file_(std::move(file)) {}
+
+  Result<NamedText> arguments() {
+    const YamlNode* model = root_.find("model");
+    if (model == nullptr || model->find("num_layers") == nullptr) {
+      return error_at({file_}, "the configuration has no 'model' with its sizes");
+    }
+    refuse_other_training(*model);
+    take_model(*model);
+    if (const YamlNode* ddp = root_.find("ddp")) take_ddp(*ddp);
+    take_fields("optimizer", kOptimizerFields);
+    take_fields("train", kTrainFields);
+    take_switches("dist", kDistFields);
+    take_switches("comm_overlap", std::array{std::string_view("tp_comm_overlap")});
+    take_dataset();
+    if (!problems_.empty()) return problems_;
+    std::vector<std::string> unknown;
+    return NamedText{file_, options_of(all_, megatron_options(), unknown)};
+  }
+
+ private:
+  void refuse(const YamlNode& node, const std::string& what, const std::string& way_out) {
+    problems_.push_back(error_at({file_, node.line, node.column, node.length}, what, way_out));
+  }
+
+  void set(std::string_view name, const std::string& value, int line) {
+    all_[std::string(name)] = {std::string(name), value, line};
+  }
+
+  void take(const YamlEntry& entry, std::string_view name) {
+    if (const std::optional<std::string> value = value_of(entry.second)) {
+      set(name, *value, entry.first.line);
+    }
+  }
+
+  template <class Names>
+  void take_fields(std::string_view section, const Names& names) {
+    const YamlNode* part = root_.find(section);
+    if (part == nullptr) return;
+    for (const YamlEntry& entry : part->entries) {
+      const bool wanted = std::find(names.begin(), names.end(), entry.first.text) != names.end();
+      if (wanted) take(entry, entry.first.text);
+    }
+  }
+
+  // Fields that other sections have too: on where one of them says so.
+  template <class Names>
+  void take_switches(std::string_view section, const Names& names) {
+    const YamlNode* part = root_.find(section);
+    for (const std::string_view name : names) {
+      const YamlNode* value = part != nullptr ? part->find(name) : nullptr;
+      if (value != nullptr && value_of(*value) == "True") set(name, "True", value->line);
+    }
+  }
+
+  void refuse_other_training(const YamlNode& model) {
+    const YamlNode* peft = root_.find("peft");
+    if (peft != nullptr && peft->kind == YamlNode::Kind::kMap) {
+      refuse(*peft, "adapters are trained ('peft'), which Megatron-LM's arguments do not say",
+             "give the model and --strategy with lora.rank");
+    }
+    const YamlNode* target = target_of(model);
+    const YamlNode* vision = model.find("vision_config");
+    if (vision != nullptr && vision->kind == YamlNode::Kind::kMap) {
+      refuse(target != nullptr ? *target : model,
+             "the model has a vision encoder, which Megatron-LM's arguments do not say",
+             "give the model and --strategy");
+    }
+  }
+
+  void take_model(const YamlNode& model) {
+    for (const YamlEntry& entry : model.entries) {
+      const std::string& field = entry.first.text;
+      if (field == "seq_length" || field.starts_with("cuda_graph_")) continue;
+      if (field == "window_size" && entry.second.items.size() == 2) {
+        set(field, entry.second.items[0].text + "," + entry.second.items[1].text, entry.first.line);
+        continue;
+      }
+      const auto same = std::find_if(kModelFields.begin(), kModelFields.end(),
+                                     [&](const SameField& s) { return s.field == field; });
+      take(entry, same != kModelFields.end() ? same->argument : std::string_view(field));
+    }
+    const auto field = [&](const char* name) {
+      const YamlNode* value = model.find(name);
+      return value != nullptr ? value_of(*value).value_or("") : std::string();
+    };
+    const auto line = [&](const char* name) { return model.find(name)->line; };
+    if (field("share_embeddings_and_output_weights") == "False") {
+      set("untie_embeddings_and_output_weights", "True",
+          line("share_embeddings_and_output_weights"));
+    }
+    if (const std::string groups = field("num_query_groups"); !groups.empty() && groups != "None") {
+      set("group_query_attention", "True", line("num_query_groups"));
+    }
+    if (field("bias_activation_fusion") == "False") {
+      set("bias_gelu_fusion", "False", line("bias_activation_fusion"));
+      set("bias_swiglu_fusion", "False", line("bias_activation_fusion"));
+    }
+    if (field("should_pad_vocab") == "False" && !field("vocab_size").empty()) {
+      set("padded_vocab_size", field("vocab_size"), line("vocab_size"));
+    }
+    if (const std::string length = field("seq_length"); !length.empty()) {
+      set("max_position_embeddings", length, line("seq_length"));
+      set("seq_length", length, line("seq_length"));  // unless the dataset says otherwise
+    }
+    take_graphs(model,
+                field("enable_cuda_graph") == "True" || field("external_cuda_graph") == "True" ||
+                    (!field("cuda_graph_impl").empty() && field("cuda_graph_impl") != "none" &&
+                     field("cuda_graph_impl") != "None"));
+    take_activation(model, field("gated_linear_unit") == "True");
+    take_layout(model);
+  }
+
+  void take_graphs(const YamlNode& model, bool on) {
+    for (const YamlEntry& entry : model.entries) {
+      if (on && entry.first.text.starts_with("cuda_graph_")) take(entry, entry.first.text);
+    }
+  }
+
+  void take_activation(const YamlNode& model, bool gated) {
+    const YamlNode* activation = model.find("activation_func");
+    const YamlNode* target = activation != nullptr ? target_of(*activation) : nullptr;
+    if (target == nullptr) return;
+    const std::string name = target->text.substr(target->text.rfind('.') + 1);
+    if (name == "silu" && gated) {
+      set("swiglu", "True", target->line);
+    } else if (name == "squared_relu" && !gated) {
+      set("squared_relu", "True", target->line);
+    } else if (name == "quick_gelu" && gated) {
+      set("quick_geglu", "True", target->line);
+    } else if (name != "gelu" || gated) {
+      refuse(
+          *target,
+          (gated ? "a gated " : "") + name + " is no activation that Megatron-LM's arguments say",
+          "give the model and --strategy");
+    }
+  }
+
+  // [[embedding, decoder, ...], [decoder, ..., loss]] as Megatron-LM writes it.
+  void take_layout(const YamlNode& model) {
+    const YamlNode* layout = model.find("pipeline_model_parallel_layout");
+    if (layout == nullptr || layout->kind != YamlNode::Kind::kSequence) return;
+    std::string text;
+    for (const YamlNode& stage : layout->items) {
+      if (&stage != &layout->items.front()) text += '|';
+      for (const YamlNode& layer : stage.items) {
+        constexpr std::array kLetters{std::pair{"embedding", 'E'}, std::pair{"decoder", 't'},
+                                      std::pair{"mtp", 'm'}, std::pair{"loss", 'L'}};
+        const auto letter = std::find_if(kLetters.begin(), kLetters.end(),
+                                         [&](const auto& l) { return layer.text == l.first; });
+        if (letter == kLetters.end()) {
+          refuse(layer, "'" + layer.text + "' is no part of a pipeline's layout", "");
+          return;
+        }
+        text += letter->second;
+      }
+    }
+    set("pipeline_model_parallel_layout", text, layout->line);
+    set("virtual_pipeline_model_parallel_size", "None", layout->line);
+  }
+
+  void take_ddp(const YamlNode& ddp) {
+    for (const YamlEntry& entry : ddp.entries) {
+      const std::string& field = entry.first.text;
+      if (field == "_target_") continue;
+      if (field == "grad_reduce_in_fp32") {
+        const bool wide = value_of(entry.second) == "True";
+        set(wide ? "accumulate_allreduce_grads_in_fp32" : "grad_reduce_in_bf16", "True",
+            entry.first.line);
+        continue;
+      }
+      const auto same = std::find_if(kDdpFields.begin(), kDdpFields.end(),
+                                     [&](const SameField& s) { return s.field == field; });
+      take(entry, same != kDdpFields.end() ? same->argument : std::string_view(field));
+    }
+  }
+
+  void take_dataset() {
+    const YamlNode* dataset = root_.find("dataset");
+    if (dataset == nullptr) return;
+    for (const char* name : {"sequence_length", "seq_length"}) {
+      const YamlNode* length = dataset->find(name);
+      if (length != nullptr && length->kind == YamlNode::Kind::kScalar) {
+        set("seq_length", length->text, length->line);
+      }
+    }
+    const YamlNode* packed = dataset->find("packed_sequence_specs");
+    if (packed != nullptr && packed->kind == YamlNode::Kind::kMap) {
+      set("enable_packed_sequences", "True", packed->line);
+    }
+  }
+
+  const YamlNode& root_;
+  std::string file_;
+  Namespace all_;
+  Diagnostics problems_;
+};
+
+}  // namespace
+
+bool is_bridge_config(std::string_view text) {
+  return text.find(kContainer) != std::string_view::npos && text.find("model:") != text.npos;
+}
+
+Result<NamedText> bridge_arguments(const NamedText& file) {
+  const Result<YamlNode> root = parse_yaml(file.text, file.name);
+  if (!root) return root.errors();
+  return Container(*root, file.name).arguments();
+}
+
+std::optional<std::string> printed_bridge_config(const std::vector<LogLine>& lines) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  const auto first = std::find_if(lines.begin(), lines.end(), [](const LogLine& line) {
+    return line.text.find("_target_: megatron.bridge.training.config.ConfigContainer") !=
+           std::string_view::npos;
+  });
+  if (first == lines.end()) return std::nullopt;
+  // What starts the processes may put a rank before every line.
+  const std::size_t margin = first->text.find("_target_:");
+  std::string text;
+  int number = 1;
+  for (auto line = first; line != lines.end() && text.size() < kLongest; ++line) {
+    const std::string_view own = line->text.substr(std::min(margin, line->text.size()));
+    if (own.starts_with("-----")) break;
+    text.append(static_cast<std::size_t>(std::max(line->number - number, 0)), '\n');
+    text += own;
+    text += '\n';
+    number = line->number + 1;
+  }
+  return text;
+}
+
+}  // namespace meshplan

@@ -1,0 +1,25 @@
+#pragma once
+// The configuration that Megatron-Bridge writes beside its checkpoints (run_config.yaml) and prints
+// where training begins: every field of every part, defaults too.
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "io/log_lines.hpp"
+#include "launch/imported_run.hpp"
+
+namespace meshplan {
+
+[[nodiscard]] bool is_bridge_config(std::string_view text);
+
+// The configuration as Megatron-LM's arguments, each in the line where the YAML has it; names
+// differ as the project's own guide says (docs/megatron-lm-to-megatron-bridge.md). Fails where
+// something is trained that those arguments cannot say: adapters, vision encoders.
+[[nodiscard]] Result<NamedText> bridge_arguments(const NamedText& file);
+
+// What stands between "Task Configuration" and the next rule of a log, with as many empty lines
+// before it as the log has; nothing where a log has none.
+[[nodiscard]] std::optional<std::string> printed_bridge_config(const std::vector<LogLine>& lines);
+
+}  // namespace meshplan
