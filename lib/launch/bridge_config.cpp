@@ -92,6 +92,7 @@ class Container {
     take_switches("dist", kDistFields);
     take_switches("comm_overlap", std::array{std::string_view("tp_comm_overlap")});
     take_dataset();
+    take_adapters();
     if (!problems_.empty()) return problems_;
     std::vector<std::string> unknown;
     return NamedText{file_, options_of(all_, megatron_options(), unknown)};
@@ -133,11 +134,6 @@ class Container {
   }
 
   void refuse_other_training(const YamlNode& model) {
-    const YamlNode* peft = root_.find("peft");
-    if (peft != nullptr && peft->kind == YamlNode::Kind::kMap) {
-      refuse(*peft, "adapters are trained ('peft'), which Megatron-LM's arguments do not say",
-             "give the model and --strategy with lora.rank");
-    }
     const YamlNode* target = target_of(model);
     const YamlNode* vision = model.find("vision_config");
     if (vision != nullptr && vision->kind == YamlNode::Kind::kMap) {
@@ -266,6 +262,35 @@ class Container {
     const YamlNode* packed = dataset->find("packed_sequence_specs");
     if (packed != nullptr && packed->kind == YamlNode::Kind::kMap) {
       set("enable_packed_sequences", "True", packed->line);
+    }
+  }
+
+  // LoRA on modules by their names (peft/lora.py); alpha scales, and costs nothing.
+  void take_adapters() {
+    const YamlNode* peft = root_.find("peft");
+    if (peft == nullptr || peft->kind != YamlNode::Kind::kMap) return;
+    const YamlNode* target = target_of(*peft);
+    const YamlNode& where = target != nullptr ? *target : *peft;
+    if (target == nullptr || !target->text.ends_with(".lora.LoRA")) {
+      refuse(where, "adapters of this kind are not read: LoRA is",
+             "give --strategy with lora.rank");
+      return;
+    }
+    if (const YamlNode* left_out = peft->find("exclude_modules");
+        left_out != nullptr && !left_out->items.empty()) {
+      refuse(*left_out, "modules that are left out are not read", "name those that are adapted");
+    }
+    for (const YamlEntry& entry : peft->entries) {
+      const std::string& field = entry.first.text;
+      if (field == "dim" || field == "dropout" || field == "a2a_experimental") {
+        take(entry, "peft." + field);
+      } else if (field == "target_modules") {
+        std::string names;
+        for (const YamlNode& item : entry.second.items) {
+          names += (names.empty() ? "" : ",") + item.text;
+        }
+        set("peft.target_modules", names, entry.first.line);
+      }
     }
   }
 

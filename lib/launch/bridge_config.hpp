@@ -14,8 +14,9 @@ namespace meshplan {
 [[nodiscard]] bool is_bridge_config(std::string_view text);
 
 // The configuration as Megatron-LM's arguments, each in the line where the YAML has it; names
-// differ as the project's own guide says (docs/megatron-lm-to-megatron-bridge.md). Fails where
-// something is trained that those arguments cannot say: adapters, vision encoders.
+// differ as the project's own guide says (docs/megatron-lm-to-megatron-bridge.md). LoRA comes as
+// "--peft.dim" and the like. Fails where something is trained that neither says: other adapters,
+// vision encoders.
 [[nodiscard]] Result<NamedText> bridge_arguments(const NamedText& file);
 
 // What stands between "Task Configuration" and the next rule of a log, with as many empty lines

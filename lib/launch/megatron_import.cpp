@@ -408,6 +408,7 @@ class Importer {
     const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();
     s.runtime.fused_experts = fuses && interleaved && run_.model.moe.has_value();
     read_cuda_graphs(options_, run_);
+    read_adapters(options_, run_.strategy);
   }
 
   std::string file_;

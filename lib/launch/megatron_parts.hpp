@@ -21,6 +21,9 @@ void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 // What CUDA graphs replay, into run.strategy.runtime.
 void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
 
+// Adapters that Megatron-Bridge trains in place of all weights.
+void read_adapters(ProgramOptions& options, Strategy& s);
+
 // How a hybrid's layers are asked for. `options` must outlive it.
 [[nodiscard]] ArgumentReader argument_reader(ProgramOptions& options);
 

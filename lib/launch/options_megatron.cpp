@@ -5,6 +5,10 @@
 namespace meshplan {
 namespace {
 constexpr OptionGroup kMegatron[] = {
+    {OptionEffect::kModelled, "adapters of Megatron-Bridge",
+     R"(
+peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
+)"},
     {OptionEffect::kModelled, "layers and widths",
      R"(
 num-layers hidden-size num-attention-heads kv-channels ffn-hidden-size group-query-attention/0

@@ -1,6 +1,7 @@
 // Any text as a launch script of Megatron-LM: read, linted, and the model that it says written and
 // read back.
 #include "fuzz/runs.hpp"
+#include "launch/bridge_config.hpp"
 #include "launch/functional_test.hpp"
 #include "launch/megatron_import.hpp"
 #include "launch/primus_config.hpp"
@@ -27,6 +28,7 @@ MESHPLAN_FUZZ_TARGET(megatron) {
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::check_quoting(text);
   fuzz::require_value_or_errors(functional_test_arguments({"test.yaml", std::string(text)}));
+  fuzz::require_value_or_errors(bridge_arguments({"run_config.yaml", std::string(text)}));
   fuzz::require_value_or_errors(primus_arguments({"job.yaml", std::string(text)}, {}));
   const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
   fuzz::require_value_or_errors(run);

@@ -228,10 +228,33 @@ TEST_CASE("a layout of layers and graphs that are on are read from Megatron-Brid
   CHECK(graphs->strategy.runtime.cuda_graph == CudaGraph::kLayer);
 }
 
+TEST_CASE("adapters of Megatron-Bridge are the strategy's") {
+  const auto with_lora = [](const std::string& fields) {
+    return changed_bridge("peft: null",
+                          "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n" + fields);
+  };
+  const Result<MegatronRun> run = read_bridge(
+      with_lora("  alpha: 32\n  dim: 16\n  dropout: 0.1\n  exclude_modules: []\n  target_modules:\n"
+                "  - linear_qkv\n  - linear_fc2\n  a2a_experimental: true"));
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->strategy.lora.rank == 16);
+  CHECK(run->strategy.lora.dropout == 0.1);
+  CHECK(run->strategy.lora.all_to_all);
+  CHECK(run->strategy.lora.targets == LoraTargets{LoraTarget::kQkv, LoraTarget::kFc2});
+  const Result<MegatronRun> plain = read_bridge(with_lora("  dim: 8"));
+  REQUIRE(plain.ok());
+  CHECK(plain->strategy.lora.targets == kDefaultLoraTargets);
+  CHECK_THAT(bridge_errors(with_lora("  dim: 8\n  target_modules: ['*.layers.0.*.linear_qkv']")),
+             Contains("no adapters are known on '*.layers.0.*.linear_qkv'"));
+  CHECK_THAT(bridge_errors(with_lora("  dim: 8\n  exclude_modules: [linear_qkv]")),
+             Contains("modules that are left out"));
+}
+
 TEST_CASE("what Megatron-Bridge trains and Megatron-LM's arguments cannot say is refused") {
   CHECK_THAT(bridge_errors(changed_bridge(
-                 "peft: null", "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n  dim: 32")),
-             Contains("run_config.yaml:98") && Contains("adapters are trained"));
+                 "peft: null", "peft:\n  _target_: megatron.bridge.peft.dora.DoRA\n  dim: 32")),
+             Contains("run_config.yaml:98") && Contains("adapters of this kind are not read"));
   CHECK_THAT(bridge_errors(changed_bridge("torch.nn.functional.silu", "torch.nn.functional.relu")),
              Contains("run_config.yaml:27") && Contains("a gated relu is no activation"));
   CHECK_THAT(
