@@ -59,8 +59,10 @@ inline constexpr std::array kImportKinds{
                import_megatron_args, false, false, false, true},
     ImportKind{"deepspeed", "ds_config.json, with the script that starts it, or GPT-NeoX's YAML",
                import_deepspeed, true, false, false, true},
-    ImportKind{"torchtitan", "a job file of v0.2.2, a script with its options, or both",
-               import_torchtitan, true, false, false, true},
+    ImportKind{
+        "torchtitan",
+        "a job file of v0.2.2, config_registry.py of main, a script with its options, or both",
+        import_torchtitan, true, false, false, true},
     ImportKind{"recipe",
                "YAML of axolotl, LLaMA-Factory or torchtune, or a script with Transformers' "
                "Trainer, with accelerate's YAML",

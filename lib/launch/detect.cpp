@@ -7,6 +7,7 @@
 #include "launch/neox_import.hpp"
 #include "launch/primus_config.hpp"
 #include "launch/recipe_import.hpp"
+#include "launch/torchtitan_python.hpp"
 
 namespace meshplan {
 namespace {
@@ -25,6 +26,7 @@ Result<Target> detect_target(std::span<const NamedText> files, const RunContext&
   for (const NamedText& file : files) {
     const std::size_t first = file.text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     if (first != std::string::npos && file.text[first] == '{') return Target::kDeepspeed;
+    if (file.name.ends_with(".py") && is_torchtitan_python(file.text)) return Target::kTorchtitan;
     if (file.name.ends_with(".toml")) return Target::kTorchtitan;
     const bool yaml = file.name.ends_with(".yaml") || file.name.ends_with(".yml");
     if (yaml && (is_recipe(file.text) || is_accelerate(file.text))) return Target::kAccelerate;

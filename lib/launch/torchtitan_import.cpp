@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
 #include "io/toml_tree.hpp"
 #include "launch/settings.hpp"
+#include "launch/torchtitan_parts.hpp"
+#include "launch/torchtitan_python.hpp"
 #include "schedule/chunk_map.hpp"
 
 namespace meshplan {
@@ -19,7 +20,12 @@ class Importer {
   explicit Importer(const RunContext& context) : context_(context) {}
 
   Result<SettingsRun> read(std::span<const NamedText> files) {
-    for (const NamedText& file : files) add(file);
+    for (const NamedText& file : files) {
+      if (!file.name.ends_with(".py")) add(file);
+    }
+    for (const NamedText& file : files) {
+      if (file.name.ends_with(".py")) add_python(file);
+    }
     if (!problems_.empty()) return problems_;
     run_.target = Target::kTorchtitan;
     if (context_.gpus > 0) {
@@ -32,8 +38,7 @@ class Importer {
       read_parallelism();
       read_batch();
       read_pipeline();
-      read_recomputation();
-      read_precision();
+      read_torchtitan_kernels(settings_, run_);
     }
     append(settings_.problems());
     if (!problems_.empty()) return problems_;
@@ -74,6 +79,29 @@ class Importer {
     run_.world_size = std::max(run_.world_size, *world);
   }
 
+  // A configuration of main, which the script or --set names.
+  void add_python(const NamedText& file) {
+    const auto stated = context_.shell.variables.find("CONFIG");
+    const Result<YamlNode> tree = read_torchtitan_python(
+        file, stated != context_.shell.variables.end() ? stated->second : config_);
+    if (!tree) return append(tree.errors());
+    merge_file(*tree, file);
+    has_file_ = true;
+    if (const Settings::Setting* list = settings_.find("not_understood")) {
+      for (const YamlNode& item : list->value.items) {
+        run_.notes.push_back("line " + std::to_string(item.line) + " is not read: " + item.text);
+      }
+    }
+    if (settings_.flag("loss.chunked", false)) {
+      run_.notes.emplace_back(
+          "the loss is taken in chunks; estimated is one of all logits at once");
+    }
+    if (settings_.has("optimizer.made_by")) {
+      run_.notes.push_back("the optimizer of " + settings_.text("optimizer.made_by") +
+                           " is estimated as AdamW");
+    }
+  }
+
   void merge_file(const YamlNode& tree, const NamedText& file) {
     Settings below;
     below.add(tree, file.text, file.name);
@@ -86,6 +114,11 @@ class Importer {
     if (!word.text.starts_with("--")) return;
     const std::size_t equals = std::min(word.text.find('='), word.text.size());
     std::string name = word.text.substr(2, equals - 2);
+    if (name == "config") {
+      config_ = equals < word.text.size()     ? word.text.substr(equals + 1)
+                : i + 1 < script.words.size() ? script.words[i + 1].text
+                                              : std::string();
+    }
     if (name.find('.') == std::string::npos) return;  // torchrun's
     std::replace(name.begin(), name.end(), '-', '_');
     if (name == "job.config_file") names_file_ = word;
@@ -113,6 +146,11 @@ class Importer {
       if (f.model == model && f.flavor == flavor) run_.model = torchtitan_model(f);
     }
     if (!run_.model.name.empty()) return;
+    if (model.empty() && !config_.empty() && !has_file_) {
+      settings_.report("--config", "the configuration '" + config_ + "' is missing here",
+                       "give the config_registry.py of its model too");
+      return;
+    }
     if (model.empty() && !names_file_.text.empty() && !has_file_) {
       settings_.report("job.config_file", "the job file that the script names is missing here",
                        "give both: the job file and the script");
@@ -138,8 +176,9 @@ class Importer {
     s.tp = size("tensor_parallel_degree");
     s.pp = size("pipeline_parallel_degree", kStages);
     s.cp = size("context_parallel_degree");
-    s.sequence_parallel = s.tp > 1;
-    s.overlap.tp = settings_.flag("parallelism.enable_async_tensor_parallel", false);
+    s.sequence_parallel = s.tp > 1 && settings_.flag("parallelism.enable_sequence_parallel", true);
+    s.overlap.tp = settings_.flag("parallelism.enable_async_tensor_parallel", false) ||
+                   settings_.flag("compile.enable_async_tensor_parallel", false);
     const std::string how =
         settings_.text("parallelism.context_parallel_rotate_method", "allgather");
     s.cp_kind = s.cp > 1 && how == "allgather" ? CpKind::kAllGather : CpKind::kRing;
@@ -161,9 +200,9 @@ class Importer {
       s.ep = size("expert_parallel_degree");
       // models/llama4/infra/parallelize.py:559: without expert parallelism tp splits the experts.
       s.etp = s.ep > 1 ? size("expert_tensor_parallel_degree") : s.tp;
-      s.runtime.flex_dispatcher =
-          s.ep > 1 &&
-          settings_.text("parallelism.expert_parallel_comm_backend", "standard") == "deepep";
+      const std::string backend =
+          settings_.text("parallelism.expert_parallel_comm_backend", "standard");
+      s.runtime.flex_dispatcher = s.ep > 1 && (backend == "deepep" || backend == "hybridep");
     }
   }
 
@@ -179,8 +218,34 @@ class Importer {
     if (s.zero == 0) run_.replicas = 1;
   }
 
+  // main counts tokens: of a microbatch on each data-parallel rank, and of a step
+  // (config/configs.py).
+  void read_tokens() {
+    Strategy& s = run_.strategy;
+    s.seq_len = settings_.integer("training.max_context_length", 2048, kTokens);
+    run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
+    const std::string own = "training.num_tokens_per_microbatch_per_dp_rank";
+    const std::int64_t tokens = settings_.integer(own, 16384, kTokens);
+    if (tokens % s.seq_len != 0) {
+      settings_.report(own, std::to_string(tokens) + " tokens are no whole rows of " +
+                                std::to_string(s.seq_len) + " (training.max_context_length)");
+      return;
+    }
+    s.micro_batch = tokens / s.seq_len;
+    const std::int64_t step =
+        settings_.integer("training.num_tokens_per_train_step", -1, {1, std::int64_t{1} << 50});
+    const std::int64_t microbatches =
+        settings_.integer("parallelism.num_pp_microbatches", 1, kSequences);
+    if (step > 0) {
+      s.global_batch = step / s.seq_len;
+    } else {
+      run_.accumulation = s.pp > 1 ? microbatches : 1;
+    }
+  }
+
   void read_batch() {
     Strategy& s = run_.strategy;
+    if (settings_.has("training.num_tokens_per_microbatch_per_dp_rank")) return read_tokens();
     s.seq_len = settings_.integer("training.seq_len", 2048, kTokens);
     run_.model.max_seq_length = std::max(run_.model.max_seq_length, s.seq_len);
     const std::int64_t local = settings_.integer("training.local_batch_size", 8, kSequences);
@@ -323,87 +388,12 @@ class Importer {
     }
   }
 
-  void read_recomputation() {
-    Strategy& s = run_.strategy;
-    const std::string mode = settings_.text("activation_checkpoint.mode", "selective");
-    const std::string option = settings_.text("activation_checkpoint.selective_ac_option", "2");
-    if (mode == "full") {
-      s.recompute = Recompute::kFull;
-    } else if (mode == "memory_budget") {
-      run_.notes.emplace_back(
-          "activation_checkpoint.mode memory_budget is the compiler's choice: estimated without "
-          "recomputation");
-    } else if (mode == "selective" && option == "op") {
-      s.recompute = Recompute::kSelective;
-    } else if (mode == "selective") {
-      std::int64_t each = 0;
-      std::from_chars(option.data(), option.data() + option.size(), each);
-      if (each < 1) {
-        settings_.report("activation_checkpoint.selective_ac_option",
-                         "'activation_checkpoint.selective_ac_option' is \"op\" or a number");
-        return;
-      }
-      s.recompute = Recompute::kFull;
-      s.recompute_layers = every_nth(stage_layers(s, run_.model), each);
-    } else if (mode != "none") {
-      settings_.report("activation_checkpoint.mode", "there is no recomputation '" + mode + "'",
-                       "none, selective, full or memory_budget");
-    }
-  }
-
-  void read_precision() {
-    Strategy& s = run_.strategy;
-    const std::string param = settings_.text("training.mixed_precision_param", "bfloat16");
-    const std::string own = settings_.text("training.dtype", "float32");
-    s.precision = param == "bfloat16" || own == "bfloat16" ? Precision::kBf16 : Precision::kFp32;
-    if (own == "bfloat16") {
-      s.master_weights = false;
-      s.optimizer_dtype = Dtype::kBf16;
-    }
-    if (const Settings::Setting* converters = settings_.find("model.converters")) {
-      for (const YamlNode& word : converters->value.items) {
-        if (word.text.find("float8") != std::string::npos ||
-            word.text.find("mx") != std::string::npos) {
-          s.precision = Precision::kFp8;
-        }
-      }
-      if (converters->value.text.find("float8") != std::string::npos) {
-        s.precision = Precision::kFp8;  // of the command line
-      }
-    }
-    if (settings_.flag("training.enable_cpu_offload", false)) {
-      s.offload.optimizer = true;
-      run_.notes.emplace_back(
-          "training.enable_cpu_offload moves weights and gradients to the host too; estimated is "
-          "the optimizer alone");
-    }
-    read_compilation();
-  }
-
-  void read_compilation() {
-    Runtime& k = run_.strategy.runtime;
-    if (!is_compiled("model")) {
-      k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
-    }
-    if (!is_compiled("loss")) k.fused_cross_entropy = k.inplace_cross_entropy = false;
-  }
-
-  // compile.components names both unless it is set (config/job_config.py).
-  bool is_compiled(std::string_view component) {
-    if (!settings_.flag("compile.enable", false)) return false;
-    const Settings::Setting* chosen = settings_.find("compile.components");
-    if (chosen == nullptr) return true;
-    const auto& items = chosen->value.items;
-    return chosen->value.text.find(component) != std::string::npos ||  // of the command line
-           std::any_of(items.begin(), items.end(),
-                       [&](const YamlNode& item) { return item.text == component; });
-  }
-
   const RunContext& context_;
   Settings settings_;
   SettingsRun run_;
   Diagnostics problems_;
   ShellWord names_file_;
+  std::string config_;  // of --config
   bool has_file_ = false;
 };
 

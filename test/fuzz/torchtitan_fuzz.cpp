@@ -2,11 +2,14 @@
 #include "fuzz/runs.hpp"
 #include "io/toml_tree.hpp"
 #include "launch/torchtitan_import.hpp"
+#include "launch/torchtitan_python.hpp"
 
 MESHPLAN_FUZZ_TARGET(torchtitan) {
   using namespace meshplan;
   const auto [job, script] = fuzz::two_files(fuzz::as_text(data, size));
   fuzz::require_value_or_errors(parse_toml(job, "job.toml"));
+  fuzz::require_value_or_errors(read_torchtitan_python({"config_registry.py", job}, "c"));
+  fuzz::require_value_or_errors(read_torchtitan_python({"config_registry.py", job}, ""));
   std::vector<NamedText> files;
   if (!job.empty()) files.push_back({"job.toml", job});
   if (!script.empty()) files.push_back({"train.sh", script});

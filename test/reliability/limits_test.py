@@ -185,8 +185,12 @@ class Limits(unittest.TestCase):
                             '{"zero_optimization":{' + keys('"k{}":1,') + '"k":1}}'],
                  "a.sh": [start + keys(option) for start in ("deepspeed x --deepspeed ", "torchrun --job.config_file x.toml ", "torchrun ")
                           for option in ("--a{} b ", "--a.b{}\n", "--a{}=b\n")]}
+        head = "def c():\n    config = Trainer.Config(x="
+        texts["a.py"] = [head + "[" + "1," * (size // 2 - 100) + "1])\n", head + "(" * (size - 100), head + "1)\n" + keys("    config.a{}.b = 1\n"),
+                         head + "1)\n" + keys("    config.a{} = A(b=1)\n"), keys("def f{0}(): # Trainer.Config\n    pass\n"),
+                         head + "1)\n" + "".join(f"def f{i}():\n    config = f{i + 1}()\n    config = f{i + 1}()\n" for i in range(size // 60))]
         for name, some in texts.items():
-            kind = {"a.toml": "torchtitan", "a.json": "deepspeed", "a.sh": "megatron-args"}[name]
+            kind = {"a.toml": "torchtitan", "a.py": "torchtitan", "a.json": "deepspeed", "a.sh": "megatron-args"}[name]
             for text in some:
                 for much, says in ((text, name), (text * 2 + "#" * size, "larger than 1 MiB")):
                     self.write(much, name)
