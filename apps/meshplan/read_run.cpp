@@ -7,12 +7,14 @@
 #include "base/printable.hpp"
 #include "inputs.hpp"
 #include "launch/bridge_config.hpp"
+#include "launch/bridge_script.hpp"
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
 #include "launch/functional_test.hpp"
 #include "launch/neox_import.hpp"
 #include "launch/primus_config.hpp"
 #include "launch/recipe_import.hpp"
+#include "launch/shell.hpp"
 #include "launch/torchtitan_import.hpp"
 #include "log.hpp"
 
@@ -77,6 +79,10 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
                              std::to_string(files.size())));
   } else {
     NamedText list = files.front();
+    if (starts_bridge_recipe(read_shell(list.text, context.shell))) {
+      auto run = take(read_bridge_script(list, context), "", problems);
+      return run ? std::optional(LoadedRun(*std::move(run))) : std::nullopt;
+    }
     if (is_functional_test(list.text)) {
       std::optional<NamedText> arguments = take(functional_test_arguments(list), "", problems);
       if (!arguments) return std::nullopt;
@@ -98,12 +104,28 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
   return std::nullopt;
 }
 
+// Whether the script starts a recipe of Megatron-Bridge: the model is then --model's, else the one
+// that ships by the recipe's name.
+bool take_recipe_model(const std::vector<NamedText>& texts, RunContext& context) {
+  if (texts.size() != 1 || is_functional_test(texts.front().text)) return false;
+  const ShellScript script = read_shell(texts.front().text, context.shell);
+  if (!starts_bridge_recipe(script)) return false;
+  const std::string name = bridge_recipe_model(script);
+  if (context.model || name.empty()) return true;
+  if (const Result<ModelSpec> model = load_model(name, DataFolders::standard())) {
+    context.model = *model;
+    log_info("the recipe's model is taken to be '" + context.model->name + "'");
+  }
+  return true;
+}
+
 }  // namespace
 
 void add_open_flags(Subcommand& command, OpenFlags& flags) {
   command.add_value(
       "--model", flags.model, "NAME|FILE",
-      "The model of the run, where its files do not say (deepspeed, torchtitan, recipe)");
+      "The model of the run, where its files do not say (deepspeed, torchtitan, recipe, "
+      "Megatron-Bridge's scripts)");
   command.add_value("--gpus", flags.gpus, "N",
                     "GPUs of the run, whatever its files say (megatron-args, deepspeed, "
                     "torchtitan, recipe)");
@@ -188,7 +210,8 @@ std::optional<LoadedRun> read_run_texts(const std::vector<NamedText>& texts,
   const bool other = told && target == Target::kMegatron && *told == Target::kDeepspeed;
   if (other) log_info("these are DeepSpeed's or Megatron-DeepSpeed's files: read as such");
   const Target of = other ? *told : target ? *target : *told;
-  if (context.model && of == Target::kMegatron) {
+  const bool recipe = of == Target::kMegatron && take_recipe_model(texts, context);
+  if (context.model && of == Target::kMegatron && !recipe) {
     problems.push_back(error("--model is for files that do not describe the model",
                              "the arguments of Megatron-LM do"));
   }

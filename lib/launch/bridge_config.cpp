@@ -16,11 +16,18 @@ struct SameField {
   std::string_view field, argument;
 };
 constexpr std::array kModelFields{
-    SameField{"num_moe_experts", "num_experts"}, SameField{"layernorm_epsilon", "norm_epsilon"},
+    SameField{"num_moe_experts", "num_experts"},
+    SameField{"layernorm_epsilon", "norm_epsilon"},
+    SameField{"use_te_rng_tracker", "te_rng_tracker"},
+    SameField{"microbatch_group_size_per_vp_stage",
+              "microbatch_group_size_per_virtual_pipeline_stage"},
     SameField{"num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"},
     SameField{"num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"}};
-constexpr std::array kDdpFields{SameField{"average_in_collective", "ddp_average_in_collective"},
-                                SameField{"bucket_size", "ddp_bucket_size"}};
+constexpr std::array kDdpFields{
+    SameField{"average_in_collective", "ddp_average_in_collective"},
+    SameField{"bucket_size", "ddp_bucket_size"},
+    SameField{"check_for_nan_in_grad", "check_for_nan_in_loss_and_grad"},
+    SameField{"pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw"}};
 // The optimizer's other fields say what the model's and the gradients' reduction say.
 constexpr auto kOptimizerFields = std::to_array<std::string_view>(
     {"optimizer", "use_precision_aware_optimizer", "main_grads_dtype", "main_params_dtype",
@@ -30,6 +37,25 @@ constexpr auto kTrainFields =
     std::to_array<std::string_view>({"micro_batch_size", "global_batch_size", "rampup_batch_size"});
 constexpr auto kDistFields =
     std::to_array<std::string_view>({"use_torch_fsdp2", "use_megatron_fsdp"});
+
+constexpr auto kOverlapFields = std::to_array<std::string_view>(
+    {"tp_comm_overlap", "overlap_p2p_comm", "overlap_moe_expert_parallel_comm",
+     "delay_wgrad_compute", "overlap_grad_reduce", "overlap_param_gather"});
+constexpr auto kBeside = std::to_array<std::string_view>(
+    {"checkpoint", "logger", "scheduler", "rng", "tokenizer", "profiling", "rerun_state_machine",
+     "straggler", "nvrx_straggler", "ft", "inprocess_restart", "validation", "tensor_inspect"});
+
+// training/mixed_precision.py: the recipes by the words in their names.
+struct PrecisionRecipe {
+  std::string_view part, fp8, recipe;
+  bool gathers = false;
+};
+constexpr std::array kPrecisionRecipes{
+    PrecisionRecipe{"mxfp8", "e4m3", "mxfp8", true},
+    PrecisionRecipe{"nanov2_bf16_with_fp8", "hybrid", "blockwise", true},
+    PrecisionRecipe{"fp8_delayed_scaling", "hybrid", "delayed", true},
+    PrecisionRecipe{"fp8_current_scaling", "hybrid", "tensorwise", true},
+    PrecisionRecipe{"fp8_subchannel_scaling", "hybrid", "blockwise", false}};
 
 const YamlNode* target_of(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kMap ? node.find("_target_") : nullptr;
@@ -77,20 +103,29 @@ std::optional<std::string> value_of(const YamlNode& node) {
 
 class Container {
  public:
-  Container(const YamlNode& root, std::string file) : root_(root), file_(std::move(file)) {}
+  Container(const YamlNode& root, std::string file, bool overrides)
+      : root_(root), file_(std::move(file)), overrides_(overrides) {}
 
   Result<NamedText> arguments() {
     const YamlNode* model = root_.find("model");
-    if (model == nullptr || model->find("num_layers") == nullptr) {
+    const bool whole = model != nullptr && model->find("num_layers") != nullptr;
+    if (!whole && !overrides_) {
       return error_at({file_}, "the configuration has no 'model' with its sizes");
     }
-    refuse_other_training(*model);
-    take_model(*model);
+    if (model != nullptr) {
+      refuse_other_training(*model);
+      take_model(*model);
+    }
+    take_precision();
     if (const YamlNode* ddp = root_.find("ddp")) take_ddp(*ddp);
     take_fields("optimizer", kOptimizerFields);
     take_fields("train", kTrainFields);
     take_switches("dist", kDistFields);
-    take_switches("comm_overlap", std::array{std::string_view("tp_comm_overlap")});
+    if (overrides_) {
+      take_fields("comm_overlap", kOverlapFields);
+    } else {
+      take_switches("comm_overlap", std::array{std::string_view("tp_comm_overlap")});
+    }
     take_dataset();
     take_adapters();
     if (!problems_.empty()) return problems_;
@@ -104,7 +139,7 @@ class Container {
   }
 
   void set(std::string_view name, const std::string& value, int line) {
-    all_[std::string(name)] = {std::string(name), value, line};
+    all_[std::string(name)] = {std::string(name), value, line, overrides_};
   }
 
   void take(const YamlEntry& entry, std::string_view name) {
@@ -265,13 +300,40 @@ class Container {
     }
   }
 
+  // A recipe of precisions by its name; in a whole configuration the model's fields say the same.
+  void take_precision() {
+    const YamlNode* recipe = root_.find("mixed_precision");
+    if (recipe == nullptr || recipe->kind != YamlNode::Kind::kScalar) return;
+    const std::string& name = recipe->text;
+    if (name == "null") return;
+    if (name.find("bf16") != std::string::npos) {
+      set("bf16", "True", recipe->line);
+    } else if (name.find("fp16") != std::string::npos) {
+      set("fp16", "True", recipe->line);
+    } else {
+      refuse(*recipe, "no recipe of precisions '" + name + "' is known", "bf16_mixed");
+    }
+    if (name.find("nvfp4") != std::string::npos) {
+      set("fp4", "e2m1", recipe->line);
+      set("fp4_recipe", "nvfp4", recipe->line);
+    }
+    for (const PrecisionRecipe& r : kPrecisionRecipes) {
+      if (name.find(r.part) == std::string::npos) continue;
+      set("fp8", std::string(r.fp8), recipe->line);
+      set("fp8_recipe", std::string(r.recipe), recipe->line);
+      if (r.gathers) set("fp8_param_gather", "True", recipe->line);
+      break;
+    }
+  }
+
   // LoRA on modules by their names (peft/lora.py); alpha scales, and costs nothing.
   void take_adapters() {
     const YamlNode* peft = root_.find("peft");
     if (peft == nullptr || peft->kind != YamlNode::Kind::kMap) return;
     const YamlNode* target = target_of(*peft);
     const YamlNode& where = target != nullptr ? *target : *peft;
-    if (target == nullptr || !target->text.ends_with(".lora.LoRA")) {
+    const bool lora = target == nullptr ? overrides_ : target->text.ends_with(".lora.LoRA");
+    if (!lora) {
       refuse(where, "adapters of this kind are not read: LoRA is",
              "give --strategy with lora.rank");
       return;
@@ -286,6 +348,7 @@ class Container {
         take(entry, "peft." + field);
       } else if (field == "target_modules") {
         std::string names;
+        if (entry.second.kind == YamlNode::Kind::kScalar) names = entry.second.text;
         for (const YamlNode& item : entry.second.items) {
           names += (names.empty() ? "" : ",") + item.text;
         }
@@ -296,6 +359,7 @@ class Container {
 
   const YamlNode& root_;
   std::string file_;
+  bool overrides_;
   Namespace all_;
   Diagnostics problems_;
 };
@@ -309,7 +373,15 @@ bool is_bridge_config(std::string_view text) {
 Result<NamedText> bridge_arguments(const NamedText& file) {
   const Result<YamlNode> root = parse_yaml(file.text, file.name);
   if (!root) return root.errors();
-  return Container(*root, file.name).arguments();
+  return Container(*root, file.name, false).arguments();
+}
+
+Result<NamedText> bridge_overrides(const YamlNode& root, const std::string& file) {
+  return Container(root, file, true).arguments();
+}
+
+bool is_beside_training(std::string_view section) {
+  return std::find(kBeside.begin(), kBeside.end(), section) != kBeside.end();
 }
 
 std::optional<std::string> printed_bridge_config(const std::vector<LogLine>& lines) {

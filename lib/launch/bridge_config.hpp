@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "io/log_lines.hpp"
+#include "io/yaml_tree.hpp"
 #include "launch/imported_run.hpp"
 
 namespace meshplan {
@@ -18,6 +19,13 @@ namespace meshplan {
 // "--peft.dim" and the like. Fails where something is trained that neither says: other adapters,
 // vision encoders.
 [[nodiscard]] Result<NamedText> bridge_arguments(const NamedText& file);
+
+// The same of fields that override a recipe's, as "section.field" makes a tree of them: the model
+// is the recipe's, and a field that is not known is an option that is not known.
+[[nodiscard]] Result<NamedText> bridge_overrides(const YamlNode& root, const std::string& file);
+
+// Sections of which no field changes time or memory of a step: checkpoint, logger and their like.
+[[nodiscard]] bool is_beside_training(std::string_view section);
 
 // What stands between "Task Configuration" and the next rule of a log, with as many empty lines
 // before it as the log has; nothing where a log has none.

@@ -78,7 +78,11 @@ class Importer {
                       "--lenient reads it as a decoder of text");
     }
     read_world();
-    read_megatron_model(options_, run_);
+    if (context_.model && !options_.has("--num-layers")) {
+      run_.model = *context_.model;
+    } else {
+      read_megatron_model(options_, run_);
+    }
     // Without its sizes nothing else can be said of a model.
     if (run_.model.hidden_size > 0 && run_.model.num_layers > 0) {
       read_sizes();

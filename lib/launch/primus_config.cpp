@@ -1,13 +1,10 @@
 #include "launch/primus_config.hpp"
 
-#include <array>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/quantity.hpp"
 #include "io/yaml_tree.hpp"
 #include "launch/megatron_namespace.hpp"
 

@@ -2,6 +2,7 @@
 // read back.
 #include "fuzz/runs.hpp"
 #include "launch/bridge_config.hpp"
+#include "launch/bridge_script.hpp"
 #include "launch/functional_test.hpp"
 #include "launch/megatron_import.hpp"
 #include "launch/primus_config.hpp"
@@ -29,6 +30,10 @@ MESHPLAN_FUZZ_TARGET(megatron) {
   fuzz::check_quoting(text);
   fuzz::require_value_or_errors(functional_test_arguments({"test.yaml", std::string(text)}));
   fuzz::require_value_or_errors(bridge_arguments({"run_config.yaml", std::string(text)}));
+  static const ModelSpec model = *load_model("llama-2-7b", DataFolders({MESHPLAN_SOURCE_DIR}));
+  RunContext context;
+  context.model = model;
+  fuzz::require_value_or_errors(read_bridge_script({"train.sh", std::string(text)}, context));
   fuzz::require_value_or_errors(primus_arguments({"job.yaml", std::string(text)}, {}));
   const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
   fuzz::require_value_or_errors(run);

@@ -1,0 +1,149 @@
+// Scripts that start recipes of Megatron-Bridge, read.
+#include "launch/bridge_script.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "launch/plans.hpp"
+#include "launch/shell.hpp"
+#include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
+
+using namespace meshplan;
+using Catch::Matchers::Contains;
+using meshplan::test::plan_of;
+
+namespace {
+
+constexpr std::array kBridgeKeys{"tp",
+                                 "pp",
+                                 "vp",
+                                 "cp",
+                                 "cp_kind",
+                                 "ep",
+                                 "etp",
+                                 "dp",
+                                 "zero",
+                                 "seq_len",
+                                 "sequence_parallel",
+                                 "micro_batch",
+                                 "global_batch",
+                                 "schedule",
+                                 "stage_layers",
+                                 "recompute",
+                                 "recompute_layers",
+                                 "precision",
+                                 "grad_dtype",
+                                 "order",
+                                 "optimizer_dtype",
+                                 "overlap.grad_reduce",
+                                 "overlap.param_gather",
+                                 "overlap.ep",
+                                 "lora.rank",
+                                 "lora.targets",
+                                 "lora.dropout",
+                                 "kernels.flex_dispatcher",
+                                 "kernels.cuda_graph",
+                                 "kernels.cuda_graph_modules",
+                                 "offload.optimizer"};
+
+Result<MegatronRun> read_started(const std::string& text, const RunContext& given = {}) {
+  RunContext context = given;
+  context.shell.variables["BRIDGE_PATH"] = "/bridge";
+  context.shell.variables.try_emplace("RECIPE", "some_recipe");
+  return read_bridge_script({"train.sh", text}, context);
+}
+
+std::string started_errors(const std::string& text) {
+  RunContext context;
+  context.model = test::shipped_model("llama-3.1-8b");
+  const Result<MegatronRun> run = read_started(text, context);
+  return run ? "none" : to_text(run.errors());
+}
+
+}  // namespace
+
+TEST_CASE("a plan comes back from the script that is written for Megatron-Bridge") {
+  struct Row {
+    const char* model;
+    std::int64_t gpus;
+    const char* keys;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"llama-3.1-70b", 64, "tp=4,pp=4,vp=5,schedule=interleaved,sequence_parallel=true"},
+      {"llama-3.1-70b", 64, "tp=4,pp=4,stage_layers=[19,21,21,19],recompute=selective"},
+      {"llama-3.1-405b", 128, "tp=8,pp=16,sequence_parallel=true,overlap.tp=true,recompute=full"},
+      {"llama-2-7b", 8, "pp=2,vp=2,schedule=interleaved,stage_layers=[15,17]"},
+      {"llama-2-7b", 16, "zero=3,recompute=full,recompute_layers=[8]"},
+      {"llama-2-7b", 8, "recompute=selective,recompute_modules=[layernorm,mlp]"},
+      {"mixtral-8x7b", 64, "tp=2,sequence_parallel=true,pp=2,ep=8,cp=2,cp_kind=ulysses"},
+      {"mixtral-8x7b", 64, "pp=2,vp=2,schedule=interleaved,ep=8,overlap.ep=true"},
+      {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
+      {"mixtral-8x7b", 64,
+       "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
+      {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
+      {"llama-3.1-8b", 8, "tp=2,lora.rank=16,lora.dropout=0.1,lora.targets=[linear_qkv]"},
+      {"llama-3.1-8b", 8, "lora.rank=8"},
+  }));
+  CAPTURE(row.model, row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100", row.gpus, row.keys);
+  const std::string text = node_script(p, bridge_command(p));
+  CAPTURE(text);
+  RunContext context;
+  context.model = p.model;
+  const Result<MegatronRun> run = read_started(text, context);
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->world_size == row.gpus);
+  const Strategy read = complete(run->strategy, p.model, p.cluster);
+  if (!p.strategy.recompute_modules.empty()) {
+    CHECK(read.recompute_modules == p.strategy.recompute_modules);
+  }
+  if (p.strategy.sequence_parallel) CHECK(read.overlap.tp == p.strategy.overlap.tp);
+  for (const char* key : kBridgeKeys) {
+    CAPTURE(key);
+    CHECK(value_text(read, key) == value_text(p.strategy, key));
+  }
+}
+
+TEST_CASE("a recipe's model is known by its name") {
+  const auto model_of = [](const std::string& recipe) {
+    return bridge_recipe_model(read_shell("torchrun --nproc-per-node 8 run_recipe.py --recipe " +
+                                          recipe + " model.tensor_model_parallel_size=2\n"));
+  };
+  CHECK(model_of("llama31_8b_pretrain_config") == "llama31_8b");
+  CHECK(model_of("megatron.bridge.recipes.qwen.qwen3_8b_sft_config") == "qwen3_8b");
+  CHECK(model_of("llama3_70b_peft_config") == "llama3_70b");
+  CHECK(model_of("\"$RECIPE\"").empty());
+  CHECK(starts_bridge_recipe(read_shell("torchrun x.py train.global_batch_size=8\n")));
+  CHECK_FALSE(starts_bridge_recipe(read_shell("torchrun x.py --global-batch-size 8\n")));
+}
+
+TEST_CASE("what a script of Megatron-Bridge sets acts, is named, or is refused") {
+  RunContext context;
+  context.model = test::shipped_model("llama-3.1-8b");
+  const Result<MegatronRun> run = read_started(
+      "torchrun --nproc-per-node 8 run_recipe.py --recipe a train.global_batch_size=32 "
+      "+logger.log_interval=1 optimizer.lr=1e-4 ddp.check_for_nan_in_grad=false\n",
+      context);
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->strategy.global_batch == 32);
+  CHECK(std::any_of(run->options.begin(), run->options.end(), [](const ReadOption& option) {
+    return option.name == "logger.log_interval" && option.effect == OptionEffect::kNoEffect;
+  }));
+  const std::string start = "torchrun --nproc-per-node 8 run_recipe.py --recipe a ";
+  CHECK_THAT(started_errors(start + "model.tensor_model_parallel_siez=2\n"),
+             Contains("there is no option --tensor-model-parallel-siez"));
+  CHECK_THAT(started_errors(start + "model.tensor_model_parallel_size=$TP\n"),
+             Contains("nothing says what 'model.tensor_model_parallel_size' is"));
+  CHECK_THAT(started_errors(start + "mixed_precision=bf8 train.global_batch_size=8\n"),
+             Contains("no recipe of precisions 'bf8'"));
+  CHECK_THAT(
+      started_errors("torchrun --nproc-per-node 8 run_recipe.py --recipe llama3_8b_peft_config "
+                     "train.global_batch_size=8\n"),
+      Contains("train.sh:1:52") && Contains("the recipe trains adapters"));
+  const Result<MegatronRun> open = read_started(start + "train.global_batch_size=8\n");
+  REQUIRE_FALSE(open.ok());
+  CHECK_THAT(to_text(open.errors()), Contains("the recipe decides the model"));
+}
