@@ -94,9 +94,9 @@ void read_parts(std::string_view text, std::size_t begin, std::size_t end, int l
                                std::string_view("!<>=").find(text[equals > 0 ? equals - 1 : 0]) !=
                                    std::string_view::npos);
     if (equals < comma && !compares) {
-      into.keywords.emplace_back(
-          std::string(between_blanks(text.substr(begin, equals - begin))),
-          read_value(text, equals + 1, comma, line + newlines(text, begin, equals), depth + 1));
+      into.keywords.push_back(
+          {std::string(between_blanks(text.substr(begin, equals - begin))),
+           read_value(text, equals + 1, comma, line + newlines(text, begin, equals), depth + 1)});
     } else if (!between_blanks(text.substr(begin, comma - begin)).empty()) {
       into.items.push_back(read_value(text, begin, comma, line, depth + 1));
     }
@@ -184,8 +184,8 @@ std::string without_python_comments(std::string_view text) {
 
 const PythonValue* PythonValue::keyword(std::string_view name) const {
   const auto found = std::find_if(keywords.begin(), keywords.end(),
-                                  [&](const auto& pair) { return pair.first == name; });
-  return found == keywords.end() ? nullptr : &found->second;
+                                  [&](const PythonKeyword& k) { return k.name == name; });
+  return found == keywords.end() ? nullptr : &found->value;
 }
 
 PythonValue read_python_value(std::string_view text, std::size_t begin, std::size_t end, int line) {

@@ -3,7 +3,6 @@
 // assignments. Nothing is run.
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace meshplan {
@@ -12,17 +11,25 @@ namespace meshplan {
 // was.
 [[nodiscard]] std::string without_python_comments(std::string_view text);
 
+struct PythonKeyword;
+
 struct PythonValue {
   enum class Kind { kText, kNumber, kWord, kList, kCall, kName, kOther };
 
   Kind kind = Kind::kOther;
   std::string text;  // of a text, a number (products worked out), True, False or None;
                      // the dotted name of a call or a name
-  std::vector<PythonValue> items;  // of a list; what a call is given by position
-  std::vector<std::pair<std::string, PythonValue>> keywords;  // of a call
-  int line = 0;                                               // from 1
+  std::vector<PythonValue> items;       // of a list; what a call is given by position
+  std::vector<PythonKeyword> keywords;  // of a call
+  int line = 0;                         // from 1
 
   [[nodiscard]] const PythonValue* keyword(std::string_view name) const;
+};
+
+// "name=value" of a call: a type of its own, since a pair needs the value complete.
+struct PythonKeyword {
+  std::string name;
+  PythonValue value;
 };
 
 // The expression between two offsets of `text`, which has no comments; the first is in `line`.
