@@ -90,9 +90,11 @@ const ShellWord* recipe_word(const ShellScript& script) {
 }  // namespace
 
 bool starts_bridge_recipe(const ShellScript& script) {
+  if (recipe_word(script) != nullptr) return true;
   return std::any_of(script.words.begin(), script.words.end(), [](const ShellWord& word) {
     const std::optional<Override> set = override_of(word.text);
-    return set && (set->path.starts_with("model.") || set->path.starts_with("train."));
+    // NeMo 1 has a section `model` too, but none of these.
+    return set && (set->path.starts_with("train.") || set->path.starts_with("ddp."));
   });
 }
 

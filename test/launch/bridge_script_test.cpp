@@ -117,6 +117,8 @@ TEST_CASE("a recipe's model is known by its name") {
   CHECK(model_of("\"$RECIPE\"").empty());
   CHECK(starts_bridge_recipe(read_shell("torchrun x.py train.global_batch_size=8\n")));
   CHECK_FALSE(starts_bridge_recipe(read_shell("torchrun x.py --global-batch-size 8\n")));
+  CHECK_FALSE(
+      starts_bridge_recipe(read_shell("python x.py model.micro_batch_size=8\n")));  // NeMo 1
 }
 
 TEST_CASE("what a script of Megatron-Bridge sets acts, is named, or is refused") {
