@@ -59,6 +59,14 @@ std::map<std::string, std::string> read_variables(const std::vector<std::string>
   return all;
 }
 
+// Configurations that fill in Megatron-LM's arguments, as those; anything else as it is.
+Result<NamedText> argument_list(const NamedText& file, const RunContext& context) {
+  if (is_functional_test(file.text)) return functional_test_arguments(file);
+  if (is_bridge_config(file.text)) return bridge_arguments(file);
+  if (is_primus(file.text)) return primus_arguments(file, context.shell);
+  return file;
+}
+
 std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target,
                               const RunContext& context, Diagnostics& problems) {
   const auto is_of_neox = [](const NamedText& file) { return is_neox(file.text); };
@@ -83,21 +91,9 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
       auto run = take(read_bridge_script(list, context), "", problems);
       return run ? std::optional(LoadedRun(*std::move(run))) : std::nullopt;
     }
-    if (is_functional_test(list.text)) {
-      std::optional<NamedText> arguments = take(functional_test_arguments(list), "", problems);
-      if (!arguments) return std::nullopt;
-      list = *std::move(arguments);
-    }
-    if (is_bridge_config(list.text)) {
-      std::optional<NamedText> arguments = take(bridge_arguments(list), "", problems);
-      if (!arguments) return std::nullopt;
-      list = *std::move(arguments);
-    } else if (is_primus(list.text)) {
-      std::optional<NamedText> arguments =
-          take(primus_arguments(list, context.shell), "", problems);
-      if (!arguments) return std::nullopt;
-      list = *std::move(arguments);
-    }
+    std::optional<NamedText> arguments = take(argument_list(list, context), "", problems);
+    if (!arguments) return std::nullopt;
+    list = *std::move(arguments);
     auto run = take(read_megatron_run(list.text, list.name, context), "", problems);
     if (run) return LoadedRun(*std::move(run));
   }

@@ -128,6 +128,7 @@ class Container {
     }
     take_dataset();
     take_adapters();
+    if (overrides_) take_rest();
     if (!problems_.empty()) return problems_;
     std::vector<std::string> unknown;
     return NamedText{file_, options_of(all_, megatron_options(), unknown)};
@@ -249,6 +250,9 @@ class Container {
   // [[embedding, decoder, ...], [decoder, ..., loss]] as Megatron-LM writes it.
   void take_layout(const YamlNode& model) {
     const YamlNode* layout = model.find("pipeline_model_parallel_layout");
+    if (layout != nullptr && layout->kind == YamlNode::Kind::kMap) {
+      refuse(*layout, "a layout that is an object is not read", "give the model and --strategy");
+    }
     if (layout == nullptr || layout->kind != YamlNode::Kind::kSequence) return;
     std::string text;
     for (const YamlNode& stage : layout->items) {
@@ -297,6 +301,33 @@ class Container {
     const YamlNode* packed = dataset->find("packed_sequence_specs");
     if (packed != nullptr && packed->kind == YamlNode::Kind::kMap) {
       set("enable_packed_sequences", "True", packed->line);
+    }
+  }
+
+  // Whatever else somebody set: options by the fields' names, which are Megatron-LM's where it has
+  // them, so that none is passed over without a word.
+  void take_rest() {
+    constexpr auto kTaken = std::to_array<std::string_view>({"model", "ddp", "mixed_precision"});
+    constexpr auto kSections = std::to_array<std::string_view>(
+        {"optimizer", "train", "dist", "comm_overlap", "dataset", "peft"});
+    constexpr auto kFields = std::to_array<std::string_view>(
+        {"sequence_length", "seq_length", "packed_sequence_specs", "dim", "alpha", "dropout",
+         "a2a_experimental", "target_modules", "exclude_modules"});
+    const auto is_in = [](const auto& names, const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    for (const YamlEntry& section : root_.entries) {
+      const std::string& name = section.first.text;
+      if (is_in(kTaken, name)) continue;
+      if (!is_in(kSections, name)) {
+        refuse(section.first, "the configuration has no section '" + name + "'", "");
+        continue;
+      }
+      for (const YamlEntry& entry : section.second.entries) {
+        const std::string& field = entry.first.text;
+        if (is_in(kFields, field) || all_.contains(field)) continue;
+        take(entry, field);
+      }
     }
   }
 

@@ -204,17 +204,22 @@ class Experiment {
     if (found == all_.end() || found->second.value == "None") return;
     std::string layout = "E";
     std::string number;
-    bool first = true;
+    std::size_t stages = 0;
     for (const char c : found->second.value) {
       if (c >= '0' && c <= '9') {
         number += c;
         continue;
       }
       if (number.empty()) continue;
-      if (!first) layout += '|';
+      if (stages++ > 0) layout += '|';
       layout += "t*" + number;
       number.clear();
-      first = false;
+    }
+    // Of several chunks on a rank no public code says the order.
+    const auto ranks = all_.find("pipeline_model_parallel_size");
+    if (ranks == all_.end() || ranks->second.value != std::to_string(stages)) {
+      return refuse("decoder_pipeline_manual_split_list",
+                    "a list of " + std::to_string(stages) + " numbers is no stage for each rank");
     }
     const int line = found->second.line;
     set("pipeline_model_parallel_layout", layout + "L", line, true);

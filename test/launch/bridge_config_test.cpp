@@ -260,6 +260,10 @@ TEST_CASE("what Megatron-Bridge trains and Megatron-LM's arguments cannot say is
   CHECK_THAT(
       bridge_errors(changed_bridge("  window_size: null", "  vision_config:\n    depth: 27")),
       Contains("vision encoder"));
+  CHECK_THAT(bridge_errors(changed_bridge(
+                 "  pipeline_model_parallel_layout: null",
+                 "  pipeline_model_parallel_layout:\n    _target_: megatron.core.Layout")),
+             Contains("a layout that is an object is not read"));
   CHECK_THAT(bridge_errors(changed_bridge("  num_layers: 48\n", "")),
              Contains("no 'model' with its sizes"));
 }

@@ -131,12 +131,18 @@ TEST_CASE("what a script of Megatron-Bridge sets acts, is named, or is refused")
   INFO((run.ok() ? "" : to_text(run.errors())));
   REQUIRE(run.ok());
   CHECK(run->strategy.global_batch == 32);
+  CHECK(std::any_of(run->options.begin(), run->options.end(),
+                    [](const ReadOption& option) { return option.name == "--lr"; }));
   CHECK(std::any_of(run->options.begin(), run->options.end(), [](const ReadOption& option) {
     return option.name == "logger.log_interval" && option.effect == OptionEffect::kNoEffect;
   }));
   const std::string start = "torchrun --nproc-per-node 8 run_recipe.py --recipe a ";
   CHECK_THAT(started_errors(start + "model.tensor_model_parallel_siez=2\n"),
              Contains("there is no option --tensor-model-parallel-siez"));
+  CHECK_THAT(started_errors(start + "train.global_batch_siez=2\n"),
+             Contains("there is no option --global-batch-siez"));
+  CHECK_THAT(started_errors(start + "train.global_batch_size=2 traim.micro_batch_size=2\n"),
+             Contains("no section 'traim'"));
   CHECK_THAT(started_errors(start + "model.tensor_model_parallel_size=$TP\n"),
              Contains("nothing says what 'model.tensor_model_parallel_size' is"));
   CHECK_THAT(started_errors(start + "mixed_precision=bf8 train.global_batch_size=8\n"),

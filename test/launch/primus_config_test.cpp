@@ -120,6 +120,8 @@ TEST_CASE("a list of layers per stage is a layout") {
   INFO((run.ok() ? "" : to_text(run.errors())));
   REQUIRE(run.ok());
   CHECK(run->strategy.stage_layers == std::vector<std::int64_t>{3, 5});
+  CHECK_THAT(errors_of(with("decoder_pipeline_manual_split_list: [2, 2, 2, 2]")),
+             Contains("job.yaml:17") && Contains("4 numbers is no stage for each rank"));
 }
 
 TEST_CASE("what an experiment says and nobody understands is refused in its line") {
