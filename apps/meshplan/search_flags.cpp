@@ -68,7 +68,7 @@ Result<bool> has_meshes(const SearchRequest& request, const WorkloadInputs& in) 
 // Unless told, what the exporter of the framework accepts. Where it accepts nothing of what is
 // asked for, or there is none, everything that is legal.
 Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
-  const std::optional<Target> target = target_of(request.base);
+  const std::optional<Target> target = target_of(request.base, *in.model);
   if (!target) return Space::kFull;
   SearchRequest own = request;
   own.space = space_of(*target);

@@ -104,13 +104,25 @@ std::optional<GatedDeltaNetSpec> linear_attention_of(const json& linear) {
   return spec;
 }
 
-std::string not_described(const json& m) {
-  std::string parts;
-  for (const char* key : {"sparse_attention", "hyper_connections"}) {
-    if (!field(m, key).is_object()) continue;
-    parts += (parts.empty() ? "" : ", ") + std::string(key);
-  }
-  return parts;
+// DeepSeek-V4's: latent sizes of `mla`, the rest of `sparse_attention`.
+void read_compressed(const json& m, PublishedModel& model) {
+  const json& sparse = field(m, "sparse_attention");
+  const json& ratios = field(sparse, "compress_ratios");
+  if (!ratios.is_array()) return;
+  const json& mla = field(m, "mla");
+  CompressedAttentionSpec kind;
+  kind.num_attention_heads = model.num_attention_heads.value_or(0);
+  kind.head_dim = model.head_dim.value_or(0);
+  kind.q_lora_rank = count(field(mla, "q_lora_rank")).value_or(0);
+  kind.o_groups = count(field(mla, "o_groups")).value_or(1);
+  kind.o_lora_rank = count(field(mla, "o_lora_rank")).value_or(0);
+  kind.rotary_dim = count(field(mla, "qk_rope_head_dim")).value_or(64);
+  kind.window = count(field(sparse, "window")).value_or(128);
+  kind.index = {count(field(sparse, "index_heads")).value_or(0),
+                count(field(sparse, "index_head_dim")).value_or(0),
+                count(field(sparse, "index_topk")).value_or(0)};
+  model.compressed = kind;
+  for (const json& ratio : ratios) model.compress_ratios.push_back(integer(ratio).value_or(0));
 }
 
 PublishedModel model_of(const json& m) {
@@ -133,11 +145,12 @@ PublishedModel model_of(const json& m) {
   model.normalization = text(field(m, "normalization"));
   model.position_embedding = text(field(m, "position_embedding"));
   model.moe = moe_of(field(m, "moe"));
-  model.mla = mla_of(field(m, "mla"));
+  read_compressed(m, model);
+  if (!model.compressed) model.mla = mla_of(field(m, "mla"));
+  model.residual_streams = count(field(field(m, "hyper_connections"), "streams"));
   model.layer_pattern = text(field(m, "layer_pattern"));
   model.mamba = mamba_of(field(m, "mamba"), model.hidden_size.value_or(0));
   model.linear_attention = linear_attention_of(field(m, "linear_attention"));
-  model.not_described = not_described(m);
   model.notes = text(field(m, "notes")) + "; " + text(field(m, "arch_from"));
   return model;
 }

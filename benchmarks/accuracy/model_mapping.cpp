@@ -108,6 +108,25 @@ std::string apply_pattern(ModelSpec& m, const PublishedModel& p) {
   return problem;
 }
 
+// One layer after another; ratios behind the last one are of prediction layers. Ratio 4 is the one
+// whose entries overlap and are chosen by an index.
+void apply_compressed(ModelSpec& m, const PublishedModel& p) {
+  constexpr std::int64_t kSparseRatio = 4;
+  const FeedForward feed_forward = layer_spec(m, LayerKind::kMoe, false).feed_forward;
+  const auto layer = [&](std::size_t i) {
+    CompressedAttentionSpec kind = *p.compressed;
+    kind.compress_ratio = i < p.compress_ratios.size() ? p.compress_ratios[i] : 0;
+    kind.overlap = kind.compress_ratio == kSparseRatio;
+    if (!kind.overlap) kind.index = {};
+    return LayerSpec{kind, feed_forward};
+  };
+  m.layers.clear();
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    m.layers.push_back({1, layer(static_cast<std::size_t>(i))});
+  }
+  if (m.mtp_layers > 0) m.mtp_layer = layer(static_cast<std::size_t>(m.num_layers));
+}
+
 }  // namespace
 
 std::variant<ModelSpec, Skip> model_of(const Run& run, std::optional<std::int64_t> heads) {
@@ -136,7 +155,8 @@ std::variant<ModelSpec, Skip> model_of(const Run& run, std::optional<std::int64_
   m.mtp_layers = p.mtp_layers.value_or(0);
   apply_attention(m, p);
   apply_family(m, run);
-  if (!p.not_described.empty()) return Skip{"model not described: " + p.not_described};
+  if (p.compressed) apply_compressed(m, p);
+  m.mhc_num_residual_streams = p.residual_streams.value_or(1);
   if (!p.layer_pattern.empty()) {
     const std::string problem = apply_pattern(m, p);
     if (!problem.empty()) return Skip{"model not described: " + problem};

@@ -23,8 +23,11 @@ struct PublishedModel {
   std::string layer_pattern;  // of a hybrid, as Megatron-LM writes it; L: linear attention
   std::optional<Mamba2Spec> mamba;
   std::optional<GatedDeltaNetSpec> linear_attention;
-  std::string not_described;  // parts that no layer kind describes
-  std::string notes;          // `notes` and `arch_from` of the model
+  // Of compressed attention: what all layers share, and each layer's ratio.
+  std::optional<CompressedAttentionSpec> compressed;
+  std::vector<std::int64_t> compress_ratios;
+  std::optional<std::int64_t> residual_streams;
+  std::string notes;  // `notes` and `arch_from` of the model
 
   bool operator==(const PublishedModel&) const = default;
 };

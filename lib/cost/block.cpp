@@ -6,6 +6,7 @@
 #include "comm/collectives.hpp"
 #include "cost/host_time.hpp"
 #include "model/encoder.hpp"
+#include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parameters.hpp"
 #include "model/parts.hpp"
@@ -289,6 +290,7 @@ BlockCost head_cost(const BlockContext& x) {
   cost.saved = always_saved(head_saved_bytes(x));
   cost.working_set = ceil_bytes(head_working_bytes(x));
   cost.parameters = end_parameters(x, (x.model.norm == Norm::kLayerNorm ? 2 : 1) * x.shape.hidden +
+                                          contraction_parameters(x.model) +
                                           (x.model.tied_embeddings ? 0 : table_share(x)));
   if (cost.parameters.dense > 0 && !x.model.tied_embeddings) {
     cost.parameters.head = table_share(x);
@@ -311,8 +313,9 @@ BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {
   cost.working_set = ceil_bytes(std::max(layer_working_bytes(x, layer), head_working_bytes(x)));
   cost.repeated_set = ceil_bytes(layer_saved_bytes(x, layer).together);
   BlockParameters& p = cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
-  const BlockParameters joint = end_parameters(
-      x, ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) + 3 * x.shape.hidden);
+  const BlockParameters joint =
+      end_parameters(x, ceil_div(2 * x.shape.hidden * x.shape.hidden, x.strategy.tp) +
+                            3 * x.shape.hidden + contraction_parameters(x.model));
   p.dense += joint.dense, p.frozen += joint.frozen, p.frozen_bytes += joint.frozen_bytes;
   add_weights(ops, all, cost);
   if (x.model.mtp_shared) {  // every pass is a block: each holds its share of the one layer
@@ -329,9 +332,8 @@ BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {
 // [F-ACT-MEM-1] Mixer and feed-forward together; recomputed fully, the layer keeps its input.
 SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer) {
   const KeptBytes saved = layer_saved_bytes(x, layer);
-  const double input = x.shape.bytes * static_cast<double>(x.shape.norm_tokens) *
-                       static_cast<double>(x.shape.hidden);
-  return {ceil_bytes(saved.all), ceil_bytes(saved.all - saved.selective), ceil_bytes(input)};
+  return {ceil_bytes(saved.all), ceil_bytes(saved.all - saved.selective),
+          ceil_bytes(residual_bytes(x))};
 }
 
 namespace {

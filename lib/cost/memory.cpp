@@ -293,7 +293,7 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
   // (Megatron-Core transformer_block.py, set_input_tensor): published CI runs of 2 and 3 chunks a
   // rank hold 4 to 6 such messages between two steps, of 8 chunks 14 to 16.
   if (s.pp > 1 && k.kept_stage_inputs) {
-    rates.chunk_inputs = Bytes{2 * l.bytes} * l.hidden * l.norm_tokens;
+    rates.chunk_inputs = Bytes{2 * l.bytes} * l.residual * l.norm_tokens;
     rates.stage_inputs = rates.chunk_inputs * s.vp;
   }
   const std::int64_t each = storage_size(s.precision);
@@ -321,7 +321,7 @@ MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strateg
   // The block in use and the prefetched next one, and one gradient before it is scattered.
   if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
   const LocalShape l = local_shape(m, s);
-  const Bytes message = Bytes{l.bytes} * l.hidden * l.norm_tokens;
+  const Bytes message = Bytes{l.bytes} * l.residual * l.norm_tokens;
   if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
   // [F-MEM-4] DeepSpeed's pipeline engine keeps every microbatch's stage output until its backward
   // pass (runtime/pipe/engine.py, pipe_buffers["outputs"], as many as

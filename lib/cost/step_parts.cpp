@@ -43,13 +43,13 @@ bool messages_meet(const Strategy& s) { return !traits_of(s.schedule).forwards_f
 
 }  // namespace
 
-// [F-PP-SEND-1] A boundary's message: tokens x hidden of a microbatch, split over tensor ranks with
-// sequence parallelism. Without overlap the sender stands still for it (Megatron-LM
-// p2p_communication.py waits for its batched sends and receives).
+// [F-PP-SEND-1] A boundary's message: tokens x hidden (of all streams) of a microbatch, split over
+// tensor ranks with sequence parallelism. Without overlap the sender stands still for it
+// (Megatron-LM p2p_communication.py waits for its batched sends and receives).
 BoundarySend boundary_send(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                            const Placement& placement) {
   const LocalShape l = timed_shape(m, s);
-  const Bytes whole{l.norm_tokens * l.hidden * l.bytes};
+  const Bytes whole{l.norm_tokens * l.residual * l.bytes};
   const bool split = s.runtime.scatter_gather && s.tp > 1 && !s.sequence_parallel;
   BoundarySend send;
   send.message = split ? Bytes{ceil_div(whole.count(), s.tp)} : whole;

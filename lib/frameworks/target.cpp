@@ -27,12 +27,7 @@ bool same_rank_order(const Strategy& s, const RankOrder& other) {
          axes_of(s, s.order, true) == axes_of(s, other, true);
 }
 
-Target with_adapters(Target t, const Strategy& s) {
-  const bool bridge = is_frozen(s) || has_fp8_attention(s);
-  return t == Target::kMegatron && bridge ? Target::kMegatronBridge : t;
-}
-
-std::optional<Target> target_of(const Strategy& s) {
+std::optional<Target> target_of(const Strategy& s, const ModelSpec& m) {
   if (!preset_of(s).exported) return std::nullopt;
   constexpr std::array kTargets{std::pair{Framework::kMegatron, Target::kMegatron},
                                 std::pair{Framework::kDeepspeed, Target::kDeepspeed},
@@ -40,8 +35,7 @@ std::optional<Target> target_of(const Strategy& s) {
                                 std::pair{Framework::kTorchtitan, Target::kTorchtitan},
                                 std::pair{Framework::kFsdp, Target::kAccelerate}};
   for (const auto& [framework, target] : kTargets) {
-    // Adapters are Megatron-Bridge's; Megatron-LM's own scripts train all weights.
-    if (framework == s.framework) return with_adapters(target, s);
+    if (framework == s.framework) return carrier_of(target, s, m);
   }
   return std::nullopt;
 }
@@ -76,10 +70,44 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
 
 namespace {
 
+// A recipe of Megatron-Bridge builds the model from its own configuration, of layers that it or
+// Megatron-Core has (src/megatron/bridge/models).
+void check_bridge_layers(const ModelSpec& m, Findings& f) {
+  const auto lacks = [&](const Mixer& mixer) -> const char* {
+    if (std::holds_alternative<LightningSpec>(mixer)) return "lightning attention";
+    if (std::holds_alternative<MambaSpec>(mixer)) return "layers of Mamba-1";
+    const auto* delta = std::get_if<GatedDeltaNetSpec>(&mixer);
+    return delta != nullptr && delta->gate_rank > 0 ? "Kimi Delta Attention" : nullptr;
+  };
+  for (const LayerRun& run : m.layers) {
+    const char* what = lacks(run.layer.mixer);
+    if (what == nullptr) continue;
+    f.error({"layers"}, "Megatron-Bridge has no " + std::string(what));
+    return;
+  }
+}
+
+// A:2440 --swiglu, --squared-relu, --openai-gelu, --quick-geglu: activations that options name;
+// recipes of Megatron-Bridge set the function itself.
+void check_activation(const ModelSpec& m, Findings& f) {
+  const Activation a = m.activation;
+  const bool gated = a == Activation::kSilu && m.gated_mlp;
+  const bool plain = (a == Activation::kGelu || a == Activation::kRelu2) && !m.gated_mlp;
+  if (gated || plain) return;
+  f.error({"activation"}, "Megatron-LM has no " + std::string(m.gated_mlp ? "gated " : "") +
+                              std::string(name_of(a)) +
+                              " MLP: it takes gelu, relu2 and gated silu");
+}
+
 // Parts of a model that no file of the target says.
 void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   if (leaves_the_model(t)) return;
+  if (t == Target::kMegatronBridge) {
+    check_bridge_layers(m, f);
+    return;
+  }
   const bool megatron = t == Target::kMegatron;
+  if (megatron) check_activation(m, f);
   if (!m.layers.empty() && !(megatron && is_megatron_hybrid(m))) {
     f.error({"layers"}, "its files describe models without 'layers' of different sizes");
   }
@@ -96,6 +124,8 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   refuse(!megatron && m.rotary_percent < 1, "rotary_percent", "partial rotary embedding");
   refuse(!megatron && m.moe && m.moe->latent_size > 0, "moe.latent_size", "experts on a latent");
   refuse(!megatron && m.mtp_shared, "mtp", "passes of one prediction layer");
+  refuse(m.mhc_num_residual_streams > 1 && (!megatron || m.moe || m.mtp_layers > 0),
+         "mhc_num_residual_streams", "hyper-connections of such a model");
   refuse(m.mtp_layer.has_value() && m.layers.empty(), "mtp", "prediction layer of its own kind");
 }
 
@@ -146,6 +176,20 @@ void check_attention_precision(Target t, const Strategy& s, Findings& f) {
                                  : "kernels.fp8_attention=false");
 }
 
+// transformer_config.py: enable_mhc_connections; pipelines have them in the dev branch that
+// Megatron-Bridge's recipes need.
+void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f) {
+  if (m.mhc_num_residual_streams == 1 || t != Target::kMegatron) return;
+  if (s.pp > 1) {
+    f.error({"pp", "mhc_num_residual_streams"}, "Megatron-LM has no pipelines of hyper-connections",
+            "pp=1");
+  }
+  if (s.runtime.fused_mhc) {
+    f.error({"kernels.fused_mhc"}, "Megatron-LM's hyper-connections are not fused",
+            "kernels.fused_mhc=false");
+  }
+}
+
 // The other frameworks' files and programs capture none of a training step.
 void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
   const bool megatron = t == Target::kMegatron || t == Target::kMegatronBridge;
@@ -156,10 +200,20 @@ void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
 
 }  // namespace
 
+Target carrier_of(Target t, const Strategy& s, const ModelSpec& m) {
+  if (t != Target::kMegatron) return t;
+  if (is_frozen(s) || has_fp8_attention(s)) return Target::kMegatronBridge;
+  Findings f;
+  check_model_parts(t, m, f);
+  check_streams(t, s, m, f);
+  return f.has_errors() ? Target::kMegatronBridge : t;
+}
+
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
   check_model_parts(t, m, f);
   check_adapters(t, s, f);
+  check_streams(t, s, m, f);
   check_attention_precision(t, s, f);
   check_cuda_graph(t, s, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
@@ -167,7 +221,7 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
 }
 
 std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
-  const std::optional<Target> target = target_of(s);
+  const std::optional<Target> target = target_of(s, m);
   if (!target) return {};
   const Diagnostics broken = target_findings(*target, s, m, c).diagnostics();
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::kError; };

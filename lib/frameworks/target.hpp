@@ -34,10 +34,11 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
 
 // What starts runs of the strategy's framework; nothing for frameworks, or releases of them, that
 // no exporter knows.
-[[nodiscard]] std::optional<Target> target_of(const Strategy& s);
+[[nodiscard]] std::optional<Target> target_of(const Strategy& s, const ModelSpec& m);
 
-// What starts such a run where `t` starts those that train all weights.
-[[nodiscard]] Target with_adapters(Target t, const Strategy& s);
+// What starts such a run where `t` starts those whose options say everything: Megatron-Bridge has
+// adapters, and models that no option of Megatron-LM's describes.
+[[nodiscard]] Target carrier_of(Target t, const Strategy& s, const ModelSpec& m);
 
 // Those whose files leave the model to the user's program or recipe.
 [[nodiscard]] constexpr bool leaves_the_model(Target t) {

@@ -25,15 +25,6 @@ void mend_framework(Strategy& s, const ModelSpec&) {
   s.zero = own.zero;
 }
 
-void activation(const Plan& p, Findings& f) {
-  const Activation a = p.m.activation;
-  const bool gated = a == Activation::kSilu && p.m.gated_mlp;
-  const bool plain = (a == Activation::kGelu || a == Activation::kRelu2) && !p.m.gated_mlp;
-  if (gated || plain) return;
-  f.error({"activation"}, "Megatron-LM has no " + std::string(p.m.gated_mlp ? "gated " : "") +
-                              name(a) + " MLP: it takes gelu, relu2 and gated silu");
-}
-
 void block(const Plan& p, Findings& f) {
   if (p.m.parallel_block) {
     f.error({"parallel_block"},
@@ -307,12 +298,34 @@ void mend_graphs(Strategy& s, const ModelSpec&) {
   s.runtime.cuda_graph_modules = {};
 }
 
+// T: enable_mhc_connections with recompute_granularity full.
+void streams(const Plan& p, Findings& f) {
+  if (p.m.mhc_num_residual_streams == 1 || p.s.recompute != Recompute::kFull) return;
+  f.error({"recompute", "mhc_num_residual_streams"},
+          "layers with hyper-connections are not recomputed whole", "recompute=selective");
+}
+void mend_streams(Strategy& s, const ModelSpec& m) {
+  if (m.mhc_num_residual_streams == 1 || s.recompute != Recompute::kFull) return;
+  s.recompute = Recompute::kSelective;
+  s.recompute_layers.clear();
+}
+
+// Megatron-Bridge examples/models/deepseek_v4: no tensor parallelism of its attention.
+void compressed(const Plan& p, Findings& f) {
+  const auto is_compressed = [](const LayerRun& run) {
+    return std::holds_alternative<CompressedAttentionSpec>(run.layer.mixer);
+  };
+  if (p.s.tp == 1 || std::none_of(p.m.layers.begin(), p.m.layers.end(), is_compressed)) return;
+  f.error({"tp"}, "Megatron-Core's compressed attention has no tensor parallelism", "tp=1");
+}
+
 constexpr TargetRule kRules[] = {
+    {"T enable_mhc_connections", streams, mend_streams},
+    {"core/transformer/experimental_attention_variant: DSv4HybridSelfAttention", compressed,
+     nullptr},
     {"core/transformer/transformer_config.py cuda_graph_impl, cuda_graph_modules", graphs,
      mend_graphs},
     {"pretrain_gpt.py: its own overlaps, data types and kernels", framework, mend_framework},
-    {"A:2440 --swiglu, --squared-relu, --openai-gelu, --quick-geglu: activations there are",
-     activation, nullptr},
     {"core/transformer/transformer_layer.py: attention, then MLP", block, nullptr},
     {"A:1354 max_position_embeddings >= seq_length; A:2397 choices of --position-embedding-type",
      positions, mend_positions},

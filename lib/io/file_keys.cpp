@@ -33,6 +33,8 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"parallel_block", "attention and feed-forward read the same normalised input"},
     {"parallel_shared_norm", "with parallel_block: one norm for both"},
     {"embedding_norm", "a norm behind the embedding"},
+    {"mhc_num_residual_streams", "streams of hyper-connections (mHC); 1: a plain residual"},
+    {"mhc_sinkhorn_iterations", "normalisations of what mixes them"},
     {"dropout", "hidden and attention dropout of the training run"},
     {"max_seq_length", "longest sequence, in tokens (required)"},
     {"attention.kind", "mha, gqa or mla"},

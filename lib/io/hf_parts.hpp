@@ -99,6 +99,9 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_smollm3(HfFields& f);
 [[nodiscard]] ModelSpec read_dbrx(HfFields& f);
 
+// Compressed attention (hf_compressed_families.cpp).
+[[nodiscard]] ModelSpec read_deepseek_v4(HfFields& f);
+
 // Sparse attention, and layers with a state (hf_hybrid_families.cpp).
 [[nodiscard]] ModelSpec read_deepseek_v32(HfFields& f);
 [[nodiscard]] ModelSpec read_glm_moe_dsa(HfFields& f);

@@ -21,7 +21,7 @@ struct RefusedRow {
 };
 
 const std::vector<RefusedRow>& refused_types() {
-  static const std::vector<RefusedRow> kRows{
+  static const std::vector<RefusedRow> rows{
       {"an encoder-decoder model",
        {"t5",
         "mt5",
@@ -94,15 +94,13 @@ const std::vector<RefusedRow>& refused_types() {
         "granite_speech"}},
       {"a diffusion model",
        {"unet", "dit", "flux", "stable-diffusion", "latent-diffusion", "llada"}},
-      {"a decoder whose parts cannot be described yet: compressed attention and hyper-connections",
-       {"deepseek_v4"}},
       {"a decoder whose parts cannot be described yet: attention and a state side by side",
        {"falcon_h1", "hymba"}},
       {"a decoder whose parts cannot be described yet: layers that share weights",
        {"zamba", "zamba2"}},
       {"a decoder whose parts cannot be described yet: recurrences of another kind",
        {"rwkv", "rwkv7", "recurrent_gemma", "xlstm", "lfm2", "lfm2_moe"}}};
-  return kRows;
+  return rows;
 }
 
 // Square patches of a square image.

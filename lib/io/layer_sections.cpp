@@ -12,8 +12,8 @@
 namespace meshplan {
 namespace {
 
-constexpr std::array<std::string_view, 8> kMixerKinds{
-    "mha", "gqa", "mla", "mamba2", "mamba", "gated_delta_net", "lightning", "none"};
+constexpr std::array<std::string_view, 9> kMixerKinds{
+    "mha", "gqa", "mla", "compressed", "mamba2", "mamba", "gated_delta_net", "lightning", "none"};
 constexpr std::array<std::string_view, 3> kFeedForwardKinds{"dense", "experts", "none"};
 
 // The kind that a section states, or `fallback`.
@@ -51,6 +51,7 @@ Mixer read_mixer_of(MapReader& r, std::string_view kind, const ModelSpec& m) {
     read_layer_keys(r, mixer.sizes, m.mla.has_value());
     return mixer;
   }
+  if (kind == "compressed") return read_own<CompressedAttentionSpec>(r);
   if (kind == "mamba2") return read_own<Mamba2Spec>(r);
   if (kind == "mamba") return read_own<MambaSpec>(r);
   if (kind == "gated_delta_net") return read_own<GatedDeltaNetSpec>(r);

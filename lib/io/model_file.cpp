@@ -40,6 +40,8 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("parallel_block", m.parallel_block);
   r.read("parallel_shared_norm", m.parallel_shared_norm);
   r.read("embedding_norm", m.embedding_norm);
+  r.read("mhc_num_residual_streams", m.mhc_num_residual_streams);
+  r.read("mhc_sinkhorn_iterations", m.mhc_sinkhorn_iterations);
   r.read("dropout", m.dropout);
   r.read("mtp_layers", m.mtp_layers);
   r.read("source", m.source);

@@ -138,7 +138,7 @@ std::string_view limits_of(LaunchFormat format) {
   return kFormats[static_cast<std::size_t>(format)].limits;
 }
 
-Result<Target> target_of(LaunchFormat format, const Strategy& s) {
+Result<Target> target_of(LaunchFormat format, const Strategy& s, const ModelSpec& m) {
   switch (format) {
     case LaunchFormat::kMegatron:
       return Target::kMegatron;
@@ -158,14 +158,14 @@ Result<Target> target_of(LaunchFormat format, const Strategy& s) {
       break;
   }
   // Slurm starts the plan's own framework.
-  if (const std::optional<Target> target = target_of(s)) return *target;
+  if (const std::optional<Target> target = target_of(s, m)) return *target;
   return error("there is no launch script for " + std::string(name_of(s.framework)),
                "plan for megatron, deepspeed, megatron-deepspeed, torchtitan or fsdp");
 }
 
 Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,
                                  std::string_view tool_version) {
-  const Result<Target> target = target_of(format, plan.strategy);
+  const Result<Target> target = target_of(format, plan.strategy, plan.model);
   if (!target) return target.errors();
   const Findings broken = target_findings(*target, plan.strategy, plan.model, plan.cluster);
   if (broken.has_errors()) return refusal(*target, plan, broken);

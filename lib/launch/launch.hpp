@@ -74,7 +74,7 @@ MESHPLAN_NAMES(LaunchFormat, {{LaunchFormat::kMegatron, "megatron"},
                               {LaunchFormat::kSlurm, "slurm"}});
 
 // The target whose rules a format follows; Slurm starts what the plan's framework trains with.
-[[nodiscard]] Result<Target> target_of(LaunchFormat format, const Strategy& s);
+[[nodiscard]] Result<Target> target_of(LaunchFormat format, const Strategy& s, const ModelSpec& m);
 
 // Fails with one diagnostic per rule of the target that the plan breaks, and the nearest plan.
 [[nodiscard]] Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,

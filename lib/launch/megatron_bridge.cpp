@@ -4,8 +4,11 @@
 #include <array>
 
 #include "base/check.hpp"
+#include "cost/chunks.hpp"
+#include "frameworks/target.hpp"
 #include "launch/megatron.hpp"
 #include "launch/targets.hpp"
+#include "spec/hybrid_pattern.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -165,6 +168,16 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (plan.model.mla) {
     const bool fused = plan.strategy.runtime.fused_latent_rope;
     overrides.push_back({std::string("model.apply_rope_fusion=") + (fused ? "true" : "false")});
+  }
+  if (plan.model.mhc_num_residual_streams > 1) {
+    const bool fused = plan.strategy.runtime.fused_mhc;
+    overrides.push_back({std::string("model.use_fused_mhc=") + (fused ? "true" : "false")});
+  }
+  if (plan.strategy.pp > 1 && is_megatron_hybrid(plan.model)) {  // stages are between its bars
+    std::vector<std::int64_t> stages;
+    for (const Chunk& chunk : chunk_plan(plan.model, plan.strategy)) stages.push_back(chunk.layers);
+    overrides.push_back(
+        {"model.hybrid_layer_pattern=" + hybrid_pattern(plan.model, stages).value_or("")});
   }
   add_adapters(plan.strategy, overrides);
   // run_recipe.py copies it into the model's.

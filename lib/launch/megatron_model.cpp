@@ -108,6 +108,13 @@ void add_hybrid(const ModelSpec& m, const Strategy& s, Options& o) {
   }
 }
 
+void add_streams(const ModelSpec& m, Options& o) {
+  if (m.mhc_num_residual_streams == 1) return;
+  o.push_back({"--enable-mhc-connections"});
+  o.push_back({"--mhc-num-residual-streams", std::to_string(m.mhc_num_residual_streams)});
+  o.push_back({"--mhc-sinkhorn-iterations", std::to_string(m.mhc_sinkhorn_iterations)});
+}
+
 void add_positions(const ModelSpec& m, const Strategy& s, Options& o) {
   o.push_back({"--seq-length", std::to_string(s.seq_len)});
   o.push_back({"--max-position-embeddings",
@@ -151,6 +158,7 @@ Options megatron_model_options(const ModelSpec& m, const Strategy& s) {
   add_mlp(m, o);
   add_attention(m, o);
   add_window(m, o);
+  add_streams(m, o);
   add_positions(m, s, o);
   o.push_back({"--normalization", m.norm == Norm::kRmsNorm ? "RMSNorm" : "LayerNorm"});
   if (!m.tied_embeddings) o.push_back({"--untie-embeddings-and-output-weights"});

@@ -53,6 +53,7 @@ class ModelReader {
         o_.number("--seq-length", o_.number("--encoder-seq-length", 1024, kTokens), kTokens),
         kCount);
     read_attention();
+    read_streams();
     read_experts();
     const HybridProblem problem = read_hybrid(arguments, m);
     if (!problem.option.empty()) o_.report(o_.find(problem.option)->name, problem.message);
@@ -183,6 +184,16 @@ class ModelReader {
     m.num_query_groups = m.num_attention_heads;
     m.head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     m.qk_norm = false;
+  }
+
+  // `enable_hyper_connections` and `num_residual_streams` are the names of Megatron-LM's dev branch
+  // and of Megatron-Bridge.
+  void read_streams() {
+    if (!o_.has("--enable-mhc-connections") && !o_.has("--enable-hyper-connections")) return;
+    ModelSpec& m = run_.model;
+    m.mhc_num_residual_streams = o_.number("--mhc-num-residual-streams",
+                                           o_.number("--num-residual-streams", 4, kCount), kCount);
+    m.mhc_sinkhorn_iterations = o_.number("--mhc-sinkhorn-iterations", 20, kCount);
   }
 
   void read_window() {

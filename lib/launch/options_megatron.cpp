@@ -29,6 +29,8 @@ experimental-attention-variant linear-attention-type linear-attention-freq
 linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads
 linear-num-value-heads mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads
 attention-output-gate/0 moe-latent-size mtp-use-repeated-layer/0 rotary-percent
+enable-mhc-connections/0 enable-hyper-connections/0 mhc-num-residual-streams num-residual-streams
+mhc-sinkhorn-iterations use-fused-mhc/0
 )"},
     {OptionEffect::kModelled, "vocabulary",
      R"(
@@ -97,10 +99,12 @@ disable-dsa-indexer-scoring-relu/0 dsa-indexer-k-norm-epsilon dsa-indexer-k-norm
 )"},
     {OptionEffect::kNotModelled, "the weights and products of it are left out",
      R"(
-moe-shared-expert-gate/0 enable-mhc-connections/0
-enable-hyper-connections/0 mhc-num-residual-streams num-residual-streams mhc-sinkhorn-iterations
-mhc-init-gating-factor mhc-recompute-layer-num retro-add-retriever/0 embedding-weights-in-fp32/0
+moe-shared-expert-gate/0 retro-add-retriever/0 embedding-weights-in-fp32/0
 num-unique-layers param-sharing-style
+)"},
+    {OptionEffect::kNotModelled, "what surrounds hyper-connections is kept, not recomputed",
+     R"(
+mhc-recompute-layer-num
 )"},
     {OptionEffect::kNotModelled, "every layer is taken as the others",
      R"(

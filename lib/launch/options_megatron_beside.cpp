@@ -40,7 +40,7 @@ moe-hybridep-num-blocks-permute moe-hybridep-num-blocks-unpermute
 moe-hybridep-num-sms-preprocessing moe-ncclep-zero-copy/0 pipeline-model-parallel-comm-backend
 tp-comm-bootstrap-backend tp-comm-overlap-cfg use-ring-exchange-p2p/0 symmetric-ar-type
 no-initialization/0 use-cpu-initialization/0 init-model-with-meta-device/0 init-method-std
-embedding-init-method-std init-method-xavier-uniform/0 no-clone-scatter-output-in-embedding/0
+embedding-init-method-std mhc-init-gating-factor init-method-xavier-uniform/0 no-clone-scatter-output-in-embedding/0
 disable-clone-scatter-output-in-embedding/0 config-logger-dir use-mcore-models/0
 no-gradient-reduce-div-fusion/0 ddp-num-buckets ddp-bucket-size
 ddp-pad-buckets-for-high-nccl-busbw/0 ddp-average-in-collective/0

@@ -73,6 +73,7 @@ void push_gathered_attention(const BlockContext& x, const AttentionShape& mean, 
 // index chose, as many as of a window of top_k.
 double seen_fraction(const HeadShape& h, std::int64_t tokens) {
   if (h.bidirectional) return 1;
+  if (h.seen > 0) return std::min(1.0, h.seen / real(tokens));
   if (h.chunked && h.window > 0 && h.window < tokens) {
     const double w = real(h.window), rest = real(tokens % h.window), s = real(tokens);
     return (real(tokens / h.window) * w * (w + 1) / 2 + rest * (rest + 1) / 2) / (s * s);
@@ -81,7 +82,7 @@ double seen_fraction(const HeadShape& h, std::int64_t tokens) {
   return h.top_k > 0 ? std::min(seen, causal_fraction(tokens, tokens, h.top_k)) : seen;
 }
 
-bool sees_all(const HeadShape& h) { return h.window == 0 && h.top_k == 0; }
+bool sees_all(const HeadShape& h) { return h.window == 0 && h.top_k == 0 && h.seen == 0; }
 
 // [F-LEN-6] Fused attention of documents that do not see each other: sum of l^2 over documents, not
 // over the row, as of tokens / L documents of L = sum l^2 / sum l tokens (flash-attention's
@@ -271,8 +272,9 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
   }
   const bool bias = x.model.linear_bias || x.model.attention_out_bias;
   const AdapterSite site{.layer = LoraTarget::kProj, .row_parallel = true};
-  const LinearTimes row = append_linear(x, "attention output", l.tokens, l.hidden, heads.value_size,
-                                        bias, ops, 1, &site);
+  const std::int64_t input = heads.latent_output > 0 ? heads.latent_output : heads.value_size;
+  const LinearTimes row =
+      append_linear(x, "attention output", l.tokens, l.hidden, input, bias, ops, 1, &site);
   repeat_product(x, "attention output", 1, ops);
   append_tp_collectives(x, column, row, ops);
   append_residual(x, ops);

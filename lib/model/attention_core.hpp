@@ -17,8 +17,11 @@ struct HeadShape {
   std::int64_t sent_values = 0;  // values as context parallelism exchanges them
   std::int64_t value_size = 0;   // of all heads: input of the output projection
   std::int64_t window = 0;
-  bool chunked = false;      // the window is a chunk
-  std::int64_t top_k = 0;    // tokens that sparse attention keeps; 0: all
+  bool chunked = false;    // the window is a chunk
+  std::int64_t top_k = 0;  // tokens that sparse attention keeps; 0: all
+  double seen = 0;         // tokens or entries that one sees in the mean, where stated
+  // Input of the output projection, where that is not the values themselves.
+  std::int64_t latent_output = 0;
   bool output_gate = false;  // the output is multiplied by a gate as wide
   bool bidirectional = false;
 };
@@ -50,6 +53,11 @@ void add_index_parameters(const IndexSpec& index, const ModelSpec& m, std::int64
 void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t query_input,
                   BlockOps& ops);
 [[nodiscard]] double index_saved_bytes(const BlockContext& x, const IndexSpec& index);
+// Of `before` keys before a query in the mean, and of those chosen, without projections and keys.
+void append_index_scores(const BlockContext& x, const IndexSpec& index, double before,
+                         BlockOps& ops);
+[[nodiscard]] double index_score_bytes(const BlockContext& x, const IndexSpec& index,
+                                       double chosen);
 
 // Per token: products of queries with the keys that they see, and of these with the values, as if
 // attention were not causal.

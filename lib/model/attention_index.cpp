@@ -32,8 +32,13 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
                 ops);
   append_linear(x, "index key", l.tokens, index.head_dim + index.heads, l.hidden, false, ops);
   append_norm(x, "index norm", l.tokens * index.head_dim, ops);
-  const double width = real(index.heads) * real(index.head_dim), e = l.bytes;
-  const double tokens = real(l.tokens), before = real(l.document) / 2;
+  append_index_scores(x, index, real(l.document) / 2, ops);
+}
+
+void append_index_scores(const BlockContext& x, const IndexSpec& index, double before,
+                         BlockOps& ops) {
+  const double width = real(index.heads) * real(index.head_dim), e = x.shape.bytes;
+  const double tokens = real(x.shape.tokens);
   const double chosen = std::min(before, real(index.top_k));
   const double operands = e * (width + real(index.head_dim));
   const FusedWork forward{2 * before * width, operands + 8 * before, 2};
@@ -45,8 +50,13 @@ void append_index(const BlockContext& x, const IndexSpec& index, std::int64_t qu
 // Queries, key and weights of the index, its choice (8 bytes each) and the scores of the chosen.
 double index_saved_bytes(const BlockContext& x, const IndexSpec& index) {
   if (index.heads == 0) return 0;
-  const double width = real(index.heads) * (real(index.head_dim) + 1) + real(index.head_dim);
   const double chosen = std::min(real(x.shape.document), real(index.top_k));
+  return x.shape.bytes * real(x.shape.tokens) * real(index.head_dim) +
+         index_score_bytes(x, index, chosen);
+}
+
+double index_score_bytes(const BlockContext& x, const IndexSpec& index, double chosen) {
+  const double width = real(index.heads) * (real(index.head_dim) + 1);
   return real(x.shape.tokens) * (x.shape.bytes * width + 12 * chosen);
 }
 

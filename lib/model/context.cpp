@@ -33,6 +33,7 @@ LocalShape shape_of(const ModelSpec& m, const Strategy& s, std::int64_t whole,
   x.tokens = x.sequence * s.micro_batch;
   x.norm_tokens = s.sequence_parallel ? ceil_div(x.tokens, s.tp) : x.tokens;
   x.hidden = m.hidden_size;
+  x.residual = m.hidden_size * m.mhc_num_residual_streams;
   x.vocab = padded_vocab(m, s) / s.tp;
   x.bytes = storage_size(s.precision);
   return x;

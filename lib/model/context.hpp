@@ -22,8 +22,9 @@ struct LocalShape {
   // of a row.
   std::int64_t document = 0;
   std::int64_t hidden = 0;
-  std::int64_t vocab = 0;  // padded vocabulary / tp
-  int bytes = 2;           // of one stored activation element
+  std::int64_t residual = 0;  // per token, of what layers hand on: hidden, or several streams
+  std::int64_t vocab = 0;     // padded vocabulary / tp
+  int bytes = 2;              // of one stored activation element
 };
 
 // Of the largest microbatch there is, which memory must hold.

@@ -1,5 +1,6 @@
 // The first block: token embedding, and the vision encoder of a model that has one.
 #include "model/encoder.hpp"
+#include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -38,6 +39,7 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllReduce, bytes, 1,
                          {}, ops);
   }
+  append_expansion(x, ops);
 }
 
 // Token ids (8 bytes), the dropout mask, and what an encoder keeps.

@@ -11,7 +11,7 @@ namespace {
 constexpr double kChunk = 64;  // tokens of a chunk (flash-linear-attention ops/gated_delta_rule)
 
 // One tensor rank's share, per token.
-struct Shape {
+struct DeltaShape {
   double key_heads = 0, heads = 0;    // of queries and keys; of values
   double key_dim = 0, value_dim = 0;  // of a head
   double keys = 0, values = 0;        // of all key heads; of all value heads
@@ -19,8 +19,8 @@ struct Shape {
   double decays = 0;                  // one per head, or one per channel of its keys
 };
 
-Shape shape_of(const GatedDeltaNetSpec& kind, const Strategy& s) {
-  Shape a;
+DeltaShape shape_of(const GatedDeltaNetSpec& kind, const Strategy& s) {
+  DeltaShape a;
   a.key_heads = real(ceil_div(kind.num_key_heads, s.tp));
   a.heads = real(ceil_div(kind.num_value_heads, s.tp));
   a.key_dim = real(kind.key_head_dim);
@@ -32,19 +32,19 @@ Shape shape_of(const GatedDeltaNetSpec& kind, const Strategy& s) {
   return a;
 }
 
-double convolved(const Shape& a) { return 2 * a.keys + a.values; }
+double convolved(const DeltaShape& a) { return 2 * a.keys + a.values; }
 // Elements of the states of all chunks, per token.
-double states(const Shape& a) { return a.heads * a.key_dim * a.value_dim / kChunk; }
+double states(const DeltaShape& a) { return a.heads * a.key_dim * a.value_dim / kChunk; }
 
 // What the projection from the hidden size makes: queries, keys, values, gate, and one step size
 // and decay per head. With gates of low rank the gate and the decay have projections of their own.
-double input_features(const GatedDeltaNetSpec& kind, const Shape& a) {
+double input_features(const GatedDeltaNetSpec& kind, const DeltaShape& a) {
   const double direct = convolved(a) + a.heads;
   return kind.gate_rank > 0 ? direct : direct + a.values + a.heads;
 }
 
 // Thread blocks of the scan over the sequence: one per sequence, head and 64 values.
-double scan_programs(const Shape& a, const BlockContext& x) {
+double scan_programs(const DeltaShape& a, const BlockContext& x) {
   constexpr double kValues = 64;
   return real(x.strategy.micro_batch) * a.heads / real(x.strategy.cp) *
          std::max(1.0, a.value_dim / kValues);
@@ -65,7 +65,7 @@ struct Rule {
   FusedWork forward_scan, backward_scan;
 };
 
-Rule rule_of(const Shape& a, double e) {
+Rule rule_of(const DeltaShape& a, double e) {
   const double both = a.repeated_keys + a.values, state = a.heads * a.key_dim * a.value_dim;
   const double square = kChunk * a.heads;  // elements of the chunks' squares
   const double scanned = e * (2 * a.repeated_keys + 2 * a.values + states(a));
@@ -88,7 +88,7 @@ Rule rule_of(const Shape& a, double e) {
   return r;
 }
 
-void append_rule(const BlockContext& x, const Shape& a, BlockOps& ops) {
+void append_rule(const BlockContext& x, const DeltaShape& a, BlockOps& ops) {
   const double tokens = real(x.shape.tokens);
   Rule r = rule_of(a, x.shape.bytes);
   r.forward_scan.programs = r.backward_scan.programs = scan_programs(a, x);
@@ -99,7 +99,7 @@ void append_rule(const BlockContext& x, const Shape& a, BlockOps& ops) {
 }
 
 // Norms of queries and keys, their copies for the heads of values, step sizes and decays in fp32.
-void append_preparation(const BlockContext& x, const Shape& a, BlockOps& ops) {
+void append_preparation(const BlockContext& x, const DeltaShape& a, BlockOps& ops) {
   const double tokens = real(x.shape.tokens), e = x.shape.bytes;
   append_elementwise(x, "delta norm", 4 * e * tokens * a.keys, 2, 6 * e * tokens * a.keys, 2, ops);
   if (a.heads > a.key_heads) {
@@ -141,7 +141,7 @@ double token_flops(const GatedDeltaNetSpec& kind, std::int64_t) {
 }
 
 void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, BlockOps& ops) {
-  const Shape a = shape_of(kind, x.strategy);
+  const DeltaShape a = shape_of(kind, x.strategy);
   const LocalShape& l = x.shape;
   const double e = l.bytes, tokens = real(l.tokens);
   append_residual_norm(x, "input norm", ops);
@@ -168,7 +168,7 @@ void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, Blo
 // keys for all heads and the values, fp32 decays, step sizes, the inverse of every chunk, and the
 // rule's output (flash-linear-attention ops/gated_delta_rule/chunk.py, ctx.save_for_backward).
 KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
-  const Shape a = shape_of(kind, x.strategy);
+  const DeltaShape a = shape_of(kind, x.strategy);
   const double e = x.shape.bytes;
   const double gates = kind.gate_rank > 0 ? a.decays + a.values : 0;
   const double features = input_features(kind, a) + gates + convolved(a) + 2 * a.repeated_keys +
@@ -182,7 +182,7 @@ KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
 // Keys and values through the inverse, states and their gradients, and gradients of the rule's
 // inputs.
 double temporary_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
-  const Shape a = shape_of(kind, x.strategy);
+  const DeltaShape a = shape_of(kind, x.strategy);
   const double features =
       2 * (a.repeated_keys + a.values) + 2 * states(a) + 4 * a.repeated_keys + 2 * a.values;
   return x.shape.bytes * real(x.shape.tokens) * features;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -37,6 +38,7 @@ double loss_chunk_tokens(const BlockContext& x) {
 void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
+  append_contraction(x, ops);
   append_norm(x, "final norm", l.norm_tokens * l.hidden, ops);
   // The output layer stays outside fp8 (Megatron-Core builds it without Transformer Engine;
   // torchtitan filters it out).
@@ -137,12 +139,15 @@ double logits_held(const BlockContext& x) {
 
 // The norm's input, the output layer's, and what the loss keeps.
 double head_saved_bytes(const BlockContext& x) {
+  const double streams = has_streams(x.model) ? residual_bytes(x) : 0;
   const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
   if (x.strategy.runtime.fused_linear_cross_entropy) {
-    return norm_bytes(x, norm) + x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
+    return streams + norm_bytes(x, norm) +
+           x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
   }
   const double capped = x.model.logit_softcapping ? x.shape.bytes * logits_held(x) : 0;
-  return norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x) + capped;
+  return streams + norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x) +
+         capped;
 }
 
 // Beside that: the rest of what the loss needs, and the gradient of the output layer's input.

@@ -46,6 +46,15 @@ void append_operations(const LatentAttentionSpec& kind, const BlockContext& x, B
 [[nodiscard]] KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
 [[nodiscard]] double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x);
 
+void add_parameters(const CompressedAttentionSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const CompressedAttentionSpec& kind,
+                                             const ModelSpec& m, std::int64_t tp);
+[[nodiscard]] double token_flops(const CompressedAttentionSpec& kind, std::int64_t seq_len);
+[[nodiscard]] double causal_token_flops(const CompressedAttentionSpec& kind, std::int64_t seq_len);
+void append_operations(const CompressedAttentionSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const CompressedAttentionSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const CompressedAttentionSpec& kind, const BlockContext& x);
+
 void add_parameters(const Mamba2Spec& kind, const ModelSpec& m, LayerParameters& p);
 [[nodiscard]] std::int64_t copied_parameters(const Mamba2Spec& kind, const ModelSpec& m,
                                              std::int64_t tp);

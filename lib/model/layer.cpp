@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -12,6 +13,8 @@ LayerParameters layer_parameters(const ModelSpec& m, const LayerSpec& layer) {
   const std::int64_t norms =
       (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) && has_own_norm(m) ? 1 : 0);
   p.norms = (m.sandwich_norm ? 2 : 1) * norms * norm_parameters(m, m.hidden_size);
+  const std::int64_t parts = (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) ? 1 : 0);
+  p.attention_other += parts * connection_parameters(m);
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.mixer);
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.feed_forward);
   return p;
@@ -23,7 +26,9 @@ namespace {
 template <class Part>
 void append_part(const BlockContext& x, const Part& part, BlockOps& ops) {
   std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, part);
-  if (!x.model.sandwich_norm || std::holds_alternative<NoneSpec>(part)) return;
+  if (std::holds_alternative<NoneSpec>(part)) return;
+  append_connection(x, ops);
+  if (!x.model.sandwich_norm) return;
   append_norm(x, "post norm", x.shape.norm_tokens * x.shape.hidden, ops);
 }
 
@@ -57,7 +62,8 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
       x.model.sandwich_norm
           ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
           : 0;
-  return {mixer.all + rest.all + behind, mixer.selective + rest.selective,
+  const double connections = parts * connection_saved_bytes(x);
+  return {mixer.all + rest.all + behind + connections, mixer.selective + rest.selective,
           std::max(mixer.together, rest.together)};
 }
 
@@ -72,8 +78,9 @@ double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double mixer =
       std::visit([&](const auto& kind) { return temporary_bytes(kind, x); }, layer.mixer);
   const bool freed = kept(x, {LoraTarget::kFc2}) > 0;
-  return std::max(features * (x.model.gated_mlp && !freed ? 3 : 2) * e + 3 * e * hidden,
-                  mixer + 2 * e * hidden);
+  const double streams = has_streams(x.model) ? 2 * residual_bytes(x) : 0;
+  return streams + std::max(features * (x.model.gated_mlp && !freed ? 3 : 2) * e + 3 * e * hidden,
+                            mixer + 2 * e * hidden);
 }
 
 }  // namespace meshplan

@@ -7,7 +7,7 @@ namespace meshplan {
 namespace {
 
 // One tensor rank's share, per token.
-struct Shape {
+struct ScanShape {
   double heads = 0, groups = 0;
   double inner = 0;        // elements of all heads
   double state = 0;        // of one head's input and output projection
@@ -15,8 +15,8 @@ struct Shape {
   double chunk = 0;
 };
 
-Shape shape_of(const Mamba2Spec& kind, const Strategy& s) {
-  Shape a;
+ScanShape shape_of(const Mamba2Spec& kind, const Strategy& s) {
+  ScanShape a;
   a.heads = real(ceil_div(kind.num_heads, s.tp));
   a.groups = real(ceil_div(kind.num_groups, s.tp));
   a.inner = a.heads * real(kind.head_dim);
@@ -27,15 +27,15 @@ Shape shape_of(const Mamba2Spec& kind, const Strategy& s) {
 }
 
 // Gate, input, both projections and step sizes.
-double input_features(const Shape& a) { return 2 * a.inner + 2 * a.projections + a.heads; }
-double convolved(const Shape& a) { return a.inner + 2 * a.projections; }
+double input_features(const ScanShape& a) { return 2 * a.inner + 2 * a.projections + a.heads; }
+double convolved(const ScanShape& a) { return a.inner + 2 * a.projections; }
 // Elements of the states of all chunks, per token.
-double states(const Shape& a) { return a.inner * a.state / a.chunk; }
+double states(const ScanShape& a) { return a.inner * a.state / a.chunk; }
 
 // Of one product of states with inner features, and of one inside of the chunks, per token: blocks
 // of 64 rows of the causal square are computed.
-double state_product(const Shape& a) { return 2 * a.inner * a.state; }
-double chunk_product(const Shape& a) {
+double state_product(const ScanShape& a) { return 2 * a.inner * a.state; }
+double chunk_product(const ScanShape& a) {
   constexpr double kTile = 64;
   return a.inner * (a.chunk + kTile);
 }
@@ -44,9 +44,9 @@ double chunk_product(const Shape& a) {
 // d = inner features, g N of each projection (mamba_ssm ops/triton/ssd_combined.py). Forward:
 // states of the chunks 2 d N; passing them on (fp32 read, 16 bit written); products of both
 // projections 2 C g N; output 2 d N and d (C + 64).
-constexpr std::size_t kForwardKernels = 4, kBackwardKernels = 9;
+constexpr std::size_t kScanForward = 4, kScanBackward = 9;
 
-std::array<FusedWork, kForwardKernels> forward_work(const Shape& a, double e) {
+std::array<FusedWork, kScanForward> forward_work(const ScanShape& a, double e) {
   const double products = 4 * a.chunk * a.groups;
   return {{{state_product(a), e * (a.inner + a.projections) + 4 * states(a) + 12 * a.heads, 2},
            {0, (4 + e) * states(a), 1},
@@ -58,7 +58,7 @@ std::array<FusedWork, kForwardKernels> forward_work(const Shape& a, double e) {
 // Backward: states, passing and products again; gradients of the gate, of states 2 d N and back
 // through the chunks, of inputs 2 d N and d (C + 64), of both projections 2 d N each, of their
 // products d (C + 64), of the decay d (C + 64), and 4 C g N for the products of projections.
-std::array<FusedWork, kBackwardKernels> backward_work(const Shape& a, double e) {
+std::array<FusedWork, kScanBackward> backward_work(const ScanShape& a, double e) {
   const double products = 4 * a.chunk * a.groups;
   return {
       {{state_product(a), e * (a.inner + a.projections) + (8 + e) * states(a) + 12 * a.heads, 3},
@@ -95,7 +95,7 @@ double token_flops(const Mamba2Spec& kind, std::int64_t) {
 }
 
 void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& ops) {
-  const Shape a = shape_of(kind, x.strategy);
+  const ScanShape a = shape_of(kind, x.strategy);
   const LocalShape& l = x.shape;
   const double e = l.bytes, tokens = real(l.tokens);
   append_residual_norm(x, "input norm", ops);
@@ -119,7 +119,7 @@ void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& 
 // rest; the norm behind it keeps its own input (mamba_ssm ops/triton/ssd_combined.py,
 // MambaSplitConv1dScanCombinedFn.forward, save_for_backward).
 KeptBytes saved_bytes(const Mamba2Spec& kind, const BlockContext& x) {
-  const Shape a = shape_of(kind, x.strategy);
+  const ScanShape a = shape_of(kind, x.strategy);
   const double tokens = real(x.shape.tokens), e = x.shape.bytes;
   const double inside =
       tokens * e * (input_features(a) + a.inner) + norm_bytes(x, tokens * a.inner);
@@ -129,7 +129,7 @@ KeptBytes saved_bytes(const Mamba2Spec& kind, const BlockContext& x) {
 // The convolution's output again, gradients of the scan's input and output, states and their
 // gradients, fp32 gradients of both projections, and products of projections with their gradients.
 double temporary_bytes(const Mamba2Spec& kind, const BlockContext& x) {
-  const Shape a = shape_of(kind, x.strategy);
+  const ScanShape a = shape_of(kind, x.strategy);
   const double e = x.shape.bytes;
   return real(x.shape.tokens) *
          (e * (convolved(a) + input_features(a) + a.inner) + (4 + 2 * e) * states(a) +

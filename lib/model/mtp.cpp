@@ -1,4 +1,5 @@
 // Multi-token prediction.
+#include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
@@ -44,6 +45,7 @@ void append_mtp_projection(const BlockContext& x, BlockOps& ops) {
   const LinearTimes projection = append_linear(
       x, "mtp projection", l.tokens, ceil_div(l.hidden, x.strategy.tp), 2 * l.hidden, false, ops);
   append_projection_collectives(x, projection, ops);
+  append_expansion(x, ops);
 }
 
 }  // namespace meshplan

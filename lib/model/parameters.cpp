@@ -2,6 +2,7 @@
 
 #include "model/block_table.hpp"
 #include "model/encoder.hpp"
+#include "model/hyper_connections.hpp"
 
 namespace meshplan {
 namespace {
@@ -28,6 +29,7 @@ ParameterCount parameter_count(const ModelSpec& m) {
   if (m.position_embedding == PositionEmbedding::kLearned) count.embedding += m.max_seq_length * h;
   count.output_head = m.tied_embeddings ? 0 : m.vocab_size * h;
   count.total = count.embedding + count.output_head + norm_parameters(m, h);
+  count.total += contraction_parameters(m);
   if (m.embedding_norm) count.total += norm_parameters(m, h);
   count.encoder = encoder_parameters(m);
   count.total += count.encoder;
@@ -41,7 +43,7 @@ ParameterCount parameter_count(const ModelSpec& m) {
     count.active += layers * (sum(p) - p.experts + p.experts_active);
   }
   if (m.mtp_layers > 0) {
-    const std::int64_t joint = 2 * h * h + 3 * norm_parameters(m, h);
+    const std::int64_t joint = 2 * h * h + 3 * norm_parameters(m, h) + contraction_parameters(m);
     count.mtp =
         (m.mtp_shared ? 1 : m.mtp_layers) * (sum(layer_parameters(m, mtp_layer(m))) + joint);
   }

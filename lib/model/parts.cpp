@@ -97,6 +97,7 @@ void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps
   append_norm(x, name, elements, ops, repeated);
   if (listed && repeated) ++ops.checkpoints;
   if (!is_fused_norm(x) || x.strategy.runtime.fp32_copies) return;
+  if (x.model.mhc_num_residual_streams > 1) return;  // a mixture, which nothing else reads
   append_gradient_sum(x, elements, ops);
 }
 
@@ -266,6 +267,7 @@ void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
 // [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a
 // 1-byte mask) when fused, else a pass per operation.
 void append_residual(const BlockContext& x, BlockOps& ops) {
+  if (x.model.mhc_num_residual_streams > 1) return;  // append_connection()
   const double n = real(x.shape.norm_tokens) * real(x.shape.hidden);
   const double e = x.shape.bytes;
   const bool dropout = x.model.dropout > 0;

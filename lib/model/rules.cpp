@@ -35,6 +35,8 @@ void check_sizes(const ModelSpec& m, Findings& f) {
   f.check("attention.window", m.window, kWindowTokens);
   f.check("attention.window_every", m.window_every, kLayers);
   f.check("mtp_layers", m.mtp_layers, {0, 100});
+  f.check("mhc_num_residual_streams", m.mhc_num_residual_streams, {1, 64});
+  f.check("mhc_sinkhorn_iterations", m.mhc_sinkhorn_iterations, {1, 1000});
   f.check("dropout", m.dropout, {0, 0.99});
   f.check("rotary_percent", m.rotary_percent, {0, 1});
   f.check("published_parameters", m.published_parameters, kPublished);
@@ -206,6 +208,21 @@ void check_joint(const AttentionSpec& kind, const std::string& at, Findings& f) 
   }
   if (kind.chunked && kind.window == 0) {
     f.error({at + ".chunked", at}, "'" + at + "': 'chunked' needs a 'window', the chunk's tokens");
+  }
+}
+
+void check_joint(const CompressedAttentionSpec& kind, const std::string& at, Findings& f) {
+  must_be_multiple(kind.num_attention_heads, kind.o_groups, at, "num_attention_heads", "o_groups",
+                   f);
+  if (kind.compress_ratio == 0 && (kind.overlap || kind.index.top_k > 0)) {
+    f.error({at + ".compress_ratio", at},
+            "'" + at +
+                "': 'overlap' and 'index_top_k' need a 'compress_ratio', the tokens of an "
+                "entry");
+  }
+  if ((kind.index.top_k > 0) != (kind.index.heads > 0 && kind.index.head_dim > 0)) {
+    f.error({at + ".index_heads", at + ".index_top_k", at},
+            "'" + at + "': an index needs 'index_heads', 'index_head_dim' and 'index_top_k'");
   }
 }
 

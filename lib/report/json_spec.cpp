@@ -235,6 +235,10 @@ Json model_keys(const ModelSpec& m) {
   add_if(json, "parallel_block", m.parallel_block);
   add_if(json, "parallel_shared_norm", m.parallel_shared_norm);
   add_if(json, "embedding_norm", m.embedding_norm);
+  if (m.mhc_num_residual_streams > 1) {
+    json["mhc_num_residual_streams"] = m.mhc_num_residual_streams;
+    json["mhc_sinkhorn_iterations"] = m.mhc_sinkhorn_iterations;
+  }
   json["dropout"] = number(m.dropout);
   json["max_seq_length"] = m.max_seq_length;
   json["attention"] = attention_keys(m);

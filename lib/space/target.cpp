@@ -84,9 +84,9 @@ Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
 std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   const std::optional<Target> target = target_of(space);
   if (!target) return {};
-  for (const Finding& f : target_findings(with_adapters(*target, s), s, m, c).all()) {
+  for (const Finding& f : target_findings(carrier_of(*target, s, m), s, m, c).all()) {
     if (is_about_preset(f)) continue;
-    return std::string(name_of(with_adapters(*target, s))) + " cannot express it (" +
+    return std::string(name_of(carrier_of(*target, s, m))) + " cannot express it (" +
            join_words(f.keys, ", ") + ")";
   }
   return {};
@@ -99,7 +99,7 @@ bool is_refused(Space space, const Strategy& s, const ModelSpec& m, const Cluste
   const auto is_settled = [&](const std::string& key) {
     return !is_searched(key) || std::find(settled.begin(), settled.end(), key) != settled.end();
   };
-  const Findings found = target_findings(with_adapters(*target, s), s, m, c);
+  const Findings found = target_findings(carrier_of(*target, s, m), s, m, c);
   return std::any_of(found.all().begin(), found.all().end(), [&](const Finding& f) {
     return !is_about_preset(f) && std::all_of(f.keys.begin(), f.keys.end(), is_settled);
   });
@@ -109,7 +109,7 @@ Diagnostics hopeless_for(Space space, const Strategy& s, const ModelSpec& m, con
   const std::optional<Target> target = target_of(space);
   Diagnostics problems;
   if (!target) return problems;
-  for (const Finding& f : target_findings(with_adapters(*target, s), s, m, c).all()) {
+  for (const Finding& f : target_findings(carrier_of(*target, s, m), s, m, c).all()) {
     const bool can_change = std::any_of(f.keys.begin(), f.keys.end(), is_searched);
     if (!can_change && !is_about_preset(f)) problems.push_back(f.diagnostic);
   }

@@ -31,6 +31,7 @@ bool add_to(LayerSpec& layer, const LayerSpec& part, bool is_mixer) {
 
 char letter_of(const AttentionSpec& kind) { return kind.index.top_k > 0 ? 'D' : '*'; }
 char letter_of(const LatentAttentionSpec& kind) { return kind.sizes.index.top_k > 0 ? 'D' : '+'; }
+char letter_of(const CompressedAttentionSpec&) { return 0; }
 char letter_of(const Mamba2Spec&) { return 'M'; }
 char letter_of(const MambaSpec&) { return 0; }
 char letter_of(const GatedDeltaNetSpec& kind) { return kind.gate_rank > 0 ? 0 : 'G'; }

@@ -74,6 +74,21 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
 }
 
 template <class Kind, class Visit>
+requires std::same_as<std::remove_const_t<Kind>, CompressedAttentionSpec>
+void for_each_layer_key(Kind& k, const Visit& visit) {
+  visit(LayerKey{"num_attention_heads", kLayerHeads}, k.num_attention_heads);
+  visit(LayerKey{"head_dim", kLayerHeadDim}, k.head_dim);
+  visit(LayerKey{"rotary_dim", or_none(kLayerHeadDim), true}, k.rotary_dim);
+  visit(LayerKey{"q_lora_rank", kLatentWidth}, k.q_lora_rank);
+  visit(LayerKey{"o_groups", kLayerHeads, true}, k.o_groups);
+  visit(LayerKey{"o_lora_rank", kLatentWidth}, k.o_lora_rank);
+  visit(LayerKey{"window", {1, kWindowTokens.highest}, true}, k.window);
+  visit(LayerKey{"compress_ratio", {0, 1 << 16}, true}, k.compress_ratio);
+  visit(LayerKey{"overlap", {}, true}, k.overlap);
+  for_each_layer_key(k.index, visit);
+}
+
+template <class Kind, class Visit>
 requires std::same_as<std::remove_const_t<Kind>, Mamba2Spec>
 void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"num_heads", kLayerHeads}, k.num_heads);
@@ -156,6 +171,9 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
 // What `kind` of a section says.
 [[nodiscard]] constexpr std::string_view kind_name(const AttentionSpec&) { return "gqa"; }
 [[nodiscard]] constexpr std::string_view kind_name(const LatentAttentionSpec&) { return "mla"; }
+[[nodiscard]] constexpr std::string_view kind_name(const CompressedAttentionSpec&) {
+  return "compressed";
+}
 [[nodiscard]] constexpr std::string_view kind_name(const Mamba2Spec&) { return "mamba2"; }
 [[nodiscard]] constexpr std::string_view kind_name(const MambaSpec&) { return "mamba"; }
 [[nodiscard]] constexpr std::string_view kind_name(const GatedDeltaNetSpec&) {

@@ -52,6 +52,16 @@ void check_split(const LatentAttentionSpec& kind, const Plan& p, Findings& f) {
   check_heads(kind.num_attention_heads, p, f);
 }
 
+// Spans of tokens that entries pool are whole (Primus transformer/compressor.py).
+void check_split(const CompressedAttentionSpec& kind, const Plan& p, Findings& f) {
+  check_heads(kind.num_attention_heads, p, f);
+  must_divide(f, {"tp"}, p.s.tp, kind.o_groups, "groups of the output projection");
+  if (kind.compress_ratio == 0 || p.s.seq_len % kind.compress_ratio == 0) return;
+  f.error({"seq_len"}, "compressed attention needs 'seq_len' to be a multiple of the " +
+                           std::to_string(kind.compress_ratio) + " tokens of an entry, got " +
+                           std::to_string(p.s.seq_len));
+}
+
 // core/ssm/mamba_mixer.py: every tensor rank gets whole heads and whole groups.
 void check_split(const Mamba2Spec& kind, const Plan& p, Findings& f) {
   must_divide(f, {"tp"}, p.s.tp, kind.num_heads, "Mamba heads");
@@ -94,6 +104,11 @@ void check_context_split(const LatentAttentionSpec& kind, const Plan& p, Finding
   check_ulysses(kind.num_attention_heads, kind.num_attention_heads, p, f);
 }
 
+void check_context_split(const CompressedAttentionSpec&, const Plan&, Findings& f) {
+  f.error({"cp"}, "no training code splits the sequence of compressed attention over ranks",
+          "cp=1");
+}
+
 // core/ssm/mamba_context_parallel.py: groups that are fewer than ranks are copied.
 void check_context_split(const Mamba2Spec& kind, const Plan& p, Findings& f) {
   check_state_heads(kind.num_heads, p, "Mamba heads", f);
@@ -131,6 +146,14 @@ double tensor_width(const LatentAttentionSpec& kind, const Plan& p) {
          real(kind.num_attention_heads) *
              (2 * real(mla.qk_nope_head_dim + mla.qk_rope_head_dim) + real(mla.v_head_dim)) +
          real(mla.index.heads) * real(mla.index.head_dim) +
+         score_width(kind.num_attention_heads, p);
+}
+
+double tensor_width(const CompressedAttentionSpec& kind, const Plan& p) {
+  const double heads = real(kind.num_attention_heads);
+  return real(kind.q_lora_rank) + 4 * real(kind.head_dim) + 2 * heads * real(kind.head_dim) +
+         real(kind.o_groups) * real(kind.o_lora_rank) +
+         real(kind.index.heads) * real(kind.index.head_dim) +
          score_width(kind.num_attention_heads, p);
 }
 

@@ -67,6 +67,26 @@ struct LatentAttentionSpec {
   bool operator==(const LatentAttentionSpec&) const = default;
 };
 
+// Attention of DeepSeek-V4 (its config.json; Megatron-Core's DSv4HybridSelfAttention): all heads
+// share one latent of head_dim elements that is both key and value. A token sees the last `window`
+// tokens and, of those before it, one pooled entry for every compress_ratio tokens: all of them, or
+// those that an index over entries of its own chooses. Queries are projected through a latent, and
+// so is the output, in groups of heads.
+struct CompressedAttentionSpec {
+  std::int64_t num_attention_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rotary_dim = 64;  // elements of a head that rotate
+  std::int64_t q_lora_rank = 0;
+  std::int64_t o_groups = 1;
+  std::int64_t o_lora_rank = 0;  // of each group
+  std::int64_t window = 128;
+  std::int64_t compress_ratio = 0;  // tokens that one entry pools; 0: no entries, the window alone
+  bool overlap = false;             // an entry pools the tokens of the one before it as well
+  IndexSpec index = {};             // top_k entries are seen; 0: all
+
+  bool operator==(const CompressedAttentionSpec&) const = default;
+};
+
 // Mamba-2 (Dao and Gu, 2405.21060): heads with a state of head_dim x state_size each, whose input
 // and output projections of state_size a group of heads shares.
 struct Mamba2Spec {
@@ -153,8 +173,8 @@ struct MoeSpec {
   bool operator==(const MoeSpec&) const = default;
 };
 
-using Mixer = std::variant<AttentionSpec, LatentAttentionSpec, Mamba2Spec, MambaSpec,
-                           GatedDeltaNetSpec, LightningSpec, NoneSpec>;
+using Mixer = std::variant<AttentionSpec, LatentAttentionSpec, CompressedAttentionSpec, Mamba2Spec,
+                           MambaSpec, GatedDeltaNetSpec, LightningSpec, NoneSpec>;
 using FeedForward = std::variant<DenseMlpSpec, MoeSpec, NoneSpec>;
 
 struct LayerSpec {

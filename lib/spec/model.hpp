@@ -62,7 +62,11 @@ struct ModelSpec {
   bool parallel_shared_norm =
       false;                    // with parallel_block: one norm for both (PaLM), else two (NeoX)
   bool embedding_norm = false;  // a norm after the embedding (BLOOM)
-  double dropout = 0.0;         // hidden and attention dropout of the training run
+  // Streams of the residual that layers read a mixture of and write to (manifold-constrained
+  // hyper-connections, 2512.24880); 1: a plain residual.
+  std::int64_t mhc_num_residual_streams = 1;
+  std::int64_t mhc_sinkhorn_iterations = 20;
+  double dropout = 0.0;  // hidden and attention dropout of the training run
   std::int64_t max_seq_length = 0;
   AttentionKind attention = AttentionKind::kMha;
   std::optional<MlaSpec> mla;     // present exactly for kMla

@@ -28,11 +28,12 @@ bool has_feed_forward_of(const ModelSpec& m) {
 bool has_module(const ModelSpec& m, RecomputeModule module) {
   switch (module) {
     case RecomputeModule::kCoreAttn:
-      return has_mixer_of<AttentionSpec>(m) || has_mixer_of<LatentAttentionSpec>(m);
+      return has_mixer_of<AttentionSpec>(m) || has_mixer_of<LatentAttentionSpec>(m) ||
+             has_mixer_of<CompressedAttentionSpec>(m);
     case RecomputeModule::kLayernorm:
       return true;
     case RecomputeModule::kMlaUpProj:
-      return has_mixer_of<LatentAttentionSpec>(m);
+      return has_mixer_of<LatentAttentionSpec>(m) || has_mixer_of<CompressedAttentionSpec>(m);
     case RecomputeModule::kMlp:
       return has_feed_forward_of<DenseMlpSpec>(m);
     case RecomputeModule::kMoeAct:

@@ -74,6 +74,8 @@ struct Runtime {
   // Latent attention's queries, keys and values are put together by the kernels that rotate them
   // (Megatron-Core fusions/fused_mla_yarn_rope_apply.py; with yarn alone).
   bool fused_latent_rope = false;
+  // Each step of hyper-connections is one kernel (Megatron-Bridge's use_fused_mhc, Primus' Triton).
+  bool fused_mhc = true;
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;

@@ -146,7 +146,7 @@ double layer_width(const Plan& p) {
     mixer = std::max(mixer, std::visit(width, layer.mixer));
     feed_forward = std::max(feed_forward, std::visit(width, layer.feed_forward));
   }
-  return real(p.m.hidden_size) + mixer + feed_forward;
+  return real(p.m.hidden_size) * real(p.m.mhc_num_residual_streams) + mixer + feed_forward;
 }
 
 // Elements that the encoder's layers, patches and projectors hold of one microbatch.

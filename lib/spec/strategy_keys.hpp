@@ -76,6 +76,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fp8_attention", s.runtime.fp8_attention);
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
+  visit("kernels.fused_mhc", s.runtime.fused_mhc);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
   visit("kernels.fused_linear_cross_entropy", s.runtime.fused_linear_cross_entropy);
   visit("kernels.fp32_copies", s.runtime.fp32_copies);

@@ -20,6 +20,10 @@ LoraTargets targets_of(const LatentAttentionSpec& kind, const ModelSpec&) {
   return all;
 }
 
+LoraTargets targets_of(const CompressedAttentionSpec&, const ModelSpec&) {
+  return {kQDown, kQUp, kKvDown, kProj};
+}
+
 LoraTargets targets_of(const NoneSpec&, const ModelSpec&) { return {}; }
 
 LoraTargets mlp_targets(const ModelSpec& m) {

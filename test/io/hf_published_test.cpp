@@ -40,6 +40,7 @@ const std::vector<Published>& published() {
       {"qwen3.5-35b-a3b", 35e9, "model card: 35B in total"},
       {"deepseek-v3.2", 671e9,
        "DeepSeek-V3 (2412.19437), which it continues; the index adds 0.1 %"},
+      {"deepseek-v4-flash", 284e9, "model card: 284B parameters"},
       {"glm-5", 744e9, "model card: 744B parameters"},
       {"kimi-k2", 1'026'408'232'448, "safetensors metadata of the hub"},
       {"kimi-linear-48b-a3b", 49'122'681'728, "safetensors metadata of the hub"},
@@ -122,6 +123,15 @@ TEST_CASE("Layers that differ are those that the configuration lists") {
   CHECK(std::holds_alternative<Mamba2Spec>(layer_spec(nano, 0).mixer));
   CHECK_FALSE(has_mixer(layer_spec(nano, 1)));
   CHECK(num_moe_layers(nano) == 23);
+  const ModelSpec v4 = imported("deepseek-v4-flash");
+  const auto ratio = [&](std::int64_t layer) {
+    return std::get<CompressedAttentionSpec>(layer_spec(v4, layer).mixer).compress_ratio;
+  };
+  CHECK(ratio(1) == 0);
+  CHECK(ratio(2) == 4);
+  CHECK(ratio(41) == 128);
+  CHECK(v4.mhc_num_residual_streams == 4);
+  CHECK(std::get<CompressedAttentionSpec>(v4.mtp_layer.value().mixer).compress_ratio == 0);
   const ModelSpec minimax = imported("minimax-text-01");
   CHECK(std::holds_alternative<LightningSpec>(layer_spec(minimax, 0).mixer));
   CHECK(std::holds_alternative<AttentionSpec>(layer_spec(minimax, 7).mixer));
@@ -149,7 +159,7 @@ TEST_CASE("Models that are no decoders of text are refused by their kind") {
   CHECK(has(refused(R"({"model_type": "qwen2_5_omni", "thinker_config":
       {"model_type": "qwen2_5_omni_thinker", "audio_config": {"d_model": 1280}}})"),
             "the model has an audio part ('audio_config')"));
-  CHECK(has(refused(R"({"model_type": "deepseek_v4"})"), "hyper-connections"));
+  CHECK(has(refused(R"({"model_type": "zamba2"})"), "layers that share weights"));
 }
 
 TEST_CASE("An unknown family is refused with what has no place and a model file of the rest") {

@@ -78,6 +78,25 @@ TEST_CASE("linear attention takes all layers but every n-th") {
   CHECK(std::holds_alternative<AttentionSpec>(layer_spec(listed.model, 3).mixer));
 }
 
+TEST_CASE("hyper-connections are read by either name, and what is left of them is said") {
+  const MegatronRun main = read(
+      "--num-layers 4 --enable-mhc-connections --mhc-num-residual-streams 2 "
+      "--mhc-sinkhorn-iterations 5");
+  CHECK(main.model.mhc_num_residual_streams == 2);
+  CHECK(main.model.mhc_sinkhorn_iterations == 5);
+  CHECK_FALSE(main.strategy.runtime.fused_mhc);
+  const MegatronRun dev = read(
+      "--num-layers 4 --enable-hyper-connections --num-residual-streams 8 --use-fused-mhc "
+      "--recompute-granularity selective --recompute-modules mhc --mhc-recompute-layer-num 2");
+  CHECK(dev.model.mhc_num_residual_streams == 8);
+  CHECK(dev.strategy.runtime.fused_mhc);
+  const auto said = std::find_if(dev.notes.begin(), dev.notes.end(), [](const std::string& note) {
+    return note.find("--recompute-modules mhc") != std::string::npos;
+  });
+  CHECK(said != dev.notes.end());
+  CHECK(read("--num-layers 4 --num-residual-streams 8").model.mhc_num_residual_streams == 1);
+}
+
 TEST_CASE("hybrids that cannot be described are refused where they are said") {
   CHECK(refused("--hybrid-layer-pattern MXM").find("'X' is no layer of a hybrid pattern") !=
         std::string::npos);

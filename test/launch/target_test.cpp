@@ -205,6 +205,46 @@ TEST_CASE("models that no flag describes have no nearest plan") {
   }
 }
 
+TEST_CASE("what no option of Megatron-LM describes is Megatron-Bridge's") {
+  const auto carrier = [](const char* model, const char* keys) {
+    const LaunchPlan plan = plan_of(model, "hgx-h200", 64, keys);
+    return target_of(plan.strategy, plan.model);
+  };
+  CHECK(carrier("llama-3-8b", "tp=2") == Target::kMegatron);
+  CHECK(carrier("nemotron-3-nano-30b-a3b", "ep=8") == Target::kMegatron);  // a pattern says it
+  CHECK(carrier("llama-3-8b", "tp=2,lora.rank=16") == Target::kMegatronBridge);
+  CHECK(carrier("qwen3-next-80b-a3b", "ep=8") == Target::kMegatronBridge);
+  CHECK(carrier("gemma-3-27b", "tp=2") == Target::kMegatronBridge);  // gated gelu, an encoder
+  CHECK(carrier("deepseek-v4-flash", "ep=8") == Target::kMegatronBridge);
+  CHECK(carrier("deepseek-v4-flash", "ep=8,framework=fsdp") == Target::kAccelerate);
+}
+
+TEST_CASE("Megatron-Bridge refuses layers that it lacks, and what its own cannot do") {
+  const auto refusal = [](const ModelSpec& m, const char* keys) {
+    const LaunchPlan plan = plan_of("deepseek-v4-flash", "hgx-h200", 64, keys);
+    const Findings f = target_findings(Target::kMegatronBridge, plan.strategy, m, plan.cluster);
+    return f.has_errors() ? to_text(f.diagnostics()) : std::string();
+  };
+  ModelSpec m = plan_of("deepseek-v4-flash", "hgx-h200", 64, "ep=8").model;
+  CHECK(refusal(m, "ep=8,pp=2,recompute=selective").empty());
+  CHECK(refusal(m, "ep=8,tp=2,sequence_parallel=true").find("no tensor parallelism") !=
+        std::string::npos);
+  CHECK(refusal(m, "ep=8,recompute=full").find("not recomputed whole") != std::string::npos);
+  m.layers.front().layer.mixer = LightningSpec{64, 64};
+  CHECK(refusal(m, "ep=8").find("no lightning attention") != std::string::npos);
+}
+
+TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused") {
+  LaunchPlan plan = plan_of("llama-2-7b", "hgx-h200", 64, "kernels.fused_mhc=false");
+  plan.model.mhc_num_residual_streams = 4;
+  CHECK(target_of(plan.strategy, plan.model) == Target::kMegatron);
+  plan.strategy.runtime.fused_mhc = true;
+  CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
+  plan = plan_of("llama-2-7b", "hgx-h200", 64, "pp=2,kernels.fused_mhc=false");
+  plan.model.mhc_num_residual_streams = 4;
+  CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
+}
+
 TEST_CASE("orders that number ranks alike are the same") {
   Strategy s;
   s.tp = 2, s.dp = 4;

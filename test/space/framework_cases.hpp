@@ -31,7 +31,8 @@ inline Case framework_case(unsigned seed, Space space) {
 
 // Whether the exporter accepts the strategy: target_findings() is all that it asks.
 inline bool is_accepted(const Case& c, const Strategy& s) {
-  return !target_findings(*target_of(c.request.space), s, c.model, c.cluster).has_errors();
+  const Target target = carrier_of(*target_of(c.request.space), s, c.model);
+  return !target_findings(target, s, c.model, c.cluster).has_errors();
 }
 
 // The strategy as the exporter accepts it: itself, or, where nothing is held twice, with another

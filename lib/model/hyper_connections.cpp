@@ -1,0 +1,99 @@
+#include "model/hyper_connections.hpp"
+
+#include "model/parts.hpp"
+
+namespace meshplan {
+namespace {
+
+// Coefficients per token: of what is read, of what is written, and of streams to streams.
+std::int64_t coefficients(const ModelSpec& m) {
+  const std::int64_t n = m.mhc_num_residual_streams;
+  return n * n + 2 * n;
+}
+
+// Kernels of one Sinkhorn-Knopp iteration that normalises rows and columns one operation after
+// another: sum, clamp and quotient each; backward the same again, and of each quotient two
+// products, a square, a negation and a sum, of each clamp a mask and a product, of each sum an
+// expansion (Megatron-Core transformer/hyper_connection.py, SinkhornKnopp).
+constexpr double kSinkhornForward = 6, kSinkhornBackward = 6 + 16;
+
+}  // namespace
+
+// [F-MHC-1] A projection of the n h streams to n^2 + 2 n coefficients, a bias for each and three
+// scales (Megatron-Core transformer/hyper_connection.py, HyperConnectionModule); before the output
+// layer n h n, a bias each and a scale (DeepSeek-V4's hc_head, Primus HyperHead).
+std::int64_t connection_parameters(const ModelSpec& m) {
+  if (!has_streams(m)) return 0;
+  const std::int64_t width = m.mhc_num_residual_streams * m.hidden_size;
+  return width * coefficients(m) + coefficients(m) + 3;
+}
+
+std::int64_t contraction_parameters(const ModelSpec& m) {
+  if (!has_streams(m)) return 0;
+  const std::int64_t n = m.mhc_num_residual_streams;
+  return n * m.hidden_size * n + n + 1;
+}
+
+// [F-MHC-2] Around one part, with n h elements of streams a token: the projection and the streams'
+// norm, the mixture that is read (n h + h), and streams mixed and written with the part's output
+// (2 n h + h). Backward the last reads two gradients' worth and writes two (3 n h + 2 h), the
+// mixture 2 n h + h, the norm 3 n h. Fused, each is one kernel and the norm is the projection's
+// (Megatron-Bridge use_fused_mhc; Primus hyper_connection.py). Else the norm reads the streams by
+// itself, streams are mixed, the output expanded and both added one after another (5 n h + h more),
+// and the coefficients are normalised in 2 x iterations steps of several small kernels.
+void append_connection(const BlockContext& x, BlockOps& ops) {
+  if (!has_streams(x.model)) return;
+  const LocalShape& l = x.shape;
+  const bool fused = x.strategy.runtime.fused_mhc;
+  const double tokens = real(l.norm_tokens), e = l.bytes, h = tokens * real(l.hidden) * e;
+  const double n = real(x.model.mhc_num_residual_streams), streams = n * h;
+  Strategy unquantised = x.strategy;
+  if (x.strategy.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
+  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  append_linear(plain, "stream coefficients", l.norm_tokens, coefficients(x.model),
+                x.model.mhc_num_residual_streams * l.hidden, false, ops);
+  append_elementwise(x, "stream norm", fused ? 0 : streams, fused ? 0 : 1, 3 * streams, 1, ops);
+  const double table = 4 * tokens * n * n, each = 2 * table;
+  const double iterations = real(x.model.mhc_sinkhorn_iterations);
+  const double forward = fused ? 1 : kSinkhornForward * iterations;
+  const double backward = fused ? 1 : kSinkhornBackward * iterations;
+  append_elementwise(x, "stream normalisation", forward * each, forward, backward * each, backward,
+                     ops);
+  append_elementwise(x, "stream mixture", streams + h, 1, 2 * streams + h, 1, ops);
+  const double apart = fused ? 0 : 4 * streams;
+  append_elementwise(x, "stream update", 2 * streams + h + apart, fused ? 1 : 3,
+                     3 * streams + 2 * h + apart, fused ? 1 : 4, ops);
+}
+
+void append_expansion(const BlockContext& x, BlockOps& ops) {
+  if (!has_streams(x.model)) return;
+  const double h = real(x.shape.norm_tokens) * real(x.shape.hidden) * x.shape.bytes;
+  const double bytes = (real(x.model.mhc_num_residual_streams) + 1) * h;
+  append_elementwise(x, "stream expansion", bytes, 1, is_frozen(x.strategy) ? 0 : bytes,
+                     is_frozen(x.strategy) ? 0 : 1, ops);
+}
+
+void append_contraction(const BlockContext& x, BlockOps& ops) {
+  if (!has_streams(x.model)) return;
+  const LocalShape& l = x.shape;
+  const std::int64_t n = x.model.mhc_num_residual_streams;
+  Strategy unquantised = x.strategy;
+  if (x.strategy.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
+  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  append_linear(plain, "stream coefficients", l.norm_tokens, n, n * l.hidden, false, ops);
+  const double h = real(l.norm_tokens) * real(l.hidden) * l.bytes;
+  append_elementwise(x, "stream mixture", (real(n) + 1) * h, 1, (2 * real(n) + 1) * h, 2, ops);
+}
+
+double residual_bytes(const BlockContext& x) {
+  return x.shape.bytes * real(x.shape.norm_tokens) * real(x.shape.residual);
+}
+
+double connection_saved_bytes(const BlockContext& x) {
+  if (!has_streams(x.model)) return 0;
+  const double tokens = real(x.shape.norm_tokens);
+  return residual_bytes(x) + x.shape.bytes * tokens * real(x.shape.hidden) +
+         8 * tokens * real(coefficients(x.model));
+}
+
+}  // namespace meshplan
