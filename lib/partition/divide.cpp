@@ -70,7 +70,65 @@ Divided divide_all(const StageContext& x, const DivisionRules& rules, double mos
   return all;
 }
 
+constexpr double kUnlimited = 1e18;  // seconds: whatever fits
+
+// Numbers of recomputed layers, the same on every rank, that some division may allow.
+struct UniformCounts {
+  std::int64_t fewest = 1, most = 0;  // none where fewest > most
+};
+
+// A division whose ranks all recompute u layers is one of those whose ranks recompute what they
+// must, but u or more, and of those whose ranks recompute what they must, but u or fewer: of either
+// there are the more the smaller, and the larger, u is. So both ends of the numbers that come into
+// question are found by halving. `step`: numbers are multiples of it.
+UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double most,
+                             std::int64_t step) {
+  x.counts = CountRule::kFewest;
+  const std::int64_t all = (x.model.num_layers + step - 1) / step;
+  const auto from = [&](std::int64_t n) {
+    x.uniform = n * step;
+    return may_divide_within(x, rules, most);
+  };
+  if (!from(1)) return {};
+  std::int64_t low = 1, high = all;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low + 1) / 2;
+    if (from(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const std::int64_t last = low;
+  const auto up_to = [&](std::int64_t n) {
+    x.uniform = step, x.most_recomputed = n * step;
+    return may_divide_within(x, rules, most);
+  };
+  low = 1, high = last;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (up_to(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return {low * step, last * step};
+}
+
 }  // namespace
+
+bool may_divide_within(const StageContext& context, const DivisionRules& rules, double most) {
+  bool may = false;
+  for_each_rounds(context, rules, [&](const StageContext& x) {
+    Stages stages(x);
+    stages.limit_to(stages.max_bottleneck(most));
+    may = stages.may_fit_limit() &&
+          Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
+    return !may;
+  });
+  return may;
+}
 
 std::vector<Rounds> given_rounds(const StageContext& x, const DivisionRules& rules) {
   const Strategy& s = x.strategy;
@@ -91,9 +149,12 @@ Divided divide(StageContext context, const DivisionRules& rules, double most) {
   if (context.counts != CountRule::kUniform) return divide_all(context, rules, most);
   // The same number in every chunk of a rank: the fewest with which there is a division.
   const std::int64_t step = context.strategy.vp;
+  UniformCounts counts{step, context.model.num_layers + step - 1};
+  const bool halve = rules.partition == PartitionRule::kAny && context.measure == Measure::kTime;
+  if (halve) counts = uniform_counts(context, rules, most, step);
   Divided none;
-  for (context.uniform = step; context.uniform < context.model.num_layers + step;
-       context.uniform += step) {
+  none.fits = halve && most < kUnlimited;  // what is too slow may fit
+  for (context.uniform = counts.fewest; context.uniform <= counts.most; context.uniform += step) {
     const Divided divided = divide_all(context, rules, most);
     if (divided.lists) return divided;
     none.fits |= divided.fits;

@@ -32,6 +32,10 @@ void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& vi
   }
 }
 
+// Whether some division fits and lets a step take `most` seconds or less, by its stages' times.
+[[nodiscard]] bool may_divide_within(const StageContext& context, const DivisionRules& rules,
+                                     double most);
+
 // The division of layers that the rule picks by stage times, or by memory: [F-SEARCH-1]. Nothing if
 // none fits, or none of those that do lets a step take `most` seconds or less. Times only say where
 // to begin, so there the first totals of the rounds do that allow a division.

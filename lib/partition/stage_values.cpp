@@ -213,7 +213,9 @@ std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) con
 
 // Layers of the rank, or the two ranks together, that can be recomputed within the limit.
 std::int64_t Stages::most_recomputed(int stage, const StageAssignment& share) const {
-  const std::int64_t all = share.first + share.second;
+  const std::int64_t all =
+      std::min<std::int64_t>(share.first, x_.most_recomputed) +
+      std::min<std::int64_t>(share.second, x_.most_recomputed);
   if (measures_memory() || least_full_ <= 0) return all;
   return std::clamp<std::int64_t>(
       (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);

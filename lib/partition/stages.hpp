@@ -2,6 +2,7 @@
 // Time and memory of pipeline ranks as functions of the layers they hold: the table that the
 // division of layers is chosen from.
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct StageContext {
   const std::vector<std::int64_t>* given;  // kGiven: per rank
   // Of the divisions looked at, where StageLayout::needs_rounds(); nothing: the most even ones.
   const Rounds* rounds = nullptr;
+  std::int64_t most_recomputed = std::numeric_limits<std::int64_t>::max();  // kFewest: of a rank
 };
 
 // A pipeline rank, or the two ranks of DualPipe that hold the same two chunks.

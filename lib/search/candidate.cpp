@@ -310,23 +310,6 @@ class Examiner {
   Examined result_;
 };
 
-// Whether some division fits and lets a step take `most` seconds or less, by its stages' times.
-bool may_divide_within(const StageContext& context, const DivisionRules& rules, double most) {
-  bool may = false;
-  for_each_rounds(context, rules, [&](const StageContext& x) {
-    Stages stages(x);
-    stages.limit_to(stages.max_bottleneck(most));
-    may = stages.may_fit_limit() &&
-          Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
-    return !may;
-  });
-  return may;
-}
-
-}  // namespace
-
-namespace {
-
 // Asks for both ways of recomputing of a choice with its states sharded as far as `zero` goes, over
 // all replicas, and on the host.
 class LeastMemory {
