@@ -1,9 +1,13 @@
 #include "partition/divide.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <utility>
+
+#include "schedule/traits.hpp"
 
 namespace meshplan {
 
@@ -72,6 +76,38 @@ Divided divide_all(const StageContext& x, const DivisionRules& rules, double mos
 
 constexpr double kUnlimited = 1e18;  // seconds: whatever fits
 
+constexpr std::int64_t kAllLayers = std::numeric_limits<std::int64_t>::max();
+
+// may_divide_within() of several numbers of recomputed layers. Divisions of totals that nobody asks
+// about are not prepared.
+class CountsAsked {
+ public:
+  CountsAsked(const StageContext& x, const DivisionRules& rules, double most)
+      : context_(x), rules_(rules), most_(most) {}
+
+  // Whether ranks may recompute `uniform` layers or more, and `most_recomputed` or fewer.
+  [[nodiscard]] bool may_divide(std::int64_t uniform, std::int64_t most_recomputed) {
+    bool may = false;
+    std::size_t i = 0;
+    for_each_rounds(context_, rules_, [&](const StageContext& x) {
+      if (i == of_rounds_.size()) of_rounds_.push_back(std::make_unique<Stages>(x));
+      Stages& stages = *of_rounds_[i++];
+      const std::int64_t limit = stages.max_bottleneck(most_);
+      stages.set_counts(uniform, most_recomputed);
+      stages.limit_to(limit);
+      may = stages.may_fit_limit() && Partitioner<Stages>(stages).is_possible(limit);
+      return !may;
+    });
+    return may;
+  }
+
+ private:
+  const StageContext& context_;
+  const DivisionRules& rules_;
+  double most_;
+  std::vector<std::unique_ptr<Stages>> of_rounds_;
+};
+
 // Numbers of recomputed layers, the same on every rank, that some division may allow.
 struct UniformCounts {
   std::int64_t fewest = 1, most = 0;  // none where fewest > most
@@ -83,12 +119,10 @@ struct UniformCounts {
 // question are found by halving. `step`: numbers are multiples of it.
 UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double most,
                              std::int64_t step) {
-  x.counts = CountRule::kFewest;
+  x.counts = CountRule::kFewest, x.uniform = step;
   const std::int64_t all = (x.model.num_layers + step - 1) / step;
-  const auto from = [&](std::int64_t n) {
-    x.uniform = n * step;
-    return may_divide_within(x, rules, most);
-  };
+  CountsAsked asked(x, rules, most);
+  const auto from = [&](std::int64_t n) { return asked.may_divide(n * step, kAllLayers); };
   if (!from(1)) return {};
   std::int64_t low = 1, high = all;
   while (low < high) {
@@ -100,10 +134,7 @@ UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double 
     }
   }
   const std::int64_t last = low;
-  const auto up_to = [&](std::int64_t n) {
-    x.uniform = step, x.most_recomputed = n * step;
-    return may_divide_within(x, rules, most);
-  };
+  const auto up_to = [&](std::int64_t n) { return asked.may_divide(step, n * step); };
   low = 1, high = last;
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
@@ -150,7 +181,8 @@ Divided divide(StageContext context, const DivisionRules& rules, double most) {
   // The same number in every chunk of a rank: the fewest with which there is a division.
   const std::int64_t step = context.strategy.vp;
   UniformCounts counts{step, context.model.num_layers + step - 1};
-  const bool halve = rules.partition == PartitionRule::kAny && context.measure == Measure::kTime;
+  const bool halve = rules.partition == PartitionRule::kAny && context.measure == Measure::kTime &&
+                     traits_of(context.strategy.schedule).layout != ChunkLayout::kBidirectional;
   if (halve) counts = uniform_counts(context, rules, most, step);
   Divided none;
   none.fits = halve && most < kUnlimited;  // what is too slow may fit

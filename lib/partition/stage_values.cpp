@@ -213,9 +213,13 @@ std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) con
 
 // Layers of the rank, or the two ranks together, that can be recomputed within the limit.
 std::int64_t Stages::most_recomputed(int stage, const StageAssignment& share) const {
-  const std::int64_t all =
-      std::min<std::int64_t>(share.first, x_.most_recomputed) +
-      std::min<std::int64_t>(share.second, x_.most_recomputed);
+  const std::int64_t all = std::min<std::int64_t>(share.first, x_.most_recomputed) +
+                           std::min<std::int64_t>(share.second, x_.most_recomputed);
+  return std::min(all, most_in_time(stage, share));
+}
+
+std::int64_t Stages::most_in_time(int stage, const StageAssignment& share) const {
+  const std::int64_t all = share.first + share.second;
   if (measures_memory() || least_full_ <= 0) return all;
   return std::clamp<std::int64_t>(
       (limit_ - base_time(stage, share, layout_.after(stage, share))) / least_full_, 0, all);
@@ -236,9 +240,26 @@ bool Stages::may_take(int stage, const StageAssignment& share) const {
   return value(stage, share).time >= 0;
 }
 
+void Stages::set_counts(std::int64_t uniform, std::int64_t most_recomputed) {
+  if (!fewest_) fewest_.emplace(layout_.num_slots());
+  x_.uniform = uniform, x_.most_recomputed = most_recomputed;
+  values_.clear();
+}
+
+// The fewest that the stage must recompute, or -1; also more than are asked for.
+std::int64_t Stages::fewest_known(int stage, const StageAssignment& h) const {
+  if (!fewest_) return fewest_first(stage, h, 0, most_recomputed(stage, h));
+  Value& known = fewest_->at(layout_.slot(stage, h));
+  if (known.time == kUnknown) {
+    const std::int64_t n = fewest_first(stage, h, 0, most_in_time(stage, h));
+    known = {n < 0 ? kTooMuch : 0, static_cast<std::int32_t>(n), 0};
+  }
+  return known.recomputed_first;
+}
+
 Stages::Value Stages::fewest(int stage, const StageAssignment& h) const {
-  std::int64_t n = fewest_first(stage, h, 0, most_recomputed(stage, h));
-  if (n < 0) return {kTooMuch, 0, 0};
+  std::int64_t n = fewest_known(stage, h);
+  if (n < 0 || n > x_.most_recomputed) return {kTooMuch, 0, 0};
   n = std::max(n, std::min<std::int64_t>(x_.uniform, h.first));
   return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
 }

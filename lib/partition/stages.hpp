@@ -77,6 +77,9 @@ class Stages {
     const int holder = layout_.shares_both_ends() ? 0 : num_stages() - 1;
     return x_.model.mtp_layers > 0 && x_.strategy.vp > 1 && stage == holder;
   }
+  // Of kFewest, without ranks that share two ends: asks again for other numbers, and keeps what
+  // stages must recompute whatever is asked for. The limit must stay.
+  void set_counts(std::int64_t uniform, std::int64_t most_recomputed);
   // Stages that take longer count as not fitting from now on.
   void limit_to(std::int64_t most) { limit_ = most; }
   // Whether some division fits. May say yes where none does.
@@ -180,6 +183,8 @@ class Stages {
   std::int64_t fewest_of_one_kind(std::int64_t most, const Fits& fits) const;
   [[nodiscard]] bool is_too_much(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t most_recomputed(int stage, const StageAssignment& share) const;
+  [[nodiscard]] std::int64_t most_in_time(int stage, const StageAssignment& share) const;
+  [[nodiscard]] std::int64_t fewest_known(int stage, const StageAssignment& share) const;
   // Whether the stage may take the share within the limit; cheaper than its value().
   [[nodiscard]] bool may_take(int stage, const StageAssignment& share) const;
 
@@ -199,6 +204,7 @@ class Stages {
   std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
   mutable std::int64_t guess_ = 0;               // layers recomputed by the last stage worked out
   mutable ValueTable values_;
+  mutable std::optional<ValueTable> fewest_;  // of set_counts(): what must be recomputed
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_, chunk_;
   // What was stored last, each at the place of its blocks' hash: stages next to each other hold the

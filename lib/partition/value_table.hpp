@@ -1,5 +1,6 @@
 #pragma once
 // What is known of the stages of one candidate, by slot (stage_layout.hpp).
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,11 @@ class ValueTable {
     } else if (slots <= kMostPaged) {
       pages_.resize(slots / kPage + 1);
     }
+  }
+  void clear() {
+    std::fill(dense_.begin(), dense_.end(), StageValue{});
+    for (std::unique_ptr<Page>& page : pages_) page.reset();
+    sparse_.clear();
   }
   // Stays where it is.
   [[nodiscard]] StageValue& at(std::size_t slot) {
