@@ -1,6 +1,9 @@
 #include "inputs.hpp"
 
 #include <array>
+#include <optional>
+#include <sstream>
+#include <string>
 
 #include "base/quantity.hpp"
 #include "frameworks/preset.hpp"
@@ -140,6 +143,9 @@ void add_workload_flags(Subcommand& command, WorkloadFlags& flags, const std::st
   command.add_value("--lora-rank", flags.lora_rank, "N",
                     "Rank of the adapters (default 16) of every linear layer; keys 'lora.*' of a "
                     "strategy say more");
+  command.add_value("--frozen", flags.frozen, "PARTS",
+                    "Parts of a model with a vision encoder that are not trained, of "
+                    "vision_model, vision_projection and language_model, with commas between");
   add_lengths_flags(command, flags);
 }
 
@@ -183,6 +189,19 @@ struct TaskRow {
 constexpr std::array kTasks{TaskRow{Task::kPretrain, "pretrain"}, TaskRow{Task::kSft, "sft"},
                             TaskRow{Task::kLora, "lora"}, TaskRow{Task::kQlora, "qlora"},
                             TaskRow{Task::kDpo, "dpo"}};
+
+void read_frozen(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& problems) {
+  std::istringstream list(flags.frozen);
+  for (std::string name; std::getline(list, name, ',');) {
+    const std::optional<FrozenPart> part = from_name<FrozenPart>(name);
+    if (part) {
+      in.frozen.add(*part);
+    } else {
+      problems.push_back(error_at({"--frozen"}, "there is no part '" + name + "'",
+                                  "vision_model, vision_projection or language_model"));
+    }
+  }
+}
 
 // PEFT, whose frozen weights may be nf4, is a program of FSDP's; Megatron-Bridge's adapters are of
 // its four linear layers, PEFT's of single projections.
@@ -234,6 +253,7 @@ WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) 
     in.preset = take(find_preset(flags.framework), "--framework", problems).value_or(in.preset);
   }
   read_task(flags, in, problems);
+  read_frozen(flags, in, problems);
   read_documents(flags, in, problems);
   if (in.cluster && in.gpus > 0) {
     const ClusterSpec described = *in.cluster;

@@ -25,7 +25,7 @@ inline constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'82
 // Flags that plan and estimate share. Numbers stay text until inputs() reads them.
 struct WorkloadFlags {
   std::string model, cluster, global_batch, tokens_per_batch, seq_len, gpus, framework;
-  std::string task, lora_rank;
+  std::string task, lora_rank, frozen;
   std::string lengths, packing;
 };
 void add_workload_flags(Subcommand& command, WorkloadFlags& flags,
@@ -39,6 +39,7 @@ struct WorkloadInputs {
   std::int64_t gpus = 0;                                        // 0: not given
   std::vector<std::int64_t> sizes;                              // to plan for; empty: one
   const Preset* preset = &newest_preset(Framework::kMegatron);  // of --framework
+  FrozenParts frozen;                                           // of --frozen
   Lora lora;                                                    // of --task and --lora-rank
   Loss loss = Loss::kLm;                                        // of --task
   bool fine_tunes = false;                                      // what --task says

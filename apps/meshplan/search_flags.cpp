@@ -104,6 +104,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   SearchRequest request;
   request.base = with_preset(Strategy{}, *in.preset);
   request.base.lora = in.lora;
+  request.base.frozen = in.frozen;
   request.base.packing = in.packing;
   request.base.loss = in.loss;
   if (workload.global_batch.empty() && workload.tokens_per_batch.empty()) {

@@ -45,6 +45,7 @@ std::optional<Strategy> read_strategy(const std::string& text, const WorkloadFla
   }
   Strategy defaults = with_preset(Strategy{}, *in.preset);
   defaults.lora = in.lora;
+  defaults.frozen = in.frozen;
   defaults.packing = in.packing;
   defaults.loss = in.loss;
   defaults.global_batch = in.global_batch;

@@ -189,6 +189,20 @@ BlockParameters end_parameters(const BlockContext& x, std::int64_t count) {
   return {0, 0, count, count * storage_size(x.strategy.precision), 0};
 }
 
+// Each part of the encoder is trained or frozen for itself.
+void add_encoder(const BlockContext& x, BlockParameters& p) {
+  const EncoderParameters encoder = encoder_parameters_of_device(x.model, x.strategy);
+  const auto add = [&](FrozenPart part, std::int64_t count) {
+    if (trains(x.strategy, part)) {
+      p.dense += count;
+    } else {
+      p.frozen += count, p.frozen_bytes += count * storage_size(x.strategy.precision);
+    }
+  };
+  add(FrozenPart::kVisionModel, encoder.vision_model);
+  add(FrozenPart::kVisionProjection, encoder.vision_projection);
+}
+
 BlockOps layer_ops(const BlockContext& x, const LayerSpec& layer) {
   BlockOps ops;
   append_layer(x, layer, ops);
@@ -279,8 +293,9 @@ BlockCost embedding_cost(const BlockContext& x) {
     count += x.model.max_seq_length * x.shape.hidden;
   }
   if (x.model.embedding_norm) count += 2 * x.shape.hidden;
-  cost.parameters = end_parameters(x, count + encoder_parameters_of_device(x.model, x.strategy));
-  if (cost.parameters.dense > 0) cost.parameters.embedding = table_share(x);
+  cost.parameters = end_parameters(x, count);
+  add_encoder(x, cost.parameters);
+  if (!is_frozen(x.strategy)) cost.parameters.embedding = table_share(x);
   return finish(x, ops, cost);
 }
 

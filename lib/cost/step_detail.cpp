@@ -85,10 +85,10 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   plan.tokens_per_step = real_tokens(model_, s);
   const std::int64_t document = document_length(model_, s);
   plan.model_flops =
-      model_flops(model_, document, plan.tokens_per_step, AttentionCount::kFull, is_frozen(s));
+      model_flops(model_, document, plan.tokens_per_step, AttentionCount::kFull, trained_parts(s));
   if (s.loss == Loss::kDpo) {  // the reference model's forward pass is the method's work
     plan.model_flops +=
-        model_flops(model_, document, plan.tokens_per_step, AttentionCount::kFull, false) / 3.0;
+        model_flops(model_, document, plan.tokens_per_step, AttentionCount::kFull, {}) / 3.0;
   }
   Flops again;
   const bool selective = s.recompute == Recompute::kSelective;
@@ -106,11 +106,11 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
   const Seconds device_time = plan.step_time * static_cast<double>(num_gpus(s));
   const FlopsPerSecond peak = peak_rate(cluster_.device, s.precision);
   plan.mfu = plan.model_flops.si() / (device_time.si() * peak.si());
-  Flops causal =
-      model_flops(model_, document, plan.tokens_per_step, AttentionCount::kCausal, is_frozen(s));
+  Flops causal = model_flops(model_, document, plan.tokens_per_step, AttentionCount::kCausal,
+                             trained_parts(s));
   if (s.loss == Loss::kDpo) {
     causal +=
-        model_flops(model_, document, plan.tokens_per_step, AttentionCount::kCausal, false) / 3.0;
+        model_flops(model_, document, plan.tokens_per_step, AttentionCount::kCausal, {}) / 3.0;
   }
   plan.mfu_causal = causal.si() / (device_time.si() * peak.si());
   plan.hfu = plan.hardware_flops.si() / (device_time.si() * peak.si());

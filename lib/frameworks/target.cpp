@@ -132,7 +132,7 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
 // Adapters beside frozen weights: Megatron-Bridge peft/lora.py; PEFT, whose 4 and 8 bit weights are
 // bitsandbytes'.
 void check_adapters(Target t, const Strategy& s, Findings& f) {
-  if (!is_frozen(s)) return;
+  if (!has_adapters(s)) return;
   const FrozenDtype dtype = s.lora.frozen_dtype;
   const bool few_bits = dtype == FrozenDtype::kNf4 || dtype == FrozenDtype::kInt8;
   switch (t) {
@@ -190,6 +190,17 @@ void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f)
   }
 }
 
+// Megatron-Bridge freezes parts by its fields; programs of DeepSpeed, FSDP and accelerate set
+// requires_grad themselves.
+void check_frozen_parts(Target t, const Strategy& s, Findings& f) {
+  const bool can =
+      t == Target::kMegatronBridge || t == Target::kDeepspeed || t == Target::kAccelerate;
+  if (s.frozen.empty() || can) return;
+  f.error({"frozen"}, "its files freeze no part of a model",
+          "framework=fsdp, or --format "
+          "megatron-bridge");
+}
+
 // The other frameworks' files and programs capture none of a training step.
 void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
   const bool megatron = t == Target::kMegatron || t == Target::kMegatronBridge;
@@ -202,7 +213,7 @@ void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
 
 Target carrier_of(Target t, const Strategy& s, const ModelSpec& m) {
   if (t != Target::kMegatron) return t;
-  if (is_frozen(s) || has_fp8_attention(s)) return Target::kMegatronBridge;
+  if (has_adapters(s) || !s.frozen.empty() || has_fp8_attention(s)) return Target::kMegatronBridge;
   Findings f;
   check_model_parts(t, m, f);
   check_streams(t, s, m, f);
@@ -213,6 +224,7 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
   Findings f;
   check_model_parts(t, m, f);
   check_adapters(t, s, f);
+  check_frozen_parts(t, s, f);
   check_streams(t, s, m, f);
   check_attention_precision(t, s, f);
   check_cuda_graph(t, s, f);

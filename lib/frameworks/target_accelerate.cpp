@@ -222,7 +222,7 @@ void mend_axolotl_states(Strategy& s, const ModelSpec&) {
 }
 
 void projections(const Plan& p, Findings& f) {
-  if (!is_frozen(p.s) || p.s.lora.targets == lora_targets("all-linear")) return;
+  if (!has_adapters(p.s) || p.s.lora.targets == lora_targets("all-linear")) return;
   for (const LoraTarget t : p.s.lora.targets.all()) {
     if (!peft_name(t).empty()) continue;
     f.error({"lora.targets"}, "PEFT adapts projections one by one, not " + name(t),

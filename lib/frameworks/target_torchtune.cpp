@@ -19,12 +19,12 @@ void sharded(const Plan& p, Findings& f) {
   } else if (p.s.dp > 1 && shards == p.s.cp) {
     f.error({"zero_group"}, "replicas without shards: data_parallel_shard_dim must be over 1");
   }
-  if (is_frozen(p.s) && p.s.tp > 1) {
+  if (has_adapters(p.s) && p.s.tp > 1) {
     f.error({"tp", "lora.rank"}, "recipes of adapters have no tensor parallelism", "tp=1");
   }
 }
 void mend_sharded(Strategy& s, const ModelSpec&) {
-  if (is_frozen(s) && s.tp > 1) s.dp *= s.tp, s.tp = 1, s.sequence_parallel = false;
+  if (has_adapters(s) && s.tp > 1) s.dp *= s.tp, s.tp = 1, s.sequence_parallel = false;
   if (num_gpus(s) == 1) return;
   if (s.zero < 2) s.zero = 3;
   if (shard_group(s) % s.cp != 0 || (s.dp > 1 && shard_group(s) == s.cp)) s.zero_group = 0;
@@ -88,14 +88,14 @@ void mend_documents(Strategy& s, const ModelSpec&) {
 void pairs_of_answers(const Plan& p, Findings& f) {
   if (p.s.loss != Loss::kDpo) return;
   const std::int64_t gpus = num_gpus(p.s);
-  if (gpus == 1 && !is_frozen(p.s)) {
+  if (gpus == 1 && !has_adapters(p.s)) {
     f.error({"loss", "lora.rank"}, "on a single device pairs train adapters only", "lora.rank=8");
   }
   if (p.s.tp > 1 || p.s.cp > 1 || (gpus > 1 && shard_group(p.s) != gpus)) {
     f.error({"tp", "cp", "zero_group"}, "recipes of pairs shard over all ranks and split nothing",
             "tp=1,cp=1,zero_group=0");
   }
-  if (is_frozen(p.s) && p.s.runtime.fused_norm) {
+  if (has_adapters(p.s) && p.s.runtime.fused_norm) {
     f.error({"kernels.fused_norm", "loss"}, "recipes of adapters and pairs are not compiled",
             "kernels.fused_norm=false,kernels.fused_rope=false,kernels.fused_activation=false");
   }
@@ -103,12 +103,13 @@ void pairs_of_answers(const Plan& p, Findings& f) {
 void mend_pairs_of(Strategy& s, const ModelSpec&) {
   s.dp *= s.tp * s.cp, s.tp = s.cp = 1, s.zero_group = 0, s.sequence_parallel = false;
   Runtime& k = s.runtime;
-  if (is_frozen(s)) k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
+  if (has_adapters(s))
+    k.fused_norm = k.fused_rope = k.fused_activation = k.fused_dropout_add = false;
 }
 
 // Attention's projections one by one, and the feed-forward's all together.
 void adapters(const Plan& p, Findings& f) {
-  if (!is_frozen(p.s)) return;
+  if (!has_adapters(p.s)) return;
   LoraTargets attention, mlp;
   for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
     attention.insert(lora_targets(name));

@@ -147,7 +147,7 @@ LaunchCommand axolotl_command(const LaunchPlan& plan) {
   command.notes.push_back(
       "'base_model' of axolotl.yaml is the plan's name for it; the recipe beside "
       "it says where its weights are");
-  if (is_frozen(s))
+  if (has_adapters(s))
     command.notes.emplace_back("the scale of adapters, lora_alpha, is the recipe's");
   if (num_gpus(s) > 1 && s.master_weights && s.zero > 0 && s.precision != Precision::kFp32 &&
       s.grad_dtype == Dtype::kFp32) {

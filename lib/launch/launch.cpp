@@ -91,7 +91,7 @@ Diagnostics refusal(Target target, const LaunchPlan& p, const Findings& broken) 
 
 // Programs of the user's put adapters on: PEFT, and what it must be told.
 void add_adapter_note(Target target, const Strategy& s, std::vector<std::string>& notes) {
-  if (!is_frozen(s) || target == Target::kMegatronBridge || target == Target::kAxolotl ||
+  if (!has_adapters(s) || target == Target::kMegatronBridge || target == Target::kAxolotl ||
       target == Target::kTorchtune) {
     return;
   }
@@ -106,6 +106,12 @@ void add_adapter_note(Target target, const Strategy& s, std::vector<std::string>
     text += ", the model loaded with BitsAndBytesConfig(load_in_8bit=True)";
   }
   notes.push_back(text);
+}
+
+void add_frozen_note(Target target, const Strategy& s, std::vector<std::string>& notes) {
+  if (s.frozen.empty() || target == Target::kMegatronBridge) return;
+  notes.push_back("the program must freeze " + key_text(s.frozen) +
+                  ": requires_grad_(False) before its optimizer is made");
 }
 
 LaunchCommand command_for(Target target, const LaunchPlan& plan) {
@@ -171,6 +177,7 @@ Result<LaunchFiles> launch_files(LaunchFormat format, const LaunchPlan& plan,
   if (broken.has_errors()) return refusal(*target, plan, broken);
   LaunchCommand command = command_for(*target, plan);
   add_adapter_note(*target, plan.strategy, command.notes);
+  add_frozen_note(*target, plan.strategy, command.notes);
   LaunchFiles result;
   if (format == LaunchFormat::kSlurm) {
     result.files.push_back({"train.sbatch", slurm_script(plan, command)});

@@ -136,7 +136,7 @@ namespace {
 
 // Fields of Megatron-Bridge's LoRA (peft/lora.py).
 void add_adapters(const Strategy& s, std::vector<std::vector<std::string>>& overrides) {
-  if (!is_frozen(s)) return;
+  if (!has_adapters(s)) return;
   overrides.push_back({"peft.dim=" + std::to_string(s.lora.rank)});
   overrides.push_back({"peft.target_modules=" + key_text(s.lora.targets)});
   overrides.push_back({"peft.dropout=" + key_text(s.lora.dropout)});
@@ -179,6 +179,10 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
     overrides.push_back(
         {"model.hybrid_layer_pattern=" + hybrid_pattern(plan.model, stages).value_or("")});
   }
+  for (const auto& row : NameTable<FrozenPart>::rows) {
+    if (!plan.strategy.frozen.has(row.value)) continue;
+    overrides.push_back({"model.freeze_" + std::string(row.name) + "=true"});
+  }
   add_adapters(plan.strategy, overrides);
   // run_recipe.py copies it into the model's.
   overrides.push_back({"dataset.seq_length=" + std::to_string(plan.strategy.seq_len)});
@@ -188,7 +192,7 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   command.program = "\"$BRIDGE_PATH/scripts/training/run_recipe.py\" --recipe \"$RECIPE\" \\\n ";
   command.notes.push_back("the recipe decides the model: it must be of the sizes of " +
                           plan.model.name);
-  if (is_frozen(plan.strategy)) {
+  if (has_adapters(plan.strategy)) {
     command.notes.push_back(
         "the recipe must be one of fine-tuning with adapters, whose peft is LoRA");
     if (plan.strategy.lora.frozen_dtype != FrozenDtype::kTraining) {

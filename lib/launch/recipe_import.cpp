@@ -37,6 +37,7 @@ class Importer {
     read_model();
     read_sharding();
     read_task();
+    read_frozen();
     read_batch();
     read_numbers();
     read_packing();
@@ -155,6 +156,23 @@ class Importer {
     } else if (eight || bits == 8) {
       lora.frozen_dtype = FrozenDtype::kInt8;
     }
+  }
+
+  // LLaMA-Factory hparams/finetuning_args.py: encoder and projector are frozen unless told.
+  void read_frozen() {
+    if (is_axolotl()) return;
+    FrozenParts parts;
+    const auto take = [&](const char* name, bool by_default, FrozenPart part) {
+      if (settings_.flag(name, by_default)) parts.add(part);
+    };
+    take("freeze_vision_tower", true, FrozenPart::kVisionModel);
+    take("freeze_multi_modal_projector", true, FrozenPart::kVisionProjection);
+    take("freeze_language_model", false, FrozenPart::kLanguageModel);
+    const bool sees = run_.model.encoder.has_value();
+    if (!sees || has_adapters(run_.strategy)) return;
+    run_.strategy.frozen = parts;
+    if (parts.empty() || settings_.has("freeze_vision_tower")) return;
+    run_.assumed.push_back({"frozen", key_text(parts), "LLaMA-Factory's default"});
   }
 
   void read_targets(Lora& lora) {

@@ -48,7 +48,7 @@ void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s) {
   // axolotl core/builders/base.py, _configure_gradient_checkpointing: beside frozen weights all
   // that is saved goes to the host in place of recomputation, unless inputs alone are asked for.
   const bool inputs = settings.text("activation_offloading", "") == "hidden_states";
-  if (is_axolotl && is_frozen(s) && !inputs) s.recompute = Recompute::kNone;
+  if (is_axolotl && has_adapters(s) && !inputs) s.recompute = Recompute::kNone;
   if (s.recompute == Recompute::kFull) {
     s.runtime.host_checkpoints = true;
   } else {

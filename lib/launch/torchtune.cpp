@@ -12,8 +12,8 @@ std::string yes(bool value) { return value ? "True" : "False"; }
 // recipes/ of torchtune.
 std::string recipe_of(const Strategy& s) {
   const std::string what = s.loss == Loss::kDpo
-                               ? (is_frozen(s) ? "lora_dpo" : "full_dpo")
-                               : (is_frozen(s) ? "lora_finetune" : "full_finetune");
+                               ? (has_adapters(s) ? "lora_dpo" : "full_dpo")
+                               : (has_adapters(s) ? "lora_finetune" : "full_finetune");
   return what + (num_gpus(s) == 1 ? "_single_device" : "_distributed");
 }
 
@@ -110,7 +110,7 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
   const bool recomputes = recomputed_per_chunk(s, plan.model).value_or(0) != 0;
   set(lines, "enable_activation_checkpointing", yes(recomputes));
   set(lines, "enable_activation_offloading", yes(recomputes && s.runtime.host_checkpoints));
-  if (!pairs || !is_frozen(s)) set(lines, "compile", yes(s.runtime.fused_norm));
+  if (!pairs || !has_adapters(s)) set(lines, "compile", yes(s.runtime.fused_norm));
   set(lines, "dtype", std::string(name_of(s.precision)));
   set(lines, "optimizer._component_", std::string(optimizer_of(s)));
   add_sharding(s, lines);
@@ -124,7 +124,7 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
                           ", its weights, data and learning rate are those of CONFIG");
   command.notes.emplace_back(
       "the loss is CONFIG's; the plan counts one of all logits, not of chunks of them");
-  if (is_frozen(s)) {
+  if (has_adapters(s)) {
     command.notes.emplace_back(
         "CONFIG's model is a builder with adapters (lora_...); their scale, lora_alpha, is "
         "CONFIG's");

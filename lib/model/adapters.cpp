@@ -79,6 +79,7 @@ void append_adapter(const BlockContext& x, const AdapterSite& site, std::int64_t
 
 void append_adapters(const BlockContext& x, const AdapterSite& site, std::int64_t tokens,
                      std::int64_t n, std::int64_t k, BlockOps& ops) {
+  if (!has_adapters(x.strategy)) return;
   const LoraTargets& targets = x.strategy.lora.targets;
   if (targets.contains(site.layer)) append_adapter(x, site, tokens, n, k, ops);
   for (const AdapterSite::Part& part : site.parts) {

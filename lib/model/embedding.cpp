@@ -31,7 +31,7 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kReduceScatter, bytes,
                          1, {}, ops);
-    if (!frozen) {
+    if (!frozen || trains_encoder(x.model, s)) {
       append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather,
                            bytes, 1, {}, ops);
     }

@@ -1,5 +1,8 @@
 #include "model/encoder.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include "model/flops.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
@@ -35,6 +38,10 @@ LayerSpec vision_layer(const ModelSpec& v) {
 // compute all of it.
 Strategy vision_strategy(const ModelSpec& m, Strategy s) {
   const EncoderSpec& e = *m.encoder;
+  // Its weights are as those of a language model's: all trained, or none.
+  s.frozen =
+      trains(s, FrozenPart::kVisionModel) ? FrozenParts{} : FrozenParts{FrozenPart::kLanguageModel};
+  s.lora = {};
   s.seq_len = e.patches_per_image;
   s.micro_batch *= e.images_per_sequence;
   s.cp = 1;
@@ -58,29 +65,46 @@ std::int64_t projector_parameters(const ModelSpec& m) {
 }
 
 // What the layers share: `share` ranks hold it together.
-std::int64_t parameters(const ModelSpec& m, std::int64_t share) {
+EncoderParameters parameters(const ModelSpec& m, std::int64_t share) {
   const EncoderSpec& e = *m.encoder;
   const ModelSpec v = vision_model(m);
   const LayerParameters p = layer_parameters(v, vision_layer(v));
   const std::int64_t split = p.attention_linear + p.mlp_linear;
   const std::int64_t copied = p.attention_other + p.norms;
-  return e.num_layers * (ceil_div(split, share) + copied) +
-         (patch_features(e) + e.positions + 1) * e.hidden_size + projector_parameters(m);
+  return {e.num_layers * (ceil_div(split, share) + copied) +
+              (patch_features(e) + e.positions + 1) * e.hidden_size,
+          projector_parameters(m)};
 }
 
 std::int64_t patches_of(const Strategy& vision) { return vision.seq_len * vision.micro_batch; }
 
-void append_projector(const BlockContext& x, std::int64_t patches, BlockOps& ops) {
-  const EncoderSpec& e = *x.model.encoder;
+// Without the gradient of the projectors' input where nothing before them is trained.
+void append_projector(const BlockContext& whole, std::int64_t patches, BlockOps& ops) {
+  const EncoderSpec& e = *whole.model.encoder;
+  Strategy s = whole.strategy;
+  s.frozen = trains(s, FrozenPart::kVisionProjection) ? FrozenParts{}
+                                                      : FrozenParts{FrozenPart::kLanguageModel};
+  s.lora = {};
+  const BlockContext x{whole.model, whole.cluster, s, whole.shape, whole.groups};
+  const std::size_t begin = ops.kernels.size();
   const std::int64_t tokens = patches / e.merged_patches * e.projectors;
   const std::int64_t in = e.merged_patches * e.hidden_size, h = x.model.hidden_size;
   append_norm(x, "projector norm", tokens * in, ops);
-  if (e.projector_hidden_size == 0) {
-    append_linear(x, "projector", tokens, h, in, e.linear_bias, ops);
-    return;
+  const std::string_view first = e.projector_hidden_size == 0 ? "projector" : "projector in";
+  const std::int64_t columns = e.projector_hidden_size == 0 ? h : e.projector_hidden_size;
+  append_linear(x, first, tokens, columns, in, e.linear_bias, ops);
+  if (e.projector_hidden_size > 0) {
+    append_linear(x, "projector out", tokens, h, e.projector_hidden_size, e.linear_bias, ops);
   }
-  append_linear(x, "projector in", tokens, e.projector_hidden_size, in, e.linear_bias, ops);
-  append_linear(x, "projector out", tokens, h, e.projector_hidden_size, e.linear_bias, ops);
+  if (trains(whole.strategy, FrozenPart::kVisionModel)) return;
+  const bool any = trains(whole.strategy, FrozenPart::kVisionProjection);
+  ops.kernels.erase(
+      std::remove_if(ops.kernels.begin() + static_cast<std::ptrdiff_t>(begin), ops.kernels.end(),
+                     [&](const KernelOp& op) {
+                       if (!any) return op.pass != Pass::kForward;
+                       return op.pass == Pass::kBackwardInput && op.gemm && op.name == first;
+                     }),
+      ops.kernels.end());
 }
 
 }  // namespace
@@ -89,56 +113,67 @@ void append_projector(const BlockContext& x, std::int64_t patches, BlockOps& ops
 // projectors of m h_v (through an inner layer) to h with a norm each: p pixels, c channels, m
 // patches per token of the language model. Dosovitskiy et al. 2010.11929 sec. 3.1; Liu et al.
 // 2304.08485 sec. 4.1.
-std::int64_t encoder_parameters(const ModelSpec& m) { return m.encoder ? parameters(m, 1) : 0; }
-
-// Patches and projector are copied on every tensor rank.
-std::int64_t encoder_parameters_of_device(const ModelSpec& m, const Strategy& s) {
-  return m.encoder ? parameters(m, vision_strategy(m, s).tp) : 0;
+EncoderParameters encoder_parameters(const ModelSpec& m) {
+  return m.encoder ? parameters(m, 1) : EncoderParameters{};
 }
 
-double encoder_flops(const ModelSpec& m) {
-  if (!m.encoder) return 0;
+// Patches and projector are copied on every tensor rank.
+EncoderParameters encoder_parameters_of_device(const ModelSpec& m, const Strategy& s) {
+  return m.encoder ? parameters(m, vision_strategy(m, s).tp) : EncoderParameters{};
+}
+
+bool trains_encoder(const ModelSpec& m, const Strategy& s) {
+  return m.encoder &&
+         (trains(s, FrozenPart::kVisionModel) || trains(s, FrozenPart::kVisionProjection));
+}
+
+EncoderFlops encoder_flops(const ModelSpec& m) {
+  if (!m.encoder) return {};
   const EncoderSpec& e = *m.encoder;
   const ModelSpec v = vision_model(m);
   const double patch =
       real(e.num_layers) * layer_forward_flops(v, vision_layer(v), v.max_seq_length) +
       2 * real(patch_features(e) * e.hidden_size);
   const double patches = real(e.images_per_sequence) * real(e.patches_per_image);
-  return patches * (patch + 2 * real(projector_parameters(m)) / real(e.merged_patches));
+  return {patches * patch, patches * 2 * real(projector_parameters(m)) / real(e.merged_patches)};
 }
 
 // [F-VIT-2] One layer's kernels and collectives, num_layers times, the patches' product and the
-// projectors.
+// projectors. What is frozen has no gradients of weights, and no backward pass where nothing before
+// it is trained.
 void append_encoder(const BlockContext& x, BlockOps& ops) {
   if (!x.model.encoder) return;
   const ModelSpec v = vision_model(x.model);
   const Strategy s = vision_strategy(x.model, x.strategy);
   const BlockContext vision{v, x.cluster, s, local_shape(v, s)};
-  BlockOps layer;
+  BlockOps layer, own;
   append_layer(vision, vision_layer(v), layer);
   const double times = real(v.num_layers);
   for (KernelOp op : layer.kernels) {
     op.time = op.time * times;
     op.flops *= times, op.launches *= times, op.calls *= times, op.bytes *= times;
-    ops.kernels.push_back(op);
+    own.kernels.push_back(op);
   }
   for (CommOp op : layer.comm) {
     op.count *= times;
-    ops.comm.push_back(op);
+    own.comm.push_back(op);
   }
   append_linear(vision, "patches", patches_of(s), v.hidden_size, patch_features(*x.model.encoder),
-                true, ops);
+                true, own);
+  if (!trains(x.strategy, FrozenPart::kVisionModel)) {  // nothing that is trained comes before it
+    const auto is_backward = [](const auto& op) { return op.pass != Pass::kForward; };
+    std::erase_if(own.kernels, is_backward);
+    std::erase_if(own.comm, is_backward);
+  }
+  ops.kernels.insert(ops.kernels.end(), own.kernels.begin(), own.kernels.end());
+  ops.comm.insert(ops.comm.end(), own.comm.begin(), own.comm.end());
   append_projector(x, patches_of(s), ops);
-  if (!is_frozen(x.strategy)) return;
-  // Nothing that is trained comes before it.
-  const auto is_backward = [](const auto& op) { return op.pass != Pass::kForward; };
-  std::erase_if(ops.kernels, is_backward);
-  std::erase_if(ops.comm, is_backward);
 }
 
-// [F-VIT-3] What every layer keeps, never computed again; the patches, and the projectors' inputs.
+// [F-VIT-3] What every layer keeps, never computed again, and the patches; the projectors' inputs.
+// Of what is frozen, with nothing trained before it, nothing.
 double encoder_saved_bytes(const BlockContext& x) {
-  if (!x.model.encoder || is_frozen(x.strategy)) return 0;
+  if (!trains_encoder(x.model, x.strategy)) return 0;
   const EncoderSpec& e = *x.model.encoder;
   const ModelSpec v = vision_model(x.model);
   const Strategy s = vision_strategy(x.model, x.strategy);
@@ -146,8 +181,12 @@ double encoder_saved_bytes(const BlockContext& x) {
   const double patches = real(patches_of(s));
   const double inner = real(e.projector_hidden_size) / real(e.merged_patches);
   const double projected = real(e.projectors) * (2 * real(e.hidden_size) + 2 * inner);
-  return real(v.num_layers) * layer_saved_bytes(vision, vision_layer(v)).all +
-         x.shape.bytes * patches * (real(patch_features(e)) + projected);
+  double bytes = x.shape.bytes * patches * projected;
+  if (trains(x.strategy, FrozenPart::kVisionModel)) {
+    bytes += real(v.num_layers) * layer_saved_bytes(vision, vision_layer(v)).all +
+             x.shape.bytes * patches * real(patch_features(e));
+  }
+  return bytes;
 }
 
 }  // namespace meshplan

@@ -34,8 +34,13 @@ double layer_forward_flops(const ModelSpec& m, const LayerSpec& layer, std::int6
   return 2 * matrices + score_forward_flops(layer, seq_len, count);
 }
 
+TrainedParts trained_parts(const Strategy& s) {
+  return {!is_frozen(s), trains(s, FrozenPart::kVisionModel),
+          trains(s, FrozenPart::kVisionProjection)};
+}
+
 Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens, AttentionCount count,
-                  bool frozen) {
+                  const TrainedParts& trained) {
   const BlockTable table = block_table(m);
   const auto h = static_cast<double>(m.hidden_size);
   const double head = 2.0 * static_cast<double>(m.vocab_size) * h;
@@ -50,10 +55,14 @@ Flops model_flops(const ModelSpec& m, std::int64_t seq_len, double tokens, Atten
     add(mtp_layer(m), times);
     forward += times * (head + 4 * h * h);
   }
-  const double encoder = m.encoder ? encoder_flops(m) / static_cast<double>(seq_len) : 0;
-  if (!frozen) return Flops{3 * (forward + encoder) * tokens};
-  // A frozen encoder, before which nothing is trained, has no backward pass at all.
-  return Flops{(2 * (forward - scores) + 3 * scores + encoder) * tokens};
+  // A frozen part has gradients of its input alone, and none where nothing before it is trained.
+  const EncoderFlops encoder = encoder_flops(m);
+  const double vision = trained.vision_model ? 3 : 1;
+  const double projection = (trained.vision_model ? 2 : 1) + (trained.vision_projection ? 1 : 0);
+  const double images = (vision * encoder.vision_model + projection * encoder.vision_projection) /
+                        static_cast<double>(seq_len);
+  const double text = trained.language_model ? 3 * forward : 2 * (forward - scores) + 3 * scores;
+  return Flops{(text + images) * tokens};
 }
 
 }  // namespace meshplan

@@ -31,7 +31,7 @@ ParameterCount parameter_count(const ModelSpec& m) {
   count.total = count.embedding + count.output_head + norm_parameters(m, h);
   count.total += contraction_parameters(m);
   if (m.embedding_norm) count.total += norm_parameters(m, h);
-  count.encoder = encoder_parameters(m);
+  count.encoder = encoder_parameters(m).all();
   count.total += count.encoder;
   count.active = count.total;
   const BlockTable table = block_table(m);
@@ -46,6 +46,19 @@ ParameterCount parameter_count(const ModelSpec& m) {
     const std::int64_t joint = 2 * h * h + 3 * norm_parameters(m, h) + contraction_parameters(m);
     count.mtp =
         (m.mtp_shared ? 1 : m.mtp_layers) * (sum(layer_parameters(m, mtp_layer(m))) + joint);
+  }
+  return count;
+}
+
+std::int64_t frozen_parameters(const ModelSpec& m, const Strategy& s) {
+  if (s.frozen.empty()) return 0;
+  const EncoderParameters encoder = encoder_parameters(m);
+  std::int64_t count = 0;
+  if (s.frozen.has(FrozenPart::kVisionModel)) count += encoder.vision_model;
+  if (s.frozen.has(FrozenPart::kVisionProjection)) count += encoder.vision_projection;
+  if (s.frozen.has(FrozenPart::kLanguageModel)) {
+    const ParameterCount all = parameter_count(m);
+    count += all.total + all.mtp - encoder.all();
   }
   return count;
 }

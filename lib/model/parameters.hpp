@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "spec/model.hpp"
+#include "spec/strategy.hpp"
 
 namespace meshplan {
 
@@ -30,6 +31,9 @@ struct ParameterCount {
 };
 
 [[nodiscard]] ParameterCount parameter_count(const ModelSpec& m);
+
+// Those that `frozen` of the strategy leaves alone, without adapters.
+[[nodiscard]] std::int64_t frozen_parameters(const ModelSpec& m, const Strategy& s);
 
 // Parameters of one norm over `width` elements: a scale, and a shift for LayerNorm.
 [[nodiscard]] std::int64_t norm_parameters(const ModelSpec& m, std::int64_t width);

@@ -305,7 +305,7 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops) {
 double kept(const BlockContext& x, LoraTargets adapters) {
   const Strategy& s = x.strategy;
   if (is_frozen(s)) {
-    const bool adapted = !(s.lora.targets & adapters).empty();
+    const bool adapted = has_adapters(s) && !(s.lora.targets & adapters).empty();
     if (!adapted) return 0;
     return s.lora.dropout > 0 ? x.shape.bytes + 1 : x.shape.bytes;
   }

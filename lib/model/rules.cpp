@@ -319,7 +319,7 @@ void check_total(const ModelSpec& m, Findings& f) {
   }
   total +=
       static_cast<double>(m.hidden_size) * static_cast<double>(2 * m.vocab_size + m.max_seq_length);
-  total += static_cast<double>(encoder_parameters(m));
+  total += static_cast<double>(encoder_parameters(m).all());
   if (total > kMostParameters) {
     f.error({"num_layers", "hidden_size", "ffn_hidden_size"},
             "the model has about " + human_count(total) + " parameters, more than the " +

@@ -63,12 +63,14 @@ std::string at_best(const Explanation& x, std::initializer_list<std::string_view
 }
 
 // Weights, gradients and optimizer states of parameters on one device, nothing sharded.
-Bytes unsharded_states(const Strategy& s, const ParameterCount& count) {
+Bytes unsharded_states(const ModelSpec& m, const Strategy& s, const ParameterCount& count) {
   Strategy whole = s;
   whole.zero = 0;
   whole.offload.optimizer = false;
-  BlockParameters p{count.total, 0};
-  if (is_frozen(s)) {
+  const std::int64_t frozen = frozen_parameters(m, s);
+  BlockParameters p{count.total - frozen, 0};
+  p.frozen_bytes = frozen * storage_size(s.precision);
+  if (has_adapters(s)) {
     const double each = frozen_bytes_each(s.lora.frozen_dtype, storage_size(s.precision));
     const auto layers = static_cast<double>(count.total - count.embedding - count.output_head);
     p = {};
@@ -83,12 +85,12 @@ Bytes unsharded_states(const Strategy& s, const ParameterCount& count) {
 // left for data parallelism.
 void explain_need(Explanation& x) {
   const ParameterCount count = parameter_count(x.model);
-  const Bytes all = unsharded_states(x.best.strategy, count);
+  const Bytes all = unsharded_states(x.model, x.best.strategy, count);
   const Bytes layer{all.count() / x.model.num_layers};
   const Bytes device = x.cluster.device.memory;
   const Bytes node = device * x.cluster.gpus_per_node;
-  x.say((is_frozen(x.best.strategy) ? std::string("the frozen weights take ")
-                                    : "weights, gradients and optimizer states take ") +
+  x.say((has_adapters(x.best.strategy) ? std::string("the frozen weights take ")
+                                       : "weights, gradients and optimizer states take ") +
         human_bytes(all) + ", " + human_bytes(layer) + " a layer; a GPU holds " +
         human_bytes(device) + ", a node " + human_bytes(node) +
         (all > node     ? ": the model must be split over nodes"

@@ -40,6 +40,9 @@ enum class RecomputeModule {
   kMoe,
   kSharedExperts
 };
+// Parts of a model that are not trained (Megatron-Bridge's freeze_vision_model,
+// freeze_vision_projection and freeze_language_model).
+enum class FrozenPart { kVisionModel, kVisionProjection, kLanguageModel };
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
 enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
@@ -116,6 +119,9 @@ MESHPLAN_NAMES(CpKind, {{CpKind::kRing, "ring"},
 MESHPLAN_NAMES(Recompute, {{Recompute::kNone, "none"},
                            {Recompute::kSelective, "selective"},
                            {Recompute::kFull, "full"}});
+MESHPLAN_NAMES(FrozenPart, {{FrozenPart::kVisionModel, "vision_model"},
+                            {FrozenPart::kVisionProjection, "vision_projection"},
+                            {FrozenPart::kLanguageModel, "language_model"}});
 MESHPLAN_NAMES(RecomputeModule, {{RecomputeModule::kCoreAttn, "core_attn"},
                                  {RecomputeModule::kMoeAct, "moe_act"},
                                  {RecomputeModule::kLayernorm, "layernorm"},

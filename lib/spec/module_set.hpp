@@ -1,6 +1,6 @@
 #pragma once
-// Sets of the parts of a layer that a strategy names: what selective recomputation repeats, and
-// what CUDA graphs capture.
+// Sets of parts that a strategy names: what of a layer selective recomputation repeats and CUDA
+// graphs capture, and what of a model is not trained.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -37,9 +37,11 @@ class ModuleSet {
 
 using RecomputeModules = ModuleSet<RecomputeModule>;
 using CudaGraphModules = ModuleSet<CudaGraphModule>;
+using FrozenParts = ModuleSet<FrozenPart>;
 
 // "[moe_act,layernorm]", in the order of the enumeration.
 [[nodiscard]] std::string key_text(RecomputeModules value);
 [[nodiscard]] std::string key_text(CudaGraphModules value);
+[[nodiscard]] std::string key_text(FrozenParts value);
 
 }  // namespace meshplan

@@ -242,6 +242,7 @@ struct Strategy {
   bool flash_attention = true;
   Overlap overlap;
   Offload offload;
+  FrozenParts frozen;  // besides what adapters leave alone
   Lora lora;
   Runtime runtime;
   // Their preset (frameworks/preset.hpp) gave the values above that nobody stated.
@@ -252,9 +253,15 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
+[[nodiscard]] inline bool has_adapters(const Strategy& s) { return s.lora.rank > 0; }
+// Whether the language model's weights are not trained, but for adapters.
 [[nodiscard]] inline bool is_frozen(const Strategy& s) {
-  return s.lora.rank > 0;
-}  // but for adapters
+  return has_adapters(s) || s.frozen.has(FrozenPart::kLanguageModel);
+}
+// Whether a part of the vision encoder is trained; adapters are the language model's.
+[[nodiscard]] inline bool trains(const Strategy& s, FrozenPart part) {
+  return !has_adapters(s) && !s.frozen.has(part);
+}
 [[nodiscard]] inline bool has_fp8_attention(const Strategy& s) {
   return s.runtime.fp8_attention && s.flash_attention && s.precision == Precision::kFp8;
 }

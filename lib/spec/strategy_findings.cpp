@@ -128,14 +128,13 @@ void check_positions(const Plan& p, Findings& f) {
 void check_encoder(const Plan& p, Findings& f) {
   if (!p.m.encoder) return;
   const EncoderSpec& e = *p.m.encoder;
-  f.warning(
-      {"encoder"},
-      "planned for " + std::to_string(e.images_per_sequence) +
-          (e.images_per_sequence == 1 ? " image" : " images") + " of " +
-          std::to_string(e.patches_per_image) +
-          " patches in each sequence: 'encoder.images_per_sequence' and "
-          "'encoder.patches_per_image' of the model; video, other resolutions in the same run "
-          "and frozen encoders are not modelled");
+  f.warning({"encoder"},
+            "planned for " + std::to_string(e.images_per_sequence) +
+                (e.images_per_sequence == 1 ? " image" : " images") + " of " +
+                std::to_string(e.patches_per_image) +
+                " patches in each sequence: 'encoder.images_per_sequence' and "
+                "'encoder.patches_per_image' of the model; video and other resolutions in the same "
+                "run are not modelled");
 }
 
 // Elements per token that the widest layer may hold, at most a few of each.

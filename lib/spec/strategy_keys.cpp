@@ -70,6 +70,7 @@ static std::string set_text(ModuleSet<Module> value) {
 }
 std::string key_text(RecomputeModules value) { return set_text(value); }
 std::string key_text(CudaGraphModules value) { return set_text(value); }
+std::string key_text(FrozenParts value) { return set_text(value); }
 
 std::string key_text(const LoraTargets& value) {
   constexpr std::string_view kAll = "all-linear";
@@ -133,8 +134,9 @@ std::string short_text(const Strategy& s) {
     text += "[" + key_text(s.offload.optimizer_fraction) + "]";
   }
   if (s.offload.activations) text += " offload-activations";
-  if (is_frozen(s)) text += " lora" + std::to_string(s.lora.rank);
-  if (is_frozen(s) && s.lora.frozen_dtype != FrozenDtype::kTraining) {
+  if (!s.frozen.empty()) text += " frozen" + key_text(s.frozen);
+  if (has_adapters(s)) text += " lora" + std::to_string(s.lora.rank);
+  if (has_adapters(s) && s.lora.frozen_dtype != FrozenDtype::kTraining) {
     text += "-" + std::string(name_of(s.lora.frozen_dtype));
   }
   if (s.order != kDefaultOrder) text += " " + key_text(s.order);

@@ -83,6 +83,27 @@ void check_targets(const Plan& p, Findings& f) {
   }
 }
 
+// What is frozen must be there, and something must be left to train.
+void check_frozen(const Plan& p, Findings& f) {
+  const FrozenParts& frozen = p.s.frozen;
+  if (frozen.empty()) return;
+  if (has_adapters(p.s)) {
+    f.error({"frozen", "lora.rank"},
+            "adapters leave every weight as it is: nothing else is trained", "frozen=[]");
+    return;
+  }
+  const bool vision = frozen.has(FrozenPart::kVisionModel);
+  const bool projection = frozen.has(FrozenPart::kVisionProjection);
+  if (!p.m.encoder && (vision || projection)) {
+    f.error({"frozen"}, "the model has no vision encoder that could be frozen", "frozen=[]");
+    return;
+  }
+  if (!frozen.has(FrozenPart::kLanguageModel)) return;
+  if (p.m.encoder && !(vision && projection)) return;
+  f.error({"frozen"}, "everything is frozen: nothing would be trained",
+          "leave a part out, or train adapters: lora.rank=16");
+}
+
 bool is_column_parallel(LoraTarget t) { return t != kProj && t != kFc2 && t != kOut; }
 
 }  // namespace
@@ -96,6 +117,7 @@ void check_lora_values(const Strategy& s, Findings& f) {
 // adapter are split over the tensor ranks.
 void check_lora(const Plan& p, Findings& f) {
   const Lora& lora = p.s.lora;
+  check_frozen(p, f);
   if (lora.rank == 0) {
     if (lora.frozen_dtype == FrozenDtype::kTraining) return;
     f.error({"lora.frozen_dtype", "lora.rank"},

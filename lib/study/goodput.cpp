@@ -53,21 +53,26 @@ WallShares wall_shares(Seconds interval, Seconds checkpoint, Seconds restart,
   return shares;
 }
 
-// Of adapters beside frozen weights, the adapters alone: they are split by tensor parallelism.
+// Of adapters beside frozen weights, the adapters alone: they are split by tensor parallelism. Of
+// parts that are frozen without adapters, the weights.
 Bytes checkpoint_bytes(const ModelSpec& m, const PlanCost& plan) {
   const Strategy& s = plan.strategy;
   Strategy whole = s;
   whole.zero = 0;
   whole.offload.optimizer = false;
   const ParameterCount count = parameter_count(m);
-  std::int64_t trained = count.total + count.mtp;
-  if (is_frozen(s)) {
+  const std::int64_t all = count.total + count.mtp;
+  std::int64_t trained = all;
+  if (has_adapters(s)) {
     trained = 0;
     for (const StageCost& stage : plan.stages) trained += stage.trained_parameters * s.tp;
+  } else {
+    trained -= frozen_parameters(m, s);
   }
+  const Bytes frozen{has_adapters(s) ? 0 : (all - trained) * storage_size(s.precision)};
   whole.loss = Loss::kLm;  // a reference model is not trained
   const StateBytes states = state_bytes(whole, BlockParameters{trained, 0}, m.hidden_size);
-  return states.weights + states.optimizer + states.paged;
+  return frozen + states.weights + states.optimizer + states.paged;
 }
 
 Goodput goodput(const ModelSpec& m, const PlanCost& plan, const FailureModel& f) {

@@ -102,8 +102,7 @@ TEST_CASE("tokens and utilisation count documents, not padding") {
   CHECK(packed.tokens_per_step == Approx(64.0 * 8192));
   CHECK(padded.step_time > packed.step_time);
   CHECK(padded.mfu < packed.mfu / 3);
-  CHECK(packed.model_flops ==
-        model_flops(m, 2048, packed.tokens_per_step, AttentionCount::kFull, false));
+  CHECK(packed.model_flops == model_flops(m, 2048, packed.tokens_per_step, AttentionCount::kFull));
 }
 
 TEST_CASE("[F-LEN-7] ranks wait for the one with the longest documents") {

@@ -189,7 +189,8 @@ TEST_CASE("[F-FLOP-1] frozen weights have no gradients: four operations per para
   const ModelSpec m = shipped("llama-2-70b");
   const double tokens = 8192;
   const double whole = model_flops(m, 8192, tokens).si();
-  const double frozen = model_flops(m, 8192, tokens, AttentionCount::kFull, true).si();
+  const double frozen =
+      model_flops(m, 8192, tokens, AttentionCount::kFull, {.language_model = false}).si();
   const double scores = 4.0 * 80 * 8192 * 64 * 128;  // forward, per token
   CHECK(whole - frozen == Approx((whole / tokens - 3 * scores) / 3 * tokens));
 }

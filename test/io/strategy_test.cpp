@@ -43,7 +43,7 @@ class RandomValue {
     } else if constexpr (std::is_same_v<T, RankOrder>) {
       std::shuffle(member.begin(), member.end(), random_);
     } else if constexpr (std::is_same_v<T, RecomputeModules> ||
-                         std::is_same_v<T, CudaGraphModules>) {
+                         std::is_same_v<T, CudaGraphModules> || std::is_same_v<T, FrozenParts>) {
       for (const auto& row : NameTable<typename T::Value>::rows) {
         if (below(3) == 0) member.add(row.value);
       }

@@ -156,6 +156,27 @@ TEST_CASE("a recipe is told from its text") {
   CHECK(*detect_target({&other, 1}, {}) == Target::kAccelerate);
 }
 
+TEST_CASE("LLaMA-Factory freezes the encoder of a vision-language model unless told") {
+  const std::string text =
+      "model_name_or_path: google/gemma-3-4b-it\nstage: sft\nfinetuning_type: full\n"
+      "deepspeed: ds_z3_config.json\ncutoff_len: 2048\nper_device_train_batch_size: 1\n"
+      "bf16: true\n";
+  const auto frozen = [&](const std::string& more) {
+    const Result<SettingsRun> run = read(text + more, {.gpus = 8});
+    if (!run) FAIL(to_text(run.errors()));
+    return run->strategy.frozen;
+  };
+  CHECK(frozen({}) == FrozenParts{FrozenPart::kVisionModel, FrozenPart::kVisionProjection});
+  CHECK(frozen("freeze_vision_tower: false\nfreeze_multi_modal_projector: false\n").empty());
+  CHECK(frozen("freeze_language_model: true\nfreeze_multi_modal_projector: false\n") ==
+        FrozenParts{FrozenPart::kVisionModel, FrozenPart::kLanguageModel});
+  const Result<SettingsRun> told = read(text, {.gpus = 8});
+  CHECK(std::any_of(told->assumed.begin(), told->assumed.end(),
+                    [](const auto& a) { return a.source == "LLaMA-Factory's default"; }));
+  // A model without an encoder has nothing of the kind.
+  CHECK(read(kLlamaFactory, {.gpus = 8})->strategy.frozen.empty());
+}
+
 TEST_CASE("what recipes cannot be") {
   std::string text(kAxolotl);
   CHECK(errors_of(text + "lora_rr: 8\n").find("'lora_rr' is not known") != std::string::npos);

@@ -103,6 +103,7 @@ Json type_of(const T&) {
   if constexpr (std::is_same_v<T, LoraTargets>) return "array";
   if constexpr (std::is_same_v<T, RecomputeModules>) return "array";
   if constexpr (std::is_same_v<T, CudaGraphModules>) return "array";
+  if constexpr (std::is_same_v<T, FrozenParts>) return "array";
   if constexpr (std::is_same_v<T, Release>) return "string";
   if constexpr (std::is_enum_v<T> || std::is_same_v<T, Framework>) return nullptr;  // references
   return "integer";
@@ -137,6 +138,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"attention_kernel", names<AttentionKernel>()},
       {"cuda_graph", names<CudaGraph>()},
       {"stage_split", names<StageSplit>()},
+      {"frozen_part", names<FrozenPart>()},
       {"recompute_module", names<RecomputeModule>()},
       {"cuda_graph_module", names<CudaGraphModule>()},
       {"lora_target", names<LoraTarget>()},
