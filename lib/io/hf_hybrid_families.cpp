@@ -351,6 +351,20 @@ ModelSpec read_bamba(HfFields& f) {
   return m;
 }
 
+// Attention and Mamba-2 side by side in every layer; the state's width is stated.
+ModelSpec read_falcon_h1(HfFields& f) {
+  ModelSpec m = llama_like(f, 8192, 8, 0);
+  set_biases(m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false));
+  ParallelMixerSpec mixer;
+  mixer.attention = {m.num_attention_heads, m.num_query_groups, m.head_dim, 0};
+  mixer.mamba = read_mamba2_mixer(f, m, "mamba_");
+  if (f.has({"mamba_d_ssm"}) && !f.has({"mamba_n_heads"})) {
+    mixer.mamba.num_heads = f.size("mamba.num_heads", {"mamba_d_ssm"}) / mixer.mamba.head_dim;
+  }
+  edit_layers(m, [&](std::size_t, LayerSpec& layer) { layer.mixer = mixer; });
+  return m;
+}
+
 // Attention in one layer of a period, experts in another.
 ModelSpec read_jamba(HfFields& f) {
   ModelSpec m = llama_like(f, 262'144, 8, 0);

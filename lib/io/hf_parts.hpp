@@ -113,6 +113,7 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_nemotron_h(HfFields& f);
 [[nodiscard]] ModelSpec read_granite_hybrid(HfFields& f);
 [[nodiscard]] ModelSpec read_bamba(HfFields& f);
+[[nodiscard]] ModelSpec read_falcon_h1(HfFields& f);
 [[nodiscard]] ModelSpec read_jamba(HfFields& f);
 [[nodiscard]] ModelSpec read_mamba(HfFields& f);
 [[nodiscard]] ModelSpec read_mamba2(HfFields& f);

@@ -94,8 +94,10 @@ const std::vector<RefusedRow>& refused_types() {
         "granite_speech"}},
       {"a diffusion model",
        {"unet", "dit", "flux", "stable-diffusion", "latent-diffusion", "llada"}},
-      {"a decoder whose parts cannot be described yet: attention and a state side by side",
-       {"falcon_h1", "hymba"}},
+      {"a decoder whose parts cannot be described yet: heads of attention and of a state that "
+       "share "
+       "one projection",
+       {"hymba"}},
       {"a decoder whose parts cannot be described yet: layers that share weights",
        {"zamba", "zamba2"}},
       {"a decoder whose parts cannot be described yet: recurrences of another kind",

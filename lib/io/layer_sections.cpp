@@ -12,8 +12,9 @@
 namespace meshplan {
 namespace {
 
-constexpr std::array<std::string_view, 9> kMixerKinds{
-    "mha", "gqa", "mla", "compressed", "mamba2", "mamba", "gated_delta_net", "lightning", "none"};
+constexpr std::array<std::string_view, 10> kMixerKinds{
+    "mha",       "gqa", "mla", "compressed", "mamba2", "parallel", "mamba", "gated_delta_net",
+    "lightning", "none"};
 constexpr std::array<std::string_view, 3> kFeedForwardKinds{"dense", "experts", "none"};
 
 // The kind that a section states, or `fallback`.
@@ -52,6 +53,12 @@ Mixer read_mixer_of(MapReader& r, std::string_view kind, const ModelSpec& m) {
     return mixer;
   }
   if (kind == "compressed") return read_own<CompressedAttentionSpec>(r);
+  if (kind == "parallel") {
+    ParallelMixerSpec mixer;
+    mixer.attention = {m.num_attention_heads, m.num_query_groups, m.head_dim, m.window};
+    read_layer_keys(r, mixer, false);
+    return mixer;
+  }
   if (kind == "mamba2") return read_own<Mamba2Spec>(r);
   if (kind == "mamba") return read_own<MambaSpec>(r);
   if (kind == "gated_delta_net") return read_own<GatedDeltaNetSpec>(r);

@@ -54,7 +54,14 @@ void add_stages(const LaunchPlan& p, Options& o) {
   const auto whole = [&](std::int64_t count) { return count > 0 && count % s.vp == 0; };
   const bool middle_alike = std::adjacent_find(layers.begin() + 1, layers.end() - 1,
                                                std::not_equal_to<>()) == layers.end() - 1;
-  const bool flags = middle_alike && std::all_of(layers.begin(), layers.end(), whole);
+  // Its layers that choose experts by the token stay with the embedding only where a layout says so
+  // (Megatron-Bridge models/deepseek/deepseek_v4_bridge.py).
+  const bool needs_layout =
+      std::any_of(p.model.layers.begin(), p.model.layers.end(), [](const LayerRun& run) {
+        return std::holds_alternative<CompressedAttentionSpec>(run.layer.mixer);
+      });
+  const bool flags =
+      !needs_layout && middle_alike && std::all_of(layers.begin(), layers.end(), whole);
   if (!flags) {
     o.push_back({"--pipeline-model-parallel-layout", megatron_pipeline_layout(p.model, s)});
   } else {

@@ -63,6 +63,15 @@ void append_operations(const Mamba2Spec& kind, const BlockContext& x, BlockOps& 
 [[nodiscard]] KeptBytes saved_bytes(const Mamba2Spec& kind, const BlockContext& x);
 [[nodiscard]] double temporary_bytes(const Mamba2Spec& kind, const BlockContext& x);
 
+void add_parameters(const ParallelMixerSpec& kind, const ModelSpec& m, LayerParameters& p);
+[[nodiscard]] std::int64_t copied_parameters(const ParallelMixerSpec& kind, const ModelSpec& m,
+                                             std::int64_t tp);
+[[nodiscard]] double token_flops(const ParallelMixerSpec& kind, std::int64_t seq_len);
+[[nodiscard]] double causal_token_flops(const ParallelMixerSpec& kind, std::int64_t seq_len);
+void append_operations(const ParallelMixerSpec& kind, const BlockContext& x, BlockOps& ops);
+[[nodiscard]] KeptBytes saved_bytes(const ParallelMixerSpec& kind, const BlockContext& x);
+[[nodiscard]] double temporary_bytes(const ParallelMixerSpec& kind, const BlockContext& x);
+
 void add_parameters(const MambaSpec& kind, const ModelSpec& m, LayerParameters& p);
 [[nodiscard]] std::int64_t copied_parameters(const MambaSpec& kind, const ModelSpec& m,
                                              std::int64_t tp);

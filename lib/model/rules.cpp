@@ -226,6 +226,12 @@ void check_joint(const CompressedAttentionSpec& kind, const std::string& at, Fin
   }
 }
 
+void check_joint(const ParallelMixerSpec& kind, const std::string& at, Findings& f) {
+  check_joint(kind.attention, at, f);
+  must_be_multiple(kind.mamba.num_heads, kind.mamba.num_groups, at, "mamba_num_heads",
+                   "mamba_num_groups", f);
+}
+
 void check_joint(const Mamba2Spec& kind, const std::string& at, Findings& f) {
   must_be_multiple(kind.num_heads, kind.num_groups, at, "num_heads", "num_groups", f);
 }

@@ -33,6 +33,7 @@ char letter_of(const AttentionSpec& kind) { return kind.index.top_k > 0 ? 'D' : 
 char letter_of(const LatentAttentionSpec& kind) { return kind.sizes.index.top_k > 0 ? 'D' : '+'; }
 char letter_of(const CompressedAttentionSpec&) { return 0; }
 char letter_of(const Mamba2Spec&) { return 'M'; }
+char letter_of(const ParallelMixerSpec&) { return 0; }
 char letter_of(const MambaSpec&) { return 0; }
 char letter_of(const GatedDeltaNetSpec& kind) { return kind.gate_rank > 0 ? 0 : 'G'; }
 char letter_of(const LightningSpec&) { return 0; }

@@ -100,6 +100,18 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
 }
 
 template <class Kind, class Visit>
+requires std::same_as<std::remove_const_t<Kind>, ParallelMixerSpec>
+void for_each_layer_key(Kind& k, const Visit& visit) {
+  for_each_layer_key(k.attention, visit);
+  visit(LayerKey{"mamba_num_heads", kLayerHeads}, k.mamba.num_heads);
+  visit(LayerKey{"mamba_head_dim", kLayerHeadDim}, k.mamba.head_dim);
+  visit(LayerKey{"mamba_state_size", kLayerHeadDim}, k.mamba.state_size);
+  visit(LayerKey{"mamba_num_groups", kLayerHeads}, k.mamba.num_groups);
+  visit(LayerKey{"mamba_conv_kernel", {1, 64}, true}, k.mamba.conv_kernel);
+  visit(LayerKey{"mamba_chunk_size", {1, 1 << 16}, true}, k.mamba.chunk_size);
+}
+
+template <class Kind, class Visit>
 requires std::same_as<std::remove_const_t<Kind>, MambaSpec>
 void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"inner_size", kLayerWidth}, k.inner_size);
@@ -175,6 +187,7 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   return "compressed";
 }
 [[nodiscard]] constexpr std::string_view kind_name(const Mamba2Spec&) { return "mamba2"; }
+[[nodiscard]] constexpr std::string_view kind_name(const ParallelMixerSpec&) { return "parallel"; }
 [[nodiscard]] constexpr std::string_view kind_name(const MambaSpec&) { return "mamba"; }
 [[nodiscard]] constexpr std::string_view kind_name(const GatedDeltaNetSpec&) {
   return "gated_delta_net";

@@ -68,6 +68,11 @@ void check_split(const Mamba2Spec& kind, const Plan& p, Findings& f) {
   must_divide(f, {"tp"}, p.s.tp, kind.num_groups, "Mamba groups");
 }
 
+void check_split(const ParallelMixerSpec& kind, const Plan& p, Findings& f) {
+  check_split(kind.attention, p, f);
+  check_split(kind.mamba, p, f);
+}
+
 void check_split(const MambaSpec& kind, const Plan& p, Findings& f) {
   must_divide(f, {"tp"}, p.s.tp, kind.inner_size, "channels of Mamba");
 }
@@ -119,6 +124,11 @@ void check_context_split(const Mamba2Spec& kind, const Plan& p, Findings& f) {
                       std::to_string(p.s.cp));
 }
 
+void check_context_split(const ParallelMixerSpec& kind, const Plan& p, Findings& f) {
+  check_context_split(kind.attention, p, f);
+  check_context_split(kind.mamba, p, f);
+}
+
 void check_context_split(const MambaSpec& kind, const Plan& p, Findings& f) {
   check_state_heads(kind.inner_size, p, "channels of Mamba", f);
 }
@@ -161,6 +171,10 @@ double tensor_width(const CompressedAttentionSpec& kind, const Plan& p) {
 double tensor_width(const Mamba2Spec& kind, const Plan&) {
   const double inner = real(kind.num_heads) * real(kind.head_dim), state = real(kind.state_size);
   return 2 * inner + 2 * real(kind.num_groups) * state + 2 * inner * state / real(kind.chunk_size);
+}
+
+double tensor_width(const ParallelMixerSpec& kind, const Plan& p) {
+  return tensor_width(kind.attention, p) + tensor_width(kind.mamba, p);
 }
 
 double tensor_width(const MambaSpec& kind, const Plan&) {

@@ -100,6 +100,15 @@ struct Mamba2Spec {
   bool operator==(const Mamba2Spec&) const = default;
 };
 
+// Attention and Mamba-2 side by side: both read the same normalised input, and their outputs are
+// added (Falcon-H1, 2507.22448 sec. 2.1).
+struct ParallelMixerSpec {
+  AttentionSpec attention;
+  Mamba2Spec mamba;
+
+  bool operator==(const ParallelMixerSpec&) const = default;
+};
+
 // Mamba (Gu and Dao, 2312.00752): every channel has a state of its own.
 struct MambaSpec {
   std::int64_t inner_size = 0;
@@ -173,8 +182,9 @@ struct MoeSpec {
   bool operator==(const MoeSpec&) const = default;
 };
 
-using Mixer = std::variant<AttentionSpec, LatentAttentionSpec, CompressedAttentionSpec, Mamba2Spec,
-                           MambaSpec, GatedDeltaNetSpec, LightningSpec, NoneSpec>;
+using Mixer =
+    std::variant<AttentionSpec, LatentAttentionSpec, CompressedAttentionSpec, Mamba2Spec,
+                 ParallelMixerSpec, MambaSpec, GatedDeltaNetSpec, LightningSpec, NoneSpec>;
 using FeedForward = std::variant<DenseMlpSpec, MoeSpec, NoneSpec>;
 
 struct LayerSpec {

@@ -29,7 +29,7 @@ bool has_module(const ModelSpec& m, RecomputeModule module) {
   switch (module) {
     case RecomputeModule::kCoreAttn:
       return has_mixer_of<AttentionSpec>(m) || has_mixer_of<LatentAttentionSpec>(m) ||
-             has_mixer_of<CompressedAttentionSpec>(m);
+             has_mixer_of<CompressedAttentionSpec>(m) || has_mixer_of<ParallelMixerSpec>(m);
     case RecomputeModule::kLayernorm:
       return true;
     case RecomputeModule::kMlaUpProj:

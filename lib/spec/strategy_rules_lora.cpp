@@ -24,6 +24,12 @@ LoraTargets targets_of(const CompressedAttentionSpec&, const ModelSpec&) {
   return {kQDown, kQUp, kKvDown, kProj};
 }
 
+LoraTargets targets_of(const ParallelMixerSpec& kind, const ModelSpec& m) {
+  LoraTargets all = targets_of(kind.attention, m);
+  all.insert(LoraTargets{kIn, kOut});
+  return all;
+}
+
 LoraTargets targets_of(const NoneSpec&, const ModelSpec&) { return {}; }
 
 LoraTargets mlp_targets(const ModelSpec& m) {

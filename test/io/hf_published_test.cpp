@@ -41,6 +41,7 @@ const std::vector<Published>& published() {
       {"deepseek-v3.2", 671e9,
        "DeepSeek-V3 (2412.19437), which it continues; the index adds 0.1 %"},
       {"deepseek-v4-flash", 284e9, "model card: 284B parameters"},
+      {"falcon-h1-34b", 33.6e9, "2507.22448: 33.6B parameters"},
       {"glm-5", 744e9, "model card: 744B parameters"},
       {"kimi-k2", 1'026'408'232'448, "safetensors metadata of the hub"},
       {"kimi-linear-48b-a3b", 49'122'681'728, "safetensors metadata of the hub"},
@@ -132,6 +133,10 @@ TEST_CASE("Layers that differ are those that the configuration lists") {
   CHECK(ratio(41) == 128);
   CHECK(v4.mhc_num_residual_streams == 4);
   CHECK(std::get<CompressedAttentionSpec>(v4.mtp_layer.value().mixer).compress_ratio == 0);
+  const auto side = std::get<ParallelMixerSpec>(layer_spec(imported("falcon-h1-34b"), 0).mixer);
+  CHECK(side.attention.num_query_groups == 4);
+  CHECK(side.mamba.num_heads == 32);
+  CHECK(side.mamba.num_groups == 2);
   const ModelSpec minimax = imported("minimax-text-01");
   CHECK(std::holds_alternative<LightningSpec>(layer_spec(minimax, 0).mixer));
   CHECK(std::holds_alternative<AttentionSpec>(layer_spec(minimax, 7).mixer));

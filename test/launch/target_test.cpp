@@ -234,6 +234,29 @@ TEST_CASE("Megatron-Bridge refuses layers that it lacks, and what its own cannot
   CHECK(refusal(m, "ep=8").find("no lightning attention") != std::string::npos);
 }
 
+TEST_CASE("Megatron-Bridge is told the stages of models that no option describes") {
+  const auto script = [](const char* model, const char* keys) {
+    const auto files =
+        launch_files(LaunchFormat::kMegatronBridge, plan_of(model, "hgx-h200", 64, keys), "test");
+    if (!files.ok()) FAIL(to_text(files.errors()));
+    const auto at = std::find_if(files->files.begin(), files->files.end(),
+                                 [](const LaunchFile& f) { return f.name == "train.sh"; });
+    return at->text;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    CAPTURE(text);
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(script("qwen3-next-80b-a3b", "pp=2,ep=8,stage_layers=[25,23]"),
+            "model.num_layers_in_first_pipeline_stage=25"));
+  CHECK(has(script("nemotron-h-56b", "tp=4,pp=2,sequence_parallel=true"),
+            "model.hybrid_layer_pattern="));
+  CHECK(has(script("deepseek-v4-flash", "pp=2,ep=8,recompute=selective"),
+            "model.use_fused_mhc=true"));
+  CHECK(has(script("deepseek-v4-flash", "pp=2,ep=8,recompute=selective,stage_layers=[22,21]"),
+            "model.pipeline_model_parallel_layout="));
+}
+
 TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused") {
   LaunchPlan plan = plan_of("llama-2-7b", "hgx-h200", 64, "kernels.fused_mhc=false");
   plan.model.mhc_num_residual_streams = 4;

@@ -212,3 +212,31 @@ TEST_CASE("Compressed attention's sizes are checked together") {
   kind.o_groups = 7;
   CHECK(message(kind).find("'o_groups'") != std::string::npos);
 }
+
+TEST_CASE("[F-PMX-1][F-PMX-2][F-PMX-3] attention and Mamba-2 side by side share their norm") {
+  const ModelSpec m = flash();
+  const ClusterSpec c = plain_cluster(1);
+  const Strategy s = half();
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const AttentionSpec attention{32, 8, 128, 0};
+  const Mamba2Spec mamba{.num_heads = 32, .head_dim = 128, .state_size = 256, .num_groups = 2};
+  const ParallelMixerSpec both{attention, mamba};
+  CHECK(weights_of(m, both) == weights_of(m, attention) + weights_of(m, mamba));
+  CHECK(layer_parameters(m, {both, NoneSpec{}}).norms == 4096);
+  CHECK(causal_token_flops(both, 4096) ==
+        causal_token_flops(attention, 4096) + token_flops(mamba, 4096));
+  BlockOps one, other, all;
+  append_mixer(x, attention, one);
+  append_mixer(x, mamba, other);
+  append_mixer(x, both, all);
+  const auto norms = [](const BlockOps& ops) {
+    return std::count_if(ops.kernels.begin(), ops.kernels.end(),
+                         [](const KernelOp& op) { return op.name == "input norm"; });
+  };
+  CHECK(norms(one) == norms(all));
+  CHECK(one.kernels.size() + other.kernels.size() - all.kernels.size() ==
+        static_cast<std::size_t>(norms(other)));
+  const double norm = 2 * 2 * 4096.0 * 4096;  // its input and its output
+  CHECK(saved_bytes(both, x).all ==
+        Approx(saved_bytes(attention, x).all + saved_bytes(mamba, x).all - norm));
+}
