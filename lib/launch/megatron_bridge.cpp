@@ -192,6 +192,11 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   command.program = "\"$BRIDGE_PATH/scripts/training/run_recipe.py\" --recipe \"$RECIPE\" \\\n ";
   command.notes.push_back("the recipe decides the model: it must be of the sizes of " +
                           plan.model.name);
+  if (plan.model.mhc_num_residual_streams > 1) {
+    command.notes.push_back(
+        "hyper-connections in a pipeline and DeepSeek-V4's attention are in Megatron-Core's dev "
+        "branch (Megatron-Bridge examples/models/deepseek_v4)");
+  }
   if (has_adapters(plan.strategy)) {
     command.notes.push_back(
         "the recipe must be one of fine-tuning with adapters, whose peft is LoRA");

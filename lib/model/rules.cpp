@@ -37,6 +37,12 @@ void check_sizes(const ModelSpec& m, Findings& f) {
   f.check("mtp_layers", m.mtp_layers, {0, 100});
   f.check("mhc_num_residual_streams", m.mhc_num_residual_streams, {1, 64});
   f.check("mhc_sinkhorn_iterations", m.mhc_sinkhorn_iterations, {1, 1000});
+  if (m.mhc_num_residual_streams > 1 && m.parallel_block) {
+    f.error(
+        {"mhc_num_residual_streams", "parallel_block"},
+        "each part of a layer reads its own mixture of streams: attention and MLP of a parallel "
+        "block read the same input");
+  }
   f.check("dropout", m.dropout, {0, 0.99});
   f.check("rotary_percent", m.rotary_percent, {0, 1});
   f.check("published_parameters", m.published_parameters, kPublished);

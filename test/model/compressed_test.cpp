@@ -194,6 +194,13 @@ TEST_CASE("[F-PP-SEND-1] a boundary's message has all streams") {
         4 * boundary_send(plain, c, s, Placement(plain, c, s)).message.count());
 }
 
+TEST_CASE("Streams and parallel blocks exclude each other") {
+  ModelSpec m = flash(4);
+  CHECK_FALSE(has_errors(validate(m)));
+  m.parallel_block = true;
+  CHECK(has_errors(validate(m)));
+}
+
 TEST_CASE("Compressed attention's sizes are checked together") {
   ModelSpec m = flash();
   const auto message = [&](const CompressedAttentionSpec& kind) {

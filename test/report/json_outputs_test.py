@@ -46,7 +46,7 @@ moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512, latent_size: 256}
 RUNS = (
     """\
 name: mixed
-num_layers: 8
+num_layers: 9
 mtp_layers: 2
 mtp:
   shared: true
@@ -72,6 +72,10 @@ layers:
   - count: 1
     mixer: {kind: gated_delta_net, num_key_heads: 8, num_value_heads: 8, key_head_dim: 64, value_head_dim: 64,
             conv_kernel: 2, gate_rank: 32}
+    feed_forward: dense
+  - count: 1
+    mixer: {kind: parallel, num_attention_heads: 8, num_query_groups: 4, head_dim: 64, mamba_num_heads: 8,
+            mamba_head_dim: 64, mamba_state_size: 64, mamba_num_groups: 4, mamba_conv_kernel: 3, mamba_chunk_size: 64}
     feed_forward: dense
 source: a test
 """
