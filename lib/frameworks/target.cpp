@@ -197,8 +197,7 @@ void check_frozen_parts(Target t, const Strategy& s, Findings& f) {
       t == Target::kMegatronBridge || t == Target::kDeepspeed || t == Target::kAccelerate;
   if (s.frozen.empty() || can) return;
   f.error({"frozen"}, "its files freeze no part of a model",
-          "framework=fsdp, or --format "
-          "megatron-bridge");
+          "framework=fsdp, or --format megatron-bridge");
 }
 
 // The other frameworks' files and programs capture none of a training step.

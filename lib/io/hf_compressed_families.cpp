@@ -15,7 +15,7 @@ constexpr std::array<std::pair<std::string_view, std::int64_t>, 3> kRatios{
     {{"sliding_attention", 0},
      {"compressed_sparse_attention", 4},
      {"heavily_compressed_attention", 128}}};
-constexpr std::int64_t kSparseRatio = 4;  // whose entries an index chooses, and overlap
+constexpr std::int64_t kSparseRatio = 4;  // an index chooses, entries overlap (Primus)
 
 // One ratio for each layer: the first files list them, the library's own name the layers' types.
 std::vector<std::int64_t> read_ratios(HfFields& f) {

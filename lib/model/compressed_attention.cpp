@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "model/attention_core.hpp"
+#include "model/parts.hpp"
 
 namespace meshplan {
 namespace {
@@ -45,9 +46,8 @@ HeadShape heads_of(const CompressedAttentionSpec& kind, const BlockContext& x) {
 void append_compressor(const BlockContext& x, const CompressedAttentionSpec& kind,
                        std::string_view name, std::int64_t head_dim, BlockOps& ops) {
   const LocalShape& l = x.shape;
-  Strategy unquantised = x.strategy;
-  if (x.strategy.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
-  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  const Strategy wide = unquantised(x.strategy);
+  const BlockContext plain{x.model, x.cluster, wide, x.shape, x.groups};
   const std::int64_t columns = pooled_columns(kind, head_dim);
   append_linear(plain, name, l.tokens, columns, l.hidden, false, ops);
   const double read = l.bytes * real(l.tokens) * real(columns);
@@ -61,9 +61,8 @@ void append_compressor(const BlockContext& x, const CompressedAttentionSpec& kin
 // _grouped_o_projection).
 void append_output_latents(const BlockContext& x, const CompressedAttentionSpec& kind,
                            const HeadShape& h, BlockOps& ops) {
-  Strategy batched = x.strategy;
+  Strategy batched = unquantised(x.strategy);
   batched.runtime.grouped_kernel = true;
-  if (x.strategy.precision == Precision::kFp8) batched.precision = Precision::kBf16;
   const BlockContext plain{x.model, x.cluster, batched, x.shape, x.groups};
   const std::int64_t groups = ceil_div(kind.o_groups, x.strategy.tp);
   append_linear(plain, "output latents", x.shape.tokens, kind.o_lora_rank, h.value_size / groups,

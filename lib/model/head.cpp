@@ -42,9 +42,8 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   append_norm(x, "final norm", l.norm_tokens * l.hidden, ops);
   // The output layer stays outside fp8 (Megatron-Core builds it without Transformer Engine;
   // torchtitan filters it out).
-  Strategy unquantised = s;
-  if (s.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
-  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  const Strategy wide = unquantised(s);
+  const BlockContext plain{x.model, x.cluster, wide, x.shape, x.groups};
   const LinearTimes logits =
       append_linear(plain, kLogitsName, l.tokens, l.vocab, l.hidden, false, ops);
   const bool gathered = s.runtime.gathered_logits;

@@ -47,9 +47,8 @@ void append_connection(const BlockContext& x, BlockOps& ops) {
   const bool fused = x.strategy.runtime.fused_mhc;
   const double tokens = real(l.norm_tokens), e = l.bytes, h = tokens * real(l.hidden) * e;
   const double n = real(x.model.mhc_num_residual_streams), streams = n * h;
-  Strategy unquantised = x.strategy;
-  if (x.strategy.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
-  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  const Strategy wide = unquantised(x.strategy);
+  const BlockContext plain{x.model, x.cluster, wide, x.shape, x.groups};
   append_linear(plain, "stream coefficients", l.norm_tokens, coefficients(x.model),
                 x.model.mhc_num_residual_streams * l.hidden, false, ops);
   append_elementwise(x, "stream norm", fused ? 0 : streams, fused ? 0 : 1, 3 * streams, 1, ops);
@@ -77,9 +76,8 @@ void append_contraction(const BlockContext& x, BlockOps& ops) {
   if (!has_streams(x.model)) return;
   const LocalShape& l = x.shape;
   const std::int64_t n = x.model.mhc_num_residual_streams;
-  Strategy unquantised = x.strategy;
-  if (x.strategy.precision == Precision::kFp8) unquantised.precision = Precision::kBf16;
-  const BlockContext plain{x.model, x.cluster, unquantised, x.shape, x.groups};
+  const Strategy wide = unquantised(x.strategy);
+  const BlockContext plain{x.model, x.cluster, wide, x.shape, x.groups};
   append_linear(plain, "stream coefficients", l.norm_tokens, n, n * l.hidden, false, ops);
   const double h = real(l.norm_tokens) * real(l.hidden) * l.bytes;
   append_elementwise(x, "stream mixture", (real(n) + 1) * h, 1, (2 * real(n) + 1) * h, 2, ops);

@@ -21,6 +21,12 @@ KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, doub
   return op;
 }
 
+Strategy unquantised(const Strategy& s) {
+  Strategy plain = s;
+  if (s.precision == Precision::kFp8) plain.precision = Precision::kBf16;
+  return plain;
+}
+
 KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const GemmShape& g,
                  Precision p) {
   KernelOp op;

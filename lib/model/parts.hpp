@@ -18,6 +18,8 @@ struct LinearTimes {
   Seconds forward, backward_input, backward_weight;
 };
 
+// As the strategy, but for 8-bit products: of layers that a code leaves in 16 bits.
+[[nodiscard]] Strategy unquantised(const Strategy& s);
 // One kernel that moves bytes, and one matrix product, with their times.
 [[nodiscard]] KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass,
                                  double bytes, double kernels, bool selective = false,

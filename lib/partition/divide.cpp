@@ -78,6 +78,13 @@ constexpr double kUnlimited = 1e18;  // seconds: whatever fits
 
 constexpr std::int64_t kAllLayers = std::numeric_limits<std::int64_t>::max();
 
+// Whether a division of these stages lets a step take `most` seconds or less.
+bool can_divide(Stages& stages, double most) {
+  const std::int64_t limit = stages.max_bottleneck(most);
+  stages.limit_to(limit);
+  return stages.may_fit_limit() && Partitioner<Stages>(stages).is_possible(limit);
+}
+
 // may_divide_within() of several numbers of recomputed layers. Divisions of totals that nobody asks
 // about are not prepared.
 class CountsAsked {
@@ -92,10 +99,8 @@ class CountsAsked {
     for_each_rounds(context_, rules_, [&](const StageContext& x) {
       if (i == of_rounds_.size()) of_rounds_.push_back(std::make_unique<Stages>(x));
       Stages& stages = *of_rounds_[i++];
-      const std::int64_t limit = stages.max_bottleneck(most_);
       stages.set_counts(uniform, most_recomputed);
-      stages.limit_to(limit);
-      may = stages.may_fit_limit() && Partitioner<Stages>(stages).is_possible(limit);
+      may = can_divide(stages, most_);
       return !may;
     });
     return may;
@@ -153,9 +158,7 @@ bool may_divide_within(const StageContext& context, const DivisionRules& rules, 
   bool may = false;
   for_each_rounds(context, rules, [&](const StageContext& x) {
     Stages stages(x);
-    stages.limit_to(stages.max_bottleneck(most));
-    may = stages.may_fit_limit() &&
-          Partitioner<Stages>(stages).is_possible(stages.max_bottleneck(most));
+    may = can_divide(stages, most);
     return !may;
   });
   return may;
