@@ -8,6 +8,7 @@
 #include "model/flops.hpp"
 #include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
+#include "model/layer_support.hpp"
 #include "model/parameters.hpp"
 #include "model/rules.hpp"
 #include "support/catch.hpp"
@@ -57,11 +58,6 @@ CompressedAttentionSpec heavy() {
   return kind;
 }
 
-std::int64_t weights_of(const ModelSpec& m, const Mixer& mixer) {
-  const LayerParameters p = layer_parameters(m, {mixer, NoneSpec{}});
-  return p.attention_linear + p.attention_other;
-}
-
 Strategy half(std::int64_t tp = 1, std::int64_t pp = 1) {
   Strategy s = plain_strategy(tp, pp, 1);
   s.precision = Precision::kBf16;
@@ -70,24 +66,16 @@ Strategy half(std::int64_t tp = 1, std::int64_t pp = 1) {
   return s;
 }
 
-const KernelOp& named(const BlockOps& ops, std::string_view name, Pass pass = Pass::kForward) {
-  const auto at = std::find_if(ops.kernels.begin(), ops.kernels.end(), [&](const KernelOp& op) {
-    return op.name == name && op.pass == pass;
-  });
-  REQUIRE(at != ops.kernels.end());
-  return *at;
-}
-
 }  // namespace
 
 TEST_CASE("[F-CSA-1] a compressed layer's parameters are those of DeepSeek-V4-Flash's weights") {
   // wq_b, wo_a and wo_b of 33,554,432 each and 64 sinks; wq_a and wkv 4096 * 1536; two norms.
   const std::int64_t shared = 3 * 33'554'432 + 64 + 6'291'456 + 1024 + 512;
-  CHECK(weights_of(flash(), kWindow) == shared);
+  CHECK(mixer_parameters(flash(), kWindow) == shared);
   // wkv and wgate 4096 * 2 * 512, positions 128 * 512, a norm.
-  CHECK(weights_of(flash(), heavy()) == shared + 4'194'304 + 65'536 + 512);
+  CHECK(mixer_parameters(flash(), heavy()) == shared + 4'194'304 + 65'536 + 512);
   // The same with overlap; queries 1024 * 8192, weights 4096 * 64 and entries of 128 of the index.
-  CHECK(weights_of(flash(), sparse()) ==
+  CHECK(mixer_parameters(flash(), sparse()) ==
         shared + 8'388'608 + 4'096 + 512 + 8'388'608 + 262'144 + 2'097'152 + 1'024 + 128);
 }
 
@@ -113,16 +101,16 @@ TEST_CASE("[F-CSA-3] entries are projected in 16 bits and pooled by one kernel")
   const BlockContext x{m, c, s, local_shape(m, s)};
   BlockOps ops;
   append_mixer(x, sparse(), ops);
-  CHECK(named(ops, "entries").gemm->n == 2048);
-  CHECK(named(ops, "entries").precision == Precision::kBf16);
-  CHECK(named(ops, "q up").precision == Precision::kFp8);
+  CHECK(kernel_named(ops, "entries").gemm->n == 2048);
+  CHECK(kernel_named(ops, "entries").precision == Precision::kBf16);
+  CHECK(kernel_named(ops, "q up").precision == Precision::kFp8);
   const double tokens = 4096;
-  CHECK(named(ops, "pooling").bytes == tokens * 2 * (2048 + 128));
-  CHECK(named(ops, "pooling", Pass::kBackwardInput).bytes == tokens * 2 * (2 * 2048 + 128));
+  CHECK(kernel_named(ops, "pooling").bytes == tokens * 2 * (2048 + 128));
+  CHECK(kernel_named(ops, "pooling", Pass::kBackwardInput).bytes == tokens * 2 * (2 * 2048 + 128));
   // Eight groups of 8 heads in one batched product.
-  CHECK(named(ops, "output latents").gemm->count == 8);
-  CHECK(named(ops, "output latents").launches == 1);
-  CHECK(named(ops, "attention output").gemm->k == 8192);
+  CHECK(kernel_named(ops, "output latents").gemm->count == 8);
+  CHECK(kernel_named(ops, "output latents").launches == 1);
+  CHECK(kernel_named(ops, "attention output").gemm->k == 8192);
 }
 
 TEST_CASE("[F-CSA-4] a compressed layer keeps queries and outputs twice") {
@@ -165,11 +153,11 @@ TEST_CASE("[F-MHC-2] streams are read, mixed, written, kept and sent") {
   BlockOps ops;
   append_mixer(x, layer.mixer, ops);
   const double h = 4096.0 * 4096 * 2;
-  CHECK(named(ops, "stream coefficients").gemm->n == 24);
-  CHECK(named(ops, "stream coefficients").gemm->k == 4 * 4096);
-  CHECK(named(ops, "stream mixture").bytes == 5 * h);
-  CHECK(named(ops, "stream update").bytes == 9 * h);
-  CHECK(named(ops, "stream update", Pass::kBackwardInput).bytes == 14 * h);
+  CHECK(kernel_named(ops, "stream coefficients").gemm->n == 24);
+  CHECK(kernel_named(ops, "stream coefficients").gemm->k == 4 * 4096);
+  CHECK(kernel_named(ops, "stream mixture").bytes == 5 * h);
+  CHECK(kernel_named(ops, "stream update").bytes == 9 * h);
+  CHECK(kernel_named(ops, "stream update", Pass::kBackwardInput).bytes == 14 * h);
   CHECK(std::none_of(ops.kernels.begin(), ops.kernels.end(),
                      [](const KernelOp& op) { return op.name == "residual"; }));
   // Each of two parts keeps four streams, its output, and 24 coefficients twice in fp32.
@@ -177,13 +165,13 @@ TEST_CASE("[F-MHC-2] streams are read, mixed, written, kept and sent") {
         2 * (5 * h + 8 * 4096.0 * 24));
   CHECK(layer_activations(x, layer).full.count() == 4 * layer_activations(one, layer).full.count());
   // One kernel each when fused, else 20 iterations of six and more.
-  CHECK(named(ops, "stream normalisation").launches == 1);
+  CHECK(kernel_named(ops, "stream normalisation").launches == 1);
   s.runtime.fused_mhc = false;
   const BlockContext apart{m, c, s, local_shape(m, s)};
   BlockOps many;
   append_mixer(apart, layer.mixer, many);
-  CHECK(named(many, "stream normalisation").launches == 120);
-  CHECK(named(many, "stream update").bytes == 25 * h);
+  CHECK(kernel_named(many, "stream normalisation").launches == 120);
+  CHECK(kernel_named(many, "stream update").bytes == 25 * h);
 }
 
 TEST_CASE("[F-PP-SEND-1] a boundary's message has all streams") {
@@ -228,7 +216,7 @@ TEST_CASE("[F-PMX-1][F-PMX-2][F-PMX-3] attention and Mamba-2 side by side share 
   const AttentionSpec attention{32, 8, 128, 0};
   const Mamba2Spec mamba{.num_heads = 32, .head_dim = 128, .state_size = 256, .num_groups = 2};
   const ParallelMixerSpec both{attention, mamba};
-  CHECK(weights_of(m, both) == weights_of(m, attention) + weights_of(m, mamba));
+  CHECK(mixer_parameters(m, both) == mixer_parameters(m, attention) + mixer_parameters(m, mamba));
   CHECK(layer_parameters(m, {both, NoneSpec{}}).norms == 4096);
   CHECK(causal_token_flops(both, 4096) ==
         causal_token_flops(attention, 4096) + token_flops(mamba, 4096));

@@ -10,6 +10,7 @@
 #include "model/encoder.hpp"
 #include "model/flops.hpp"
 #include "model/kinds.hpp"
+#include "model/layer_support.hpp"
 #include "model/parameters.hpp"
 #include "model/rules.hpp"
 #include "support/catch.hpp"
@@ -39,23 +40,10 @@ ModelSpec of_layer(ModelSpec m, const LayerSpec& layer) {
   return m;
 }
 
-std::int64_t parameters_of(const ModelSpec& m, const Mixer& mixer) {
-  const LayerParameters p = layer_parameters(m, {mixer, NoneSpec{}});
-  return p.attention_linear + p.attention_other + p.mlp_linear + p.router + p.experts;
-}
-
 BlockOps ops_of(const BlockContext& x, const Mixer& mixer) {
   BlockOps ops;
   append_mixer(x, mixer, ops);
   return ops;
-}
-
-const KernelOp& kernel(const BlockOps& ops, std::string_view name, Pass pass = Pass::kForward) {
-  const auto at = std::find_if(ops.kernels.begin(), ops.kernels.end(), [&](const KernelOp& op) {
-    return op.name == name && op.pass == pass;
-  });
-  REQUIRE(at != ops.kernels.end());
-  return *at;
 }
 
 Strategy bf16(std::int64_t tp, std::int64_t cp = 1) {
@@ -76,7 +64,8 @@ const GatedDeltaNetSpec kQwenNext{
 
 TEST_CASE("[F-SSM-1] a Mamba-2 layer's parameters are those of its projections and scan") {
   // 8192 (2 * 16384 + 2 * 8 * 256 + 256) + 16384 * 8192 + (16384 + 4096) * 5 + 3 * 256 + 16384
-  CHECK(parameters_of(rms(8192), kNemotron) == 304'087'040 + 134'217'728 + 102'400 + 768 + 16'384);
+  CHECK(mixer_parameters(rms(8192), kNemotron) ==
+        304'087'040 + 134'217'728 + 102'400 + 768 + 16'384);
   CHECK(layer_parameters(rms(8192), {kNemotron, NoneSpec{}}).norms == 8192);
   CHECK(token_flops(kNemotron, 8192) == 7.0 * 16384 * 256);
 }
@@ -85,28 +74,28 @@ TEST_CASE("[F-SSM-4] a Mamba layer's parameters are those of mamba-130m") {
   // state-spaces/mamba-130m-hf: h 768, d 1536, N 16, r 48, k 4, of which one layer has
   // 3 * 768 * 1536 + 1536 * 5 + 1536 * 80 + 48 * 1536 + 1536 + 1536 * 16 + 1536.
   const MambaSpec kind{.inner_size = 1536, .dt_rank = 48};
-  CHECK(parameters_of(rms(768), kind) ==
+  CHECK(mixer_parameters(rms(768), kind) ==
         3'538'944 + 7'680 + 122'880 + 73'728 + 1'536 + 24'576 + 1'536);
   MambaSpec jamba = kind;
   jamba.inner_norms = true;
-  CHECK(parameters_of(rms(768), jamba) - parameters_of(rms(768), kind) == 48 + 2 * 16);
+  CHECK(mixer_parameters(rms(768), jamba) - mixer_parameters(rms(768), kind) == 48 + 2 * 16);
 }
 
 TEST_CASE("[F-GDN-1] a gated delta layer's parameters are those of Qwen3-Next and Kimi Linear") {
   // 2048 (2 * 2048 + 2 * 4096 + 2 * 32) + 8192 * 4 + 2 * 32 + 128 + 4096 * 2048
-  CHECK(parameters_of(rms(2048), kQwenNext) == 25'296'896 + 32'768 + 64 + 128 + 8'388'608);
+  CHECK(mixer_parameters(rms(2048), kQwenNext) == 25'296'896 + 32'768 + 64 + 128 + 8'388'608);
   CHECK(token_flops(kQwenNext, 4096) == 8.0 * 32 * 128 * 128);
   // Kimi Linear: h 2304, 32 heads of 128 for keys and values, gates of rank 128:
   // 2304 (3 * 4096 + 32) + 3 * 4096 * 4 + 4096 * 2304 + 128 + 2 * 2304 * 128 + 128 * 2 * 4096
   //   + 4096 + 32
   const GatedDeltaNetSpec kda{32, 32, 128, 128, 4, 128};
-  CHECK(parameters_of(rms(2304), kda) ==
+  CHECK(mixer_parameters(rms(2304), kda) ==
         28'385'280 + 49'152 + 9'437'184 + 128 + 589'824 + 1'048'576 + 4'096 + 32);
 }
 
 TEST_CASE("[F-LGT-1] a lightning attention layer's parameters are those of MiniMax-01") {
   // h 6144, 64 heads of 128: five matrices of 6144 x 8192 and a norm of 8192.
-  CHECK(parameters_of(rms(6144), LightningSpec{64, 128}) == 5 * 6144 * 8192 + 8192);
+  CHECK(mixer_parameters(rms(6144), LightningSpec{64, 128}) == 5 * 6144 * 8192 + 8192);
   CHECK(token_flops(LightningSpec{64, 128}, 4096) == 4.0 * 64 * 128 * 128);
 }
 
@@ -131,13 +120,14 @@ TEST_CASE("[F-SSM-2] the chunked scan's products are those of its kernels") {
     const BlockContext x{m, c, s, local_shape(m, s)};
     const BlockOps ops = ops_of(x, kind);
     const double tokens = 2048.0 / static_cast<double>(tp);
-    CHECK(kernel(ops, "mamba scan").flops == Approx(tokens * (1'048'576 + 393'216 + 262'144)));
+    CHECK(kernel_named(ops, "mamba scan").flops ==
+          Approx(tokens * (1'048'576 + 393'216 + 262'144)));
     // d N and 2 C g N again, 4 * 2 d N, 3 d (C + 64), 4 C g N.
-    CHECK(kernel(ops, "mamba scan", Pass::kBackwardInput).flops ==
+    CHECK(kernel_named(ops, "mamba scan", Pass::kBackwardInput).flops ==
           Approx(tokens * (524'288 + 262'144 + 4 * 524'288 + 3 * 393'216 + 524'288)));
     // 2 d + 2 g N + heads columns.
-    CHECK(kernel(ops, "mamba in").gemm->n == (4096 + 2048 + 32) / tp);
-    CHECK(kernel(ops, "mamba out").gemm->k == 2048 / tp);
+    CHECK(kernel_named(ops, "mamba in").gemm->n == (4096 + 2048 + 32) / tp);
+    CHECK(kernel_named(ops, "mamba out").gemm->k == 2048 / tp);
   }
 }
 
@@ -149,9 +139,9 @@ TEST_CASE("[F-HOST-3] the host issues a scan's kernels more slowly than others")
   const BlockContext x{m, c, s, local_shape(m, s)};
   const BlockOps ops = ops_of(x, kind);
   // Sums of decays, states, passing, products, output; backward 14.
-  CHECK(kernel(ops, "mamba scan").launches == Approx(5 * 13.2 / 5));
-  CHECK(kernel(ops, "mamba scan", Pass::kBackwardInput).launches == Approx(14 * 13.2 / 5));
-  CHECK(kernel(ops, "mamba in").launches == 1);
+  CHECK(kernel_named(ops, "mamba scan").launches == Approx(5 * 13.2 / 5));
+  CHECK(kernel_named(ops, "mamba scan", Pass::kBackwardInput).launches == Approx(14 * 13.2 / 5));
+  CHECK(kernel_named(ops, "mamba in").launches == 1);
 }
 
 TEST_CASE("[F-SSM-3] Mamba-2 keeps its projection, the scan's output and the norm's input") {
@@ -175,8 +165,8 @@ TEST_CASE("[F-SSM-5] a Mamba scan is vector work, or traffic") {
   const BlockOps ops = ops_of(x, kind);
   const double work = 9.0 * 2048 * 2048 * 16 / 19.5e12;
   const double traffic = 4.0 * 2 * 2048 * 2048 / (2e12 * 0.85) + 3e-6;
-  CHECK(kernel(ops, "mamba scan").time.si() == Approx(std::max(work, traffic)));
-  CHECK(kernel(ops, "mamba scan", Pass::kBackwardInput).bytes == 8.0 * 2 * 2048 * 2048);
+  CHECK(kernel_named(ops, "mamba scan").time.si() == Approx(std::max(work, traffic)));
+  CHECK(kernel_named(ops, "mamba scan", Pass::kBackwardInput).bytes == 8.0 * 2 * 2048 * 2048);
 }
 
 TEST_CASE("[F-GDN-2] the delta rule's products are those of its kernels") {
@@ -187,12 +177,12 @@ TEST_CASE("[F-GDN-2] the delta rule's products are those of its kernels") {
   const BlockOps ops = ops_of(x, kQwenNext);
   // K = V = 4096, S = 32 * 128 * 128 = 524,288, C = 64: 2 C K = 524,288, 2/3 C^2 * 32 = 87,381.33,
   // twice 2 C (K + V) = 2,097,152, and 2 S.
-  CHECK(kernel(ops, "delta rule").flops ==
+  CHECK(kernel_named(ops, "delta rule").flops ==
         Approx(2048 * (524'288 + 87'381.333333 + 2'097'152 + 1'048'576)));
-  CHECK(kernel(ops, "delta rule scan").flops == Approx(2048.0 * 4 * 524'288));
-  CHECK(kernel(ops, "delta rule scan", Pass::kBackwardInput).flops ==
+  CHECK(kernel_named(ops, "delta rule scan").flops == Approx(2048.0 * 4 * 524'288));
+  CHECK(kernel_named(ops, "delta rule scan", Pass::kBackwardInput).flops ==
         Approx(2048.0 * 10 * 524'288));
-  CHECK(kernel(ops, "delta in").gemm->n == 2 * 2048 + 2 * 4096 + 2 * 32);
+  CHECK(kernel_named(ops, "delta in").gemm->n == 2 * 2048 + 2 * 4096 + 2 * 32);
 }
 
 TEST_CASE("[F-GDN-3] the delta rule keeps its inputs and the inverse of every chunk") {
@@ -214,8 +204,8 @@ TEST_CASE("[F-LGT-2] lightning attention computes blocks of 256 tokens and one s
   const Strategy s = bf16(1);
   const BlockContext x{m, c, s, local_shape(m, s)};
   const BlockOps ops = ops_of(x, kind);
-  CHECK(kernel(ops, "linear attention").flops == 2048.0 * (2 * 256 * 1024 + 4 * 1024 * 64));
-  CHECK(kernel(ops, "linear attention in").gemm->n == 4096);
+  CHECK(kernel_named(ops, "linear attention").flops == 2048.0 * (2 * 256 * 1024 + 4 * 1024 * 64));
+  CHECK(kernel_named(ops, "linear attention in").gemm->n == 4096);
 }
 
 TEST_CASE("[F-CONV-1] a short convolution reads and writes its channels") {
@@ -225,8 +215,8 @@ TEST_CASE("[F-CONV-1] a short convolution reads and writes its channels") {
   const Strategy s = bf16(1);
   const BlockContext x{m, c, s, local_shape(m, s)};
   const BlockOps ops = ops_of(x, kind);
-  CHECK(kernel(ops, "convolution").bytes == 2.0 * 2 * 2048 * (2048 + 2 * 1024));
-  CHECK(kernel(ops, "convolution", Pass::kBackwardInput).bytes == 5.0 * 2 * 2048 * 4096);
+  CHECK(kernel_named(ops, "convolution").bytes == 2.0 * 2 * 2048 * (2048 + 2 * 1024));
+  CHECK(kernel_named(ops, "convolution", Pass::kBackwardInput).bytes == 5.0 * 2 * 2048 * 4096);
 }
 
 TEST_CASE("[F-CP-4] context-parallel ranks exchange tokens for heads around a scan") {
@@ -304,8 +294,8 @@ TEST_CASE(
   append_feed_forward(x, moe, ops);
   REQUIRE_FALSE(ops.comm.empty());
   CHECK(ops.comm[0].bytes.si() == 2048.0 * 22 * 1024 * 2);  // copies of the latent are sent
-  CHECK(kernel(ops, "latent down").gemm->n == 1024);
-  CHECK(kernel(ops, "latent up").gemm->k == 1024);
+  CHECK(kernel_named(ops, "latent down").gemm->n == 1024);
+  CHECK(kernel_named(ops, "latent up").gemm->k == 1024);
 }
 
 TEST_CASE("[F-IDX-1] the index of sparse attention has DeepSeek-V3.2's parameters") {
@@ -314,7 +304,7 @@ TEST_CASE("[F-IDX-1] the index of sparse attention has DeepSeek-V3.2's parameter
   LatentAttentionSpec sparse = dense;
   sparse.sizes.index = {64, 128, 2048};
   const ModelSpec m = rms(7168);
-  CHECK(parameters_of(m, sparse) - parameters_of(m, dense) ==
+  CHECK(mixer_parameters(m, sparse) - mixer_parameters(m, dense) ==
         1536 * 64 * 128 + 7168 * 128 + 2 * 128 + 7168 * 64);
 }
 
@@ -326,8 +316,8 @@ TEST_CASE("[F-IDX-2] an index scores all tokens, and attention sees the chosen")
   const Strategy s = bf16(1);
   const BlockContext x{m, c, s, local_shape(m, s)};
   const BlockOps ops = ops_of(x, kind);
-  CHECK(kernel(ops, "index scores").flops == 2.0 * 2048 * 1024 * 4 * 64);
-  CHECK(kernel(ops, "attention").attention->pair_fraction ==
+  CHECK(kernel_named(ops, "index scores").flops == 2.0 * 2048 * 1024 * 4 * 64);
+  CHECK(kernel_named(ops, "attention").attention->pair_fraction ==
         Approx(causal_fraction(2048, 2048, 256)));
   // 2 * 256 * 8 * 256 for the scores that are kept and 2 * 2048 * 4 * 64 for all of the index.
   CHECK(token_flops(kind, 2048) == 2.0 * 256 * 8 * 256 + 2.0 * 2048 * 256);
@@ -341,7 +331,7 @@ TEST_CASE("[F-ATT-3] tokens of a chunk see those before them in it") {
   const Strategy s = bf16(1);
   const BlockContext x{m, c, s, local_shape(m, s)};
   // Four chunks of 512 * 513 / 2 pairs.
-  CHECK(kernel(ops_of(x, kind), "attention").attention->pair_fraction ==
+  CHECK(kernel_named(ops_of(x, kind), "attention").attention->pair_fraction ==
         Approx(4.0 * 512 * 513 / 2 / (2048.0 * 2048)));
 }
 
@@ -349,13 +339,13 @@ TEST_CASE("gated, narrow-valued and key-valued attention project what they have"
   const ModelSpec m = rms(1024);
   AttentionSpec gated{8, 2, 128, 0};
   gated.output_gate = true;
-  CHECK(parameters_of(m, gated) == 1024 * (2 * 1024 + 2 * 256) + 1024 * 1024);
+  CHECK(mixer_parameters(m, gated) == 1024 * (2 * 1024 + 2 * 256) + 1024 * 1024);
   AttentionSpec narrow{8, 2, 192, 0};
   narrow.v_head_dim = 128;
-  CHECK(parameters_of(m, narrow) == 1024 * (8 * 192 + 2 * 192 + 2 * 128) + 8 * 128 * 1024);
+  CHECK(mixer_parameters(m, narrow) == 1024 * (8 * 192 + 2 * 192 + 2 * 128) + 8 * 128 * 1024);
   AttentionSpec shared{8, 2, 128, 0};
   shared.shared_values = true;
-  CHECK(parameters_of(m, shared) == 1024 * (1024 + 256) + 1024 * 1024);
+  CHECK(mixer_parameters(m, shared) == 1024 * (1024 + 256) + 1024 * 1024);
 }
 
 TEST_CASE("[F-NORM-2] norms behind attention and MLP are two more of each layer") {
@@ -411,11 +401,11 @@ TEST_CASE("[F-VIT-2] an encoder's layers see all patches of each image") {
   const BlockContext x{m, c, s, local_shape(m, s)};
   BlockOps ops;
   append_encoder(x, ops);
-  const KernelOp& attention = kernel(ops, "attention");
+  const KernelOp& attention = kernel_named(ops, "attention");
   CHECK(attention.attention->batch == 2);
   CHECK(attention.attention->pair_fraction == 1);
   CHECK(attention.flops == Approx(3.0 * 2 * 2 * 16 * 256 * 256 * 128));
-  CHECK(kernel(ops, "patches").gemm->k == 14 * 14 * 3);
+  CHECK(kernel_named(ops, "patches").gemm->k == 14 * 14 * 3);
 }
 
 TEST_CASE("[F-VIT-3] an encoder keeps what each of its layers keeps") {
