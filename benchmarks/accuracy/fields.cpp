@@ -241,7 +241,8 @@ Run run_of(const json& row) {
   run.distributed_optimizer = boolean(field(row, "distributed_optimizer"));
   run.torch_compile = boolean(field(row, "torch_compile"));
   run.dropout = dropout_of(field(row, "dropout"));
-  run.fsdp = text(field(row, "fsdp"));
+  const json& fsdp = field(row, "fsdp");
+  run.fsdp = boolean(fsdp) == false ? "" : text(fsdp);
   run.precision = text(field(row, "precision"));
   run.recompute = text(field(row, "recompute"));
   run.recompute_detail = text(field(row, "recompute_detail"));

@@ -86,13 +86,20 @@ struct ExpertWork {
 // times their bytes, 5 times backward; fusions/fused_bias_geglu.py,
 // weighted_bias_quick_geglu_impl), and the output's bias, weighed by the router's fp32
 // probabilities, is added expert by expert in fp32 and cast back (28 bytes an element in 2 kernels
-// of each expert, 40 in 6 backward; moe/experts.py, _apply_bias).
+// of each expert, 40 in 6 backward; moe/experts.py, _apply_bias). The loop over experts calls
+// PyTorch's operators, which take the host what they take it in plain modules.
 void append_biased_experts(const BlockContext& x, const ExpertWork& work, BlockOps& ops) {
   const double e = x.shape.bytes, features = work.received * work.features;
   append_elementwise(x, "expert clamp", 8 * e * features, 3, 10 * e * features, 4, ops);
   const double outputs = work.received * work.outputs;
-  append_elementwise(x, "expert bias", 28 * outputs, 2 * work.experts + 2, 40 * outputs,
-                     6 * work.experts + 2, ops);
+  const double factor = x.strategy.runtime.host_factor;
+  const double plain = factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
+  const auto add = [&](Pass pass, double bytes, double each) {
+    ops.kernels.push_back(memory_op(x, "expert bias", pass, bytes, each * work.experts + 2));
+    ops.kernels.back().launches = each * work.experts * plain + 2;
+  };
+  add(Pass::kForward, 28 * outputs, 2);
+  add(Pass::kBackwardInput, 40 * outputs, 6);
 }
 
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that

@@ -43,6 +43,11 @@ struct Offload {
 
 // Which parts run as one kernel, and what the training code costs on the host. Not a choice of the
 // search: part of the `framework` preset, each settable by key (kernels.<name>).
+// host_factor of plain PyTorch modules: what lies between two models whose steps wait for the host,
+// one LayerNorm GPT (2.8 and 2.2) and one RMSNorm Llama (3.8 and 2.8), as scripts/gpu_reference.py
+// trains them beside two H200.
+inline constexpr double kPlainHostFactor = 2.9;
+
 struct Runtime {
   bool fused_softmax = true;      // scale + mask + softmax in one kernel (without flash attention)
   bool fused_norm = true;         // one kernel per norm instead of a chain of element-wise ones

@@ -122,6 +122,24 @@ TEST_CASE("[F-EP-5] experts with biases clamp their features and add biases in f
   CHECK(forward_bytes(m, s, "expert bias") == Approx(28 * routed * 4096));
 }
 
+TEST_CASE("[F-EP-5] biases of experts take the host what plain modules take it") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{8, 2, 1024, 0, 0, 1, 1.0, false};
+  m.expert_bias = true;
+  Strategy s = plain_strategy(1, 1, 1);
+  const auto host = [&](double factor) {
+    s.runtime.host_factor = factor;
+    double launches = 0;
+    const std::vector<BlockOps> blocks = block_ops(m, plain_cluster(8), s);
+    for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+      if (op.name == "expert bias") launches += op.launches;
+    }
+    return launches * factor;
+  };
+  CHECK(host(1) == Approx(8 * 8 + 4));
+  CHECK(host(2 * kPlainHostFactor) == Approx(8 * 8 * kPlainHostFactor + 4 * 2 * kPlainHostFactor));
+}
+
 TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward and backward") {
   ModelSpec m = plain_gpt();
   m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
