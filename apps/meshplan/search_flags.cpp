@@ -11,6 +11,7 @@
 #include "space/space.hpp"
 #include "space/target.hpp"
 #include "spec/strategy_keys.hpp"
+#include "study/default_space.hpp"
 
 namespace meshplan {
 namespace {
@@ -47,38 +48,6 @@ double read_risk(const std::string& text, Diagnostics& problems) {
   problems.push_back(error_at({"--memory-risk"}, "must be above 0 and at most 1",
                               "a probability: 0.1 for one in ten"));
   return 1;
-}
-
-// The space of the request on each size that is planned for; the first error where all are errors.
-Result<bool> has_meshes(const SearchRequest& request, const WorkloadInputs& in) {
-  const std::vector<std::int64_t> one{num_gpus(*in.cluster)};
-  std::optional<Diagnostics> why;
-  bool none = false;
-  for (const std::int64_t gpus : in.sizes.empty() ? one : in.sizes) {
-    const Result<SearchSpace> space =
-        SearchSpace::make(*in.model, with_gpus(*in.cluster, gpus), request);
-    if (space && !space->meshes().empty()) return true;
-    if (space) none = true;
-    if (!space && !why) why = space.errors();
-  }
-  if (none || !why) return false;
-  return *why;
-}
-
-// Unless told, what the exporter of the framework accepts. Where it accepts nothing of what is
-// asked for, or there is none, everything that is legal.
-Space default_space(const SearchRequest& request, const WorkloadInputs& in) {
-  const std::optional<Target> target = target_of(request.base, *in.model);
-  if (!target) return Space::kFull;
-  SearchRequest own = request;
-  own.space = space_of(*target);
-  const Result<bool> accepts = has_meshes(own, in);
-  if (accepts && *accepts) return own.space;
-  const std::string why =
-      accepts ? "it cannot be told what is fixed" : accepts.errors().front().message;
-  log_warning(std::string(name_of(*target)) + "'s exporter accepts no plan of this (" + why +
-              "): everything that is legal is searched");
-  return Space::kFull;
 }
 
 bool names_context(const std::vector<Limit>& limits) {
@@ -147,7 +116,11 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
     request.time_limit = take(parse_time(flags.time_limit), "--time-limit", problems);
   }
   request.ignore_activations = flags.without_activations;
-  if (flags.space.empty() && !has_errors(problems)) request.space = default_space(request, in);
+  if (flags.space.empty() && !has_errors(problems)) {
+    const DefaultSpace found = default_space(*in.model, *in.cluster, request, in.sizes);
+    if (!found.why_full.empty()) log_warning(found.why_full);
+    request.space = found.space;
+  }
   return request;
 }
 

@@ -133,15 +133,6 @@ bool is_sizes(const std::string& gpus) {
   return gpus.find("..") != std::string::npos || gpus.find(',') != std::string::npos;
 }
 
-std::vector<std::int64_t> every_size(const ClusterSpec& c) {
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t n = 1; n < c.gpus_per_node; n *= 2) sizes.push_back(n);
-  for (std::int64_t nodes = 1; nodes < c.nodes; nodes *= 2)
-    sizes.push_back(nodes * c.gpus_per_node);
-  sizes.push_back(num_gpus(c));
-  return sizes;
-}
-
 std::vector<std::int64_t> read_sizes(const std::string& gpus, Diagnostics& problems) {
   std::vector<std::int64_t> sizes;
   if (!is_sizes(gpus)) return sizes;

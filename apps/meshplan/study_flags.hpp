@@ -20,9 +20,6 @@ void add_study_flags(Subcommand& command, StudyFlags& flags);
 
 // "256..4096" is 256, 512, ... 4096, and "256,512" a list of sizes; empty for one number.
 [[nodiscard]] bool is_sizes(const std::string& gpus);
-// The sizes of a cluster that are of interest where nobody says how many GPUs there are: doublings
-// within a node, then of nodes, then all of it. Increasing.
-[[nodiscard]] std::vector<std::int64_t> every_size(const ClusterSpec& c);
 [[nodiscard]] std::vector<std::int64_t> read_sizes(const std::string& gpus, Diagnostics& problems);
 
 }  // namespace meshplan

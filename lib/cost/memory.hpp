@@ -90,6 +90,12 @@ struct MemoryRates {
   Bytes chunk_inputs;              // of one of them
 };
 [[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+// At least that much of what does not grow with a rank's layers: messages' and kept buffers, its
+// communicators and the driver's context. Nothing of what comes and goes is free of fragmentation.
+[[nodiscard]] inline Bytes least_fixed(const MemoryRates& rates, const DeviceSpec& d,
+                                       Bytes communicators) {
+  return rates.messages + rates.kept.sum() + communicators + d.context;
+}
 // Wherever the optimizer is; and what of that is on the device.
 [[nodiscard]] StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p);
 [[nodiscard]] StateBytes on_device(StateBytes states, const Offload& offload);

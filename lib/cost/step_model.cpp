@@ -32,9 +32,13 @@ StepModel::StepModel(const ModelSpec& m, const ClusterSpec& c, PipelineRunner& r
 
 std::size_t StepModel::kind_of(const Chunk& chunk, const Strategy& s) {
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
-    if (kinds_[i].blocks == chunk.blocks && kinds_[i].recomputed == chunk.recomputed) return i;
+    if (kinds_[i].device == chunk.device && kinds_[i].blocks == chunk.blocks &&
+        kinds_[i].recomputed == chunk.recomputed) {
+      return i;
+    }
   }
-  kinds_.push_back({chunk.blocks, chunk.recomputed, chunk_cost(chunk, *blocks_, s.recompute),
+  kinds_.push_back({chunk.device, chunk.blocks, chunk.recomputed,
+                    chunk_cost(chunk, *blocks_, s.recompute),
                     saved_bytes(chunk, saved_rates(*blocks_, s.recompute, chunk.device))});
   return kinds_.size() - 1;
 }
@@ -70,6 +74,7 @@ void StepModel::set_ranks(const Strategy& s) {
       RankGroup& group = groups_.emplace_back();
       group.first = static_cast<std::size_t>(r);
       group.mine = Chunk(prefix_.table.size());
+      group.mine.device = chunks_[own[0]].device;
       for (std::int64_t i = 0; i < own.count; ++i) {
         const ChunkKind& kind = kinds_[kind_of_chunk_[own[i]]];
         group.passes.forward += kind.cost.forward * share_;

@@ -74,6 +74,7 @@ class StepModel {
  private:
   // Chunks of the same blocks; most chunks of a pipeline are of one of a few kinds.
   struct ChunkKind {
+    std::size_t device = 0;
     BlockCounts blocks, recomputed;
     ChunkCost cost;
     ChunkSaved saved;

@@ -10,10 +10,9 @@ namespace {
 
 std::string name(auto value) { return std::string(name_of(value)); }
 
-bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
-
 void framework(const Plan& p, Findings& f) {
-  if (p.s.framework == Framework::kDeepspeed || splits_itself(p.s)) return check_release(p, f);
+  if (p.s.framework == Framework::kDeepspeed || splits_itself(p.s.framework))
+    return check_release(p, f);
   f.error({"framework"}, "the plan was made for " + name(p.s.framework) + ", not for DeepSpeed",
           "framework=deepspeed");
 }
@@ -25,7 +24,7 @@ void mend_framework(Strategy& s, const ModelSpec&) {
 
 // The command line of Megatron-DeepSpeed.
 void own_model(const Plan& p, Findings& f) {
-  if (!splits_itself(p.s)) return;
+  if (!splits_itself(p.s.framework)) return;
   const ModelSpec& m = p.m;
   const bool gated = m.gated_mlp && m.activation == Activation::kSilu;
   const bool plain =
@@ -61,11 +60,11 @@ void mend_pipeline_sharding(Strategy& s, const ModelSpec&) { s.zero = 1; }
 
 // Megatron-DeepSpeed brings a zero-bubble schedule of its own.
 bool has_zero_bubble(const Strategy& s) {
-  return splits_itself(s) && s.schedule == Schedule::kZbH1 && !s.sequence_parallel;
+  return splits_itself(s.framework) && s.schedule == Schedule::kZbH1 && !s.sequence_parallel;
 }
 void schedule(const Plan& p, Findings& f) {
   if (p.s.pp == 1 || p.s.schedule == Schedule::k1f1b || has_zero_bubble(p.s)) return;
-  f.error({"schedule"}, splits_itself(p.s)
+  f.error({"schedule"}, splits_itself(p.s.framework)
                             ? "the pipeline engine runs 1f1b, and zb-h1 without "
                               "'sequence_parallel', not " +
                                   name(p.s.schedule)
@@ -93,25 +92,25 @@ void mend_stages(Strategy& s, const ModelSpec&) {
 }
 
 void tensor_parallel(const Plan& p, Findings& f) {
-  if (p.s.sequence_parallel && !splits_itself(p.s)) {
+  if (p.s.sequence_parallel && !splits_itself(p.s.framework)) {
     f.error({"sequence_parallel"}, "tensor parallelism does not split the sequence");
   }
-  if (p.s.tp > 1 && p.s.pp > 1 && !splits_itself(p.s)) {
+  if (p.s.tp > 1 && p.s.pp > 1 && !splits_itself(p.s.framework)) {
     f.error({"tp", "pp"}, "automatic tensor parallelism cannot be combined with a pipeline",
             "framework=megatron-deepspeed");
   }
-  if (p.s.overlap.tp && p.s.tp > 1 && splits_itself(p.s)) {
+  if (p.s.overlap.tp && p.s.tp > 1 && splits_itself(p.s.framework)) {
     f.error({"overlap.tp"}, "tensor-parallel collectives are not overlapped");
   }
 }
 void mend_tensor_parallel(Strategy& s, const ModelSpec&) {
-  if (!splits_itself(s)) s.sequence_parallel = false;
-  if (s.tp > 1 && s.pp > 1 && !splits_itself(s)) {
+  if (!splits_itself(s.framework)) s.sequence_parallel = false;
+  if (s.tp > 1 && s.pp > 1 && !splits_itself(s.framework)) {
     const int zero = s.zero;
     s = with_preset(s, Framework::kMegatronDeepspeed);
     s.zero = zero;
   }
-  if (splits_itself(s)) s.overlap.tp = false;
+  if (splits_itself(s.framework)) s.overlap.tp = false;
 }
 
 void sequence(const Plan& p, Findings& f) {
@@ -166,7 +165,7 @@ void mend_precision(Strategy& s, const ModelSpec&) {
 
 void recomputation(const Plan& p, Findings& f) {
   if (p.s.recompute != Recompute::kSelective) return;
-  if (!splits_itself(p.s)) {
+  if (!splits_itself(p.s.framework)) {
     f.error({"recompute"}, "whole layers are recomputed, not parts of them");
   } else if (p.s.flash_attention) {
     f.error({"recompute", "flash_attention"},
@@ -174,7 +173,8 @@ void recomputation(const Plan& p, Findings& f) {
   }
 }
 void mend_recomputation(Strategy& s, const ModelSpec& m) {
-  if (s.recompute != Recompute::kSelective || (splits_itself(s) && !s.flash_attention)) return;
+  if (s.recompute != Recompute::kSelective || (splits_itself(s.framework) && !s.flash_attention))
+    return;
   s.recompute = Recompute::kFull, s.recompute_modules = {};
   s.recompute_layers = stage_layers(s, m);
 }

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool splits_itself(const Strategy& s) { return s.framework == Framework::kMegatronDeepspeed; }
-
 bool recomputes(const LaunchPlan& p) {
   return recomputed_per_chunk(p.strategy, p.model).value_or(0) != 0;
 }
@@ -39,7 +37,7 @@ Json zero_json(const Strategy& s) {
 
 Json config_json(const LaunchPlan& p) {
   const Strategy& s = p.strategy;
-  const bool splits_tensors = s.tp > 1 && !splits_itself(s);
+  const bool splits_tensors = s.tp > 1 && !splits_itself(s.framework);
   Json json{{"train_micro_batch_size_per_gpu", s.micro_batch},
             {"gradient_accumulation_steps", num_microbatches(s)}};
   // Without a model-parallel unit DeepSpeed multiplies by all ranks (runtime/config.py:714).
@@ -51,11 +49,11 @@ Json config_json(const LaunchPlan& p) {
   if (splits_tensors) {
     json["tensor_parallel"] = {{"autotp_size", s.tp}, {"tp_overlap_comm", s.overlap.tp}};
   }
-  if (s.cp > 1 && !splits_itself(s)) {
+  if (s.cp > 1 && !splits_itself(s.framework)) {
     json["sequence_parallel_size"] = s.cp;
     json["data_parallel_size"] = s.dp;
   }
-  if (s.ep > 1 && !splits_itself(s)) {
+  if (s.ep > 1 && !splits_itself(s.framework)) {
     json["expert_parallel"] = {{"enabled", true}, {"autoep_size", s.ep}};
   }
   if (s.pp > 1) {
@@ -134,11 +132,11 @@ Lines own_model(const LaunchPlan& p) {
 
 void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   const Strategy& s = p.strategy;
-  if (s.pp > 1 && !splits_itself(s)) {
+  if (s.pp > 1 && !splits_itself(s.framework)) {
     notes.push_back("the number of stages is the program's: PipelineModule(num_stages=" +
                     std::to_string(s.pp) + ", partition_method=\"type:<layer class>\")");
   }
-  if (s.pp == 1 && !splits_itself(s) && recomputes(p)) {
+  if (s.pp == 1 && !splits_itself(s.framework) && recomputes(p)) {
     notes.emplace_back(
         "which layers are recomputed is the program's: every one (gradient_checkpointing=True in "
         "Transformers)");
@@ -148,7 +146,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
                     " behind the optimizer's step, which the plan counts as overlapped "
                     "(overlap.param_gather)");
   }
-  if (!splits_itself(s) && (!s.flash_attention || s.cp > 1)) {
+  if (!splits_itself(s.framework) && (!s.flash_attention || s.cp > 1)) {
     notes.push_back(std::string("attention is the program's: the plan counts ") +
                     (s.flash_attention ? "a fused kernel" : "a materialised one"));
   }
@@ -162,7 +160,7 @@ LaunchCommand deepspeed_command(const LaunchPlan& plan) {
   command.environment = cluster_environment(plan.cluster);
   command.files.push_back({"ds_config.json", config_json(plan).dump(2) + '\n'});
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
-  if (splits_itself(s)) {
+  if (splits_itself(s.framework)) {
     // megatron/arguments.py:404 refuses to start without it.
     if (s.sequence_parallel) command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "1");
     command.sections = {{"model", own_model(plan)}, {"plan", own_split(plan)}};

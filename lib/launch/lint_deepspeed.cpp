@@ -175,7 +175,6 @@ class Linter {
 
  private:
   [[nodiscard]] bool has(std::string_view name) const { return report_.has(name); }
-  [[nodiscard]] bool splits_itself() const { return s_.framework == Framework::kMegatronDeepspeed; }
 
   static std::string meant(std::string_view word, std::span<const std::string_view> known) {
     const std::optional<std::string> near = nearest(word, known);
@@ -207,7 +206,7 @@ class Linter {
     const std::int64_t train = settings_.integer("train_batch_size", 0),
                        micro = settings_.integer("train_micro_batch_size_per_gpu", 0),
                        steps = settings_.integer("gradient_accumulation_steps", 0);
-    if (s_.tp > 1 && !splits_itself() && train > 0) {
+    if (s_.tp > 1 && !splits_itself(s_.framework) && train > 0) {
       report_.error("train_batch_size",
                     "with automatic tensor parallelism 'train_batch_size' is counted over all "
                     "ranks, not over the data-parallel ones (runtime/config.py:714)",
@@ -274,7 +273,7 @@ class Linter {
       report_.error("bf16.bf16_optimizer_states",
                     "'bf16_optimizer_states' needs 'bf16_master_weights_and_grads'");
     }
-    if (splits_itself() && has("--sequence-parallel") && s_.cp > 1) {
+    if (splits_itself(s_.framework) && has("--sequence-parallel") && s_.cp > 1) {
       report_.error("--sequence-parallel",
                     "--sequence-parallel cannot be combined with --ds-sequence-parallel-size");
     }
@@ -293,7 +292,7 @@ class Linter {
         }
       }
     }
-    if (splits_itself() && has("tensor_parallel")) {
+    if (splits_itself(s_.framework) && has("tensor_parallel")) {
       report_.warning("tensor_parallel",
                       "Megatron-DeepSpeed splits its tensors itself: 'tensor_parallel' is for "
                       "automatic tensor parallelism",
@@ -303,9 +302,10 @@ class Linter {
       report_.warning("activation_checkpointing",
                       "'activation_checkpointing' says how to recompute, not what: nothing here "
                       "turns recomputation on",
-                      splits_itself() ? "add --deepspeed-activation-checkpointing "
-                                        "--recompute-granularity full --recompute-method uniform"
-                                      : "turn it on in the program, or leave it out");
+                      splits_itself(s_.framework)
+                          ? "add --deepspeed-activation-checkpointing "
+                            "--recompute-granularity full --recompute-method uniform"
+                          : "turn it on in the program, or leave it out");
     }
     if (s_.pp == 1 && has("pipeline.activation_checkpoint_interval")) {
       report_.warning("pipeline.activation_checkpoint_interval",
@@ -341,8 +341,9 @@ class Linter {
                       "every rank receives all gradients though it keeps a part of them",
                       "leave reduce_scatter out");
     }
-    report_.warn_of_spread_tensor_group(
-        splits_itself() ? "--tensor-model-parallel-size" : "tensor_parallel.autotp_size", cluster_);
+    report_.warn_of_spread_tensor_group(splits_itself(s_.framework) ? "--tensor-model-parallel-size"
+                                                                    : "tensor_parallel.autotp_size",
+                                        cluster_);
     if (settings_.flag("wall_clock_breakdown", false)) {
       report_.warning("wall_clock_breakdown",
                       "'wall_clock_breakdown' waits for the device between the parts of a step",
@@ -352,7 +353,7 @@ class Linter {
       report_.warning("activation_checkpointing.synchronize_checkpoint_boundary",
                       "the device is waited for at every checkpoint", "leave it out");
     }
-    if (splits_itself() && run_.knows_model && !s_.flash_attention) {
+    if (splits_itself(s_.framework) && run_.knows_model && !s_.flash_attention) {
       report_.warning("--seq-length", "attention is materialised", "add --use-flash-attn-v2");
     }
   }

@@ -34,7 +34,7 @@ StageLayout::StageLayout(const ModelSpec& m, const Strategy& s, const LayerPrefi
   } else if (vp_ > 1) {
     kind_ = prefix.has_uniform_tail() ? Kind::kSpread
             : needs_rounds(s, prefix) ? Kind::kRounds
-                                      : Kind::kFolded;
+                                      : Kind::kSharedEnds;
   }
   // Enough numbers for a key of every chunk's first layer.
   const double keys = std::pow(static_cast<double>(prefix.num_followings() + 1), vp_) *
@@ -50,7 +50,7 @@ int StageLayout::num_states() const {
       return layers_ + 1;
     case Kind::kSpread:
       return (layers_ + 1) * (leading_ + 1);
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
       return (layers_ + 1) * (kMostLead + 1);
     case Kind::kRounds:
       return (layers_ + 1) * rounds_->num_leads();
@@ -72,7 +72,7 @@ LayerCursor StageLayout::place(int state) const {
       return {state, state, 0, 0};
     case Kind::kSpread:
       return {state / (leading_ + 1), state % (leading_ + 1), 0, 0};
-    case Kind::kFolded: {
+    case Kind::kSharedEnds: {
       const int taken = state / (kMostLead + 1), lead = state % (kMostLead + 1);
       return {taken, (taken + lead) / 2, (taken - lead) / 2, 0};
     }
@@ -94,7 +94,7 @@ int StageLayout::state(const LayerCursor& p) const {
       return p.taken;
     case Kind::kSpread:
       return p.taken * (leading_ + 1) + p.front;
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
       return p.taken * (kMostLead + 1) + p.front - p.back;
     case Kind::kRounds:
       return p.taken * rounds_->num_leads() + p.lead;
@@ -116,7 +116,7 @@ LayerCursor StageLayout::after(int stage, const StageAssignment& share) const {
         p.front = std::min(leading_, p.front + spread_chunk(stage, share.first, 0));
       }
       break;
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
       p.front += spread_chunk(stage, share.first, 0);
       p.back += spread_chunk(stage, share.first, 1);
       break;
@@ -132,7 +132,7 @@ LayerCursor StageLayout::after(int stage, const StageAssignment& share) const {
 }
 
 bool StageLayout::allows(int stage, const StageAssignment& share) const {
-  if (kind_ == Kind::kFolded) {
+  if (kind_ == Kind::kSharedEnds) {
     const LayerCursor next = after(stage, share);
     return next.front - next.back <= kMostLead;
   }
@@ -171,7 +171,7 @@ void StageLayout::ranges(int stage, const StageAssignment& share,
         result.push_back({layers_ - spread_chunk(stage, share.first, c), layers_});
       }
       return;
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
       result.push_back({p.front, p.front + spread_chunk(stage, share.first, 0)});
       result.push_back({layers_ - p.back - spread_chunk(stage, share.first, 1), layers_ - p.back});
       return;
@@ -195,7 +195,7 @@ std::size_t StageLayout::num_slots() const {
     case Kind::kContiguous:
     case Kind::kSpread:
       return s * fronts * n;
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
     case Kind::kRounds:
       return kMany;
     case Kind::kBidirectional:
@@ -215,7 +215,7 @@ std::size_t StageLayout::key_of_followings(int stage, const StageAssignment& sha
           static_cast<std::size_t>(number);
   };
   const LayerCursor& p = share.place;
-  if (kind_ == Kind::kFolded) {
+  if (kind_ == Kind::kSharedEnds) {
     add(0, p.front);
     add(1, layers_ - p.back - spread_chunk(stage, share.first, 1));
     return key;
@@ -234,7 +234,7 @@ std::size_t StageLayout::slot(int stage, const StageAssignment& share) const {
     case Kind::kContiguous:
     case Kind::kSpread:
       return (s * fronts + capped) * n + first;
-    case Kind::kFolded:
+    case Kind::kSharedEnds:
     case Kind::kRounds: {
       if (by_followings_) return key_of_followings(stage, share);
       const auto states = static_cast<std::size_t>(num_states());

@@ -58,12 +58,14 @@ class StageLayout {
   // Whether a rank's layers follow each other, so that a part of what fits fits as well.
   [[nodiscard]] bool is_contiguous() const { return kind_ == Kind::kContiguous || leading_ == 0; }
   // Whether a rank that begins behind the leading layers holds layers that are alike.
-  [[nodiscard]] bool is_uniform() const { return kind_ != Kind::kRounds && kind_ != Kind::kFolded; }
+  [[nodiscard]] bool is_uniform() const {
+    return kind_ != Kind::kRounds && kind_ != Kind::kSharedEnds;
+  }
   // Whether a rank's layers are spread over its chunks, the leading ones over the first round.
   [[nodiscard]] bool spreads() const { return kind_ == Kind::kSpread; }
   // Whether every rank, or pair of ranks, takes layers from both ends.
   [[nodiscard]] bool takes_from_back() const {
-    return kind_ == Kind::kFolded || kind_ == Kind::kBidirectional;
+    return kind_ == Kind::kSharedEnds || kind_ == Kind::kBidirectional;
   }
   // Of chunks in rounds whose layers differ; else nothing.
   [[nodiscard]] const Rounds* rounds() const { return kind_ == Kind::kRounds ? rounds_ : nullptr; }
@@ -105,7 +107,7 @@ class StageLayout {
   enum class Kind {
     kContiguous,     // one chunk per rank
     kSpread,         // several, as even as the rank's layers go, which are alike but for a few
-    kFolded,         // two, the second from the back
+    kSharedEnds,     // two, the second from the back
     kRounds,         // several, of rounds with given totals
     kBidirectional,  // DualPipe
   };

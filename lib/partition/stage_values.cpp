@@ -88,8 +88,8 @@ RankMemory& Stages::stored(const Chunk& mine) const {
   }
   Stored& known = stored_[(hash >> 32U) % stored_.size()];
   const bool told_apart = mine.blocks.size() <= kMostBits;
-  if (!told_apart || !(known.blocks == mine.blocks)) {
-    known.blocks = mine.blocks;
+  if (!told_apart || known.device != mine.device || !(known.blocks == mine.blocks)) {
+    known.device = mine.device, known.blocks = mine.blocks;
     set_stored(rates_, x_.blocks, mine, x_.strategy.recompute, known.memory);
   } else if (known.recomputed != recomputed) {
     known.memory.buffers = buffer_bytes(rates_, x_.blocks, mine, x_.strategy.recompute);

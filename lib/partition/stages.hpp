@@ -210,6 +210,7 @@ class Stages {
   // What was stored last, each at the place of its blocks' hash: stages next to each other hold the
   // same blocks, and what they recompute changes nothing but the buffers.
   struct Stored {
+    std::size_t device = 0;
     BlockCounts blocks;
     std::uint64_t recomputed = 0;  // which of them are, a bit each
     RankMemory memory;

@@ -26,8 +26,8 @@ struct CriticalPath {
   [[nodiscard]] Seconds length(std::span<const ChunkTime> chunks) const;
 };
 
-// The longest, which is the makespan of run_pipeline(). `p`: compiled for such a shape. Nothing if
-// the steady state moves by no time at all.
+// The longest, which is the makespan of PipelineRunner::run(). `p`: compiled for such a shape.
+// Nothing if the steady state moves by no time at all.
 [[nodiscard]] std::optional<CriticalPath> critical_path(const Program& p, const PipelineShape& s,
                                                         std::span<const ChunkTime> chunks,
                                                         std::span<const SendTime> forward_send,

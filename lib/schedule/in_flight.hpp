@@ -24,8 +24,10 @@ struct InFlight {
 
   // `held`: by chunk.
   void add_moment(std::span<const Held> held);
-  // Most bytes held at once; the spans are indexed like `chunks`. Kept bytes are a part of the
-  // saved ones.
+  // [F-PIPE-7] Most bytes held at once: a forward adds what its chunk saves; the backward releases
+  // it; of a split backward the input gradient releases all but what is kept for the weight
+  // gradient, which that releases (Qi et al. 2023 sec. 2.3). The spans are indexed like
+  // `chunks`; kept bytes are a part of the saved ones.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
   // Whole microbatches that every chunk holds at some one moment.
   std::int32_t least_held = 0;

@@ -177,11 +177,4 @@ const Program& PipelineRunner::program(const PipelineShape& s) {
   return *state_->program;
 }
 
-PipelineResult run_pipeline(const PipelineShape& s, std::span<const ChunkTime> chunks,
-                            std::span<const SendTime> forward_send,
-                            std::span<const SendTime> backward_send, bool with_timeline) {
-  PipelineRunner runner;
-  return runner.run(s, chunks, forward_send, backward_send, with_timeline);
-}
-
 }  // namespace meshplan

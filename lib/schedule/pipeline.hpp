@@ -66,17 +66,10 @@ struct PipelineResult {
   std::vector<TimedMessage> messages;
 };
 
-// [F-PIPE-1] chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1
-// boundaries each, ignored where both chunks sit on one rank. As soon as the steady state repeats
-// itself exactly, the rest of it is not simulated but added.
-[[nodiscard]] PipelineResult run_pipeline(const PipelineShape& s, std::span<const ChunkTime> chunks,
-                                          std::span<const SendTime> forward_send,
-                                          std::span<const SendTime> backward_send,
-                                          bool with_timeline = false);
-
 struct Program;
 
-// The same for many runs: keeps the task orders of the last shapes (each for every number of
+// [F-PIPE-1] Runs a schedule. As soon as the steady state repeats itself exactly, the rest of it is
+// not simulated but added. Keeps the task orders of the last shapes (each for every number of
 // microbatches that is congruent modulo the schedule's period) and all buffers. One per thread.
 class PipelineRunner {
  public:
@@ -85,7 +78,8 @@ class PipelineRunner {
   PipelineRunner(PipelineRunner&&) noexcept;
   PipelineRunner& operator=(PipelineRunner&&) noexcept;
 
-  // Valid until the next call.
+  // chunks: num_chunks times by depth. forward_send and backward_send: num_chunks - 1 boundaries
+  // each, ignored where both chunks sit on one rank. Valid until the next call.
   const PipelineResult& run(const PipelineShape& s, std::span<const ChunkTime> chunks,
                             std::span<const SendTime> forward_send,
                             std::span<const SendTime> backward_send, bool with_timeline = false);
@@ -101,14 +95,6 @@ class PipelineRunner {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// [F-PIPE-7] Most bytes of activations that rank `rank` holds at once. per_microbatch: bytes per
-// chunk (num_chunks by depth). A forward adds them; the backward releases them; of a split backward
-// the input gradient releases all but `saved_for_weight_gradient`, which the weight gradient
-// releases.
-[[nodiscard]] Bytes peak_activation(const PipelineShape& s, std::int64_t rank,
-                                    std::span<const Bytes> per_microbatch,
-                                    std::span<const Bytes> saved_for_weight_gradient);
 
 // [F-PIPE-8] Most activations (of one chunk and one microbatch each) that the rank holds at once,
 // where each is held until the last task that needs it.

@@ -64,9 +64,7 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     };
     sum += k.number * std::min(at(least), at(most));
   }
-  // Nothing of what comes and goes is free of fragmentation, but states are; a bound without it.
-  const double fixed =
-      (layer + (rates.messages + rates.kept.sum()) + communicators + x.cluster.device.context).si();
+  const double fixed = (layer + least_fixed(rates, x.cluster.device, communicators)).si();
   return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
@@ -79,7 +77,7 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
     block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
     states += real(x.prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
   }
-  const double fixed = (x.cluster.device.context + (rates.messages + rates.kept.sum())).si();
+  const double fixed = least_fixed(rates, x.cluster.device, Bytes{}).si();
   return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
 }
 
@@ -206,8 +204,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     selective_.add(load);
   }
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
-  const Bytes fixed =
-      layer + (rates.messages + rates.kept.sum()) + communicators + x.cluster.device.context;
+  const Bytes fixed = layer + least_fixed(rates, x.cluster.device, communicators);
   bytes_ = (x.capacity(communicators) - fixed).si();
   seconds_each_ = real(copies) / real(num_microbatches(s));
 }

@@ -30,6 +30,18 @@ inline constexpr Framework Framework::kDeepspeed{"deepspeed"};
 inline constexpr Framework Framework::kFsdp{"fsdp"};
 inline constexpr Framework Framework::kTorchtitan{"torchtitan"};
 
+// Models and losses are the framework's own, so that what patches Hugging Face's (Liger's kernels,
+// offloaded checkpoints) is not there.
+[[nodiscard]] constexpr bool has_own_models(Framework f) {
+  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed ||
+         f == Framework::kTorchtitan;
+}
+
+// DeepSpeed's engine around a model that brings its own tensor and pipeline parallelism.
+[[nodiscard]] constexpr bool splits_itself(Framework f) {
+  return f == Framework::kMegatronDeepspeed;
+}
+
 // A release of the strategy's framework, as the presets name it. Empty: the newest.
 class Release : public LastingName {
  public:

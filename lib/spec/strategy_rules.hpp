@@ -12,13 +12,6 @@
 
 namespace meshplan {
 
-// Frameworks whose models and losses are their own, so that what patches Hugging Face's (Liger's
-// kernels, offloaded checkpoints) is not there.
-[[nodiscard]] constexpr bool has_own_models(Framework f) {
-  return f == Framework::kMegatron || f == Framework::kMegatronDeepspeed ||
-         f == Framework::kTorchtitan;
-}
-
 struct Plan {
   const Strategy& s;
   const ModelSpec& m;

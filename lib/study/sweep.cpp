@@ -20,6 +20,15 @@ Seconds share_of(Seconds limit, Clock::time_point start, std::size_t left) {
 
 }  // namespace
 
+std::vector<std::int64_t> every_size(const ClusterSpec& c) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t n = 1; n < c.gpus_per_node; n *= 2) sizes.push_back(n);
+  for (std::int64_t nodes = 1; nodes < c.nodes; nodes *= 2)
+    sizes.push_back(nodes * c.gpus_per_node);
+  sizes.push_back(num_gpus(c));
+  return sizes;
+}
+
 Seconds SweepPoint::step_time() const {
   const Seconds plain = result.plans.front().step_time;
   return goodput && goodput->shares.useful > 0 ? plain / goodput->shares.useful : plain;

@@ -11,6 +11,10 @@
 
 namespace meshplan {
 
+// The sizes of a cluster that are of interest where nobody says how many devices there are:
+// doublings within a node, then of nodes, then all of it. Increasing.
+[[nodiscard]] std::vector<std::int64_t> every_size(const ClusterSpec& c);
+
 struct SweepPoint {
   std::int64_t gpus = 0;
   SearchResult result;

@@ -10,6 +10,7 @@
 #include "cost/placement.hpp"
 #include "cost/step_parts.hpp"
 #include "schedule/pipeline.hpp"
+#include "schedule/run.hpp"
 
 namespace meshplan::test {
 
@@ -131,7 +132,7 @@ class StepOracle {
     if (s_.pp > 1) {
       const SendTime send = boundary_send(m_, c_, s_, Placement(m_, c_, s_)).time;
       const std::vector<SendTime> sends(times_.size() - 1, send);
-      finish = run_pipeline(shape_of_pipeline(s_), times_, sends, sends).finish;
+      finish = testing::run_pipeline(shape_of_pipeline(s_), times_, sends, sends).finish;
     }
     Seconds reduced, optimizer, offload;
     for (std::int64_t r = 0; r < s_.pp; ++r) {
@@ -162,7 +163,7 @@ class StepOracle {
     for (const std::size_t i : chunks_on(s_, rank)) add_blocks(chunks_[i], mine);
     RankMemory memory;
     set_stored(memory_rates(m_, c_, s_), blocks_, mine, s_.recompute, memory);
-    memory.activations = peak_activation(shape_of_pipeline(s_), rank, saved_, for_weight_);
+    memory.activations = testing::peak_activation(shape_of_pipeline(s_), rank, saved_, for_weight_);
     memory.resident = resident_activations(blocks_, mine, s_.recompute);
     return memory;
   }

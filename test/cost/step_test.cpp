@@ -30,6 +30,33 @@ Seconds busy(const TimeTerms& t) {
 
 }  // namespace
 
+TEST_CASE("a chunk costs what its own type of device takes") {
+  const ModelSpec m = plain_gpt(4);
+  const ClusterSpec c = plain_cluster(2);
+  Strategy s = plain_strategy(1, 2, 1);
+  s.global_batch = 8;
+  s = complete(std::move(s), m, c);
+  const BlockCosts one = block_costs(m, c, s);
+  BlockCosts both(one.size(), 2);
+  for (std::size_t k = 0; k < one.size(); ++k) {
+    both.of(k, 0) = both.of(k, 1) = one[k];
+    for (PassTime* pass : {&both.of(k, 1).forward, &both.of(k, 1).backward_input})
+      *pass = *pass * 2;
+    both.of(k, 1).saved.none = one[k].saved.none * 3;
+  }
+  std::vector<Chunk> chunks = chunk_plan(m, s);
+  for (Chunk& chunk : chunks) {
+    const ChunkCost first = chunk_cost(chunk, both, Recompute::kNone);
+    const Bytes saved = saved_bytes(chunk, saved_rates(both, Recompute::kNone, 0)).whole;
+    CHECK(first.time.forward == chunk_cost(chunk, one, Recompute::kNone).time.forward);
+    chunk.device = 1;
+    const ChunkCost second = chunk_cost(chunk, both, Recompute::kNone);
+    CHECK(second.time.forward.si() == Approx(2 * first.time.forward.si()));
+    CHECK(second.time.backward_weight == first.time.backward_weight);
+    CHECK(saved_bytes(chunk, saved_rates(both, Recompute::kNone, 1)).whole == saved * 3);
+  }
+}
+
 TEST_CASE("the idle share of 1F1B is (p - 1) / m of ideal time, and v times less interleaved") {
   // Narayanan et al. 2104.04473 sec. 2.2.1 and 2.2.2.
   Strategy s = plain_strategy(1, 8, 1);

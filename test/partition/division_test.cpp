@@ -241,6 +241,58 @@ void compare_shared_ends(const Case& c, Decided& n) {
 }  // namespace
 
 TEST_CASE(
+    "times of a stage's chunks are those of the chunks, multi-token prediction recomputed too") {
+  for (const Schedule schedule : {Schedule::kZbV, Schedule::kDualPipe, Schedule::kInterleaved}) {
+    CAPTURE(name_of(schedule));
+    Case c;
+    c.model = small_model(8, 2048);
+    c.model.mtp_layers = 1;
+    c.cluster = small_cluster(1, 2, Bytes{4096 * kGiB});
+    c.request.base = framework_preset(Framework::kMegatron);
+    c.request.base.global_batch = 8;
+    c.request.base.seq_len = 4096;
+    c.request.limits = {only("pp", {"2"}), only("micro_batch", {"1"}), only("recompute", {"full"}),
+                        only("schedule", {std::string(name_of(schedule))})};
+    int stages_seen = 0;
+    for_each_pipeline(c, [&](SearchContext& x, const SearchSpace&, Strategy s, std::size_t base) {
+      s.recompute = Recompute::kFull;
+      StageContext context = stages_of(x, s, base, CountRule::kUniform);
+      context.uniform = 4;  // every layer, whatever fits
+      const Stages stages(context);
+      const std::optional<Division> division = stages.with_layers({4, 4});
+      REQUIRE(division);
+      const Stages::Lists lists = stages.lists(*division);
+      s.stage_layers = lists.layers, s.recompute_layers = lists.recomputed;
+      REQUIRE(lists.recomputed == std::vector<std::int64_t>{4, 4});
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      std::vector<double> wanted, found;
+      for (const Chunk& chunk : chunk_plan(c.model, s)) {
+        const ChunkTime t = chunk_cost(chunk, blocks, s.recompute).time;
+        wanted.push_back((t.forward + t.backward_input + t.backward_weight).si());
+      }
+      std::vector<ChunkTime> times;
+      const StageLayout layout(c.model, s, x.prefix);
+      LayerCursor place = layout.place(layout.start());
+      for (int stage = 0; stage < stages.num_stages(); ++stage) {
+        const StageMove& move = division->stages[static_cast<std::size_t>(stage)];
+        const StageAssignment share{place, move.first, move.second};
+        place = layout.after(stage, share);
+        stages.chunk_times(stage, share, times);
+        for (const ChunkTime& t : times)
+          found.push_back((t.forward + t.backward_input + t.backward_weight).si());
+        ++stages_seen;
+      }
+      if (schedule == Schedule::kDualPipe) wanted.resize(found.size());  // and its mirror image
+      std::sort(wanted.begin(), wanted.end()), std::sort(found.begin(), found.end());
+      REQUIRE(found.size() == wanted.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        CHECK(found[i] == Approx(wanted[i]).epsilon(1e-12));
+    });
+    CHECK(stages_seen > 0);
+  }
+}
+
+TEST_CASE(
     "[F-SEARCH-1] [F-SEARCH-9] no division and no numbers of recomputed layers beat the one "
     "chosen") {
   Dice dice(21);

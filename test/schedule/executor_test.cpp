@@ -2,6 +2,7 @@
 #include "schedule/pipeline.hpp"
 #include "schedule/program.hpp"
 #include "schedule/reference.hpp"
+#include "schedule/run.hpp"
 #include "schedule/shapes.hpp"
 #include "support/catch.hpp"
 

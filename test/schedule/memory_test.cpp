@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "schedule/run.hpp"
 #include "schedule/shapes.hpp"
 #include "support/catch.hpp"
 

@@ -1,6 +1,7 @@
 // Closed forms of the papers for equal stages: what the executor makes of the orders.
 #include "schedule/pipeline.hpp"
 
+#include "schedule/run.hpp"
 #include "schedule/shapes.hpp"
 #include "support/catch.hpp"
 

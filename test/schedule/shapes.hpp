@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "schedule/pipeline.hpp"
+#include "schedule/run.hpp"
 
 namespace meshplan::testing {
 
