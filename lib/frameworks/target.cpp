@@ -70,6 +70,16 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
 
 namespace {
 
+// The model whose delta attention and residuals Megatron-Bridge has
+// (models/kimi/kimi_k3_layers.py).
+bool is_kimi_k3(const ModelSpec& m) {
+  const auto is_own = [](const LayerRun& run) {
+    const auto* delta = std::get_if<GatedDeltaNetSpec>(&run.layer.mixer);
+    return delta == nullptr || (delta->gate_rank > 0 && delta->full_rank_gate);
+  };
+  return m.attn_res_block_size > 0 && std::all_of(m.layers.begin(), m.layers.end(), is_own);
+}
+
 // A recipe of Megatron-Bridge builds the model from its own configuration, of layers that it or
 // Megatron-Core has (src/megatron/bridge/models).
 void check_bridge_layers(const ModelSpec& m, Findings& f) {
@@ -77,7 +87,8 @@ void check_bridge_layers(const ModelSpec& m, Findings& f) {
     if (std::holds_alternative<LightningSpec>(mixer)) return "lightning attention";
     if (std::holds_alternative<MambaSpec>(mixer)) return "layers of Mamba-1";
     const auto* delta = std::get_if<GatedDeltaNetSpec>(&mixer);
-    return delta != nullptr && delta->gate_rank > 0 ? "Kimi Delta Attention" : nullptr;
+    const bool kimi = delta != nullptr && delta->gate_rank > 0;
+    return kimi && !is_kimi_k3(m) ? "Kimi Delta Attention but in Kimi K3" : nullptr;
   };
   for (const LayerRun& run : m.layers) {
     const char* what = lacks(run.layer.mixer);
@@ -126,6 +137,7 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   refuse(!megatron && m.mtp_shared, "mtp", "passes of one prediction layer");
   refuse(m.mhc_num_residual_streams > 1 && (!megatron || m.moe || m.mtp_layers > 0),
          "mhc_num_residual_streams", "hyper-connections of such a model");
+  refuse(m.attn_res_block_size > 0, "attn_res_block_size", "attention residuals");
   refuse(m.mtp_layer.has_value() && m.layers.empty(), "mtp", "prediction layer of its own kind");
 }
 
@@ -190,6 +202,18 @@ void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f)
   }
 }
 
+// Megatron-Bridge models/kimi: kimi_k3_spec.py refuses virtual stages, kimi_k3_layers.py context
+// parallelism; mixtures are PyTorch's operations (kimi_k3_ops.py).
+void check_attention_residuals(Target t, const Strategy& s, const ModelSpec& m, Findings& f) {
+  if (m.attn_res_block_size == 0 || t != Target::kMegatronBridge) return;
+  if (s.vp > 1) f.error({"vp"}, "Megatron-Bridge's Kimi K3 has no virtual stages", "vp=1");
+  if (s.cp > 1) f.error({"cp"}, "Megatron-Bridge's Kimi K3 has no context parallelism", "cp=1");
+  if (s.runtime.fused_attn_res) {
+    f.error({"kernels.fused_attn_res"}, "Megatron-Bridge's attention residuals are not fused",
+            "kernels.fused_attn_res=false");
+  }
+}
+
 // Megatron-Bridge freezes parts by its fields; programs of DeepSpeed, FSDP and accelerate set
 // requires_grad themselves.
 void check_frozen_parts(Target t, const Strategy& s, Findings& f) {
@@ -225,6 +249,7 @@ Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const 
   check_adapters(t, s, f);
   check_frozen_parts(t, s, f);
   check_streams(t, s, m, f);
+  check_attention_residuals(t, s, m, f);
   check_attention_precision(t, s, f);
   check_cuda_graph(t, s, f);
   for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);

@@ -35,6 +35,7 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"embedding_norm", "a norm behind the embedding"},
     {"mhc_num_residual_streams", "streams of hyper-connections (mHC); 1: a plain residual"},
     {"mhc_sinkhorn_iterations", "normalisations of what mixes them"},
+    {"attn_res_block_size", "layers of a block of attention residuals; 0: a plain residual"},
     {"dropout", "hidden and attention dropout of the training run"},
     {"max_seq_length", "longest sequence, in tokens (required)"},
     {"attention.kind", "mha, gqa or mla"},

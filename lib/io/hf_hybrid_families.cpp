@@ -153,33 +153,35 @@ ModelSpec read_qwen3_next(HfFields& f) {
   return m;
 }
 
-// Kimi Linear: Kimi Delta Attention, and latent attention without positions in listed layers.
+// Kimi Linear: Kimi Delta Attention, and latent attention without positions in listed layers. Kimi
+// K3's language model besides: gates of full rank, experts on a latent, attention residuals.
 ModelSpec read_kimi_linear(HfFields& f) {
   ModelSpec m = llama_without_attention(f, 1'048'576);
   m.attention = AttentionKind::kMla;
   m.mla = read_latent(f);
   if (!f.has({"q_lora_rank"})) m.mla->q_lora_rank = 0;
   m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  m.mla->output_gate = f.flag_or({"mla_use_output_gate"}, false);
   if (f.flag_or({"mla_use_nope"}, true)) m.position_embedding = PositionEmbedding::kNone;
+  m.attn_res_block_size = f.count_or("attn_res_block_size", {"attn_res_block_size"}, 0);
   m.moe = read_experts(f, {"num_experts"}, 8, {"moe_intermediate_size"});
   m.moe->top_k = f.size_or("moe.top_k", {"num_experts_per_token", "num_experts_per_tok"}, 8);
   m.moe->shared_expert_ffn_hidden_size =
       f.count_or("moe.shared_expert_ffn_hidden_size", {"num_shared_experts"}, 1) *
       m.moe->expert_ffn_hidden_size;
   m.moe->router_bias = true;
+  m.moe->latent_size = f.count_or("moe.latent_size", {"routed_expert_hidden_size"}, 0);
   std::vector<bool> sparse = all_layers(m, true);
   const auto dense =
       static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, 1));
   std::fill_n(sparse.begin(), std::min(sparse.size(), dense), false);
   set_expert_layers(m, sparse);
   HfFields linear = f.section("linear_attn_config");
-  if (linear.flag_or({"use_full_rank_gate"}, false)) {
-    linear.error({"use_full_rank_gate"}, "gates of full rank (Kimi K3) cannot be described");
-  }
   GatedDeltaNetSpec kda;
   kda.num_key_heads = kda.num_value_heads = linear.size("linear.num_key_heads", {"num_heads"});
   kda.key_head_dim = kda.value_head_dim = linear.size("linear.key_head_dim", {"head_dim"});
   kda.gate_rank = kda.key_head_dim;
+  kda.full_rank_gate = linear.flag_or({"use_full_rank_gate"}, false);
   kda.conv_kernel = linear.size_or("linear.conv_kernel", {"short_conv_kernel_size"}, 4);
   const std::vector<std::int64_t> layers = linear.counts({"kda_layers"});  // from 1
   edit_layers(m, [&](std::size_t i, LayerSpec& layer) {

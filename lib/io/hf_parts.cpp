@@ -13,7 +13,8 @@ struct ActivationRow {
   Activation activation;
 };
 
-// ACT2FN of transformers: names that mean the same arithmetic up to an approximation.
+// ACT2FN of transformers: names that mean the same arithmetic up to an approximation. SiTU is SiLU
+// with both factors bounded by a tangent (Kimi K3, 2607.24653).
 constexpr auto kActivations =
     std::to_array<ActivationRow>({{"gelu", Activation::kGelu},
                                   {"gelu_new", Activation::kGelu},
@@ -25,7 +26,8 @@ constexpr auto kActivations =
                                   {"swish", Activation::kSilu},
                                   {"relu", Activation::kRelu},
                                   {"relu2", Activation::kRelu2},
-                                  {"swigluoai", Activation::kSilu}});
+                                  {"swigluoai", Activation::kSilu},
+                                  {"situ", Activation::kSilu}});
 
 // Which layers attend to a window only: every n-th from the first by flat keys, others listed.
 void set_window(ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window) {

@@ -42,6 +42,7 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("embedding_norm", m.embedding_norm);
   r.read("mhc_num_residual_streams", m.mhc_num_residual_streams);
   r.read("mhc_sinkhorn_iterations", m.mhc_sinkhorn_iterations);
+  r.read("attn_res_block_size", m.attn_res_block_size);
   r.read("dropout", m.dropout);
   r.read("mtp_layers", m.mtp_layers);
   r.read("source", m.source);

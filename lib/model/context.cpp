@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "model/attention_residuals.hpp"
 #include "model/packing.hpp"
 
 namespace meshplan {
@@ -34,6 +35,9 @@ LocalShape shape_of(const ModelSpec& m, const Strategy& s, std::int64_t whole,
   x.norm_tokens = s.sequence_parallel ? ceil_div(x.tokens, s.tp) : x.tokens;
   x.hidden = m.hidden_size;
   x.residual = m.hidden_size * m.mhc_num_residual_streams;
+  if (has_attention_residuals(m)) {  // the sum and the blocks' states go on together
+    x.residual = std::llround(mixed_states(m) * real(m.hidden_size));
+  }
   x.vocab = padded_vocab(m, s) / s.tp;
   x.bytes = storage_size(s.precision);
   return x;

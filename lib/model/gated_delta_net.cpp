@@ -40,7 +40,19 @@ double states(const DeltaShape& a) { return a.heads * a.key_dim * a.value_dim / 
 // and decay per head. With gates of low rank the gate and the decay have projections of their own.
 double input_features(const GatedDeltaNetSpec& kind, const DeltaShape& a) {
   const double direct = convolved(a) + a.heads;
-  return kind.gate_rank > 0 ? direct : direct + a.values + a.heads;
+  if (kind.gate_rank == 0) return direct + a.values + a.heads;
+  return kind.full_rank_gate ? direct + a.values : direct;
+}
+
+// What projections of low rank make.
+double gate_features(const GatedDeltaNetSpec& kind, const DeltaShape& a) {
+  if (kind.gate_rank == 0) return 0;
+  return kind.full_rank_gate ? a.decays : a.decays + a.values;
+}
+
+// Their inputs: of the decay, and of the output gate.
+std::int64_t gate_ranks(const GatedDeltaNetSpec& kind) {
+  return kind.full_rank_gate ? kind.gate_rank : 2 * kind.gate_rank;
 }
 
 // Thread blocks of the scan over the sequence: one per sequence, head and 64 values.
@@ -115,7 +127,9 @@ void append_preparation(const BlockContext& x, const DeltaShape& a, BlockOps& op
 // [F-GDN-1] Projections h (2 K + 2 V + 2 a_v), convolution of 2 K + V channels without biases,
 // decay and step bias of a_v each, the norm of one head, out projection V h (Qwen3-Next;
 // Megatron-Core ssm/gated_delta_net). With gates of rank r: h (2 K + V + a_v), decay and gate 2 h r
-// + r (K + V), a bias per channel of the keys, one decay per head (Kimi Linear, fla/layers/kda.py).
+// + r (K + V), a bias per channel of the keys, one decay per head (Kimi Linear, fla/layers/kda.py);
+// with an output gate of full rank h V and the decay's h r + r K (Kimi K3, Megatron-Bridge
+// models/kimi/kimi_k3_layers.py).
 void add_parameters(const GatedDeltaNetSpec& kind, const ModelSpec& m, LayerParameters& p) {
   const std::int64_t h = m.hidden_size, heads = kind.num_value_heads;
   const std::int64_t keys = kind.num_key_heads * kind.key_head_dim;
@@ -127,8 +141,9 @@ void add_parameters(const GatedDeltaNetSpec& kind, const ModelSpec& m, LayerPara
     p.attention_linear += h * (values + heads) + 2 * heads;
     return;
   }
-  p.attention_linear += kind.gate_rank * (keys + values) + keys + heads;
-  p.attention_other += 2 * h * kind.gate_rank;
+  p.attention_linear += kind.gate_rank * keys + keys + heads;
+  p.attention_linear += (kind.full_rank_gate ? h : kind.gate_rank) * values;
+  p.attention_other += h * gate_ranks(kind);
 }
 
 std::int64_t copied_parameters(const GatedDeltaNetSpec&, const ModelSpec&, std::int64_t) {
@@ -150,12 +165,11 @@ void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, Blo
   const LinearTimes column =
       append_linear(x, "delta in", l.tokens, features, l.hidden, false, ops, 1, &kStateInput);
   if (kind.gate_rank > 0) {
-    append_linear(x, "delta gates down", l.norm_tokens, 2 * kind.gate_rank, l.hidden, false, ops);
-    const auto up = static_cast<std::int64_t>(a.decays + a.values);
+    append_linear(x, "delta gates down", l.norm_tokens, gate_ranks(kind), l.hidden, false, ops);
+    const auto up = static_cast<std::int64_t>(gate_features(kind, a));
     append_linear(x, "delta gates up", l.tokens, up, kind.gate_rank, false, ops);
   }
-  append_head_exchange(x, input_features(kind, a) + (kind.gate_rank > 0 ? a.decays + a.values : 0),
-                       a.values, ops);
+  append_head_exchange(x, input_features(kind, a) + gate_features(kind, a), a.values, ops);
   append_convolution(x, convolved(a), ops);
   append_preparation(x, a, ops);
   append_rule(x, a, ops);
@@ -170,10 +184,9 @@ void append_operations(const GatedDeltaNetSpec& kind, const BlockContext& x, Blo
 KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
   const DeltaShape a = shape_of(kind, x.strategy);
   const double e = x.shape.bytes;
-  const double gates = kind.gate_rank > 0 ? a.decays + a.values : 0;
-  const double features = input_features(kind, a) + gates + convolved(a) + 2 * a.repeated_keys +
-                          2 * a.values + a.heads + kChunk * a.heads;
-  const double ranks = kind.gate_rank > 0 ? 2 * real(kind.gate_rank) : 0;
+  const double features = input_features(kind, a) + gate_features(kind, a) + convolved(a) +
+                          2 * a.repeated_keys + 2 * a.values + a.heads + kChunk * a.heads;
+  const double ranks = real(gate_ranks(kind));
   const double inside = real(x.shape.tokens) * (e * features + 4 * a.decays) +
                         kept(x) * real(x.shape.norm_tokens) * ranks;
   return state_mixer_bytes(x, inside, static_cast<std::int64_t>(a.values));

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "model/attention_residuals.hpp"
 #include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
@@ -39,6 +40,7 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
   append_contraction(x, ops);
+  append_mixture(x, ops);
   append_norm(x, "final norm", l.norm_tokens * l.hidden, ops);
   // The output layer stays outside fp8 (Megatron-Core builds it without Transformer Engine;
   // torchtitan filters it out).

@@ -1,5 +1,6 @@
 #include "model/hyper_connections.hpp"
 
+#include "model/attention_residuals.hpp"
 #include "model/parts.hpp"
 
 namespace meshplan {
@@ -84,7 +85,11 @@ void append_contraction(const BlockContext& x, BlockOps& ops) {
 }
 
 double residual_bytes(const BlockContext& x) {
-  return x.shape.bytes * real(x.shape.norm_tokens) * real(x.shape.residual);
+  const double each = x.shape.bytes * real(x.shape.norm_tokens);
+  if (!has_attention_residuals(x.model)) return each * real(x.shape.residual);
+  // Of attention residuals the sum, and a block's states once for all of its layers.
+  const double blocks = mixed_states(x.model) - 1;
+  return each * real(x.shape.hidden) * (1 + blocks / real(x.model.attn_res_block_size));
 }
 
 double connection_saved_bytes(const BlockContext& x) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "model/attention_residuals.hpp"
 #include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
@@ -14,7 +15,7 @@ LayerParameters layer_parameters(const ModelSpec& m, const LayerSpec& layer) {
       (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) && has_own_norm(m) ? 1 : 0);
   p.norms = (m.sandwich_norm ? 2 : 1) * norms * norm_parameters(m, m.hidden_size);
   const std::int64_t parts = (has_mixer(layer) ? 1 : 0) + (has_feed_forward(layer) ? 1 : 0);
-  p.attention_other += parts * connection_parameters(m);
+  p.attention_other += parts * (connection_parameters(m) + mixture_parameters(m));
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.mixer);
   std::visit([&](const auto& kind) { add_parameters(kind, m, p); }, layer.feed_forward);
   return p;
@@ -25,8 +26,9 @@ namespace {
 // [F-NORM-2] The norm behind a part of a layer, before the residual takes it (Gemma 2, 2408.00118).
 template <class Part>
 void append_part(const BlockContext& x, const Part& part, BlockOps& ops) {
-  std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, part);
   if (std::holds_alternative<NoneSpec>(part)) return;
+  append_mixture(x, ops);
+  std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, part);
   append_connection(x, ops);
   if (!x.model.sandwich_norm) return;
   append_norm(x, "post norm", x.shape.norm_tokens * x.shape.hidden, ops);
@@ -62,7 +64,7 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
       x.model.sandwich_norm
           ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
           : 0;
-  const double connections = parts * connection_saved_bytes(x);
+  const double connections = parts * (connection_saved_bytes(x) + mixture_saved_bytes(x));
   return {mixer.all + rest.all + behind + connections, mixer.selective + rest.selective,
           std::max(mixer.together, rest.together)};
 }

@@ -1,5 +1,6 @@
 #include "model/parameters.hpp"
 
+#include "model/attention_residuals.hpp"
 #include "model/block_table.hpp"
 #include "model/encoder.hpp"
 #include "model/hyper_connections.hpp"
@@ -29,7 +30,7 @@ ParameterCount parameter_count(const ModelSpec& m) {
   if (m.position_embedding == PositionEmbedding::kLearned) count.embedding += m.max_seq_length * h;
   count.output_head = m.tied_embeddings ? 0 : m.vocab_size * h;
   count.total = count.embedding + count.output_head + norm_parameters(m, h);
-  count.total += contraction_parameters(m);
+  count.total += contraction_parameters(m) + mixture_parameters(m);
   if (m.embedding_norm) count.total += norm_parameters(m, h);
   count.encoder = encoder_parameters(m).all();
   count.total += count.encoder;

@@ -43,6 +43,12 @@ void check_sizes(const ModelSpec& m, Findings& f) {
         "each part of a layer reads its own mixture of streams: attention and MLP of a parallel "
         "block read the same input");
   }
+  f.check("attn_res_block_size", m.attn_res_block_size, {0, 10'000});
+  if (m.attn_res_block_size > 0 && (m.parallel_block || m.mhc_num_residual_streams > 1)) {
+    f.error(
+        {"attn_res_block_size", m.parallel_block ? "parallel_block" : "mhc_num_residual_streams"},
+        "attention residuals are not built together with parallel blocks or hyper-connections");
+  }
   f.check("dropout", m.dropout, {0, 0.99});
   f.check("rotary_percent", m.rotary_percent, {0, 1});
   f.check("published_parameters", m.published_parameters, kPublished);

@@ -239,6 +239,7 @@ Json model_keys(const ModelSpec& m) {
     json["mhc_num_residual_streams"] = m.mhc_num_residual_streams;
     json["mhc_sinkhorn_iterations"] = m.mhc_sinkhorn_iterations;
   }
+  if (m.attn_res_block_size > 0) json["attn_res_block_size"] = m.attn_res_block_size;
   json["dropout"] = number(m.dropout);
   json["max_seq_length"] = m.max_seq_length;
   json["attention"] = attention_keys(m);

@@ -69,6 +69,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fused_experts", "with precision fp8, experts multiply, gate and cast in one kernel"},
     {"kernels.fused_latent_rope", "latent attention is laid out by the kernels that rotate it"},
     {"kernels.fused_mhc", "each step of hyper-connections is one kernel"},
+    {"kernels.fused_attn_res", "a mixture of attention residuals is one kernel"},
     {"kernels.gathered_logits", "every tensor rank gathers all logits for the loss"},
     {"kernels.fused_linear_cross_entropy",
      "output layer and loss go chunk by chunk, logits unkept"},

@@ -130,6 +130,7 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"value_head_dim", kLayerHeadDim}, k.value_head_dim);
   visit(LayerKey{"conv_kernel", {1, 64}, true}, k.conv_kernel);
   visit(LayerKey{"gate_rank", or_none(kLatentWidth), true}, k.gate_rank);
+  visit(LayerKey{"full_rank_gate", {}, true}, k.full_rank_gate);
 }
 
 template <class Kind, class Visit>

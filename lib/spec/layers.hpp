@@ -130,6 +130,7 @@ struct GatedDeltaNetSpec {
   std::int64_t conv_kernel = 4;
   std::int64_t gate_rank =
       0;  // of the decay's and the output gate's projections; 0: decay per head
+  bool full_rank_gate = false;  // with gate_rank: the output gate is projected directly (Kimi K3)
 
   bool operator==(const GatedDeltaNetSpec&) const = default;
 };

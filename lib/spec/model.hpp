@@ -66,6 +66,9 @@ struct ModelSpec {
   // hyper-connections, 2512.24880); 1: a plain residual.
   std::int64_t mhc_num_residual_streams = 1;
   std::int64_t mhc_sinkhorn_iterations = 20;
+  // Layers of a block whose begin all parts of later layers read in a mixture, instead of one sum
+  // of what came before (attention residuals of Kimi K3, 2607.24653 sec. 2.2); 0: a plain residual.
+  std::int64_t attn_res_block_size = 0;
   double dropout = 0.0;  // hidden and attention dropout of the training run
   std::int64_t max_seq_length = 0;
   AttentionKind attention = AttentionKind::kMha;

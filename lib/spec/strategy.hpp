@@ -81,6 +81,9 @@ struct Runtime {
   bool fused_latent_rope = false;
   // Each step of hyper-connections is one kernel (Megatron-Bridge's use_fused_mhc, Primus' Triton).
   bool fused_mhc = true;
+  // Each mixture of attention residuals is one kernel (Primus' attn_res_backend flydsl); else
+  // PyTorch's operations one by one (Megatron-Bridge, and Primus' default).
+  bool fused_attn_res = false;
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;

@@ -78,6 +78,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
   visit("kernels.fused_mhc", s.runtime.fused_mhc);
+  visit("kernels.fused_attn_res", s.runtime.fused_attn_res);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
   visit("kernels.fused_linear_cross_entropy", s.runtime.fused_linear_cross_entropy);
   visit("kernels.fp32_copies", s.runtime.fp32_copies);

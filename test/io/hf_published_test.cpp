@@ -45,6 +45,7 @@ const std::vector<Published>& published() {
       {"glm-5", 744e9, "model card: 744B parameters"},
       {"kimi-k2", 1'026'408'232'448, "safetensors metadata of the hub"},
       {"kimi-linear-48b-a3b", 49'122'681'728, "safetensors metadata of the hub"},
+      {"kimi-k3", 2.78e12, "model card: 2.8T; 896 experts of 33 M in 92 layers by hand"},
       {"minimax-text-01", 456e9, "2501.08313 abstract: 456 billion parameters"},
       {"minimax-m2", 228.7e9, "safetensors metadata of the hub, rounded"},
       {"nemotron-h-56b", 56.3e9, "2504.03624 Table 1 (56B); [F-SSM-1] by hand"},

@@ -268,6 +268,25 @@ TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused")
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
 }
 
+TEST_CASE("Megatron-Bridge runs Kimi K3 without virtual stages and context parallelism") {
+  const auto first = [](const char* keys) {
+    const LaunchPlan plan = plan_of("kimi-k3", "gb300-nvl72", 512, keys);
+    REQUIRE(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
+    return inexpressible(plan.strategy, plan.model, plan.cluster);
+  };
+  CHECK(first("tp=4,pp=4,ep=8,sequence_parallel=true").empty());
+  CHECK(first("tp=4,cp=2,ep=8,sequence_parallel=true").find("context parallelism") !=
+        std::string::npos);
+  CHECK(first("pp=4,vp=2,ep=8,schedule=interleaved").find("virtual stages") != std::string::npos);
+  CHECK(first("pp=4,ep=8,kernels.fused_attn_res=true").find("not fused") != std::string::npos);
+  // Delta attention of another model is refused, as before.
+  LaunchPlan other =
+      plan_of("kimi-k3", "gb300-nvl72", 512, "tp=4,pp=4,ep=8,sequence_parallel=true");
+  other.model.attn_res_block_size = 0;
+  CHECK(inexpressible(other.strategy, other.model, other.cluster).find("but in Kimi K3") !=
+        std::string::npos);
+}
+
 TEST_CASE("orders that number ranks alike are the same") {
   Strategy s;
   s.tp = 2, s.dp = 4;

@@ -71,7 +71,7 @@ layers:
   - {count: 1, mixer: {num_query_groups: 4, shared_values: true}, feed_forward: dense}
   - count: 1
     mixer: {kind: gated_delta_net, num_key_heads: 8, num_value_heads: 8, key_head_dim: 64, value_head_dim: 64,
-            conv_kernel: 2, gate_rank: 32}
+            conv_kernel: 2, gate_rank: 32, full_rank_gate: true}
     feed_forward: dense
   - count: 1
     mixer: {kind: parallel, num_attention_heads: 8, num_query_groups: 4, head_dim: 64, mamba_num_heads: 8,
