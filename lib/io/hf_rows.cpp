@@ -11,7 +11,7 @@ const FlagRow kAlways{{}, true};
 // Defaults are those of the configuration class (transformers, or the file on the hub where the
 // model brings its code).
 const std::vector<FamilyRow>& rows() {
-  static const std::vector<FamilyRow> kRows{
+  static const std::vector<FamilyRow> table{
       {.model_type = "arcee",
        .default_activation = "relu2",
        .gated = false,
@@ -201,7 +201,7 @@ const std::vector<FamilyRow>& rows() {
        .mlp_bias = {{"use_bias"}, true},
        .window = true},
   };
-  return kRows;
+  return table;
 }
 
 bool flag(HfFields& f, const FlagRow& row) {

@@ -125,10 +125,10 @@ class XmlTree {
   [[nodiscard]] pugi::xml_node open_at(std::size_t until) const {
     pugi::xml_node node = last_begun();
     if (node == document_) return node;
-    auto [at, closed] = behind_tag(node);
+    const auto [behind, closed] = behind_tag(node);
     if (closed) node = node.parent();
     // No element begins behind it: what remains are comments and tags that close.
-    for (at = text_.find('<', at); at < until; at = text_.find('<', at + 1)) {
+    for (std::size_t at = text_.find('<', behind); at < until; at = text_.find('<', at + 1)) {
       const std::string_view rest = std::string_view(text_).substr(at);
       if (rest.starts_with("</")) node = node.parent();
       if (rest.starts_with("<!--")) at = text_.find("-->", at);

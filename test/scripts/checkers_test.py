@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -275,6 +276,27 @@ class Changes(Tree):
         self.start()
         self.write(".clang-tidy", "Checks: '*'\n")
         self.assertEqual(len(self.chosen()), 3)
+
+    @unittest.skipUnless(shutil.which("clang-tidy"), "clang-tidy is not installed")
+    def test_findings_of_a_group_are_those_of_its_sources(self):
+        rules = "Checks: '-*,bugprone-infinite-loop'\nWarningsAsErrors: '*'\nHeaderFilterRegex: '/lib/.*hpp$'\n"
+        self.write(".clang-tidy", rules)
+        clean = "namespace { int one() { return 1; } }\nint NAME() { return one(); }\n"
+        self.write("lib/cost/c.cpp", clean.replace("NAME", "c"))
+        self.write("lib/cost/d.cpp", "int d(int n) {\n  int i = 0;\n  while (i < n) {\n  }\n  return i;\n}\n")
+        self.write("lib/cost/e.cpp", clean.replace("NAME", "e"))  # another one() beside c's
+        build = self.root / "build"
+        build.mkdir()
+        paths = sorted((self.root / "lib" / "cost").glob("*.cpp"))
+        database = [{"directory": str(build), "file": str(path), "command": f"c++ -std=c++20 -I{self.root}/lib -o x.o -c {path}"}
+                    for path in paths]
+        (build / "compile_commands.json").write_text(json.dumps(database))
+        flags = tidy.compile_flags(build)
+        self.assertEqual(flags[paths[0]], ("-std=c++20", f"-I{self.root}/lib"))
+        self.assertEqual(tidy.groups_of(paths, flags), [paths])
+        found = tidy.findings(shutil.which("clang-tidy"), self.root, build, paths, flags)
+        self.assertEqual([path.name for path in found], ["d.cpp"])
+        self.assertIn("bugprone-infinite-loop", found[paths[1]])
 
     def test_a_base_may_be_named_and_all_asked_for(self):
         self.start()
