@@ -28,6 +28,8 @@ struct FrameworkRow {
   bool inplace_cross_entropy = false;    // Transformer Engine's loss
   bool states_as_weights = false;        // no fp32 copy of weights, gradients or moments
   bool compiles_loss = false;            // torch.compile takes the loss with the layers
+  CpKind cp_kind = CpKind::kRing;        // where the row does not say
+  bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
 };
 
 constexpr std::array kFrameworks{
@@ -63,12 +65,23 @@ constexpr std::array kFrameworks{
     // compile=True compiles layers and loss (training/_compile.py, compile_loss).
     FrameworkRow{
         .word = "torchtune", .framework = "fsdp", .states_as_weights = true, .compiles_loss = true},
-    FrameworkRow{"automodel", "fsdp"},
+    // Models are made in the dtype of their configuration, bf16, and torch.optim.Adam keeps its
+    // moments in the weights' dtype; the loss is not cast (examples/llm_benchmark, fp32_upcast).
+    FrameworkRow{.word = "automodel",
+                 .framework = "fsdp",
+                 .states_as_weights = true,
+                 .bf16_cross_entropy = true},
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
     // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
     // custom_callbacks and mixed-precision plugin of the submitted code).
     FrameworkRow{.word = "mlperf", .framework = "megatron", .low_precision_gradients = true},
+    // Its runs on B200 have Transformer Engine's loss and cp_comm_type a2a alone
+    // (docs/b200/b200_real_repro_guide.md, sections 4 and 7).
+    FrameworkRow{.word = "moorethreads/simumax",
+                 .framework = "megatron",
+                 .inplace_cross_entropy = true,
+                 .cp_kind = CpKind::kUlysses},
     FrameworkRow{"megatron", "megatron"},
     FrameworkRow{"nemo", "megatron"},
     FrameworkRow{"deepspeed", "deepspeed"},
@@ -130,6 +143,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->norm_fused_where_stated)
     s.runtime.fused_norm = has_word(text, "RMS kernel");
   if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
+  if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
   // Megatron's newest release has Transformer Engine's loss, which came in 2025-03 (0f60adbd30);
   // tables of NeMo and MLPerf are older or do not tell.
   if (s.framework == Framework::kMegatron) {
@@ -139,7 +153,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (const auto compiled = is_compiled(source, run, s.framework)) {
     s.runtime.fused_norm = s.runtime.fused_rope = s.runtime.fused_activation =
         s.runtime.fused_dropout_add = *compiled;
-    if (s.framework == Framework::kTorchtitan || (row != nullptr && row->compiles_loss))
+    const bool own = row != nullptr && row->compiles_loss;
+    if (own || (s.framework == Framework::kTorchtitan && !*compiled))
       s.runtime.fused_cross_entropy = s.runtime.inplace_cross_entropy = *compiled;
   }
 }
@@ -220,8 +235,22 @@ std::string layout_problem(const Run& run) {
   return {};
 }
 
+// torchtitan's benchmark pages are named after the month of their measurement
+// (benchmarks/README.md there), whose release of the code then counts.
+const Preset& preset_of_run(const Source& source, const Run& run) {
+  const std::string_view framework = framework_of(source, run);
+  static const std::regex page(R"(benchmarks/\S*_(20\d\d)(0[1-9]|1[0-2])(\d\d)?_\S*\.md)");
+  std::smatch month;
+  if (framework == name_of(Framework::kTorchtitan) && std::regex_search(run.where, month, page)) {
+    const Result<const Preset*> dated =
+        find_preset(framework, month[1].str() + "-" + month[2].str());
+    if (dated) return **dated;
+  }
+  return known_preset(framework);
+}
+
 Strategy base_strategy(const Source& source, const Run& run, Precision precision) {
-  Strategy s = with_preset(Strategy{}, known_preset(framework_of(source, run)));
+  Strategy s = with_preset(Strategy{}, preset_of_run(source, run));
   s.precision = precision;
   s.tp = *run.tp;
   s.pp = *run.pp;
@@ -234,6 +263,8 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   s.micro_batch = run.micro_batch.value_or(1);
   s.sequence_parallel = s.tp > 1 && run.sequence_parallel.value_or(false);
   s.schedule = s.pp > 1 ? schedule_of(run.schedule) : Schedule::k1f1b;
+  const FrameworkRow* row = framework_row(source);
+  if (s.cp > 1 && row != nullptr) s.cp_kind = row->cp_kind;
   if (has_any(run.attention_impl + run.overlap_pp, {"all-gather based CP"}))
     s.cp_kind = CpKind::kAllGather;
   apply_kernels(s, source, run);

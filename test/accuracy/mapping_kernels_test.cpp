@@ -5,6 +5,41 @@
 #include "words.hpp"
 
 namespace meshplan::accuracy {
+namespace {
+
+Strategy first_strategy(const Source& source, const Run& run) {
+  const auto mapped = map_run(source, run);
+  REQUIRE(std::holds_alternative<Mapped>(mapped));
+  return std::get<Mapped>(mapped).candidates.front().strategy;
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan's pages say the month of their runs, and the release of then counts") {
+  Source source = source_called("torchtitan benchmark pages");
+  Run run = complete_run();
+  run.gpus = 8, run.tp = 1, run.pp = 1, run.dp = 8;
+  run.notes = "torch.compile";
+  const auto fused_loss = [&](const char* where) {
+    run.where = where;
+    return first_strategy(source, run).runtime.fused_cross_entropy;
+  };
+  CHECK_FALSE(fused_loss("benchmarks/llama3_h100_202412_torchtitan.md, Table 1"));
+  CHECK(fused_loss("benchmarks/asynctp_256xh100_20250613_alice+bob.md"));
+  CHECK(fused_loss("docs/performance.md"));  // the newest
+}
+
+TEST_CASE("SimuMax's runs of Megatron-LM exchange heads and have Transformer Engine's loss") {
+  Source source = source_called("SimuMax");
+  source.repo = "MooreThreads/SimuMax docs/b200";
+  Run run = complete_run();
+  run.gpus = 8, run.tp = 1, run.pp = 1, run.cp = 2, run.dp = 4;
+  const Strategy s = first_strategy(source, run);
+  CHECK(s.cp_kind == CpKind::kUlysses);
+  CHECK(s.runtime.inplace_cross_entropy);
+  run.cp = 1, run.dp = 8;
+  CHECK(first_strategy(source, run).cp_kind == CpKind::kRing);
+}
 
 TEST_CASE("compilation is read from the words of a row, and of torchtitan's from those beside it") {
   Source source = source_called("torchtitan");
