@@ -1,0 +1,77 @@
+#include "framework_rows.hpp"
+
+#include <array>
+#include <string>
+
+#include "words.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+constexpr std::array kFrameworks{
+    FrameworkRow{"bigscience", "megatron-deepspeed"},
+    FrameworkRow{"vtrain", "megatron-deepspeed"},
+    FrameworkRow{"sailor", "megatron-deepspeed"},
+    FrameworkRow{"neox", "megatron-deepspeed"},
+    FrameworkRow{"pythia", "megatron-deepspeed"},
+    FrameworkRow{"megatron-deepspeed", "megatron-deepspeed"},
+    // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
+    // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for. No layout, up to
+    // tp = 8, holds 32,768 tokens of a microbatch: the logits of its 128,000 words are not split.
+    FrameworkRow{.word = "aleph",
+                 .framework = "megatron-deepspeed",
+                 .norm_fused_where_stated = true,
+                 .low_precision_gradients = true,
+                 .gathered_logits = true},
+    FrameworkRow{"llm-foundry", "llm-foundry"},
+    FrameworkRow{"llm_foundry", "llm-foundry"},
+    FrameworkRow{"internevo", "internevo"},
+    FrameworkRow{"nanotron", "nanotron"},
+    FrameworkRow{"torchtitan", "torchtitan"},
+    FrameworkRow{"metaseq", "fsdp"},
+    FrameworkRow{"fms-fsdp", "fsdp"},
+    // Its log of Nemotron-4 15B (64 GPUs, tp = 2) has 34.5 GB allocated between steps, of Llama 3.1
+    // 8B (8 GPUs) 44.3: weights, optimizer shard and gradients of two bytes. NeMo's performance
+    // scripts of 2025 set cross_entropy_fusion_impl="te" (scripts/performance/helpers.py).
+    FrameworkRow{.word = "dgx cloud",
+                 .framework = "megatron",
+                 .low_precision_gradients = true,
+                 .inplace_cross_entropy = true},
+    // Its recipes train in pure bf16 (recipes/configs, dtype: bf16; utils set_default_dtype).
+    // compile=True compiles layers and loss (training/_compile.py, compile_loss).
+    FrameworkRow{
+        .word = "torchtune", .framework = "fsdp", .states_as_weights = true, .compiles_loss = true},
+    // Models are made in the dtype of their configuration, bf16, and torch.optim.Adam keeps its
+    // moments in the weights' dtype; the loss is not cast (examples/llm_benchmark, fp32_upcast).
+    FrameworkRow{.word = "automodel",
+                 .framework = "fsdp",
+                 .states_as_weights = true,
+                 .bf16_cross_entropy = true},
+    FrameworkRow{"trl", "fsdp"},
+    FrameworkRow{"unsloth", "fsdp"},
+    // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
+    // custom_callbacks and mixed-precision plugin of the submitted code).
+    FrameworkRow{.word = "mlperf", .framework = "megatron", .low_precision_gradients = true},
+    // Its runs on B200 have Transformer Engine's loss and cp_comm_type a2a alone
+    // (docs/b200/b200_real_repro_guide.md, sections 4 and 7).
+    FrameworkRow{.word = "moorethreads/simumax",
+                 .framework = "megatron",
+                 .inplace_cross_entropy = true,
+                 .cp_kind = CpKind::kUlysses},
+    FrameworkRow{"megatron", "megatron"},
+    FrameworkRow{"nemo", "megatron"},
+    FrameworkRow{"deepspeed", "deepspeed"},
+    FrameworkRow{"fsdp", "fsdp"},
+};
+
+}  // namespace
+
+const FrameworkRow* framework_row(const Source& source) {
+  const std::string words = source.name + " " + source.title + " " + source.repo;
+  for (const FrameworkRow& row : kFrameworks) {
+    if (has_word(words, row.word)) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace meshplan::accuracy

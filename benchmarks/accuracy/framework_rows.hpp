@@ -1,0 +1,27 @@
+#pragma once
+// Which training code a source ran, and what of it the rows do not say.
+#include <string_view>
+
+#include "published.hpp"
+#include "spec/kinds.hpp"
+
+namespace meshplan::accuracy {
+
+// Training code by words of a file's name, title and repository; the first row that occurs wins.
+struct FrameworkRow {
+  std::string_view word;
+  std::string_view framework;            // a preset's name
+  bool norm_fused_where_stated = false;  // a fused norm is a column of the table
+  bool low_precision_gradients = false;  // reduced and kept in the training dtype
+  bool gathered_logits = false;          // loss of all logits on every tensor rank
+  bool inplace_cross_entropy = false;    // Transformer Engine's loss
+  bool states_as_weights = false;        // no fp32 copy of weights, gradients or moments
+  bool compiles_loss = false;            // torch.compile takes the loss with the layers
+  CpKind cp_kind = CpKind::kRing;        // where the row does not say
+  bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
+};
+
+// Nothing where no word of the table occurs: a code of Megatron's.
+[[nodiscard]] const FrameworkRow* framework_row(const Source& source);
+
+}  // namespace meshplan::accuracy
