@@ -22,7 +22,9 @@ use-deprecated-20241209-moe-layer/0 use-turbo-grouped-mlp/0 no-fp8-weight-transp
 final-logit-softcapping attn-logit-softcapping router-logit-softcapping use-sink-attention/0
 sink-sliding-window enable-odc/0 enable-odc-lb-mini/0 enable-packed-sequences/0
 use-packed-attention/0 use-turbo-permute-padding/0 odc-phase odc-p2p-backend lb-mini-cost-model
-lb-mini-max-token-len weight-deosc/0
+lb-mini-max-token-len weight-deosc/0 fla-mla-attn empty-cache-interval odc-rocshmem-gda/0
+use-fla-fused-swiglu/0 use-fla-fused-rmsnorm/0 use-fla-fused-gated-norm/0 use-fla-short-conv/0
+fused-ce-mode fused-ce-chunks
 )"},
     {OptionEffect::kNoEffect, "logging, checkpoints, balance of experts and tuning",
      R"(
@@ -37,7 +39,7 @@ disable-compile-dependencies/0 dataloader-mp-context use-fla-data/0 fla-cache-di
 sink-window-even-layers-only/0 original-max-position-embeddings disable-delayed-scaling-patches/0
 hf-path stage sft-dataset-name sft-conversation-format sft-bridge-compat-inline-bos/0
 mmap-bin-files/0 log-learning-rate-to-tensorboard/0 create-attention-mask-in-dataloader/0
-log-loss-scale-to-tensorboard/0 sft-sanitize-nan-grads/0
+log-loss-scale-to-tensorboard/0 sft-sanitize-nan-grads/0 use-short-conv/0
 )"},
 };
 

@@ -1,5 +1,7 @@
 #include "launch/primus_config.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@ namespace {
 
 // What every model extends: it states a default for each argument.
 constexpr std::string_view kDefaults = "language_model.yaml";
+constexpr std::int64_t kMostLayers = 100'000;
 
 Diagnostic at(const std::string& file, const YamlNode& node, const std::string& what,
               const std::string& way_out = {}) {
@@ -94,7 +97,8 @@ class Experiment {
   void take_values(const YamlNode& map, const std::string& file, int line, bool stated) {
     for (const YamlEntry& entry : map.entries) {
       const YamlNode& value = entry.second;
-      if (entry.first.text == "extends") continue;
+      // "bases" are not read by Primus either (primus/core/config/yaml_loader.py).
+      if (entry.first.text == "extends" || entry.first.text == "bases") continue;
       const int where = line > 0 ? line : entry.first.line;
       std::string text;
       switch (value.kind) {
@@ -172,9 +176,10 @@ class Experiment {
   // Primus's own arguments that say something of Megatron-LM's
   // (primus/configs/modules/megatron/primus_turbo.yaml, zero_bubble.yaml).
   void translate_own() {
-    if (const auto type = all_.find("model_type");
-        type != all_.end() && type->second.value != "gpt") {
-      refuse("model_type", "models of type '" + type->second.value + "' are not read");
+    if (const std::string type = stated("model_type"); type == "mamba") {
+      lay_out_hybrid();
+    } else if (!type.empty() && type != "gpt") {
+      refuse("model_type", "models of type '" + type + "' are not read");
     }
     for (const char* name : {"patch_zero_bubble", "patch_primus_pipeline"}) {
       if (is_on(name)) {
@@ -196,6 +201,58 @@ class Experiment {
     turn_on("use_turbo_deepep", "moe_enable_deepep", "True");
     turn_on("use_turbo_deepep", "moe_token_dispatcher_type", "flex");
     divide_layers();
+  }
+
+  // What an argument says; empty where it says nothing.
+  [[nodiscard]] std::string stated(const std::string& name) const {
+    const auto found = all_.find(name);
+    return found == all_.end() || found->second.value == "None" ? "" : found->second.value;
+  }
+
+  // Hybrids. Megatron-LM's own are Mamba-2 alone unless a pattern says more; in Primus's an MLP
+  // follows every mixer, attention is spread over them by its share, and the specification says
+  // what the others are (primus/backends/megatron/core/models/hybrid/hybrid_block.py,
+  // allocate_layers; hybrid_mamba_mla_layer_specs.py).
+  void lay_out_hybrid() {
+    const std::string spec = stated("spec");
+    if (spec.find("kda_") != std::string::npos) {
+      return refuse("spec",
+                    "Kimi Delta Attention has no letter in Megatron-LM's pattern of layers");
+    }
+    const bool delta = spec.find("gdn_") != std::string::npos;
+    std::string pattern = stated("hybrid_override_pattern");
+    if (pattern.empty()) {
+      const std::int64_t layers = std::atoll(stated("num_layers").c_str());
+      if (layers < 1 || layers > kMostLayers) {
+        return refuse("model_type", "a hybrid without a pattern needs 'num_layers'");
+      }
+      const bool own = spec.find("hybrid_stack_spec") != std::string::npos;
+      pattern = own ? shared_layers(layers) : std::string(static_cast<std::size_t>(layers), 'M');
+    }
+    if (delta) std::replace(pattern.begin(), pattern.end(), 'M', 'G');
+    const int line = all_.at("model_type").line;
+    set("hybrid_override_pattern", pattern, line, true);
+    for (const char* done :
+         {"model_type", "spec", "is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio"})
+      all_.erase(done);
+  }
+
+  // The layers that hybrid_attention_ratio asks for.
+  [[nodiscard]] std::string shared_layers(std::int64_t layers) const {
+    const double share = std::atof(stated("hybrid_attention_ratio").c_str());
+    const std::int64_t mixers = layers / 2;
+    const auto attention = static_cast<std::int64_t>(
+        std::clamp(static_cast<double>(mixers) * share, 0.0, static_cast<double>(mixers)));
+    const std::int64_t others = mixers - attention;
+    const auto times = [](std::int64_t n, const std::string& text) {
+      std::string all;
+      for (std::int64_t i = 0; i < n; ++i) all += text;
+      return all;
+    };
+    if (attention == 0) return times(mixers, "M-");
+    if (share > 0.5) return times(attention - others, "*-") + times(others, "*-M-");
+    return times(attention, "*-" + times(others / attention, "M-")) +
+           times(others % attention, "M-");
   }
 
   // A list of layers per stage, as Megatron-LM's layout says it.

@@ -104,6 +104,49 @@ TEST_CASE("an experiment of Primus is the run that its files, one above the othe
   CHECK_FALSE(read("--some-default"));
 }
 
+TEST_CASE(
+    "hybrids of Primus have an MLP behind every mixer, and attention in the share asked for") {
+  const auto layers = [](const std::string& lines, const std::string& spec) {
+    auto files = kCheckout;
+    files["../../primus/configs/models/megatron/tiny.yaml"] =
+        "extends:\n  - language_model.yaml\nbases:\n  - nothing.yaml\nmodel_type: mamba\n"
+        "hidden_size: 1024\nnum_attention_heads: 16\nffn_hidden_size: 4096\n" +
+        lines;
+    const std::string text =
+        "modules:\n  pre_trainer:\n    framework: megatron\n    model: tiny.yaml\n"
+        "    overrides:\n      micro_batch_size: 1\n      global_batch_size: 64\n"
+        "      seq_length: 2048\n      bf16: true\n      spec: ['a', '" +
+        spec + "']\n";
+    const Result<MegatronRun> run = read_experiment(text, shell({}, files));
+    INFO((run.ok() ? "" : to_text(run.errors())));
+    REQUIRE(run.ok());
+    std::string found;
+    for (std::int64_t i = 0; i < run->model.num_layers; ++i) {
+      const LayerSpec layer = layer_spec(run->model, i);
+      if (std::holds_alternative<Mamba2Spec>(layer.mixer)) found += 'M';
+      if (std::holds_alternative<GatedDeltaNetSpec>(layer.mixer)) found += 'G';
+      if (std::holds_alternative<AttentionSpec>(layer.mixer)) found += '*';
+      if (std::holds_alternative<DenseMlpSpec>(layer.feed_forward)) found += '-';
+    }
+    return found;
+  };
+  // hybrid_block.py, allocate_layers: blocks of attention and the mixers between.
+  CHECK(layers("num_layers: 16\nhybrid_attention_ratio: 0.25\n", "hybrid_stack_spec") ==
+        "*-M-M-M-*-M-M-M-");
+  CHECK(layers("num_layers: 10\nhybrid_attention_ratio: 0.4\n", "hybrid_stack_spec") ==
+        "*-M-*-M-M-");
+  CHECK(layers("num_layers: 8\nhybrid_attention_ratio: 0.75\n", "hybrid_stack_spec") == "*-*-*-M-");
+  CHECK(layers("num_layers: 4\n", "gdn_hybrid_stack_spec") == "G-G-");
+  CHECK(layers("num_layers: 4\nhybrid_override_pattern: '*-M-'\n", "gdn_hybrid_stack_spec_no_te") ==
+        "*-G-");
+  CHECK(layers("num_layers: 3\n", "mamba_stack_spec") == "MMM");  // Megatron-LM's own
+}
+
+TEST_CASE("hybrids of Primus with Kimi Delta Attention are refused by name") {
+  CHECK_THAT(errors_of(with("model_type: mamba") + "      spec: ['a', 'kda_hybrid_stack_spec']\n"),
+             Contains("Kimi Delta Attention has no letter"));
+}
+
 TEST_CASE("variables of an experiment take what is stated, or their default") {
   const Result<MegatronRun> run =
       read_experiment(std::string(kExperiment), shell({{"TP", "4"}, {"SEQ", "4096"}}));
@@ -130,7 +173,7 @@ TEST_CASE("what an experiment says and nobody understands is refused in its line
       Contains("job.yaml:17") && Contains("there is no option --tensor-model-parallel-siez"));
   CHECK_THAT(errors_of(with("patch_zero_bubble: true")),
              Contains("job.yaml:17") && Contains("schedules of Primus's own"));
-  CHECK_THAT(errors_of(with("model_type: mamba")), Contains("models of type 'mamba'"));
+  CHECK_THAT(errors_of(with("model_type: kimi_k3")), Contains("models of type 'kimi_k3'"));
   std::string titan(kExperiment);
   titan.replace(titan.find("megatron"), 8, "torchtitan");
   CHECK_THAT(errors_of(titan), Contains("job.yaml:4") && Contains("'torchtitan' is not read"));
