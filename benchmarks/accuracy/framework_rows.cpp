@@ -42,7 +42,8 @@ constexpr std::array kFrameworks{
     FrameworkRow{
         .word = "torchtune", .framework = "fsdp", .states_as_weights = true, .compiles_loss = true},
     // Models are made in the dtype of their configuration, bf16, and torch.optim.Adam keeps its
-    // moments in the weights' dtype; the loss is not cast (examples/llm_benchmark, fp32_upcast).
+    // moments in the weights' dtype (_transformers/auto_model.py, local_torch_dtype); the loss is
+    // not cast (examples/llm_benchmark, fp32_upcast).
     FrameworkRow{.word = "automodel",
                  .framework = "fsdp",
                  .states_as_weights = true,

@@ -74,15 +74,23 @@ namespace {
 // (models/kimi/kimi_k3_layers.py).
 bool is_kimi_k3(const ModelSpec& m) {
   const auto is_own = [](const LayerRun& run) {
+    if (const auto* latent = std::get_if<LatentAttentionSpec>(&run.layer.mixer)) {
+      return latent->sizes.output_gate;
+    }
     const auto* delta = std::get_if<GatedDeltaNetSpec>(&run.layer.mixer);
-    return delta == nullptr || (delta->gate_rank > 0 && delta->full_rank_gate);
+    return delta != nullptr && delta->gate_rank > 0 && delta->full_rank_gate;
   };
-  return m.attn_res_block_size > 0 && std::all_of(m.layers.begin(), m.layers.end(), is_own);
+  return m.attn_res_block_size > 0 && !m.layers.empty() &&
+         std::all_of(m.layers.begin(), m.layers.end(), is_own);
 }
 
 // A recipe of Megatron-Bridge builds the model from its own configuration, of layers that it or
 // Megatron-Core has (src/megatron/bridge/models).
 void check_bridge_layers(const ModelSpec& m, Findings& f) {
+  if (m.attn_res_block_size > 0 && !is_kimi_k3(m)) {
+    f.error({"attn_res_block_size"}, "Megatron-Bridge has attention residuals in Kimi K3 alone");
+    return;
+  }
   const auto lacks = [&](const Mixer& mixer) -> const char* {
     if (std::holds_alternative<LightningSpec>(mixer)) return "lightning attention";
     if (std::holds_alternative<MambaSpec>(mixer)) return "layers of Mamba-1";
@@ -137,6 +145,7 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   refuse(!megatron && m.mtp_shared, "mtp", "passes of one prediction layer");
   refuse(m.mhc_num_residual_streams > 1 && (!megatron || m.moe || m.mtp_layers > 0),
          "mhc_num_residual_streams", "hyper-connections of such a model");
+  refuse(m.moe && m.moe->latent_norm, "moe.latent_norm", "norm of the experts' latent");
   refuse(m.attn_res_block_size > 0, "attn_res_block_size", "attention residuals");
   refuse(m.mtp_layer.has_value() && m.layers.empty(), "mtp", "prediction layer of its own kind");
 }

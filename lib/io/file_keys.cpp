@@ -55,6 +55,7 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"moe.expert_ffn_hidden_size", "inner width of an expert"},
     {"moe.shared_expert_ffn_hidden_size", "inner width of the shared expert; 0: none"},
     {"moe.latent_size", "width in which experts work; 0: hidden_size"},
+    {"moe.latent_norm", "what they made is normalised before it is projected back"},
     {"moe.router_bias", "the router has a bias per expert"},
     {"moe.imbalance", "load of the busiest expert over the mean"},
     {"moe.imbalance.histogram", "instead: tokens of each expert"},

@@ -171,6 +171,7 @@ ModelSpec read_kimi_linear(HfFields& f) {
       m.moe->expert_ffn_hidden_size;
   m.moe->router_bias = true;
   m.moe->latent_size = f.count_or("moe.latent_size", {"routed_expert_hidden_size"}, 0);
+  m.moe->latent_norm = m.moe->latent_size > 0 && f.flag_or({"latent_moe_use_norm"}, false);
   std::vector<bool> sparse = all_layers(m, true);
   const auto dense =
       static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, 1));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quantity.hpp"
 #include "io/yaml_tree.hpp"
 #include "launch/megatron_namespace.hpp"
 
@@ -220,29 +221,36 @@ class Experiment {
                     "Kimi Delta Attention has no letter in Megatron-LM's pattern of layers");
     }
     const bool delta = spec.find("gdn_") != std::string::npos;
+    const bool own = spec.find("hybrid_stack_spec") != std::string::npos;
     std::string pattern = stated("hybrid_override_pattern");
     if (pattern.empty()) {
       const std::int64_t layers = std::atoll(stated("num_layers").c_str());
       if (layers < 1 || layers > kMostLayers) {
         return refuse("model_type", "a hybrid without a pattern needs 'num_layers'");
       }
-      const bool own = spec.find("hybrid_stack_spec") != std::string::npos;
       pattern = own ? shared_layers(layers) : std::string(static_cast<std::size_t>(layers), 'M');
     }
     if (delta) std::replace(pattern.begin(), pattern.end(), 'M', 'G');
     const int line = all_.at("model_type").line;
     set("hybrid_override_pattern", pattern, line, true);
-    for (const char* done :
-         {"model_type", "spec", "is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio"})
-      all_.erase(done);
+    for (const char* done : {"model_type", "spec"}) all_.erase(done);
+    // The share is used, or a pattern stands for it; its stack does not look at that of MLPs.
+    for (const char* done : {"is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio"}) {
+      if (own) all_.erase(done);
+    }
   }
 
   // The layers that hybrid_attention_ratio asks for.
-  [[nodiscard]] std::string shared_layers(std::int64_t layers) const {
-    const double share = std::atof(stated("hybrid_attention_ratio").c_str());
+  std::string shared_layers(std::int64_t layers) {
+    const std::string asked = stated("hybrid_attention_ratio");
+    const Result<double> read = parse_real(asked.empty() ? "0" : asked);
+    const double share = read ? *read : -1;
+    if (!(share >= 0 && share <= 1)) {
+      refuse("hybrid_attention_ratio", "a share between 0 and 1, got " + asked);
+      return {};
+    }
     const std::int64_t mixers = layers / 2;
-    const auto attention = static_cast<std::int64_t>(
-        std::clamp(static_cast<double>(mixers) * share, 0.0, static_cast<double>(mixers)));
+    const auto attention = static_cast<std::int64_t>(static_cast<double>(mixers) * share);
     const std::int64_t others = mixers - attention;
     const auto times = [](std::int64_t n, const std::string& text) {
       std::string all;

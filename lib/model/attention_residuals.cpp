@@ -7,9 +7,11 @@ namespace meshplan {
 // Of layers 0 .. L - 1 in blocks of B, layer l reads the states of l / B + 1 blocks and the sum.
 double mixed_states(const ModelSpec& m) {
   if (!has_attention_residuals(m)) return 1;
-  double all = 0;
-  for (std::int64_t l = 0; l < m.num_layers; ++l) all += real(l / m.attn_res_block_size + 1);
-  return 1 + all / real(m.num_layers);
+  const double block = real(m.attn_res_block_size);
+  const double whole = real(m.num_layers / m.attn_res_block_size);
+  const double rest = real(m.num_layers % m.attn_res_block_size);
+  const double before = block * whole * (whole - 1) / 2 + rest * whole;  // sum of l / B
+  return 2 + before / real(m.num_layers);
 }
 
 // [F-ARES-1] A norm of the hidden size and a projection to one score (Megatron-Bridge
@@ -44,6 +46,15 @@ double mixture_saved_bytes(const BlockContext& x) {
   const double one = real(x.shape.norm_tokens) * real(x.shape.hidden);
   if (x.strategy.runtime.fused_attn_res) return x.shape.bytes * one;
   return 8 * mixed_states(x.model) * one;
+}
+
+// Backward three fp32 tensors of the states' size at once: their gradient from the sum, that from
+// the scores, and the product which becomes the next; fused their gradient in the training dtype.
+double mixture_working_bytes(const BlockContext& x) {
+  if (!has_attention_residuals(x.model)) return 0;
+  const double one = real(x.shape.norm_tokens) * real(x.shape.hidden);
+  const double each = x.strategy.runtime.fused_attn_res ? x.shape.bytes : 12;
+  return each * mixed_states(x.model) * one;
 }
 
 }  // namespace meshplan

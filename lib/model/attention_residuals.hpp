@@ -19,5 +19,7 @@ namespace meshplan {
 void append_mixture(const BlockContext& x, BlockOps& ops);
 // Bytes that one mixture leaves for its backward pass.
 [[nodiscard]] double mixture_saved_bytes(const BlockContext& x);
+// And that its backward pass has in use.
+[[nodiscard]] double mixture_working_bytes(const BlockContext& x);
 
 }  // namespace meshplan

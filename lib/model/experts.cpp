@@ -131,6 +131,7 @@ void add_parameters(const MoeSpec& moe, const ModelSpec& m, LayerParameters& p) 
   p.experts_active = moe.top_k * expert;
   p.router = moe.num_experts * (m.hidden_size + (moe.router_bias ? 1 : 0));
   p.router += 2 * m.hidden_size * moe.latent_size;  // the projections to and from the latent
+  if (moe.latent_norm) p.norms += norm_parameters(m, moe.latent_size);
   add_mlp(m, moe.shared_expert_ffn_hidden_size, p);
 }
 
@@ -230,6 +231,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
   append_elementwise(x, "unpermute", sorted * h, 3, sorted * h, 3, ops);
   if (moe.latent_size > 0) {
+    if (moe.latent_norm) append_norm(x, "latent norm", l.norm_tokens * input, ops);
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
   }
   if (moe.shared_expert_ffn_hidden_size > 0) {
@@ -267,6 +269,7 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const double normed = own ? kept(x, kFirstTargets) * norm : 0;
   double inside = routed * gathered * real(expert_input(moe, l.hidden)) * kept(x, kFirstTargets);
   inside += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
+  if (moe.latent_norm) inside += norm_bytes(x, real(l.norm_tokens) * real(moe.latent_size));
   inside += activation_function_bytes(x, hidden);
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const double of_shared = activation_function_bytes(x, shared);

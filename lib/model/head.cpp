@@ -140,7 +140,7 @@ double logits_held(const BlockContext& x) {
 
 // The norm's input, the output layer's, and what the loss keeps.
 double head_saved_bytes(const BlockContext& x) {
-  const double streams = has_streams(x.model) ? residual_bytes(x) : 0;
+  const double streams = (has_streams(x.model) ? residual_bytes(x) : 0) + mixture_saved_bytes(x);
   const double norm = real(x.shape.norm_tokens) * real(x.shape.hidden);
   if (x.strategy.runtime.fused_linear_cross_entropy) {
     return streams + norm_bytes(x, norm) +

@@ -175,6 +175,10 @@ void check_expert_choice(const MoeSpec& moe, const std::string& at, Findings& f)
                                                       std::to_string(moe.num_experts) +
                                                       " experts, got " + std::to_string(moe.top_k));
   }
+  if (moe.latent_norm && moe.latent_size == 0) {
+    f.error({at + ".latent_norm", at + ".latent_size"},
+            "'" + at + ".latent_norm' needs '" + at + ".latent_size'");
+  }
   if (moe.imbalance > static_cast<double>(moe.num_experts)) {
     f.error({at + ".imbalance", at + ".num_experts"},
             "'" + at + ".imbalance' is more than the number of experts, " +
@@ -251,6 +255,10 @@ void check_joint(const Mamba2Spec& kind, const std::string& at, Findings& f) {
 void check_joint(const GatedDeltaNetSpec& kind, const std::string& at, Findings& f) {
   must_be_multiple(kind.num_value_heads, kind.num_key_heads, at, "num_value_heads", "num_key_heads",
                    f);
+  if (kind.full_rank_gate && kind.gate_rank == 0) {
+    f.error({at + ".full_rank_gate", at + ".gate_rank"},
+            "'" + at + ".full_rank_gate' needs the decay's 'gate_rank'");
+  }
 }
 
 template <class Kind>

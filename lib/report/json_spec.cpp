@@ -86,6 +86,7 @@ Json moe_keys(const MoeSpec& e) {
             {"imbalance", imbalance_json(e)}};
   add_if(json, "router_bias", e.router_bias);
   if (e.latent_size > 0) json["latent_size"] = e.latent_size;
+  add_if(json, "latent_norm", e.latent_norm);
   return json;
 }
 
@@ -133,6 +134,7 @@ Json feed_forward_keys(const FeedForward& feed_forward, const ModelSpec& m) {
             {"expert_ffn_hidden_size", moe->expert_ffn_hidden_size},
             {"shared_expert_ffn_hidden_size", moe->shared_expert_ffn_hidden_size}};
   if (!m.moe || m.moe->latent_size != moe->latent_size) json["latent_size"] = moe->latent_size;
+  if (!m.moe || m.moe->latent_norm != moe->latent_norm) json["latent_norm"] = moe->latent_norm;
   if (!m.moe || m.moe->imbalance != moe->imbalance) json["imbalance"] = number(moe->imbalance);
   if (!m.moe || m.moe->router_bias != moe->router_bias) json["router_bias"] = moe->router_bias;
   return json;

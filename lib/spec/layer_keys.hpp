@@ -159,6 +159,7 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"shared_expert_ffn_hidden_size", or_none(kLayerWidth), true},
         k.shared_expert_ffn_hidden_size);
   visit(LayerKey{"latent_size", or_none(kLayerWidth), true}, k.latent_size);
+  visit(LayerKey{"latent_norm", {}, true}, k.latent_norm);
   visit(LayerKey{"router_bias", {}, true}, k.router_bias);
 }
 

@@ -179,6 +179,7 @@ struct MoeSpec {
   // Routed experts work on so many elements per token, projected from and to the hidden size
   // before dispatch and after combination (Nemotron 3, 2512.20848); 0: on the hidden size.
   std::int64_t latent_size = 0;
+  bool latent_norm = false;  // what they made is normalised before it is projected back (Kimi K3)
 
   bool operator==(const MoeSpec&) const = default;
 };

@@ -101,6 +101,12 @@ void check_overlap(const Plan& p, Findings& f) {
   }
 }
 
+void check_attention_residuals(const Plan& p, Findings& f) {
+  if (!p.s.runtime.fused_attn_res || p.m.attn_res_block_size > 0) return;
+  f.warning({"kernels.fused_attn_res"},
+            "'kernels.fused_attn_res' does nothing: the model has no attention residuals");
+}
+
 void check_precision(const Plan& p, Findings& f) {
   const DeviceSpec& d = p.c.device;
   const Precision wanted = p.s.precision;
@@ -216,6 +222,7 @@ constexpr Rule kRules[] = {
     check_recompute,
     check_recompute_modules,
     check_graph_modules,
+    check_attention_residuals,
     check_offload,
     check_lora,
     check_precision,

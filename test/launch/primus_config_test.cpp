@@ -142,6 +142,12 @@ TEST_CASE(
   CHECK(layers("num_layers: 3\n", "mamba_stack_spec") == "MMM");  // Megatron-LM's own
 }
 
+TEST_CASE("a share of attention that is none is refused") {
+  CHECK_THAT(errors_of(with("model_type: mamba") + "      hybrid_attention_ratio: much\n"
+                                                   "      spec: ['a', 'hybrid_stack_spec']\n"),
+             Contains("a share between 0 and 1, got much"));
+}
+
 TEST_CASE("hybrids of Primus with Kimi Delta Attention are refused by name") {
   CHECK_THAT(errors_of(with("model_type: mamba") + "      spec: ['a', 'kda_hybrid_stack_spec']\n"),
              Contains("Kimi Delta Attention has no letter"));

@@ -279,7 +279,11 @@ TEST_CASE("Megatron-Bridge runs Kimi K3 without virtual stages and context paral
         std::string::npos);
   CHECK(first("pp=4,vp=2,ep=8,schedule=interleaved").find("virtual stages") != std::string::npos);
   CHECK(first("pp=4,ep=8,kernels.fused_attn_res=true").find("not fused") != std::string::npos);
-  // Delta attention of another model is refused, as before.
+  // Its residuals around other layers, and its delta attention without them, are nobody's.
+  LaunchPlan plain = plan_of("llama-2-7b", "hgx-h200", 64, "tp=4");
+  plain.model.attn_res_block_size = 4;
+  CHECK(inexpressible(plain.strategy, plain.model, plain.cluster).find("in Kimi K3 alone") !=
+        std::string::npos);
   LaunchPlan other =
       plan_of("kimi-k3", "gb300-nvl72", 512, "tp=4,pp=4,ep=8,sequence_parallel=true");
   other.model.attn_res_block_size = 0;

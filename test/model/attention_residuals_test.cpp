@@ -36,6 +36,7 @@ TEST_CASE("[F-ARES-1] every part has a norm and a score, and so has the output l
   CHECK(parameter_count(dense(2)).total - parameter_count(dense(0)).total == (2 * 6 + 1) * 2 * h);
   // Layers 0 to 5 in blocks of 2 read 1, 1, 2, 2, 3 and 3 blocks, and the sum.
   CHECK(mixed_states(dense(2)) == 3);
+  CHECK(mixed_states(dense(4)) == Approx(1 + (4 * 1 + 2 * 2) / 6.0));
   CHECK(mixed_states(dense(100)) == 2);
   CHECK(mixed_states(dense(0)) == 1);
 }
@@ -59,6 +60,8 @@ TEST_CASE("[F-ARES-2] [F-ARES-3] mixtures pass their states many times unless th
   CHECK(layer_saved_bytes(x, layer).all - layer_saved_bytes(without, layer).all == 2 * 24 * one(x));
   // Recomputed, a layer keeps the sum and its share of the two states of blocks in the mean.
   CHECK(residual_bytes(x) == 2 * one(x) * (1 + 2.0 / 2));
+  CHECK(head_saved_bytes(x) - head_saved_bytes(without) == 24 * one(x));
+  CHECK(layer_working_bytes(x, layer) - layer_working_bytes(without, layer) == 36 * one(x));
   s.runtime.fused_attn_res = true;
   const BlockContext fused{m, c, s, local_shape(m, s)};
   BlockOps few;
@@ -97,6 +100,50 @@ TEST_CASE("[F-GDN-1] an output gate of full rank is projected from the hidden si
   CHECK(kernel_named(ops, "delta in").gemm->n == 4 * wide + 96);
   CHECK(kernel_named(ops, "delta gates down").gemm->n == 128);
   CHECK(kernel_named(ops, "delta gates up").gemm->n == wide);
+}
+
+TEST_CASE("[F-PAR-4] a norm of the experts' latent has its weights, one kernel and its input") {
+  ModelSpec m = dense(0);
+  m.moe = MoeSpec{8, 2, 1024, 0, 0, 1, 1.0, false};
+  m.moe->latent_size = 512;
+  const ClusterSpec c = plain_cluster(1);
+  const Strategy s = plain_strategy(1, 1, 1);
+  const auto weights = [&] { return parameter_count(m).total; };
+  const std::int64_t without = weights();
+  const LayerSpec plain = layer_spec(m, 0);
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const double saved = layer_saved_bytes(x, plain).all;
+  m.moe->latent_norm = true;
+  CHECK(weights() - without == 6 * 512);
+  const LayerSpec normed = layer_spec(m, 0);
+  const double elements = real(x.shape.norm_tokens) * 512;
+  CHECK(layer_saved_bytes(x, normed).all - saved == 2 * elements);
+  BlockOps ops;
+  append_feed_forward(x, normed.feed_forward, ops);
+  CHECK(kernel_named(ops, "latent norm").bytes == 4 * elements);
+}
+
+TEST_CASE("what says nothing of the model is refused or named") {
+  ModelSpec m = dense(0);
+  GatedDeltaNetSpec kind = kDelta;
+  kind.gate_rank = 0;
+  ModelSpec normed = m;
+  normed.moe = MoeSpec{8, 2, 1024, 0, 0, 1, 1.0, false};
+  normed.moe->latent_norm = true;
+  CHECK(has_errors(validate(normed)));
+  m.layers = {{6, LayerSpec{kind, DenseMlpSpec{m.ffn_hidden_size}}}};
+  CHECK(has_errors(validate(m)));
+  const ClusterSpec c = plain_cluster(1);
+  Strategy s = plain_strategy(1, 1, 1);
+  s.runtime.fused_attn_res = true;
+  const auto named = [&](const ModelSpec& model) {
+    const Diagnostics found = validate(s, model, c);
+    return std::any_of(found.begin(), found.end(), [](const Diagnostic& d) {
+      return d.message.find("fused_attn_res' does nothing") != std::string::npos;
+    });
+  };
+  CHECK(named(dense(0)));
+  CHECK_FALSE(named(dense(2)));
 }
 
 TEST_CASE("Attention residuals exclude parallel blocks and hyper-connections") {

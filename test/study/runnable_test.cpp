@@ -1,29 +1,15 @@
 #include "study/runnable.hpp"
 
 #include "frameworks/target.hpp"
-#include "io/limits.hpp"
-#include "search/cases.hpp"
 #include "spec/strategy_keys.hpp"
+#include "study/fixed_case.hpp"
 #include "study/studies.hpp"
 #include "support/catch.hpp"
-#include "support/presets.hpp"
 
 using namespace meshplan;
 using namespace meshplan::search_test;
 
 namespace {
-
-Case case_of(std::string_view framework, const char* fixed) {
-  Case c;
-  c.model = small_model(5, 2048);
-  c.cluster = small_cluster(2, 4, Bytes{16 * kGiB});
-  c.request.base = shipped_strategy(framework);
-  c.request.base.global_batch = 16, c.request.base.seq_len = 4096;
-  Result<std::vector<Limit>> limits = parse_limits(fixed, "--fix");
-  REQUIRE(limits.ok());
-  c.request.limits = std::move(limits).value();
-  return c;
-}
 
 struct Searched {
   SearchResult found;
@@ -44,7 +30,7 @@ Searched searched(const Case& c) {
 
 TEST_CASE("where the framework cannot run the best plan, the best that it can is named") {
   // Megatron-LM has no zero-bubble schedules, and 5 layers do not divide by 2 without a layout.
-  const Case c = case_of("megatron", "pp=2,schedule=1f1b|zb-h1");
+  const Case c = fixed_case(5, "megatron", "pp=2,schedule=1f1b|zb-h1");
   const Searched a = searched(c);
   const PlanCost& best = a.found.plans.front();
   REQUIRE(best.strategy.schedule == Schedule::kZbH1);
@@ -66,7 +52,7 @@ TEST_CASE("no decision is said to cost more than the plan that can be run, which
   int compared = 0;
   for (const char* fixed : {"pp=2,schedule=1f1b|zb-h1", "pp=4,schedule=1f1b|zb-v", "tp=2"}) {
     CAPTURE(fixed);
-    const Case c = case_of("megatron", fixed);
+    const Case c = fixed_case(5, "megatron", fixed);
     const Result<Answer> a = answer(c.model, c.cluster, c.request, StudyRequest{});
     REQUIRE(a.ok());
     const std::optional<RunnablePlan>& runnable = a->studies.runnable;
@@ -83,19 +69,19 @@ TEST_CASE("no decision is said to cost more than the plan that can be run, which
 }
 
 TEST_CASE("a plan that its framework can run needs no other") {
-  Case c = case_of("megatron", "pp=1,order=tp-cp-ep-dp-pp");
+  Case c = fixed_case(5, "megatron", "pp=1,order=tp-cp-ep-dp-pp");
   CHECK_FALSE(searched(c).runnable.has_value());
-  c = case_of("megatron", "pp=2");
+  c = fixed_case(5, "megatron", "pp=2");
   c.request.space = Space::kMegatron;
   CHECK_FALSE(searched(c).runnable.has_value());
 }
 
 TEST_CASE("a framework that cannot be told what is fixed has no plan to name") {
-  const Searched a = searched(case_of("megatron", "pp=2,schedule=zb-h1"));
+  const Searched a = searched(fixed_case(5, "megatron", "pp=2,schedule=zb-h1"));
   REQUIRE(a.runnable.has_value());
   CHECK_FALSE(a.runnable->plan.has_value());
 }
 
 TEST_CASE("presets without a space of their own are left alone") {
-  CHECK_FALSE(searched(case_of("nanotron", "pp=2,schedule=zb-h1")).runnable.has_value());
+  CHECK_FALSE(searched(fixed_case(5, "nanotron", "pp=2,schedule=zb-h1")).runnable.has_value());
 }
