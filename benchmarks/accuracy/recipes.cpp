@@ -69,6 +69,28 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
 
+// Rows of other people, whose scripts call the recipes of Megatron-Bridge's library instead of
+// NVIDIA's performance presets.
+bool is_from_elsewhere(const Source& source) {
+  return !source.repo.empty() && !has_word(source.repo, "NVIDIA");
+}
+
+// So do NVIDIA's own functional checks.
+bool is_library_recipe(const Source& source, const Run& run) {
+  return is_from_elsewhere(source) || has_word(run.notes, "not tuned");
+}
+
+// What the library's recipes leave as it was before the presets: the rotary embedding is fused in
+// the dense models whose bridge asks for it (apply_rope_fusion in models/llama/llama_bridge.py and
+// models/nemotron/nemotron_bridge.py) and in no other; gradients are reduced in fp32
+// (training/mixed_precision.py, bf16_mixed; recipes/common.py, grad_reduce_in_fp32), which recipes
+// that NVIDIA checks often turn off.
+void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
+  if (is_from_elsewhere(source)) s.grad_dtype = Dtype::kFp32;
+  s.runtime.fused_latent_rope = false;
+  s.runtime.fused_rope = has_any(run.model.name, {"Llama", "Nemotron"});
+}
+
 // DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
 // the rest in the last one (recipes/deepseek/deepseek_v3.py,
 // set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1).
@@ -102,6 +124,10 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   s.runtime.fused_latent_rope = run.model.mla.has_value();
   s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
+  if (is_library_recipe(source, run)) {
+    apply_library_recipe(s, source, run);
+    return;
+  }
   if (const BridgePreset* preset = preset_of_table(source, run)) {
     apply_preset(s, *preset);
     return;

@@ -22,6 +22,33 @@ TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
   CHECK(s.stage_layers.empty());
 }
 
+TEST_CASE("the library's recipes fuse no rotary embedding and reduce in fp32") {
+  Source source = source_called("dispatchers of Megatron-Bridge");
+  Run run;
+  run.where = "(26.02 container)", run.gpu = "NVIDIA H100", run.ep = 8;
+  run.model.name = "Qwen3-30B-A3B", run.model.moe = MoeSpec{};
+  const auto strategy = [&] {
+    Strategy s = framework_preset(Framework::kMegatron);
+    s.ep = 8, s.pp = 2, s.vp = 2;
+    apply_recipe(s, source, run);
+    return s;
+  };
+  CHECK(strategy().runtime.fused_rope);
+  CHECK(strategy().overlap.ep);  // NVIDIA's preset of that release
+  run.notes = "functional verification run, not tuned";
+  CHECK(strategy().grad_dtype == Dtype::kBf16);
+  CHECK_FALSE(strategy().runtime.fused_rope);
+  CHECK_FALSE(strategy().overlap.ep);
+  run.notes.clear();
+  source.repo = "github somebody/else";
+  CHECK(strategy().grad_dtype == Dtype::kFp32);
+  CHECK_FALSE(strategy().runtime.fused_rope);
+  run.model.name = "Llama-3.1-8B", run.model.moe.reset();
+  CHECK(strategy().runtime.fused_rope);
+  source.repo = "github NVIDIA-NeMo/Megatron-Bridge";
+  CHECK(strategy().grad_dtype == Dtype::kBf16);
+}
+
 TEST_CASE("before their presets were files, recipes go by release and GPU") {
   const Source bridge = source_called("Megatron-Bridge performance summaries");
   struct Row {
