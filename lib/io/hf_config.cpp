@@ -97,7 +97,10 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
      {"deci", "nemotron-nas"},
      {"hunyuan", "hunyuan_v1_moe"},
      {"bailing_moe_linear", "bailing_moe"},
-     {"ernie4_5_moe_vl", "ernie4_5_moe"}});
+     {"ernie4_5_moe_vl", "ernie4_5_moe"},
+     {"minimax_m3_vl", "minimax_m3"},
+     {"minimax_m3_vl_text", "minimax_m3"},
+     {"minimax_m3_text", "minimax_m3"}});
 
 ModelSpec read_family(HfFields& f, std::string_view model_type, bool& known) {
   known = true;

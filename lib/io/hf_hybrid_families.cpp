@@ -229,24 +229,40 @@ ModelSpec read_minimax_m2(HfFields& f) {
 ModelSpec read_minimax_m3(HfFields& f) {
   ModelSpec m = llama_like(f, 1'048'576, 4, 128);
   m.qk_norm = f.flag_or({"use_qk_norm"}, true);
-  m.rotary_percent = f.real_or("rotary_percent", {"partial_rotary_factor"}, 1.0);
+  const std::int64_t rotated = f.size_or("rotary_percent", {"rotary_dim"}, m.head_dim);
+  m.rotary_percent = f.real_or("rotary_percent", {"partial_rotary_factor"},
+                               static_cast<double>(rotated) / static_cast<double>(m.head_dim));
   m.moe = read_experts(f, {"num_local_experts"}, 4, {"moe_intermediate_size", "intermediate_size"});
   m.moe->shared_expert_ffn_hidden_size =
       f.count_or("moe.shared_expert_ffn_hidden_size", {"shared_intermediate_size"}, 0);
   m.moe->router_bias = f.flag_or({"use_routing_bias"}, true);
   m.ffn_hidden_size = f.size_or("ffn_hidden_size", {"dense_intermediate_size"}, 12'288);
   HfFields sparse = f.section("sparse_attention_config");
+  // In a section of the published file, beside the other keys in Transformers' own class.
+  const auto either = [&](const HfNames& own, const HfNames& nested, const char* key,
+                          std::int64_t otherwise) {
+    return f.has(own) ? f.count_or(key, own, otherwise) : sparse.count_or(key, nested, otherwise);
+  };
   IndexSpec index;
-  index.heads = sparse.count_or("attention.index_heads", {"sparse_num_index_heads"}, 4);
-  index.head_dim = sparse.count_or("attention.index_head_dim", {"sparse_index_dim"}, 128);
-  index.top_k = sparse.count_or("attention.index_top_k", {"sparse_topk_blocks"}, 16) *
-                sparse.count_or("attention.index_top_k", {"sparse_block_size"}, 128);
+  index.heads = either({"index_n_heads"}, {"sparse_num_index_heads"}, "attention.index_heads", 4);
+  index.head_dim =
+      either({"index_head_dim"}, {"sparse_index_dim"}, "attention.index_head_dim", 128);
+  index.top_k = either({"index_topk_blocks"}, {"sparse_topk_blocks"}, "attention.index_top_k", 16) *
+                either({"index_block_size"}, {"sparse_block_size"}, "attention.index_top_k", 128);
   const std::vector<std::int64_t> experts = f.counts({"moe_layer_freq"}),
                                   chosen = sparse.counts({"sparse_attention_freq"});
   edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
     if (i < experts.size() && experts[i] == 0) layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
     if (i < chosen.size() && chosen[i] != 0) std::get<AttentionSpec>(layer.mixer).index = index;
   });
+  const auto dense = [&](std::size_t, const std::string& type, LayerSpec& layer) {
+    if (type == "dense") layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
+  };
+  if (f.has({"mlp_layer_types"})) read_layer_types(f, m, {"mlp_layer_types"}, dense);
+  const auto indexed = [&](std::size_t, const std::string& type, LayerSpec& layer) {
+    if (type == "minimax_m3_sparse") std::get<AttentionSpec>(layer.mixer).index = index;
+  };
+  if (f.has({"layer_types"})) read_layer_types(f, m, {"layer_types"}, indexed);
   m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
   return m;
 }

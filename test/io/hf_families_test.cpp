@@ -95,4 +95,37 @@ TEST_CASE("Families without a shipped model have the parameters their publishers
         Approx(row.parameters).epsilon(row.tolerance));
 }
 
+// Keys of MiniMax-M3 as its published file has them (minimax_m3_bridge.py of Megatron-Bridge reads
+// and writes both).
+TEST_CASE("MiniMax-M3 reads alike from its published file and from Transformers' class") {
+  const std::string sizes =
+      R"("num_hidden_layers": 4, "hidden_size": 1024, "num_attention_heads": 8,
+      "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 32000, "intermediate_size": 512,
+      "dense_intermediate_size": 2048, "shared_intermediate_size": 512, "num_local_experts": 16,
+      "num_experts_per_tok": 4, "rotary_dim": 64)";
+  const auto published = parse_hf_config(R"({"model_type": "minimax_m3_vl", "text_config": {)" +
+                                             sizes + R"(, "model_type": "minimax_m3_vl_text",
+      "moe_layer_freq": [0, 1, 1, 1],
+      "sparse_attention_config": {"sparse_num_index_heads": 2, "sparse_index_dim": 64,
+        "sparse_topk_blocks": 8, "sparse_block_size": 64, "sparse_attention_freq": [0, 1, 1, 0]}}})",
+                                         "config.json");
+  const auto own = parse_hf_config(R"({"model_type": "minimax_m3_vl", "text_config": {)" + sizes +
+                                       R"(, "model_type": "minimax_m3_vl_text",
+      "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"], "index_n_heads": 2,
+      "index_head_dim": 64, "index_topk_blocks": 8, "index_block_size": 64,
+      "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse",
+        "full_attention"]}})",
+                                   "config.json");
+  REQUIRE(published.ok());
+  REQUIRE(own.ok());
+  CHECK(published->rotary_percent == 0.5);
+  CHECK(std::holds_alternative<DenseMlpSpec>(layer_spec(*published, 0).feed_forward));
+  const auto index = [](const ModelSpec& m, std::size_t layer) {
+    return std::get<AttentionSpec>(layer_spec(m, layer).mixer).index;
+  };
+  CHECK(index(*published, 1).top_k == 512);
+  CHECK(index(*published, 3).top_k == 0);
+  CHECK(*published == *own);
+}
+
 }  // namespace meshplan
