@@ -19,16 +19,28 @@ IndexSpec read_index(HfFields& f) {
 constexpr ExpertDefaults kDeepseek{
     .top_k = 8, .first_dense = 3, .shared_experts = 1, .correction = true};
 
-// Which layers have which mixer: `kinds` of the file's layer types, in order.
+// Layers that the file's list calls `type` are edited, those called `plain` are not; false where
+// there is no list.
 template <class Edit>
-void read_layer_types(HfFields& f, ModelSpec& m, const HfNames& names, const Edit& edit) {
+bool read_layer_types(HfFields& f, ModelSpec& m, const HfNames& names, const std::string& type,
+                      const std::string& plain, const Edit& edit) {
+  if (!f.has(names)) return false;
   const std::vector<std::string> types = f.texts(names);
   if (static_cast<std::int64_t>(types.size()) != m.num_layers) {
     f.error(names, "'" + std::string(names.front()) + "' lists " + std::to_string(types.size()) +
                        " of " + std::to_string(m.num_layers) + " layers");
-    return;
+    return true;
   }
-  edit_layers(m, [&](std::size_t i, LayerSpec& layer) { edit(i, types[i], layer); });
+  for (const std::string& found : types) {
+    if (found == type || found == plain) continue;
+    f.error(names, "layers of type '" + found + "' are not supported",
+            "known: " + type + " and " + plain);
+    return true;
+  }
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    if (types[i] == type) edit(layer);
+  });
+  return true;
 }
 
 // Mamba-2 under the spellings of the families that have it.
@@ -133,12 +145,8 @@ ModelSpec read_qwen3_next(HfFields& f) {
   linear.value_head_dim = f.size_or("linear.value_head_dim", {"linear_value_head_dim"}, 128);
   linear.conv_kernel = f.size_or("linear.conv_kernel", {"linear_conv_kernel_dim"}, 4);
   const std::int64_t every = f.size_or("linear.every", {"full_attention_interval"}, 4);
-  if (f.has({"layer_types"})) {
-    read_layer_types(f, m, {"layer_types"},
-                     [&](std::size_t, const std::string& type, LayerSpec& layer) {
-                       if (type == "linear_attention") layer.mixer = linear;
-                     });
-  } else {
+  if (!read_layer_types(f, m, {"layer_types"}, "linear_attention", "full_attention",
+                        [&](LayerSpec& layer) { layer.mixer = linear; })) {
     edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
       if ((static_cast<std::int64_t>(i) + 1) % every != 0) layer.mixer = linear;
     });
@@ -198,11 +206,8 @@ ModelSpec read_minimax(HfFields& f) {
   ModelSpec m = llama_like(f, 10'240'000, 8, 128);
   m.moe = read_experts(f, {"num_local_experts"}, 2, {"intermediate_size"});
   const LightningSpec lightning{m.num_attention_heads, m.head_dim};
-  if (f.has({"layer_types"})) {
-    read_layer_types(f, m, {"layer_types"},
-                     [&](std::size_t, const std::string& type, LayerSpec& layer) {
-                       if (type == "linear_attention") layer.mixer = lightning;
-                     });
+  if (read_layer_types(f, m, {"layer_types"}, "linear_attention", "full_attention",
+                       [&](LayerSpec& layer) { layer.mixer = lightning; })) {
     return m;
   }
   const std::vector<std::int64_t> softmax = f.counts({"attn_type_list"});
@@ -239,30 +244,29 @@ ModelSpec read_minimax_m3(HfFields& f) {
   m.ffn_hidden_size = f.size_or("ffn_hidden_size", {"dense_intermediate_size"}, 12'288);
   HfFields sparse = f.section("sparse_attention_config");
   // In a section of the published file, beside the other keys in Transformers' own class.
-  const auto either = [&](const HfNames& own, const HfNames& nested, const char* key,
-                          std::int64_t otherwise) {
+  const auto pick = [&](const HfNames& own, const HfNames& nested, const char* key,
+                        std::int64_t otherwise) {
     return f.has(own) ? f.count_or(key, own, otherwise) : sparse.count_or(key, nested, otherwise);
   };
   IndexSpec index;
-  index.heads = either({"index_n_heads"}, {"sparse_num_index_heads"}, "attention.index_heads", 4);
-  index.head_dim =
-      either({"index_head_dim"}, {"sparse_index_dim"}, "attention.index_head_dim", 128);
-  index.top_k = either({"index_topk_blocks"}, {"sparse_topk_blocks"}, "attention.index_top_k", 16) *
-                either({"index_block_size"}, {"sparse_block_size"}, "attention.index_top_k", 128);
+  index.heads = pick({"index_n_heads"}, {"sparse_num_index_heads"}, "attention.index_heads", 4);
+  index.head_dim = pick({"index_head_dim"}, {"sparse_index_dim"}, "attention.index_head_dim", 128);
+  index.top_k = pick({"index_topk_blocks"}, {"sparse_topk_blocks"}, "attention.index_top_k", 16) *
+                pick({"index_block_size"}, {"sparse_block_size"}, "attention.index_top_k", 128);
   const std::vector<std::int64_t> experts = f.counts({"moe_layer_freq"}),
                                   chosen = sparse.counts({"sparse_attention_freq"});
+  const auto dense = [&](LayerSpec& layer) {
+    layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
+  };
+  const auto indexed = [&](LayerSpec& layer) {
+    std::get<AttentionSpec>(layer.mixer).index = index;
+  };
   edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
-    if (i < experts.size() && experts[i] == 0) layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
-    if (i < chosen.size() && chosen[i] != 0) std::get<AttentionSpec>(layer.mixer).index = index;
+    if (i < experts.size() && experts[i] == 0) dense(layer);
+    if (i < chosen.size() && chosen[i] != 0) indexed(layer);
   });
-  const auto dense = [&](std::size_t, const std::string& type, LayerSpec& layer) {
-    if (type == "dense") layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
-  };
-  if (f.has({"mlp_layer_types"})) read_layer_types(f, m, {"mlp_layer_types"}, dense);
-  const auto indexed = [&](std::size_t, const std::string& type, LayerSpec& layer) {
-    if (type == "minimax_m3_sparse") std::get<AttentionSpec>(layer.mixer).index = index;
-  };
-  if (f.has({"layer_types"})) read_layer_types(f, m, {"layer_types"}, indexed);
+  read_layer_types(f, m, {"mlp_layer_types"}, "dense", "sparse", dense);
+  read_layer_types(f, m, {"layer_types"}, "minimax_m3_sparse", "full_attention", indexed);
   m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
   return m;
 }
@@ -326,11 +330,8 @@ namespace {
 
 // Mamba-2 or attention in every layer, a feed-forward behind both.
 void read_mamba_layers(HfFields& f, ModelSpec& m, const Mamba2Spec& mamba) {
-  if (f.has({"layer_types", "layers_block_type"})) {
-    read_layer_types(f, m, {"layer_types", "layers_block_type"},
-                     [&](std::size_t, const std::string& type, LayerSpec& layer) {
-                       if (type == "mamba") layer.mixer = mamba;
-                     });
+  if (read_layer_types(f, m, {"layer_types", "layers_block_type"}, "mamba", "attention",
+                       [&](LayerSpec& layer) { layer.mixer = mamba; })) {
     return;
   }
   const std::vector<std::int64_t> attention = f.counts({"attn_layer_indices"});

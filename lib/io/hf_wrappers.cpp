@@ -185,13 +185,15 @@ void read_encoder(HfFields& f, ModelSpec& m) {
   // Averaged patches are one projection; joined ones pass a layer of their own width.
   const bool averaged = v.has({"pooling_kernel_size"}) || f.has({"mm_tokens_per_image"});
   if (averaged) {
-    e.patches_per_image /= 1;
     e.projector_hidden_size = 0;
     e.merged_patches = 1;
   } else {
     e.projector_hidden_size = e.merged_patches * e.hidden_size;
     if (v.has({"vision_output_dim"})) {
       e.projector_hidden_size = v.size("encoder.projector_hidden_size", {"vision_output_dim"});
+    } else if (f.has({"projector_hidden_size"})) {
+      // MiniMax-M3, which also projects the patches before they are joined: that is left out.
+      e.projector_hidden_size = f.size("encoder.projector_hidden_size", {"projector_hidden_size"});
     }
   }
   e.projectors = 1 + static_cast<std::int64_t>(v.counts({"deepstack_visual_indexes"}).size());

@@ -128,4 +128,28 @@ TEST_CASE("MiniMax-M3 reads alike from its published file and from Transformers'
   CHECK(*published == *own);
 }
 
+TEST_CASE("a projector has the width that the file states") {
+  const auto model = parse_hf_config(R"({"model_type": "minimax_m3_vl",
+      "projector_hidden_size": 1536, "vision_config": {"hidden_size": 512, "num_hidden_layers": 2,
+        "num_attention_heads": 8, "intermediate_size": 2048, "spatial_merge_size": 2},
+      "text_config": {"model_type": "minimax_m3_vl_text", "num_hidden_layers": 2,
+        "hidden_size": 1024, "num_attention_heads": 8, "vocab_size": 32000,
+        "intermediate_size": 512, "num_local_experts": 8}})",
+                                     "config.json");
+  REQUIRE(model.ok());
+  REQUIRE(model->encoder.has_value());
+  CHECK(model->encoder->projector_hidden_size == 1536);
+}
+
+TEST_CASE("a layer of a type that a family does not have is refused") {
+  const auto model = parse_hf_config(R"({"model_type": "minimax", "num_hidden_layers": 2,
+      "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128, "vocab_size": 32000,
+      "intermediate_size": 512, "num_local_experts": 8,
+      "layer_types": ["full_attention", "odd_attention"]})",
+                                     "config.json");
+  REQUIRE_FALSE(model.ok());
+  CHECK(to_text(model.errors()).find("layers of type 'odd_attention' are not supported") !=
+        std::string::npos);
+}
+
 }  // namespace meshplan
