@@ -75,19 +75,28 @@ bool is_from_elsewhere(const Source& source) {
   return !source.repo.empty() && !has_word(source.repo, "NVIDIA");
 }
 
-// So do NVIDIA's own functional checks.
+// The families of mixtures that perf_recipes/ has presets of.
+bool has_presets(const Run& run) {
+  return has_any(run.model.name, {"DeepSeek", "Qwen3", "GPT-OSS", "GPT_OSS", "gpt-oss", "Kimi",
+                                  "Nemotron", "GLM-5", "Llama"});
+}
+
+// So do NVIDIA's own functional checks, and its rows of models without a preset.
 bool is_library_recipe(const Source& source, const Run& run) {
-  return is_from_elsewhere(source) || has_word(run.notes, "not tuned");
+  return is_from_elsewhere(source) || has_word(run.notes, "not tuned") ||
+         (run.model.moe && !has_presets(run));
 }
 
 // What the library's recipes leave as it was before the presets: the rotary embedding is fused in
 // the dense models whose bridge asks for it (apply_rope_fusion in models/llama/llama_bridge.py and
-// models/nemotron/nemotron_bridge.py) and in no other; gradients are reduced in fp32
+// models/nemotron/nemotron_bridge.py) and in no other; experts are chosen without Transformer
+// Engine's kernels (moe_router_fusion in recipes/); gradients are reduced in fp32
 // (training/mixed_precision.py, bf16_mixed; recipes/common.py, grad_reduce_in_fp32), which recipes
 // that NVIDIA checks often turn off.
 void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
   if (is_from_elsewhere(source)) s.grad_dtype = Dtype::kFp32;
   s.runtime.fused_latent_rope = false;
+  s.runtime.fused_router = false;
   s.runtime.fused_rope = has_any(run.model.name, {"Llama", "Nemotron"});
 }
 

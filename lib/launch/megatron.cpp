@@ -32,7 +32,8 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
-    o.push_back({"--moe-permute-fusion"});
+    if (s.runtime.fused_router) o.push_back({"--moe-router-fusion"});
+    if (s.runtime.fused_permute) o.push_back({"--moe-permute-fusion"});
     if (s.runtime.fused_experts && s.precision == Precision::kFp8) {
       o.push_back({"--use-transformer-engine-op-fuser"});
       o.push_back({"--moe-mlp-glu-interleave-size", "32"});

@@ -35,6 +35,7 @@ constexpr std::array kFields{
     Field{"--overlap-moe-expert-parallel-comm", "comm_overlap.overlap_moe_expert_parallel_comm",
           Kind::kTrue},
     Field{"--moe-grouped-gemm", "model.moe_grouped_gemm", Kind::kTrue},
+    Field{"--moe-router-fusion", "model.moe_router_fusion", Kind::kTrue},
     Field{"--moe-permute-fusion", "model.moe_permute_fusion", Kind::kTrue},
     Field{"--use-transformer-engine-op-fuser", "model.use_transformer_engine_op_fuser",
           Kind::kTrue},

@@ -408,6 +408,9 @@ class Importer {
     const std::string rope = text("--rope-type");
     s.runtime.fused_latent_rope =
         run_.model.mla.has_value() && !no_rope && (rope.empty() || rope == "yarn");
+    const bool dense = !run_.model.moe.has_value();
+    s.runtime.fused_router = dense || has("--moe-router-fusion");
+    s.runtime.fused_permute = dense || has("--moe-permute-fusion");
     s.runtime.fused_mhc = run_.model.mhc_num_residual_streams == 1 || has("--use-fused-mhc");
     const bool fuses = has("--use-transformer-engine-op-fuser");
     const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();

@@ -79,6 +79,7 @@ bf16/0 fp16/0 fp8-format fp8-hybrid/0 fp8-e4m3/0 grad-reduce-in-bf16/0
 accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
+moe-router-fusion/0 moe-permute-fusion/0
 cuda-graph-impl enable-cuda-graph/0 external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+
 )"},
     {OptionEffect::kNotModelled, "the details of such layers are taken as Megatron-LM's defaults",
@@ -188,8 +189,8 @@ megatron-fsdp-max-pool-double-buffer/0 megatron-fsdp-enable-fine-grained-param-g
 mlp-chunks-for-training fp32-residual-connection/0 num-microbatches-in-minibatch
 mla-down-proj-fusion/0 no-persist-layer-norm/0
 fused-residual-rmsnorm/0 use-te-activation-func/0 use-fused-weighted-squared-relu/0
-use-grouped-gemm-for-shared-expert/0 use-grouped-gemm-for-dense-mlp/0 moe-permute-fusion/0
-moe-router-fusion/0 moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0
+use-grouped-gemm-for-shared-expert/0 use-grouped-gemm-for-dense-mlp/0
+moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0
 output-logit-dtype attention-softmax-in-fp32/0 flash-attention-version batch-invariant-mode/0
 batch-invariant-backend deterministic-mode/0 apply-query-key-layer-scaling/0
 no-query-key-layer-scaling/0 no-scatter-gather-tensors-in-pipeline/0

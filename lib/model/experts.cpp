@@ -81,6 +81,43 @@ struct ExpertWork {
   double received = 0, features = 0, outputs = 0, experts = 0;
 };
 
+// Host time of one of PyTorch's operators in plain modules, in kernels of the framework.
+double plain_operator(const BlockContext& x) {
+  const double factor = x.strategy.runtime.host_factor;
+  return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
+}
+
+// [F-HOST-6] Launches of the host to choose experts, to sort tokens to them and back, and to wait
+// until the device says how many tokens each expert got; forward and backward. Counted and timed in
+// Megatron-Core 0.17 on one H200, 128 experts (benchmarks/device/h200-megatron.json): by operators
+// of PyTorch 33 choose by softmax and make the auxiliary loss, the router's product among them, and
+// some 11 more choose by sigmoid and corrected scores; 20 sort by rank and 5 bring back; sorting by
+// local expert cuts the tokens at every expert and joins them again, 128 pieces in 10 operators'
+// time. Backward issues about as many. Fused, three kernels of Transformer Engine choose, with
+// eight operators around them. The wait takes 0.4 ms where a module's kernel takes 86 us.
+struct RoutingLaunches {
+  double route = 0, route_back = 0, sort = 2, sort_back = 2, unsort = 3, unsort_back = 3;
+};
+
+RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
+  constexpr double kWait = 5;
+  const Runtime& k = x.strategy.runtime;
+  const double plain = plain_operator(x);
+  RoutingLaunches n{.route = 3 + 8 * plain, .route_back = 3 + 4 * plain};
+  if (!k.fused_router) {
+    const double corrected = moe.router_bias ? 11 : 0;
+    n.route = (32 + corrected) * plain;
+    n.route_back = (24 + corrected) * plain;
+  }
+  if (!k.fused_permute) {
+    const double pieces = 0.08 * real(moe.num_experts);
+    n.sort = n.sort_back = (20 + pieces) * plain;
+    n.unsort = n.unsort_back = (5 + pieces) * plain;
+  }
+  if (!k.grouped_kernel) n.unsort += kWait;
+  return n;
+}
+
 // [F-EP-5] What Megatron-Core does to experts with biases (gpt-oss) outside of the products: both
 // halves of the gated features are clamped and put together again before the fused activation (4
 // times their bytes, 5 times backward; fusions/fused_bias_geglu.py,
@@ -92,14 +129,19 @@ void append_biased_experts(const BlockContext& x, const ExpertWork& work, BlockO
   const double e = x.shape.bytes, features = work.received * work.features;
   append_elementwise(x, "expert clamp", 8 * e * features, 3, 10 * e * features, 4, ops);
   const double outputs = work.received * work.outputs;
-  const double factor = x.strategy.runtime.host_factor;
-  const double plain = factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
+  const double plain = plain_operator(x);
   const auto add = [&](Pass pass, double bytes, double each) {
     ops.kernels.push_back(memory_op(x, "expert bias", pass, bytes, each * work.experts + 2));
     ops.kernels.back().launches = each * work.experts * plain + 2;
   };
   add(Pass::kForward, 28 * outputs, 2);
   add(Pass::kBackwardInput, 40 * outputs, 6);
+}
+
+// What the host issues for the two passes of the operation that was appended last.
+void set_launches(double forward, double backward, BlockOps& ops) {
+  ops.kernels[ops.kernels.size() - 2].launches = forward;
+  ops.kernels.back().launches = backward;
 }
 
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that
@@ -168,7 +210,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     ops.kernels.push_back(op);
   }
   const double scores = tokens * real(moe.num_experts);
+  const RoutingLaunches launches = routing_launches(moe, x);
   append_elementwise(x, "routing", 40 * scores, 10, 40 * scores, 8, ops);
+  set_launches(launches.route, launches.route_back, ops);
   graph_part(x, CudaGraphModule::kMoeRouter, first_of_all, ops);
 
   const PartBegin preprocess = part_begin(ops);
@@ -183,6 +227,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const bool sent_once = s.ep > 1 && s.runtime.flex_dispatcher;
   if (!sent_once) {
     append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
+    set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
   if (s.ep > 1) {
@@ -230,6 +275,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const double copies = tokens * copies_sent(moe, x) * busiest;
   const double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
   append_elementwise(x, "unpermute", sorted * h, 3, sorted * h, 3, ops);
+  set_launches(launches.unsort, launches.unsort_back, ops);
   if (moe.latent_size > 0) {
     if (moe.latent_norm) append_norm(x, "latent norm", l.norm_tokens * input, ops);
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);

@@ -68,6 +68,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fp8_attention", "with precision fp8, attention's products are in 8 bits too"},
     {"kernels.fused_experts", "with precision fp8, experts multiply, gate and cast in one kernel"},
     {"kernels.fused_latent_rope", "latent attention is laid out by the kernels that rotate it"},
+    {"kernels.fused_router", "experts are scored and chosen by kernels, not operator by operator"},
+    {"kernels.fused_permute", "tokens are sorted to experts and back by kernels of their own"},
     {"kernels.fused_mhc", "each step of hyper-connections is one kernel"},
     {"kernels.fused_attn_res", "a mixture of attention residuals is one kernel"},
     {"kernels.gathered_logits", "every tensor rank gathers all logits for the loss"},

@@ -79,6 +79,11 @@ struct Runtime {
   // Latent attention's queries, keys and values are put together by the kernels that rotate them
   // (Megatron-Core fusions/fused_mla_yarn_rope_apply.py; with yarn alone).
   bool fused_latent_rope = false;
+  // The router's scores, choice of experts and auxiliary loss are kernels of Transformer Engine
+  // (--moe-router-fusion), sorting tokens to experts and back too (--moe-permute-fusion); else
+  // PyTorch's operators one by one.
+  bool fused_router = false;
+  bool fused_permute = false;
   // Each step of hyper-connections is one kernel (Megatron-Bridge's use_fused_mhc, Primus' Triton).
   bool fused_mhc = true;
   // Each mixture of attention residuals is one kernel (Primus' attn_res_backend flydsl); else

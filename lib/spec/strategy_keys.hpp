@@ -77,6 +77,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fp8_attention", s.runtime.fp8_attention);
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
+  visit("kernels.fused_router", s.runtime.fused_router);
+  visit("kernels.fused_permute", s.runtime.fused_permute);
   visit("kernels.fused_mhc", s.runtime.fused_mhc);
   visit("kernels.fused_attn_res", s.runtime.fused_attn_res);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);

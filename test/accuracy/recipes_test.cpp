@@ -67,7 +67,7 @@ TEST_CASE("before their presets were files, recipes go by release and GPU") {
   CAPTURE(row.where, row.gpu, row.ep);
   Run run;
   run.where = row.where, run.gpu = row.gpu, run.precision = "fp8", run.ep = row.ep;
-  run.model.moe = MoeSpec{};
+  run.model.name = "Qwen3_30B_a3B", run.model.moe = MoeSpec{};
   Strategy s = framework_preset(Framework::kMegatron);
   s.ep = row.ep;
   apply_recipe(s, bridge, run);

@@ -288,6 +288,25 @@ TEST_CASE("CUDA graphs of layers, of their parts and of iterations are read") {
         read(engine + "--cuda-graph-modules attn").notes.size());
 }
 
+TEST_CASE("what kernels choose experts and sort tokens to them") {
+  const auto read = [](const std::string& more) {
+    RunContext context;
+    context.gpus = 8;
+    const Result<MegatronRun> run = read_megatron_run(
+        "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 " + more, "a.sh", context);
+    REQUIRE(run.ok());
+    return run->strategy.runtime;
+  };
+  const std::string mixture = "--num-experts 8 --moe-router-topk 2 --moe-grouped-gemm ";
+  CHECK_FALSE(read(mixture).fused_router);
+  CHECK_FALSE(read(mixture).fused_permute);
+  CHECK(read(mixture + "--moe-router-fusion").fused_router);
+  CHECK_FALSE(read(mixture + "--moe-router-fusion").fused_permute);
+  CHECK(read(mixture + "--moe-permute-fusion").fused_permute);
+  CHECK(read("").fused_router);  // nothing to choose: as the preset says
+  CHECK(read("").fused_permute);
+}
+
 TEST_CASE("what selective recomputation repeats, and how much of the optimizer is on the host") {
   const auto read = [](const std::string& more) {
     RunContext context;

@@ -114,8 +114,10 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.grad_dtype == Dtype::kFp32);
   CHECK(megatron.runtime == Runtime{.inplace_cross_entropy = true,
                                     .flex_dispatcher = true,
-                                    .host_factor = 8.96,
-                                    .node_launches = 10.9,
+                                    .fused_router = true,
+                                    .fused_permute = true,
+                                    .host_factor = 9.11,
+                                    .node_launches = 11.2,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
                                     .transformer_engine = true,
