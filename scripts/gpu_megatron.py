@@ -16,7 +16,6 @@ import functools
 import json
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
@@ -306,8 +305,9 @@ def main():
     if given.one:
         run_one(given.megatron_lm, given.one, rest)
         return 0
-    # "; " parts names, which have commas of their own.
-    chosen = [n for n in RUNS if not given.only or n in re.split(r"\s*;\s*", given.only)]
+    # Names have commas of their own.
+    wanted = [name.strip() for name in given.only.split(";") if name.strip()]
+    chosen = [n for n in RUNS if not wanted or n in wanted]
     if given.list:
         print("\n".join(f"{n}: {RUNS[n]}" for n in chosen))
         return 0

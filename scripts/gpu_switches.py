@@ -5,7 +5,7 @@ compares the bytes that lie between steps, the bytes at the peak and the step ti
 `meshplan estimate` says about each.
 
 usage: gpu_switches.py --program MESHPLAN --cluster CLUSTER --out FOLDER [--budget SECONDS]
-                       [--only NAME,...] [--list]
+                       [--only "NAME; ..."] [--list]
 
 Writes FOLDER/switches.json and FOLDER/switches.txt. Ends with 0 if the median error of both kinds of
 bytes is at most 3 % (step times are shown, not judged), 1 if not or if a case failed, 77 without
@@ -346,7 +346,9 @@ def main():
     arguments = parser.parse_args()
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = [s for s in SWITCHES if not arguments.only or s["name"] in arguments.only.split(",")]
+    # Names have commas of their own.
+    wanted = [name.strip() for name in arguments.only.split(";") if name.strip()]
+    chosen = [s for s in SWITCHES if not wanted or s["name"] in wanted]
     if arguments.list:
         for s in chosen:
             p = estimate(arguments.program, arguments.cluster, s, folder) if s["predicted"] else {}

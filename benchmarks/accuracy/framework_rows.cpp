@@ -43,11 +43,13 @@ constexpr std::array kFrameworks{
         .word = "torchtune", .framework = "fsdp", .states_as_weights = true, .compiles_loss = true},
     // Models are made in the dtype of their configuration, bf16, and torch.optim.Adam keeps its
     // moments in the weights' dtype (_transformers/auto_model.py, local_torch_dtype); the loss is
-    // not cast (examples/llm_benchmark, fp32_upcast).
+    // not cast (examples/llm_benchmark, fp32_upcast). Its experts are Megatron-Core's dispatcher,
+    // permutation and weighted activation (components/moe/megatron).
     FrameworkRow{.word = "automodel",
                  .framework = "fsdp",
                  .states_as_weights = true,
-                 .bf16_cross_entropy = true},
+                 .bf16_cross_entropy = true,
+                 .megatron_experts = true},
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
     // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo

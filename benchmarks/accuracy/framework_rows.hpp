@@ -19,6 +19,7 @@ struct FrameworkRow {
   bool compiles_loss = false;            // torch.compile takes the loss with the layers
   CpKind cp_kind = CpKind::kRing;        // where the row does not say
   bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
+  bool megatron_experts = false;         // Megatron-Core's permutation and weighted activation
 };
 
 // Nothing where no word of the table occurs: a code of Megatron's.

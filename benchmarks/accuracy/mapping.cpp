@@ -67,6 +67,10 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     s.runtime.fused_norm = has_word(text, "RMS kernel");
   if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
+  if (row != nullptr && row->megatron_experts) {
+    s.runtime.fused_permute = true;
+    s.runtime.weighted_expert_outputs = false;
+  }
   // Megatron's newest release has Transformer Engine's loss, which came in 2025-03 (0f60adbd30);
   // tables of NeMo and MLPerf are older or do not tell.
   if (s.framework == Framework::kMegatron) {

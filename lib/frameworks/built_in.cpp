@@ -26,7 +26,8 @@ constexpr Runtime kPlainPytorch{.fused_softmax = false,
                                 .sharded_pipeline = false,
                                 .torch_cross_entropy = true,
                                 .two_pass_layernorm = true,
-                                .split_projections = true};
+                                .split_projections = true,
+                                .weighted_expert_outputs = true};
 
 constexpr std::string_view kDcp =
     "PyTorch documentation, torch.distributed.checkpoint: load-time resharding";
@@ -307,7 +308,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .late_gradients = true,
                              .op_recompute = true,
                              .split_projections = true,
-                             .grouped_kernel = true}};
+                             .grouped_kernel = true,
+                             .weighted_expert_outputs = true}};
   all.push_back(torchtitan("v0.2", "2026-02-20",
                            "torchtitan v0.2.2 config/job_config.py, components/loss.py", v));
   all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));

@@ -226,7 +226,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
   const bool sent_once = s.ep > 1 && s.runtime.flex_dispatcher;
   if (!sent_once) {
-    append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
+    // PyTorch adds the gradients of rows that it picked to zeros of their own.
+    const double back = s.runtime.fused_permute ? 2 : 4;
+    append_elementwise(x, "permute", 2 * e * routed * h, 2, back * e * routed * h, 2, ops);
     set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
@@ -271,6 +273,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
     ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel;
   }
+  if (s.runtime.weighted_expert_outputs) {
+    append_elementwise(x, "expert weights", 2 * e * received * h, 1, 6 * e * received * h, 3, ops);
+  }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   const double copies = tokens * copies_sent(moe, x) * busiest;
   const double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
@@ -299,9 +304,11 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   append_residual(x, ops);
 }
 
-// Routed experts: permuted inputs, the experts' hidden features, router logits and probabilities in
-// fp32; shared experts as a dense MLP. The probabilities weigh the hidden features (Megatron-Core
-// moe/experts.py, since 0.12), so the sum over copies needs no saved outputs.
+// [F-EP-9] Routed experts: permuted inputs, the experts' hidden features, router logits and
+// probabilities in fp32; shared experts as a dense MLP. Where the probabilities weigh the hidden
+// features (Megatron-Core moe/experts.py, since 0.12) the sum over copies needs no saved outputs;
+// else outputs are read and written once more, forward, and read for both gradients, backward: the
+// outputs' (2 e) and the probabilities' (3 e for the products, e for their sums).
 KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;
@@ -316,6 +323,9 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   double inside = routed * gathered * real(expert_input(moe, l.hidden)) * kept(x, kFirstTargets);
   inside += real(l.norm_tokens) * real(moe.latent_size) * kept(x);  // input of the way back
   if (moe.latent_norm) inside += norm_bytes(x, real(l.norm_tokens) * real(moe.latent_size));
+  if (s.runtime.weighted_expert_outputs) {
+    inside += routed * gathered * real(expert_input(moe, l.hidden)) * l.bytes;
+  }
   inside += activation_function_bytes(x, hidden);
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const double of_shared = activation_function_bytes(x, shared);

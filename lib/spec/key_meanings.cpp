@@ -121,6 +121,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.grouped_kernel", "all experts' products of a layer are one kernel"},
     {"runtime.bf16_cross_entropy", "PyTorch's loss reads 16-bit logits, not a copy in fp32"},
     {"runtime.host_checkpoints", "inputs of recomputed layers are kept on the host"},
+    {"runtime.weighted_expert_outputs",
+     "the router weighs what experts made, which is kept; else their hidden features"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

@@ -218,6 +218,10 @@ struct Runtime {
   // Inputs of recomputed layers are copied to the host and back (Unsloth's and axolotl's offloaded
   // gradient checkpointing; torchtune, TRL activation offloading beside it).
   bool host_checkpoints = false;
+  // The router's probabilities weigh what the experts made, which is kept for their gradient
+  // (Transformers integrations/moe.py, torchtitan models/common/moe.py); else the experts' hidden
+  // features (Megatron-Core moe/experts.py, since 0.12).
+  bool weighted_expert_outputs = false;
 
   bool operator==(const Runtime&) const = default;
 };

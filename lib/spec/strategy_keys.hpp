@@ -126,6 +126,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.grouped_kernel", s.runtime.grouped_kernel);
   visit("runtime.bf16_cross_entropy", s.runtime.bf16_cross_entropy);
   visit("runtime.host_checkpoints", s.runtime.host_checkpoints);
+  visit("runtime.weighted_expert_outputs", s.runtime.weighted_expert_outputs);
   visit("order", s.order);
 }
 

@@ -140,6 +140,23 @@ TEST_CASE("[F-EP-5] biases of experts take the host what plain modules take it")
   CHECK(host(2 * kPlainHostFactor) == Approx(8 * 8 * kPlainHostFactor + 4 * 2 * kPlainHostFactor));
 }
 
+TEST_CASE("[F-EP-9] probabilities that weigh what experts made keep it and read it again") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{8, 2, 1024, 0, 0, 1, 1.0, false};
+  const ClusterSpec c = plain_cluster(1);
+  Strategy s = plain_strategy(1, 1, 1);
+  const auto kept = [&] {
+    const BlockContext x{m, c, s, local_shape(m, s)};
+    return layer_activations(x, layer_spec(m, 0)).none.si();
+  };
+  const double features = kept();
+  CHECK(forward_bytes(m, s, "expert weights") == 0);
+  s.runtime.weighted_expert_outputs = true;
+  const double copies = 2048.0 * 2 * 4096;  // elements of all tokens' copies
+  CHECK(kept() - features == Approx(2 * copies));
+  CHECK(forward_bytes(m, s, "expert weights") == Approx(2 * 2 * copies));
+}
+
 TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward and backward") {
   ModelSpec m = plain_gpt();
   m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
