@@ -56,11 +56,13 @@ constexpr std::array kFrameworks{
     // custom_callbacks and mixed-precision plugin of the submitted code).
     FrameworkRow{.word = "mlperf", .framework = "megatron", .low_precision_gradients = true},
     // Its runs on B200 have Transformer Engine's loss and cp_comm_type a2a alone
-    // (docs/b200/b200_real_repro_guide.md, sections 4 and 7).
+    // (docs/b200/b200_real_repro_guide.md, sections 4 and 7); its script of mixtures fuses the
+    // permutation alone (simu_tools/megatron_scripts/scripts/run_pretrain_deepseekv2.sh).
     FrameworkRow{.word = "moorethreads/simumax",
                  .framework = "megatron",
                  .inplace_cross_entropy = true,
-                 .cp_kind = CpKind::kUlysses},
+                 .cp_kind = CpKind::kUlysses,
+                 .eager_router = true},
     FrameworkRow{"megatron", "megatron"},
     FrameworkRow{"nemo", "megatron"},
     FrameworkRow{"deepspeed", "deepspeed"},

@@ -19,6 +19,7 @@ struct FrameworkRow {
   bool compiles_loss = false;            // torch.compile takes the loss with the layers
   CpKind cp_kind = CpKind::kRing;        // where the row does not say
   bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
+  bool eager_router = false;             // without --moe-router-fusion
   bool megatron_experts = false;         // Megatron-Core's permutation and weighted activation
 };
 

@@ -67,6 +67,10 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     s.runtime.fused_norm = has_word(text, "RMS kernel");
   if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
+  if (row != nullptr && row->eager_router) s.runtime.fused_router = false;
+  // --moe-router-fusion came with Megatron-Core 0.14, in October 2025.
+  const int release = stated_release(run.where);
+  if (release > 0 && release < 2509) s.runtime.fused_router = false;
   if (row != nullptr && row->megatron_experts) {
     s.runtime.fused_permute = true;
     s.runtime.weighted_expert_outputs = false;

@@ -75,8 +75,8 @@ bool is_from_elsewhere(const Source& source) {
   return !source.repo.empty() && !has_word(source.repo, "NVIDIA");
 }
 
-// The families of mixtures that perf_recipes/ has presets of.
-bool has_presets(const Run& run) {
+// Whether perf_recipes/ has presets of a mixture's family.
+bool is_preset_family(const Run& run) {
   return has_any(run.model.name, {"DeepSeek", "Qwen3", "GPT-OSS", "GPT_OSS", "gpt-oss", "Kimi",
                                   "Nemotron", "GLM-5", "Llama"});
 }
@@ -84,7 +84,7 @@ bool has_presets(const Run& run) {
 // So do NVIDIA's own functional checks, and its rows of models without a preset.
 bool is_library_recipe(const Source& source, const Run& run) {
   return is_from_elsewhere(source) || has_word(run.notes, "not tuned") ||
-         (run.model.moe && !has_presets(run));
+         (run.model.moe && !is_preset_family(run));
 }
 
 // What the library's recipes leave as it was before the presets: the rotary embedding is fused in
@@ -114,11 +114,12 @@ void apply_layout(Strategy& s, const Run& run) {
 
 }  // namespace
 
-int container_release(const std::string& text) {
-  static const std::regex pattern(R"((\d\d)\.(\d\d)(\.\d+)? container)");
+int stated_release(const std::string& text) {
+  static const std::regex pattern(R"((\d\d)\.(\d\d)(\.\d+)? container|\btag v(\d\d)\.(\d\d)\b)");
   std::smatch match;
   if (!std::regex_search(text, match, pattern)) return 0;
-  return std::stoi(match[1].str()) * 100 + std::stoi(match[2].str());
+  const std::size_t year = match[1].matched ? 1 : 4;
+  return std::stoi(match[year].str()) * 100 + std::stoi(match[year + 1].str());
 }
 
 const BridgePreset* preset_of_table(const Source& source, const Run& run) {
@@ -142,7 +143,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
     return;
   }
   if (!run.model.moe) return;
-  const int release = container_release(run.where);
+  const int release = stated_release(run.where);
   for (const RecipeRow& row : kRecipes) {
     if (!holds(row, release, run)) continue;
     if (row.overlap) s.overlap.ep = *row.overlap && can_overlap(s);

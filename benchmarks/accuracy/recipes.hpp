@@ -9,7 +9,7 @@
 namespace meshplan::accuracy {
 
 // Year and month of the container that a row names ("26.06.01 container"): 2606; 0: none named.
-[[nodiscard]] int container_release(const std::string& text);
+[[nodiscard]] int stated_release(const std::string& text);
 
 // The preset of a row of NVIDIA's tables for mixtures of experts; null where none is known.
 [[nodiscard]] const BridgePreset* preset_of_table(const Source& source, const Run& run);

@@ -190,7 +190,28 @@ void find_routing(const LossContext& x, std::vector<TimeLoss>& all) {
   f.kind = LossKind::kRouting;
   f.what = "sorting tokens to experts takes longer than predicted";
   f.evidence = counts(x.measured(OpClass::kRouting), x.predicted(OpClass::kRouting));
-  f.remedy = "--moe-permute-fusion and --moe-router-fusion";
+  // Of the two options those that are off.
+  const Runtime& k = x.plan.strategy.runtime;
+  std::string options;
+  const auto fuse = [&](bool fused, const char* key, const char* option) {
+    if (fused) return;
+    f.changes += std::string(f.changes.empty() ? "" : ",") + key + "=true";
+    options += std::string(options.empty() ? "" : " and ") + option;
+  };
+  fuse(k.fused_permute, "kernels.fused_permute", "--moe-permute-fusion");
+  fuse(k.fused_router, "kernels.fused_router", "--moe-router-fusion");
+  if (x.plan.strategy.framework != Framework::kMegatron) {
+    f.remedy = "look for kernels that choose experts and sort tokens to them in one piece";
+  } else if (options.empty()) {
+    f.remedy = "look whether --moe-permute-fusion and --moe-router-fusion act";
+  } else {
+    f.remedy = "pass " + options;
+  }
+  if (!f.changes.empty()) {
+    f.gain = x.gain_of([](Strategy& changed) {
+      changed.runtime.fused_permute = changed.runtime.fused_router = true;
+    });
+  }
   f.lost = x.more(OpClass::kRouting);
   all.push_back(std::move(f));
 }

@@ -120,9 +120,10 @@ void add_megatron(std::vector<Preset>& all) {
                               "nobody reads (e7c55de99e, 2025-08-01), and the last that splits "
                               "experts with biases over etp ranks (a329dd6da5, 2025-09-22)",
                               v));
-  v.runtime.head_dummy_gradient = false;
+  v.runtime.head_dummy_gradient = v.runtime.fused_router = false;
   all.push_back(megatron_core("core_r0.13", "2025-07-25",
-                              "core_v0.13.0: with Transformer Engine 2.5 and its get_dummy_wgrad",
+                              "core_v0.13.0: with Transformer Engine 2.5 and its get_dummy_wgrad; "
+                              "the last without --moe-router-fusion",
                               v));
   v.runtime.layer_dummy_gradients = false;
   all.push_back(megatron_core("core_r0.12", "2025-05-06",
@@ -130,8 +131,12 @@ void add_megatron(std::vector<Preset>& all) {
                               "Transformer Engine's loss (0f60adbd30, 2025-03-08)",
                               v));
   v.runtime.flex_dispatcher = v.runtime.inplace_cross_entropy = false;
+  // moe/moe_utils.py, unpermute. Experts weigh their hidden features since 2659630721 (2025-04-09)
+  // on main, five days after core_v0.12.0 was cut: that tag's own lack is not told.
+  v.runtime.weighted_expert_outputs = true;
   all.push_back(megatron_core("core_r0.11", "2025-03-14",
                               "core_v0.11.0: no flexible dispatcher of tokens", v));
+  v.runtime.fused_permute = false;  // --moe-permute-fusion came with core_v0.11.0
   all.push_back(megatron_core("core_r0.8", "2024-08-12",
                               "core_v0.8.0, the first with --cross-entropy-loss-fusion "
                               "(7b4a6d76c9, 2024-06-14)",
@@ -161,6 +166,7 @@ void add_megatron(std::vector<Preset>& all) {
   v = kMegatron;
   v.overlap = {.tp_backward = true};
   v.runtime.flex_dispatcher = v.runtime.fused_rope = v.runtime.fused_cross_entropy = false;
+  v.runtime.fused_router = v.runtime.fused_permute = false;
   v.runtime.scatter_gather = true;
   all.push_back(megatron_before_core("v3", "2022-07-11",
                                      "748a9a7db3: megatron/arguments.py (sequence parallelism, "

@@ -87,14 +87,21 @@ double plain_operator(const BlockContext& x) {
   return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
 }
 
+// Whether what is sent is one copy for each rank instead of one for each expert.
+bool is_sent_once(const BlockContext& x) {
+  return x.strategy.ep > 1 && x.strategy.runtime.flex_dispatcher;
+}
+
 // [F-HOST-6] Launches of the host to choose experts, to sort tokens to them and back, and to wait
 // until the device says how many tokens each expert got; forward and backward. Counted and timed in
 // Megatron-Core 0.17 on one H200, 128 experts (benchmarks/device/h200-megatron.json): by operators
 // of PyTorch 33 choose by softmax and make the auxiliary loss, the router's product among them, and
-// some 11 more choose by sigmoid and corrected scores; 20 sort by rank and 5 bring back; sorting by
-// local expert cuts the tokens at every expert and joins them again, 128 pieces in 10 operators'
-// time. Backward issues about as many. Fused, three kernels of Transformer Engine choose, with
-// eight operators around them. The wait takes 0.4 ms where a module's kernel takes 86 us.
+// 21 more by sigmoid, corrected scores and groups of experts, of which ten are the groups'; 20 sort
+// tokens to experts and 5 bring them back. Where tokens travel copy by copy they are sorted by
+// local expert as well: they are cut at every expert and joined again, 128 pieces in 10 operators'
+// time. Backward issues about as many in all (102 of a layer, 96 forward). Fused, three kernels of
+// Transformer Engine choose, with eight operators around them (Megatron-Core moe/router.py). The
+// wait takes 0.4 ms where a kernel of a module takes 86 us.
 struct RoutingLaunches {
   double route = 0, route_back = 0, sort = 2, sort_back = 2, unsort = 3, unsort_back = 3;
 };
@@ -110,9 +117,13 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
     n.route_back = (24 + corrected) * plain;
   }
   if (!k.fused_permute) {
-    const double pieces = 0.08 * real(moe.num_experts);
-    n.sort = n.sort_back = (20 + pieces) * plain;
-    n.unsort = n.unsort_back = (5 + pieces) * plain;
+    if (is_sent_once(x)) {  // sorted and brought back where they arrive
+      n.unsort = n.unsort_back = (20 + 5) * plain;
+    } else {
+      const double pieces = 0.08 * real(moe.num_experts);
+      n.sort = n.sort_back = (20 + pieces) * plain;
+      n.unsort = n.unsort_back = (5 + pieces) * plain;
+    }
   }
   if (!k.grouped_kernel) n.unsort += kWait;
   return n;
@@ -224,7 +235,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   // [F-EP-6] What is sent copy by copy is sorted by rank, and by expert again where it arrives; one
   // copy for each rank is put in order once, there (Megatron-Core moe/token_dispatcher.py,
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
-  const bool sent_once = s.ep > 1 && s.runtime.flex_dispatcher;
+  const bool sent_once = is_sent_once(x);
   if (!sent_once) {
     // PyTorch adds the gradients of rows that it picked to zeros of their own.
     const double back = s.runtime.fused_permute ? 2 : 4;
@@ -306,9 +317,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
 
 // [F-EP-9] Routed experts: permuted inputs, the experts' hidden features, router logits and
 // probabilities in fp32; shared experts as a dense MLP. Where the probabilities weigh the hidden
-// features (Megatron-Core moe/experts.py, since 0.12) the sum over copies needs no saved outputs;
-// else outputs are read and written once more, forward, and read for both gradients, backward: the
-// outputs' (2 e) and the probabilities' (3 e for the products, e for their sums).
+// features (Megatron-Core moe/experts.py, since 2025-04) the sum over copies needs no saved
+// outputs; else outputs are read and written once more, forward, and read for both gradients,
+// backward: the outputs' (2 e) and the probabilities' (3 e for the products, e for their sums).
 KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const LocalShape& l = x.shape;
   const Strategy& s = x.strategy;

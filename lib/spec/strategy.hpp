@@ -220,7 +220,7 @@ struct Runtime {
   bool host_checkpoints = false;
   // The router's probabilities weigh what the experts made, which is kept for their gradient
   // (Transformers integrations/moe.py, torchtitan models/common/moe.py); else the experts' hidden
-  // features (Megatron-Core moe/experts.py, since 0.12).
+  // features (Megatron-Core moe/experts.py, since 2659630721 of 2025-04).
   bool weighted_expert_outputs = false;
 
   bool operator==(const Runtime&) const = default;

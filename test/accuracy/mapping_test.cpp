@@ -331,9 +331,10 @@ TEST_CASE("every shipped cluster of the benchmark is valid") {
 }
 
 TEST_CASE("a row's container is its release") {
-  CHECK(container_release("docs/performance-summary.md line 45 (26.08 container)") == 2608);
-  CHECK(container_release("line 7 (26.04.01 container)") == 2604);
-  CHECK(container_release("table 3") == 0);
+  CHECK(stated_release("docs/performance-summary.md line 45 (26.08 container)") == 2608);
+  CHECK(stated_release("line 7 (26.04.01 container)") == 2604);
+  CHECK(stated_release("a@c5c765f268 (tag v25.05.05) deepseek_v3/README.md") == 2505);
+  CHECK(stated_release("table 3") == 0);
 }
 
 TEST_CASE("a model cut to fewer layers has no multi-token prediction") {

@@ -34,7 +34,13 @@ TEST_CASE("the library's recipes fuse no rotary embedding and reduce in fp32") {
     return s;
   };
   CHECK(strategy().runtime.fused_rope);
+  CHECK(strategy().runtime.fused_router);
   CHECK(strategy().overlap.ep);  // NVIDIA's preset of that release
+  const std::string preset = run.model.name;
+  run.model.name = "Moonlight-16B-A3B";  // of which NVIDIA has no preset
+  CHECK_FALSE(strategy().runtime.fused_router);
+  CHECK(strategy().runtime.fused_permute);
+  run.model.name = preset;
   run.notes = "functional verification run, not tuned";
   CHECK(strategy().grad_dtype == Dtype::kBf16);
   CHECK_FALSE(strategy().runtime.fused_rope);

@@ -142,6 +142,10 @@ TEST_CASE("[F-HOST-6] choosing experts and sorting tokens to them, operator by o
   CHECK(launches_of(m, s, "permute").first == Approx((20 + 0.08 * 8) / 2));
   CHECK(launches_of(m, s, "unpermute").first == Approx((5 + 0.08 * 8) / 2 + 5));
   CHECK(launches_of(m, s, "unpermute").second == Approx((5 + 0.08 * 8) / 2));
+  s.runtime.flex_dispatcher = true;  // all of it where tokens arrive, by local expert alone
+  CHECK(launches_of(m, s, "permute") == std::pair{0.0, 0.0});
+  CHECK(launches_of(m, s, "unpermute") == std::pair{12.5 + 5, 12.5});
+  s.runtime.flex_dispatcher = false;
   m.moe->router_bias = true;
   CHECK(launches_of(m, s, "routing") == std::pair{21.5, 17.5});
   s.runtime.fused_router = s.runtime.fused_permute = true;

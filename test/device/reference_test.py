@@ -60,6 +60,41 @@ class Reference(unittest.TestCase):
         self.assertAlmostEqual(summary["peak_bytes"], 0.03)
         self.assertIn("allocator 1.00 GiB", gpu_switches.report_text(rows, summary))
 
+    def test_what_megatron_issues_is_counted_inside_of_its_functions(self):
+        import gpu_megatron
+        def call(name, ts, thread=1):
+            return {"ph": "X", "cat": "cuda_runtime", "name": name, "ts": ts, "dur": 1, "tid": thread}
+        def watched(ts, dur):
+            return {"ph": "X", "cat": "user_annotation", "name": "watch:router", "ts": ts, "dur": dur, "tid": 1}
+        events = [watched(10, 20), watched(40, 10), call("cudaLaunchKernel", 12), call("cudaMemcpyAsync", 29),
+                  call("cudaLaunchKernelExC", 45), call("cudaLaunchKernel", 60), call("cudaEventRecord", 13),
+                  call("cudaLaunchKernel", 15, thread=2),
+                  {"ph": "X", "cat": "kernel", "name": "k", "ts": 14, "dur": 500, "tid": 7}]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trace.json"
+            path.write_text(json.dumps({"traceEvents": events}))
+            found = gpu_megatron.issued(path)
+        self.assertEqual(found["issued_per_call"], {"router": {"launch": 1.0, "memcpy": 0.5}})
+        self.assertEqual(found["issued_per_step"], {"launch": 4, "memcpy": 1})
+        self.assertEqual(found["kernels_ms_per_step"], 0.5)
+        names = ("layer", "router", "forward_step", "backward_step", "grad_norm", "step_with_ready_grads")
+        row = {**dict.fromkeys(names, 0.08), "train_step": 0.3, "calls of layer": 8,
+               "calls of forward_step": 4, "calls of router": 8}
+        summary = gpu_megatron.summary_of([dict(row, layer=9.0), *[row] * gpu_megatron.MEDIAN_OF])
+        self.assertEqual(summary["ms_per_layer_forward"], {"layer": 10.0, "router": 10.0})
+        self.assertEqual((summary["microbatches"], summary["ms_per_step"]["train_step"]), (4, 300.0))
+
+    def test_meshplan_reads_the_arguments_of_every_run_of_megatron(self):
+        import gpu_megatron
+        with tempfile.TemporaryDirectory() as folder:
+            for name, arguments in gpu_megatron.RUNS.items():
+                script = pathlib.Path(folder) / "train.sh"
+                script.write_text("torchrun --nproc_per_node 1 pretrain_gpt.py "
+                                  + " ".join([*gpu_megatron.COMMON, arguments, "--train-iters", "9"]) + "\n")
+                run = subprocess.run([PROGRAM, "import", "megatron-args", str(script), "--json"],
+                                     capture_output=True, text=True, check=False)
+                self.assertEqual(run.returncode, 0, f"{name}: {run.stderr}")
+
     def test_a_verdict_is_right_if_it_names_first_what_was_planted(self):
         import gpu_traces
         def document(*kinds):

@@ -58,6 +58,13 @@ TEST_CASE("What a release brought is not in the ones before it") {
   // Megatron-LM 0d389f5e99 (2025-02-25), 7b4a6d76c9 (2024-06-14), de9428a701 (2024-01-18).
   CHECK(kernels("megatron", "core_r0.12").flex_dispatcher);
   CHECK_FALSE(kernels("megatron", "core_r0.11").flex_dispatcher);
+  CHECK(kernels("megatron", "core_r0.14").fused_router);
+  CHECK_FALSE(kernels("megatron", "core_r0.13").fused_router);
+  CHECK(kernels("megatron", "core_r0.11").fused_permute);
+  CHECK_FALSE(kernels("megatron", "core_r0.8").fused_permute);
+  CHECK(kernels("megatron", "core_r0.11").weighted_expert_outputs);
+  CHECK_FALSE(kernels("megatron", "core_r0.12").weighted_expert_outputs);
+  CHECK_FALSE(kernels("megatron", "v3").fused_router);
   CHECK(kernels("megatron", "core_r0.8").fused_cross_entropy);
   CHECK_FALSE(kernels("megatron", "core_r0.7").fused_cross_entropy);
   CHECK_FALSE(kernels("megatron", "core_r0.8").cloned_logits);
