@@ -243,26 +243,37 @@ void check_cuda_graph(Target t, const Strategy& s, Findings& f) {
 
 }  // namespace
 
-Target carrier_of(Target t, const Strategy& s, const ModelSpec& m) {
-  if (t != Target::kMegatron) return t;
+TargetModel::TargetModel(Target t, const ModelSpec& m) : target_(t), model_(m) {
+  check_model_parts(t, m, own_);
+  if (t == Target::kMegatron) check_model_parts(Target::kMegatronBridge, m, of_bridge_);
+}
+
+Target TargetModel::carrier_of(const Strategy& s) const {
+  if (target_ != Target::kMegatron) return target_;
   if (has_adapters(s) || !s.frozen.empty() || has_fp8_attention(s)) return Target::kMegatronBridge;
-  Findings f;
-  check_model_parts(t, m, f);
-  check_streams(t, s, m, f);
-  return f.has_errors() ? Target::kMegatronBridge : t;
+  Findings f = own_;
+  check_streams(target_, s, model_, f);
+  return f.has_errors() ? Target::kMegatronBridge : target_;
+}
+
+Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterSpec& c) const {
+  Findings f = carrier == target_ ? own_ : of_bridge_;
+  check_adapters(carrier, s, f);
+  check_frozen_parts(carrier, s, f);
+  check_streams(carrier, s, model_, f);
+  check_attention_residuals(carrier, s, model_, f);
+  check_attention_precision(carrier, s, f);
+  check_cuda_graph(carrier, s, f);
+  for (const TargetRule& rule : target_rules(carrier)) rule.check({s, model_, c}, f);
+  return f;
+}
+
+Target carrier_of(Target t, const Strategy& s, const ModelSpec& m) {
+  return TargetModel(t, m).carrier_of(s);
 }
 
 Findings target_findings(Target t, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
-  Findings f;
-  check_model_parts(t, m, f);
-  check_adapters(t, s, f);
-  check_frozen_parts(t, s, f);
-  check_streams(t, s, m, f);
-  check_attention_residuals(t, s, m, f);
-  check_attention_precision(t, s, f);
-  check_cuda_graph(t, s, f);
-  for (const TargetRule& rule : target_rules(t)) rule.check({s, m, c}, f);
-  return f;
+  return TargetModel(t, m).findings(t, s, c);
 }
 
 std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {

@@ -40,6 +40,22 @@ MESHPLAN_NAMES(Target, {{Target::kMegatron, "megatron"},
 // adapters, and models that no option of Megatron-LM's describes.
 [[nodiscard]] Target carrier_of(Target t, const Strategy& s, const ModelSpec& m);
 
+// What a target lacks for a model, whatever the strategy. For a search, which asks about one model
+// again and again. Keeps a reference to the model.
+class TargetModel {
+ public:
+  TargetModel(Target t, const ModelSpec& m);
+
+  // The same as the functions of these names.
+  [[nodiscard]] Target carrier_of(const Strategy& s) const;
+  [[nodiscard]] Findings findings(Target carrier, const Strategy& s, const ClusterSpec& c) const;
+
+ private:
+  Target target_;
+  const ModelSpec& model_;
+  Findings own_, of_bridge_;  // the second where `target_` is Megatron-LM
+};
+
 // Those whose files leave the model to the user's program or recipe.
 [[nodiscard]] constexpr bool leaves_the_model(Target t) {
   return t == Target::kAccelerate || t == Target::kAxolotl || t == Target::kTorchtune;

@@ -26,9 +26,8 @@ std::optional<Division> best_of(const Stages& stages, const StageContext& x,
 
 // Of divisions whose rounds have the context's totals; `best`: the best with other totals, replaced
 // if one of these ranks before it.
-Divided divide_rounds(const StageContext& x, const DivisionRules& rules, double most,
-                      std::optional<Division>& best) {
-  Stages stages(x);
+Divided divide_rounds(const StageContext& x, Stages& stages, const DivisionRules& rules,
+                      double most, std::optional<Division>& best) {
   std::optional<Division> found;
   Divided result;
   switch (rules.partition) {
@@ -66,8 +65,10 @@ Divided divide_all(const StageContext& x, const DivisionRules& rules, double mos
   std::optional<Division> best;
   Divided all;
   for_each_rounds(x, rules, [&](const StageContext& of_rounds) {
-    Divided divided = divide_rounds(of_rounds, rules, most, best);
+    Stages stages(of_rounds);
+    Divided divided = divide_rounds(of_rounds, stages, rules, most, best);
     all.fits |= divided.fits;
+    all.effort += stages.worked_out();
     if (divided.lists) all.lists = std::move(divided.lists);
     return x.measure == Measure::kMemory || !all.lists;
   });
@@ -106,6 +107,12 @@ class CountsAsked {
     return may;
   }
 
+  [[nodiscard]] std::int64_t effort() const {
+    std::int64_t all = 0;
+    for (const std::unique_ptr<Stages>& stages : of_rounds_) all += stages->worked_out();
+    return all;
+  }
+
  private:
   const StageContext& context_;
   const DivisionRules& rules_;
@@ -116,6 +123,7 @@ class CountsAsked {
 // Numbers of recomputed layers, the same on every rank, that some division may allow.
 struct UniformCounts {
   std::int64_t fewest = 1, most = 0;  // none where fewest > most
+  std::int64_t effort = 0;            // to find out, as in Divided
 };
 
 // A division whose ranks all recompute u layers is one of those whose ranks recompute what they
@@ -128,7 +136,7 @@ UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double 
   const std::int64_t all = (x.model.num_layers + step - 1) / step;
   CountsAsked asked(x, rules, most);
   const auto from = [&](std::int64_t n) { return asked.may_divide(n * step, kAllLayers); };
-  if (!from(1)) return {};
+  if (!from(1)) return {.effort = asked.effort()};
   std::int64_t low = 1, high = all;
   while (low < high) {
     const std::int64_t middle = low + (high - low + 1) / 2;
@@ -149,7 +157,7 @@ UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double 
       low = middle + 1;
     }
   }
-  return {low * step, last * step};
+  return {low * step, last * step, asked.effort()};
 }
 
 }  // namespace
@@ -188,10 +196,15 @@ Divided divide(StageContext context, const DivisionRules& rules, double most) {
                      traits_of(context.strategy.schedule).layout != ChunkLayout::kBidirectional;
   if (halve) counts = uniform_counts(context, rules, most, step);
   Divided none;
+  none.effort = counts.effort;
   none.fits = halve && most < kUnlimited;  // what is too slow may fit
   for (context.uniform = counts.fewest; context.uniform <= counts.most; context.uniform += step) {
-    const Divided divided = divide_all(context, rules, most);
-    if (divided.lists) return divided;
+    Divided divided = divide_all(context, rules, most);
+    none.effort += divided.effort;
+    if (divided.lists) {
+      divided.effort = none.effort;
+      return divided;
+    }
     none.fits |= divided.fits;
   }
   return none;

@@ -41,7 +41,8 @@ void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& vi
 // to begin, so there the first totals of the rounds do that allow a division.
 struct Divided {
   std::optional<Stages::Lists> lists;
-  bool fits = false;  // whether some division does, as far as that was looked at
+  bool fits = false;        // whether some division does, as far as that was looked at
+  std::int64_t effort = 0;  // shares of layers whose memory was worked out
 };
 [[nodiscard]] Divided divide(StageContext context, const DivisionRules& rules, double most);
 

@@ -75,6 +75,8 @@ void DivisionBound::add_layers(const std::vector<TaskTimes>& layers) {
 // each other, so what they take less than that is limited. Leading layers of a uniform tail are in
 // the first round alone, which has got an even share, rounded down, of what the ranks before took.
 void DivisionBound::add_chunks(const std::vector<TaskTimes>& layers, const LayerPrefix& prefix) {
+  until_.resize(1);
+  for (const TaskTimes& layer : layers) until_.push_back(until_.back() + layer);
   const auto vp = static_cast<double>(p_.vp);
   const bool tail = prefix.has_uniform_tail();
   const double n = static_cast<double>(layers.size());
@@ -152,6 +154,16 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
 
 double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end) const {
   const DividedRank rank(p_, r, begin, end);
+  return traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
+}
+
+double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end,
+                            const std::vector<LayerRange>& chunks, const TaskTimes& before) const {
+  DividedRank rank(p_, r, begin, end);
+  rank.own = p_.ends(r);
+  for (const LayerRange& layers : chunks) rank.own += times_of_chunk(layers);
+  rank.work = p_.microbatches * rank.own.all();
+  rank.before = before;
   return traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
 }
 

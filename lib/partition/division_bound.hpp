@@ -42,6 +42,17 @@ class DivisionBound {
   // The longest chain through rank r with layers begin .. end - 1, in the order in which ranks take
   // them.
   [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // The same of a rank whose chunks hold these layers, behind first chunks of the ranks before it
+  // that take so long. Only of chunks in rounds.
+  [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end,
+                             const std::vector<LayerRange>& chunks, const TaskTimes& before) const;
+  // Of the layers alone; only of chunks in rounds. The first chunk of the first rank has the
+  // embedding too.
+  [[nodiscard]] TaskTimes times_of_chunk(const LayerRange& layers) const {
+    return until_[static_cast<std::size_t>(layers.end)] -
+           until_[static_cast<std::size_t>(layers.begin)];
+  }
+  [[nodiscard]] const TaskTimes& embedding() const { return p_.embedding; }
   // What rank r has done by its last task, however little follows on other ranks.
   [[nodiscard]] double entered(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
@@ -62,6 +73,7 @@ class DivisionBound {
 
   const ScheduleTraits& traits_;
   DividedPipeline p_;
+  std::vector<TaskTimes> until_;  // of the layers before; where chunks count as even shares
   std::int64_t layers_;
 };
 

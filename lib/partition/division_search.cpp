@@ -46,7 +46,8 @@ FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
     best.every = best.every && every;
     if (!every) least = std::min(least, found.least);
     if (!found.chains.chains.empty()) best.chains = found.chains;
-    if (!found.lists || !search.improves(division, best.step_time)) return true;
+    const bool goes_on = q.ask == DivisionAsk::kFastest || !search.gave_up();
+    if (!found.lists || !search.improves(division, best.step_time)) return goes_on;
     best.lists = found.lists, best.step_time = found.step_time;
     division = search.best();
     q.most = std::min(q.most, best.step_time);
@@ -108,12 +109,13 @@ FastestDivision search_uniform(DivisionQuery q) {
 }  // namespace
 
 bool takes_longer(const StageContext& context, const DivisionRules& rules, StepModelPool& models,
-                  const Placement& placement, double most, std::int64_t effort,
+                  const Placement& placement, double most, std::int64_t& effort,
                   KnownChains& chains) {
   if (rules.partition != PartitionRule::kAny) return false;  // few divisions: each is tried
   DivisionQuery query{context, rules, models, placement, most, 0, false, effort, nullptr, &chains};
   query.ask = DivisionAsk::kAnySharding;
   FastestDivision found = search_divisions(query, context);
+  effort = found.effort_left;
   if (!found.chains.chains.empty()) chains = std::move(found.chains);
   return found.every;
 }

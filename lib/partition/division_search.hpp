@@ -46,11 +46,11 @@ struct FastestDivision {
 // [F-SEARCH-13] Whether each division's layers and recomputation alone, without messages and the
 // ends of the step, take a pipeline longer than `most` seconds: then no strategy whose ranks have
 // no more memory, and whose blocks no less to do, does it faster. False also where the effort is
-// too little to say, or only some divisions are allowed. `chains`: taken, and given back for the
-// next one.
+// too little to say, or only some divisions are allowed. `effort`: as of a query; what is left of
+// it is given back. `chains`: taken, and given back for the next one.
 [[nodiscard]] bool takes_longer(const StageContext& context, const DivisionRules& rules,
                                 StepModelPool& models, const Placement& placement, double most,
-                                std::int64_t effort, KnownChains& chains);
+                                std::int64_t& effort, KnownChains& chains);
 
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.
 //

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
 constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
-constexpr std::int64_t kFew = 4096;         // divisions of which each is looked at
+constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
+constexpr std::int64_t kFew = 4096;    // divisions of which each is looked at
 // More say less than a split does.
 constexpr int kRaisesOfAll = 12, kRaises = 3, kSteps = 4;
 
@@ -54,15 +55,15 @@ void DivisionSearch::try_all(const std::vector<std::vector<std::int64_t>>& all) 
 
 bool DivisionSearch::try_every() {
   stages_.limit_to(stages_.max_bottleneck(limit_ - q_.end));
-  if (is(DivisionAsk::kFastest) || left_ > 1) first_guess();
+  const bool in_order = !stages_.layout().shares_both_ends();
+  if (in_order && try_in_order(kAtOnce)) return true;
+  if (!gave_up_ && (is(DivisionAsk::kFastest) || left_ > 1)) first_guess();
   bool every = false;
-  if (stages_.layout().shares_both_ends()) {
+  if (!in_order) {
     every = try_chains();
-  } else {
+  } else if (!gave_up_) {
     const std::int64_t all = left_;
-    Division begun;
-    extend(begun, stages_.start(), 0, q_.end + tied_, 0);
-    every = left_ > 0;
+    every = try_in_order(left_);
     // Chains of whole divisions cost more to find, and say more of stages not yet divided.
     if (!every && !gave_up_) {
       left_ = all;
@@ -72,6 +73,16 @@ bool DivisionSearch::try_every() {
   if (every) return true;
   improve();
   return false;
+}
+
+bool DivisionSearch::try_in_order(std::int64_t most) {
+  const std::int64_t kept = std::max<std::int64_t>(0, left_ - most);
+  left_ -= kept;
+  Division begun;
+  extend(begun, stages_.start(), 0, {q_.end + tied_, 0, {}});
+  const bool every = left_ > 0;
+  (gave_up_ ? spared_ : left_) += kept;
+  return every;
 }
 
 void DivisionSearch::first_guess() {
@@ -120,7 +131,17 @@ bool DivisionSearch::consider(const Division& d) {
   return true;
 }
 
-void DivisionSearch::extend(Division& begun, int state, int stage, double end, double carried) {
+double DivisionSearch::chain_of(int stage, const StageAssignment& share, Begun& so_far) {
+  const std::int64_t from = share.place.taken, to = from + share.first;
+  if (stages_.layout().rounds() == nullptr) return bound_.chain(stage, from, to);
+  stages_.layout().ranges(stage, share, chunks_);
+  const double chain = bound_.chain(stage, from, to, chunks_, so_far.first_chunks);
+  if (stage == 0) so_far.first_chunks += bound_.embedding();
+  so_far.first_chunks += bound_.times_of_chunk(chunks_.front());
+  return chain;
+}
+
+void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& before) {
   if (stage == stages_.num_stages()) {
     if (stages_.is_goal(state)) consider(begun);
     return;
@@ -130,19 +151,19 @@ void DivisionSearch::extend(Division& begun, int state, int stage, double end, d
   stages_.moves(stage, state, most, [&](const StageMove& move) {
     if (--left_ <= 0) return;
     const StageAssignment share{place, move.first, move.second};
-    double after = end;
+    Begun now = before;
     const double recompute_time = recompute_time_of_stage(stage, share, move.time);
     const std::int64_t to = place.taken + move.first;
-    if (stage == 0 && bound_.comes_back()) after = end_of_first(share);
+    if (stage == 0 && bound_.comes_back()) now.end = end_of_first(share);
     const double m = static_cast<double>(num_microbatches(x_.strategy));
-    const double chain = bound_.chain(stage, place.taken, to) + m * recompute_time + carried;
-    const double more = carried + bound_.carried() * recompute_time;
-    if ((chain + after) * kRounding > limit()) return;
-    if (!bound_.possible(limit() / kRounding - after - more, stage + 1, to)) return;
+    const double chain = chain_of(stage, share, now) + m * recompute_time + before.carried;
+    now.carried += bound_.carried() * recompute_time;
+    if ((chain + now.end) * kRounding > limit()) return;
+    if (!bound_.possible(limit() / kRounding - now.end - now.carried, stage + 1, to)) return;
     begun.stages.push_back(move);
     const std::int64_t largest = begun.largest;
     begun.sum += move.time, begun.largest = std::max(begun.largest, move.time);
-    extend(begun, move.to, stage + 1, after, more);
+    extend(begun, move.to, stage + 1, now);
     begun.stages.pop_back();
     begun.sum -= move.time, begun.largest = largest;
   });
@@ -156,7 +177,7 @@ bool DivisionSearch::try_chains() {
   std::vector<double> exposed;
   ends_.clear();
   for (const DivisionGraph::Taken& t : graph.shares()) {
-    const StepEnd end = is(DivisionAsk::kAnySharding) ? StepEnd{} : end_of(t.stage, t.share);
+    const StepEnd end = end_of(t.stage, t.share);
     exposed.push_back(end.exposed.si());
     ends_.push_back((end.optimizer + end.offload).si());
   }

@@ -30,7 +30,8 @@ class DivisionSearch {
   bool try_every();
 
   [[nodiscard]] const std::optional<Division>& best() const { return best_; }
-  [[nodiscard]] std::int64_t left() const { return left_; }  // of the effort
+  [[nodiscard]] std::int64_t left() const { return left_ + spared_; }  // of the effort
+  [[nodiscard]] bool gave_up() const { return gave_up_; }              // more of it would not help
   // Whether the best division is better than one with other totals of the rounds, or than none.
   [[nodiscard]] bool improves(const std::optional<Division>& other, double step_time) const {
     if (!best_ || !other) return best_.has_value();
@@ -44,6 +45,10 @@ class DivisionSearch {
   // No division that takes longer is of interest.
   [[nodiscard]] double limit() const { return limit_ * (1 + kSame); }
 
+  // Of all divisions, from the first stage on, with so much of the effort: whether each was looked
+  // at. Mostly there is nothing to look at.
+  bool try_in_order(std::int64_t most);
+
   // Little else can compete with a good division: the one known, or else the best by [F-SEARCH-1].
   void first_guess();
 
@@ -56,8 +61,9 @@ class DivisionSearch {
     return static_cast<double>(time - stages_.least_time(stage, share)) * stages_.quantum();
   }
 
-  // What follows the last task of a rank that holds the share.
+  // What follows the last task of a rank that holds the share, as far as it counts.
   [[nodiscard]] StepEnd end_of(int stage, const StageAssignment& share) const {
+    if (is(DivisionAsk::kAnySharding)) return {};
     return step_->end_of_rank(x_.strategy, x_.blocks, q_.placement,
                               stages_.blocks_of(stage, share));
   }
@@ -68,9 +74,18 @@ class DivisionSearch {
     return std::max(q_.end, (end.optimizer + end.offload).si()) + tied_ + end.exposed.si();
   }
 
-  // Every division that begins like `begun`; `end`: what follows the pipeline at least; `carried`:
-  // recomputation of the stages before that chains through later ones wait for.
-  void extend(Division& begun, int state, int stage, double end, double carried);
+  // What is known of the stages divided so far.
+  struct Begun {
+    double end = 0;          // what follows the pipeline at least
+    double carried = 0;      // their recomputation that chains through later stages wait for
+    TaskTimes first_chunks;  // of chunks in rounds: their first ones, with the embedding
+  };
+
+  // The longest chain through a stage; adds its first chunk to what is known.
+  [[nodiscard]] double chain_of(int stage, const StageAssignment& share, Begun& so_far);
+
+  // Every division that begins like `begun`.
+  void extend(Division& begun, int state, int stage, const Begun& before);
 
   // [F-SEARCH-11] Divisions that the chains found so far leave open are costed, and the chain of
   // each of them is one more. Whether none is left open; if not, least_ is of those.
@@ -97,7 +112,10 @@ class DivisionSearch {
   [[nodiscard]] double end_of_branch(const DivisionBranch& branch,
                                      const DivisionGraph& graph) const;
 
-  void give_up() { left_ = 0, gave_up_ = true; }
+  void give_up() {
+    spared_ += std::max<std::int64_t>(0, left_);
+    left_ = 0, gave_up_ = true;
+  }
 
   [[nodiscard]] bool is(DivisionAsk ask) const { return q_.ask == ask; }
 
@@ -125,10 +143,11 @@ class DivisionSearch {
   Stages stages_;
   DivisionBound bound_;
   StepModelPool::Borrowed step_;
-  Strategy strategy_;  // with the division costed last
-  double limit_;       // least of the time wanted and the best one
-  double tied_;        // reduction of tied embeddings
-  std::int64_t left_;  // of the effort
+  Strategy strategy_;        // with the division costed last
+  double limit_;             // least of the time wanted and the best one
+  double tied_;              // reduction of tied embeddings
+  std::int64_t left_;        // of the effort
+  std::int64_t spared_ = 0;  // when it gave up
   std::optional<Division> best_;
   double best_time_ = 0;
   std::optional<double> last_time_;  // of the division considered last, if it was costed
@@ -137,9 +156,10 @@ class DivisionSearch {
   // Chains: by share, seconds of the step's end, and of a step, at least.
   std::vector<double> ends_, alone_;
   std::int64_t tried_ = 0;
-  bool gave_up_ = false;  // more effort would not help
+  bool gave_up_ = false;
   KnownChains chains_;
-  bool wants_chains_ = false;  // of divisions that are not wanted too
+  std::vector<LayerRange> chunks_;  // scratch of chain_of()
+  bool wants_chains_ = false;       // of divisions that are not wanted too
 };
 
 }  // namespace meshplan

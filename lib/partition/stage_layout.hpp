@@ -55,7 +55,10 @@ class StageLayout {
   [[nodiscard]] bool is_bidirectional() const { return kind_ == Kind::kBidirectional; }
   // Whether the ranks of a stage hold both the embedding and the head.
   [[nodiscard]] bool shares_both_ends() const { return shares_both_ends_; }
-  // Whether a rank's layers follow each other, so that a part of what fits fits as well.
+  // Whether every rank has one chunk, of layers that follow each other.
+  [[nodiscard]] bool follow_each_other() const { return kind_ == Kind::kContiguous; }
+  // Whether a rank's layers follow each other, or are alike, so that a part of what fits fits as
+  // well.
   [[nodiscard]] bool is_contiguous() const { return kind_ == Kind::kContiguous || leading_ == 0; }
   // Whether a rank that begins behind the leading layers holds layers that are alike.
   [[nodiscard]] bool is_uniform() const {

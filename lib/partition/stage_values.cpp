@@ -79,6 +79,26 @@ std::int64_t Stages::time_of(const Chunk& mine) const {
   return time;
 }
 
+std::int64_t Stages::time_of(int stage, const StageAssignment& h, std::int64_t first,
+                             std::int64_t second) const {
+  const bool is_last = stage + 1 == num_stages();
+  if (time_until_.empty() || (is_last && x_.model.mtp_layers > 0)) {
+    return time_of(fill(stage, h, first, second));
+  }
+  const bool selective = x_.strategy.recompute == Recompute::kSelective;
+  const auto of_end = [&](std::size_t k) {
+    return quanta_.pass[k] + (selective ? quanta_.selective[k] : 0);
+  };
+  const auto begin = static_cast<std::size_t>(h.place.front);
+  const std::size_t end = begin + static_cast<std::size_t>(h.first);
+  const std::size_t kept = begin + static_cast<std::size_t>(first);
+  std::int64_t time = time_until_[end] - time_until_[begin];
+  time += recompute_until_[kept] - recompute_until_[begin];
+  if (stage == 0) time += of_end(kEmbeddingBlock);
+  if (is_last) time += of_end(head_block(x_.prefix.table.size()));
+  return time;
+}
+
 RankMemory& Stages::stored(const Chunk& mine) const {
   constexpr std::size_t kMostBits = 64;
   std::uint64_t hash = 0, recomputed = 0;
@@ -118,6 +138,7 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
 
 Bytes Stages::need(int stage, const StageAssignment& share, std::int64_t first,
                    std::int64_t second) const {
+  ++worked_out_;
   const Chunk& mine = fill(stage, share, first, second);
   const auto rank = static_cast<std::size_t>(stage);
   const Bytes near = rank_need(rank, mine);
@@ -131,12 +152,36 @@ const Stages::Value& Stages::value(int stage, const StageAssignment& holding) co
   return known;
 }
 
+// The largest share that begins with the same layer and may keep the limit says the same of all
+// others where it fits. Mostly it does.
+bool Stages::holds(int stage, const StageAssignment& h) const {
+  const bool all = x_.counts == CountRule::kAll;
+  const auto asked = [&](int n) {
+    return need(stage, {h.place, n, 0}, all ? n : 0, 0) <= x_.capacity;
+  };
+  if (!holds_) return asked(h.first);
+  const int begin = h.place.front;
+  const auto known = [&] { return holds_->fits(stage, begin, begin + h.first); };
+  if (known()) return *known();
+  const std::int64_t room = limit_ - ends_[static_cast<std::size_t>(stage)] + until(begin);
+  const auto past = std::upper_bound(least_until_.begin(), least_until_.end(), room);
+  const int last = std::min(static_cast<int>(past - least_until_.begin()) - 1,
+                            layout_.layers() - layout_.fewest_later(stage));
+  for (const int end : {last, begin + h.first}) {
+    if (end < begin + h.first || known()) continue;
+    holds_->add(stage, begin, end, asked(end - begin));
+  }
+  return known().value_or(false);
+}
+
 Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
   const std::int64_t most_first = h.first, most_second = h.second;
   std::int64_t first = 0, second = 0;
   switch (x_.counts) {
     case CountRule::kNone:
-      break;
+      if (!holds_ || measures_memory()) break;
+      if (!holds(stage, h)) return {kTooMuch, 0, 0};
+      return {time_of(stage, h, 0, 0), 0, 0};
     case CountRule::kFewest:
       return layout_.is_bidirectional() ? fewest_pair(stage, h) : fewest(stage, h);
     case CountRule::kUniform:
@@ -144,7 +189,9 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
       break;
     case CountRule::kAll:
       first = most_first, second = most_second;
-      break;
+      if (!holds_ || measures_memory()) break;
+      if (!holds(stage, h)) return {kTooMuch, 0, 0};
+      return {time_of(stage, h, first, 0), h.first, 0};
     case CountRule::kGiven:
       first = (*x_.given)[static_cast<std::size_t>(stage)];
       if (layout_.is_bidirectional())
@@ -154,8 +201,7 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
   }
   const Bytes needed = need(stage, h, first, second);
   if (needed > x_.capacity) return {kTooMuch, 0, 0};
-  const std::int64_t cost =
-      measures_memory() ? needed.count() : time_of(fill(stage, h, first, second));
+  const std::int64_t cost = measures_memory() ? needed.count() : time_of(stage, h, first, second);
   return {cost, static_cast<std::int32_t>(first), static_cast<std::int32_t>(second)};
 }
 
@@ -165,7 +211,10 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
 // one.
 std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::int64_t second,
                                   std::int64_t limit) const {
-  const auto fits = [&](std::int64_t n) { return need(stage, share, n, second) <= x_.capacity; };
+  const auto fits = [&](std::int64_t n) {
+    if (n == 0 && second == 0 && holds_) return holds(stage, share);
+    return need(stage, share, n, second) <= x_.capacity;
+  };
   const std::int64_t most = std::min<std::int64_t>(limit, share.first);
   if (layout_.leading() == 0) return fewest_of_one_kind(most, fits);
   if (fits(0)) return 0;
@@ -261,7 +310,7 @@ Stages::Value Stages::fewest(int stage, const StageAssignment& h) const {
   std::int64_t n = fewest_known(stage, h);
   if (n < 0 || n > x_.most_recomputed) return {kTooMuch, 0, 0};
   n = std::max(n, std::min<std::int64_t>(x_.uniform, h.first));
-  return {time_of(fill(stage, h, n, 0)), static_cast<std::int32_t>(n), 0};
+  return {time_of(stage, h, n, 0), static_cast<std::int32_t>(n), 0};
 }
 
 // Of all pairs of numbers that fit, the least time, then the fewest of the first rank.

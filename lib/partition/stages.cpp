@@ -58,6 +58,10 @@ Stages::Stages(const StageContext& context)
   }
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
+  if (layout_.follow_each_other()) {
+    set_run_times();
+    if (more_never_fits()) holds_.emplace(num_stages(), layout_.layers());
+  }
   // The values themselves are worked out without asking for memory.
   const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
   ranges_.reserve(chunks), saved_.reserve(chunks), kept_.reserve(chunks);
@@ -203,6 +207,16 @@ bool Stages::may_fit_limit() const {
     most -= high - fit;
   }
   return most >= all;
+}
+
+void Stages::set_run_times() {
+  const bool selective = x_.strategy.recompute == Recompute::kSelective;
+  time_until_.assign(1, 0), recompute_until_.assign(1, 0);
+  for (const std::size_t k : x_.prefix.table.of_layer) {
+    const std::int64_t some = selective ? quanta_.selective[k] : 0;
+    time_until_.push_back(time_until_.back() + quanta_.pass[k] + some);
+    recompute_until_.push_back(recompute_until_.back() + quanta_.full[k] - some);
+  }
 }
 
 void Stages::set_least_times() {

@@ -9,6 +9,7 @@
 #include "cost/block.hpp"
 #include "cost/memory.hpp"
 #include "partition/in_flight_cache.hpp"
+#include "partition/known_fits.hpp"
 #include "partition/partition.hpp"
 #include "partition/stage_layout.hpp"
 #include "partition/value_table.hpp"
@@ -137,6 +138,8 @@ class Stages {
                            std::int64_t recomputed_second) const;
 
   [[nodiscard]] const StageLayout& layout() const { return layout_; }
+  // Times that the memory of a share had to be worked out so far.
+  [[nodiscard]] std::int64_t worked_out() const { return worked_out_; }
 
  private:
   // Least time (or bytes) of a share, of what nobody has taken yet, and of embedding and head where
@@ -171,6 +174,13 @@ class Stages {
   // What a rank with these blocks stores, but for its activations. Valid until the next call.
   [[nodiscard]] RankMemory& stored(const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
+  // The same of a share whose first layers are recomputed.
+  [[nodiscard]] std::int64_t time_of(int stage, const StageAssignment& share, std::int64_t first,
+                                     std::int64_t second) const;
+  void set_run_times();
+  // Whether the share fits as little recomputed as the counts ask for, as most shares within the
+  // limit do, or do not.
+  [[nodiscard]] bool holds(int stage, const StageAssignment& share) const;
   [[nodiscard]] int most_that_fit(int stage, std::int64_t limit, int guess,
                                   std::int64_t& over) const;
   [[nodiscard]] int most_layers(int stage, std::int64_t limit) const;
@@ -195,15 +205,20 @@ class Stages {
   SavedRates saved_rates_;
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
-  std::int64_t least_full_ = 0;                  // recomputing one more layer adds at least that
-  PerBlock<std::int64_t> least_;                 // least quanta, or bytes, of one block
-  std::int64_t least_rank_ = 0;                  // bytes of a rank without layers
-  std::int64_t least_tail_ = 0;                  // of one of the last, uniform layers
-  std::int64_t least_layer_ = 0;                 // of the fastest layer
-  std::vector<std::int64_t> least_until_;        // of the layers before
+  std::int64_t least_full_ = 0;            // recomputing one more layer adds at least that
+  PerBlock<std::int64_t> least_;           // least quanta, or bytes, of one block
+  std::int64_t least_rank_ = 0;            // bytes of a rank without layers
+  std::int64_t least_tail_ = 0;            // of one of the last, uniform layers
+  std::int64_t least_layer_ = 0;           // of the fastest layer
+  std::vector<std::int64_t> least_until_;  // of the layers before
+  // Where a rank's layers follow each other, of the layers before: quanta, and what full
+  // recomputation adds.
+  std::vector<std::int64_t> time_until_, recompute_until_;
   std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
   mutable std::int64_t guess_ = 0;               // layers recomputed by the last stage worked out
+  mutable std::int64_t worked_out_ = 0;
   mutable ValueTable values_;
+  mutable std::optional<KnownFits> holds_;    // where more layers never fit
   mutable std::optional<ValueTable> fewest_;  // of set_counts(): what must be recomputed
   mutable std::vector<LayerRange> ranges_;
   mutable Chunk mine_, chunk_;

@@ -10,7 +10,6 @@
 #include "partition/divide.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
-#include "space/target.hpp"
 
 namespace meshplan {
 namespace {
@@ -57,6 +56,7 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       cluster(c),
       request(r),
       space(s),
+      target(r.space, m, c),
       objective(r.objective),
       unlimited_memory(false),
       lists_modules(
@@ -182,6 +182,7 @@ class Examiner {
     if (effort_.every) return try_every(s, option, end, least, none_too);
     const StageContext context = context_of(s, option);
     const Divided divided = divide(context, x_.space.divisions(), cutoff_ - end);
+    result_.effort += divided.effort;
     if (!divided.fits) count_out(context, none_too);
     if (!divided.lists) return false;
     if (by_time_ && s.pp > 1) result_.left = std::min(result_.left, least);
@@ -241,7 +242,7 @@ class Examiner {
   // Whether the space's framework can be told the strategy. Where nothing is held twice no sharding
   // differs from another, but some frameworks only offload an optimizer that is called sharded.
   bool may_tell(Strategy& s) {
-    const auto refusal = [&] { return refusal_of(x_.request.space, s, x_.model, x_.cluster); };
+    const auto refusal = [&] { return x_.target.refusal_of(s); };
     std::string reason = refusal();
     if (!reason.empty() && s.zero == 0 && has_one_replica(s, x_.model)) {
       s.zero = 1;
@@ -370,7 +371,7 @@ RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const
 }
 
 bool takes_longer(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
-                  Bytes communicators, double most, std::int64_t effort, KnownChains& chains) {
+                  Bytes communicators, double most, std::int64_t& effort, KnownChains& chains) {
   const Placement& placement =
       x.placement(with_partial(x.space.bases()[choice.base], choice), choice.base);
   const RecomputeModes longer =

@@ -16,6 +16,7 @@
 #include "search/search_caches.hpp"
 #include "space/partial_strategy.hpp"
 #include "space/space.hpp"
+#include "space/target.hpp"
 
 namespace meshplan {
 
@@ -28,6 +29,7 @@ class SearchContext {
   const ClusterSpec& cluster;
   const SearchRequest& request;
   const SearchSpace& space;
+  SpaceTarget target;
   Objective objective;
   bool unlimited_memory;         // looks for the strategy that misses memory by least
   bool lists_modules;            // some options recompute a list of modules
@@ -109,7 +111,8 @@ struct Examined {
   double left = std::numeric_limits<double>::infinity();
   std::int64_t evaluated = 0;
   std::int64_t feasible = 0;
-  std::int64_t effort = 0;  // partial divisions of its layers that were looked at
+  // Partial divisions of its layers that were looked at; where only one was chosen, as in Divided.
+  std::int64_t effort = 0;
   std::map<std::string, std::int64_t> infeasible;
   KnownChains chains;  // that say most of its divisions, where those were looked at
 };
@@ -129,10 +132,10 @@ struct RecomputeModes {
 
 // [F-SEARCH-13] Whether the layers of every division that fits take a pipeline longer than `most`
 // seconds, with states sharded as the choice's `zero` says, over all replicas, and optimizer states
-// offloaded.
+// offloaded. `effort`: what may be spent; what is left of it is given back.
 [[nodiscard]] bool takes_longer(SearchContext& x, const PartialStrategy& choice,
                                 const BlockCosts& blocks, Bytes communicators, double most,
-                                std::int64_t effort, KnownChains& chains);
+                                std::int64_t& effort, KnownChains& chains);
 
 // How many divisions of the layers are looked at.
 struct Effort {

@@ -18,7 +18,7 @@ bool NodeExpander::judges_options_together(const Mesh& mesh) const {
   return std::none_of(options.begin(), options.end(), differs);
 }
 
-bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t effort,
+bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t& effort,
                                          KnownChains& chains) const {
   const Mesh& mesh = x_.space.meshes()[leaf.mesh];
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);

@@ -33,7 +33,7 @@ class NodeExpander {
 
   // [F-SEARCH-13] Whether no division lets a step of the leaf's schedule take `limit` or less, with
   // whatever sharding, as far as one effort for all of them says.
-  [[nodiscard]] bool schedule_takes_longer(Node leaf, double limit, std::int64_t effort,
+  [[nodiscard]] bool schedule_takes_longer(Node leaf, double limit, std::int64_t& effort,
                                            KnownChains& chains) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "frameworks/assign.hpp"
+#include "search/near.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -74,43 +75,41 @@ class Comparison {
     request_.cutoff = kFarSlower * result.plans.front().step_time.si();
   }
 
-  // Takes what it uses from `nodes`.
-  [[nodiscard]] Rival run(const Decision& d, std::int64_t& nodes,
-                          const std::optional<Seconds>& time) const {
-    Rival rival;
-    rival.key = d.key;
-    rival.value = key_text(d.value);
-    const Limit only{d.key, LimitOp::kEqual, {d.value}};
+  // What is known without a search.
+  [[nodiscard]] Rival known(const Decision& d) const {
+    Rival rival{d.key, key_text(d.value), false, std::nullopt};
     // Plans are ranked: the first of the list with that value is the best one with it.
     for (const PlanCost& plan : result_.plans) {
-      if (!satisfies(plan.strategy, only)) continue;
-      rival.plan = plan;
+      if (!satisfies(plan.strategy, only(d))) continue;
+      rival.plan = plan, rival.exact = true;
       return rival;
     }
-    SearchRequest narrow = request_;
-    narrow.limits.push_back(only);
-    narrow.time_limit = time;
-    rival.exact = false;
-    const MetPlan* met = best_met(only);
-    if (met != nullptr) narrow.cutoff = met->step_time.si();
-    for (const bool usual : {true, false}) {
-      if (nodes <= 0) break;
-      narrow.usual_only = usual;
-      narrow.node_limit = nodes;
-      // A value that the space has no strategy with is an error of its search.
-      const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
-      if (!found || found->statistics.illegal == found->statistics.space_size) break;
-      nodes -= found->statistics.nodes;
-      rival.exact = found->proof.exact;
-      if (found->plans.empty()) continue;
-      rival.plan = found->plans.front();
-      narrow.cutoff = rival.plan->step_time.si();
-    }
-    if (!rival.plan && met != nullptr) rival.plan = full_plan(model_, cluster_, met->strategy);
+    const MetPlan* met = best_met(only(d));
+    if (met != nullptr) rival.plan = full_plan(model_, cluster_, met->strategy);
     return rival;
   }
 
+  // Looks for a better one: of what is usual near the best plan, or of everything. Takes the nodes
+  // that it expands from `nodes`.
+  void improve(Rival& rival, const Decision& d, bool everything, std::int64_t& nodes,
+               const std::optional<Seconds>& time) const {
+    SearchRequest narrow = request_;
+    narrow.limits.push_back(only(d));
+    narrow.time_limit = time;
+    narrow.node_limit = nodes;
+    narrow.usual_only = !everything;
+    if (!everything) keep_near(narrow, result_.plans.front().strategy, d.key);
+    if (rival.plan) narrow.cutoff = rival.plan->step_time.si();
+    const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
+    if (!found || found->statistics.illegal == found->statistics.space_size) return;
+    nodes -= found->statistics.nodes;
+    rival.exact = found->proof.exact;
+    if (!found->plans.empty()) rival.plan = found->plans.front();
+  }
+
  private:
+  static Limit only(const Decision& d) { return {d.key, LimitOp::kEqual, {d.value}}; }
+
   // Of those that are not far slower.
   [[nodiscard]] const MetPlan* best_met(const Limit& only) const {
     const MetPlan* best = nullptr;
@@ -141,27 +140,35 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
   const Clock::time_point start = Clock::now();
   std::vector<Decision> open = decisions_of(m, result.plans.front().strategy);
   std::erase_if(open, [&](const Decision& d) { return !is_open(request, d); });
+  for (const Decision& d : open) all.push_back(comparison.known(d));
   std::int64_t nodes = budget.nodes;
-  for (std::size_t i = 0; i < open.size() && nodes > 0 && !is_interrupted(request); ++i) {
-    if (progress) progress({.share = static_cast<double>(i) / static_cast<double>(open.size())});
-    // Twice its share: most need far less of it, and what is left goes to the others.
-    const auto left = static_cast<std::int64_t>(open.size() - i) + 1;
-    std::int64_t mine = std::max<std::int64_t>(1, 2 * nodes / left);
-    std::optional<Seconds> time;
-    if (budget.time) {
-      const Seconds used{std::chrono::duration<double>(Clock::now() - start).count()};
-      time = (*budget.time - used) * (2.0 / static_cast<double>(left));
-      if (*time <= Seconds{}) break;
+  std::size_t done = 0;
+  for (const bool everything : {false, true}) {
+    for (std::size_t i = 0; i < open.size() && !is_interrupted(request); ++i, ++done) {
+      if (progress) {
+        progress({.share = static_cast<double>(done) / static_cast<double>(2 * open.size())});
+      }
+      if (all[i].exact) continue;
+      // Twice its share: most need far less of it, and what is left goes to the others.
+      const auto left = static_cast<std::int64_t>(open.size() - i) + 1;
+      std::int64_t mine = std::max<std::int64_t>(1, 2 * nodes / left);
+      std::optional<Seconds> time;
+      if (budget.time) {
+        const Seconds used{std::chrono::duration<double>(Clock::now() - start).count()};
+        time = (*budget.time - used) * (2.0 / static_cast<double>(left));
+        if (*time <= Seconds{}) return all;
+      }
+      if (nodes <= 0) return all;
+      nodes -= mine;
+      comparison.improve(all[i], open[i], everything, mine, time);
+      nodes += mine;
     }
-    nodes -= mine;
-    all.push_back(comparison.run(open[i], mine, time));
-    nodes += mine;
   }
   return all;
 }
 
 std::int64_t nodes_for_comparison(const SearchResult& result) {
-  constexpr std::int64_t kLeast = 16384;
+  constexpr std::int64_t kLeast = 4096;
   return std::max(kLeast, result.statistics.nodes / 8);
 }
 

@@ -29,15 +29,15 @@ struct RivalBudget {
 // Half and twice the degrees, no pipeline, the other ZeRO stages and ways of recomputing, and the
 // features that the plan makes use of, one at a time; keys that the request fixes are left out, and
 // so are values that it excludes. Plans of the result answer first, then searches within the same
-// space: of what is usual, and of everything while the budget lasts. Nothing of a search that was
-// stopped.
+// space: of what is usual near the best plan, for every value, and then of everything while the
+// budget lasts. Nothing of a search that was stopped.
 [[nodiscard]] std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c,
                                         const SearchRequest& request, const SearchResult& result,
                                         const RivalBudget& budget, SearchCaches* caches = nullptr,
                                         const Progress& progress = {});
 
-// What a comparison with the best plan may expand: half as many nodes as the search itself did, or
-// some tenths of a second's.
+// What a comparison with the best plan may expand: an eighth of the nodes of the search itself, or
+// a tenth of a second's.
 [[nodiscard]] std::int64_t nodes_for_comparison(const SearchResult& result);
 
 // So many nodes, within what is left of the time.

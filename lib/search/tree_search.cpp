@@ -10,9 +10,9 @@ namespace {
 
 // Effort on the divisions of one leaf, as DivisionQuery counts it.
 constexpr std::int64_t kStarts = 4096, kLeastStarts = 512;
-// Nodes of the tree that take as long as a leaf whose divisions are looked at, and what more of
-// them takes as long as a node.
-constexpr std::int64_t kNodesEach = 64, kStartsOfNode = 8;
+// Nodes of the tree that take as long as a leaf whose divisions are looked at. Partial divisions,
+// and shares of layers whose memory is worked out, that take as long as a node.
+constexpr std::int64_t kNodesEach = 2, kStartsOfNode = 8, kSharesOfNode = 40;
 
 }  // namespace
 
@@ -174,6 +174,7 @@ void TreeSearch::open_batch(const std::function<bool()>& stop) {
       push(batch_[i]);
       continue;
     }
+    x_.nodes += expanded_[i].examined.effort / kSharesOfNode;
     if (keeps()) park(batch_[i], expanded_[i], ahead);
     for (Node child : expanded_[i].children) {
       child.parent = static_cast<std::uint32_t>(parked_.size() - 1);
@@ -273,14 +274,14 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
   }
 }
 
-// Leaves of one schedule differ in sharding alone, and where the first ranks hold both ends of the
-// model each takes long to divide: some are ruled out together.
+// Leaves of one schedule differ in sharding alone: some are ruled out together.
 void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
   constexpr std::size_t kBatch = 16, kWorthIt = 3;
   struct Leaves {
     Node leaf;
     std::size_t leaves = 0;
     char is_slow = 0;
+    std::int64_t left = kStarts;
   };
   using Key = std::array<std::uint32_t, 5>;
   const auto key_of = [](const Node& n) {
@@ -290,8 +291,6 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
   std::vector<Leaves> groups;
   for (const Undivided& leaf : undivided_) {
     if (leaf.least > cutoff()) break;
-    const Strategy s = with_partial(x_.space.bases().front(), expander_.choice(leaf.node));
-    if (!traits_of(s.schedule).shares_both_ends()) continue;
     const auto [at, is_new] = number.try_emplace(key_of(leaf.node), groups.size());
     if (is_new) groups.push_back({leaf.node});
     ++groups[at->second].leaves;
@@ -309,9 +308,12 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
     pool_.run(n, [&](std::size_t k) {
       Leaves& group = groups[i + k];
       group.is_slow =
-          expander_.schedule_takes_longer(group.leaf, limit, kStarts, chains[k]) ? 1 : 0;
+          expander_.schedule_takes_longer(group.leaf, limit, group.left, chains[k]) ? 1 : 0;
     });
-    for (std::size_t k = 0; k < n; ++k) *kept[k] = std::move(chains[k]);
+    for (std::size_t k = 0; k < n; ++k) {
+      *kept[k] = std::move(chains[k]);
+      x_.nodes += (kStarts - groups[i + k].left) / kStartsOfNode;
+    }
   }
   std::map<Key, bool> slow;
   for (const Leaves& group : groups) slow[key_of(group.leaf)] = group.is_slow != 0;

@@ -70,7 +70,7 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 }
 
 SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
-    : model_(m), cluster_(c), request_(request) {
+    : model_(m), cluster_(c), request_(request), target_(request.space, m, c) {
   if (const std::optional<Target> target = target_of(request.space)) {
     layers_ = target_layers(*target, m);
   }
@@ -90,7 +90,7 @@ bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_vie
   settled.insert(settled.end(), keys.begin(), keys.end());
   if (!model_.moe) settled.insert(settled.end(), {"ep", "etp"});
   if (layers_.stages == PartitionRule::kEven) settled.emplace_back("stage_layers");
-  return !is_refused(request_.space, s, model_, cluster_, settled);
+  return !target_.is_refused(s, settled);
 }
 
 std::vector<KeyValue> SpaceLists::stated(std::string_view key) const {

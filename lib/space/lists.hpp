@@ -7,6 +7,7 @@
 
 #include "frameworks/target.hpp"
 #include "space/space.hpp"
+#include "space/target.hpp"
 
 namespace meshplan {
 
@@ -51,6 +52,7 @@ class SpaceLists {
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   const SpaceRequest& request_;
+  SpaceTarget target_;
   TargetLayers layers_;  // that the space's framework can be told
 };
 

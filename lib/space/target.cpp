@@ -81,25 +81,26 @@ Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
   return configured;
 }
 
-std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
-  const std::optional<Target> target = target_of(space);
-  if (!target) return {};
-  for (const Finding& f : target_findings(carrier_of(*target, s, m), s, m, c).all()) {
+SpaceTarget::SpaceTarget(Space space, const ModelSpec& m, const ClusterSpec& c) : cluster_(c) {
+  if (const std::optional<Target> target = target_of(space)) target_.emplace(*target, m);
+}
+
+std::string SpaceTarget::refusal_of(const Strategy& s) const {
+  if (!target_) return {};
+  const Target carrier = target_->carrier_of(s);
+  for (const Finding& f : target_->findings(carrier, s, cluster_).all()) {
     if (is_about_preset(f)) continue;
-    return std::string(name_of(carrier_of(*target, s, m))) + " cannot express it (" +
-           join_words(f.keys, ", ") + ")";
+    return std::string(name_of(carrier)) + " cannot express it (" + join_words(f.keys, ", ") + ")";
   }
   return {};
 }
 
-bool is_refused(Space space, const Strategy& s, const ModelSpec& m, const ClusterSpec& c,
-                std::span<const std::string_view> settled) {
-  const std::optional<Target> target = target_of(space);
-  if (!target) return false;
+bool SpaceTarget::is_refused(const Strategy& s, std::span<const std::string_view> settled) const {
+  if (!target_) return false;
   const auto is_settled = [&](const std::string& key) {
     return !is_searched(key) || std::find(settled.begin(), settled.end(), key) != settled.end();
   };
-  const Findings found = target_findings(carrier_of(*target, s, m), s, m, c);
+  const Findings found = target_->findings(target_->carrier_of(s), s, cluster_);
   return std::any_of(found.all().begin(), found.all().end(), [&](const Finding& f) {
     return !is_about_preset(f) && std::all_of(f.keys.begin(), f.keys.end(), is_settled);
   });

@@ -26,15 +26,24 @@ namespace meshplan {
 [[nodiscard]] Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
                                      const ClusterSpec& c);
 
-// "megatron cannot express it (order, ep)" if the space's framework cannot be told the strategy,
-// else empty. Which framework the plan's preset is of does not matter here.
-[[nodiscard]] std::string refusal_of(Space space, const Strategy& s, const ModelSpec& m,
-                                     const ClusterSpec& c);
+// What the space's framework can be told of strategies of one model on one cluster, both of which
+// are referred to. Of the full space everything.
+class SpaceTarget {
+ public:
+  SpaceTarget(Space space, const ModelSpec& m, const ClusterSpec& c);
 
-// Whether the framework refuses `s` whatever becomes of the keys that a search has not settled yet:
-// `s` breaks a rule that is about settled keys and those that no search varies.
-[[nodiscard]] bool is_refused(Space space, const Strategy& s, const ModelSpec& m,
-                              const ClusterSpec& c, std::span<const std::string_view> settled);
+  // "megatron cannot express it (order, ep)" if the framework cannot be told the strategy, else
+  // empty. Which framework the plan's preset is of does not matter here.
+  [[nodiscard]] std::string refusal_of(const Strategy& s) const;
+
+  // Whether the framework refuses `s` whatever becomes of the keys that a search has not settled
+  // yet: `s` breaks a rule that is about settled keys and those that no search varies.
+  [[nodiscard]] bool is_refused(const Strategy& s, std::span<const std::string_view> settled) const;
+
+ private:
+  std::optional<TargetModel> target_;
+  const ClusterSpec& cluster_;
+};
 
 // What no choice of a search could mend: model features and fixed keys that the framework lacks.
 [[nodiscard]] Diagnostics hopeless_for(Space space, const Strategy& s, const ModelSpec& m,

@@ -1,6 +1,10 @@
 #include "study/alternatives.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "cost/uncertainty.hpp"
+#include "search/near.hpp"
 #include "search/rivals.hpp"
 #include "study/steps.hpp"
 
@@ -42,6 +46,31 @@ bool take_rest(SearchRequest& one, Seconds used) {
   return !one.time_limit || *one.time_limit > Seconds{};
 }
 
+// What is near the recommended plan first, which mostly has what is better, and then everything
+// with what is left of the nodes.
+Result<SearchResult> near_first(const ModelSpec& m, const ClusterSpec& c, SearchRequest one,
+                                const SearchResult& result, const Progress& progress,
+                                SearchCaches* caches) {
+  if (result.plans.empty()) return search(m, c, one, progress, caches);
+  SearchRequest near = one;
+  keep_near(near, result.plans.front().strategy);
+  Result<SearchResult> nearest = search(m, c, near, {}, caches);
+  if (!nearest) return search(m, c, one, progress, caches);  // nothing of this space is near
+  SearchResult first = std::move(nearest).value();
+  *one.node_limit = std::max<std::int64_t>(1, *one.node_limit - first.statistics.nodes);
+  if (!take_rest(one, first.statistics.wall)) {
+    first.proof.exact = false;
+    return first;
+  }
+  if (!first.plans.empty()) one.cutoff = first.plans.front().step_time.si();
+  Result<SearchResult> everything = search(m, c, one, progress, caches);
+  if (!everything) return everything;
+  SearchResult all = std::move(everything).value();
+  all.statistics.wall += first.statistics.wall;
+  if (all.plans.empty()) all.plans = std::move(first.plans);
+  return all;
+}
+
 }  // namespace
 
 Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
@@ -55,7 +84,7 @@ Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
     SearchRequest any = better_than(request, result);
     any.memory_risk = 1;
     if (!take_rest(any, used)) return all;
-    Result<SearchResult> found = search(m, c, any, steps.of(0), caches);
+    Result<SearchResult> found = near_first(m, c, any, result, steps.of(0), caches);
     if (!found) return found.errors();
     all.fastest = taken(any, *found, result);
     used += found->statistics.wall;
@@ -71,7 +100,7 @@ Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
     legal.space = Space::kFull;
     legal.with_closest_miss = false;
     if (!take_rest(legal, used)) return all;
-    const Result<SearchResult> found = search(m, c, legal, steps.of(1), caches);
+    const Result<SearchResult> found = near_first(m, c, legal, result, steps.of(1), caches);
     if (!found) return found.errors();
     all.unbuilt = taken(legal, *found, result);
   }

@@ -33,7 +33,35 @@ struct Compared {
   int divided = 0, none = 0, recomputing = 0;
   // Step time of the division chosen over the least of all divisions, less 1.
   double worst = 0, sum = 0;
+  int slow = 0;
 };
+
+// On links of which messages take next to no time.
+Case with_quick_links(Case c) {
+  for (LinkLevel& level : c.cluster.levels) {
+    level.bandwidth = level.bandwidth * 1e6;
+    level.latency = level.latency * 1e-6;
+  }
+  return c;
+}
+
+// [F-SEARCH-13] Whether all divisions are said to take the pipeline longer than that.
+bool says_longer(const DivisionQuery& asked, double most, KnownChains& chains) {
+  std::int64_t effort = 1024;
+  const bool longer =
+      takes_longer(asked.context, asked.rules, asked.models, asked.placement, most, effort, chains);
+  REQUIRE(effort > 0);
+  REQUIRE(effort <= 1024);
+  return longer;
+}
+
+// Never of the time of the best one, whatever messages take: they are not counted. `slow` counts
+// that it is of much less than that.
+void check_says_longer(const DivisionQuery& asked, double quickest, int& slow) {
+  KnownChains chains;
+  REQUIRE_FALSE(says_longer(asked, quickest, chains));
+  slow += says_longer(asked, 0.7 * quickest, chains) ? 1 : 0;
+}
 
 // Every schedule of the case's pipeline.
 void compare(const Case& c, Compared& n) {
@@ -57,6 +85,8 @@ void compare(const Case& c, Compared& n) {
         }
         const double excess = every.step_time(first) / best.step_time - 1;
         n.worst = std::max(n.worst, excess), n.sum += excess;
+        check_says_longer({context, space.divisions(), x.models, x.placement(s, base)},
+                          EveryDivision(with_quick_links(c), s).best().step_time, n.slow);
         const FastestDivision fastest = fastest_division(
             {context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, 1 << 20});
         REQUIRE(fastest.lists);
@@ -96,6 +126,7 @@ struct Hybrids {
   int searches = 0, none = 0, uneven_rounds = 0;
   int best_first = 0;   // of stage times alone
   int not_by_rows = 0;  // the best has chunks of a rank that differ
+  int slow = 0;
 };
 
 // The fastest of all divisions that fit, and that nothing faster than it is promised or found.
@@ -119,6 +150,8 @@ void compare_hybrid(const Case& c, Hybrids& n) {
         REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
         REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
         REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
+        check_says_longer({context, space.divisions(), x.models, x.placement(s, base)},
+                          EveryDivision(with_quick_links(c), s).best_plain().step_time, n.slow);
         compare_efforts({context, space.divisions(), x.models, x.placement(s, base), 1e300},
                         best.step_time, n.efforts);
         EveryDivision every(c, s);
@@ -181,23 +214,11 @@ void compare_carried(const DivisionQuery& asked, const StageContext& context, do
   }
   // The pipeline takes no longer than the step. That all take longer than much less is found.
   KnownChains none = chains;
-  const auto longer = [&](double most) {
-    return takes_longer(context, asked.rules, asked.models, asked.placement, most, 1024, none);
-  };
-  REQUIRE_FALSE(longer(least));
+  REQUIRE_FALSE(says_longer(asked, least, none));
   DivisionRules even = asked.rules;
   even.partition = PartitionRule::kEven;
-  REQUIRE_FALSE(takes_longer(context, even, asked.models, asked.placement, least, 1024, none));
-  n.slow += longer(0.7 * least) ? 1 : 0;
-}
-
-// On links of which messages take next to no time.
-Case with_quick_links(Case c) {
-  for (LinkLevel& level : c.cluster.levels) {
-    level.bandwidth = level.bandwidth * 1e6;
-    level.latency = level.latency * 1e-6;
-  }
-  return c;
+  REQUIRE_FALSE(says_longer({context, even, asked.models, asked.placement, least}, least, none));
+  n.slow += says_longer(asked, 0.7 * least, none) ? 1 : 0;
 }
 
 // The effort of a search must do, also where the wanted time is just that of the best division, or
@@ -221,11 +242,8 @@ void compare_shared_ends(const Case& c, Decided& n) {
     const DivisionQuery asked{
         context, space.divisions(), x.models, x.placement(s, base), 1e300, 0, false, kEffort};
     compare_carried(asked, context, times.front(), n);
-    // Whatever messages take: they are not counted.
-    const double quick = EveryDivision(with_quick_links(c), s).plain_times().front();
-    KnownChains chains;
-    REQUIRE_FALSE(
-        takes_longer(context, asked.rules, asked.models, asked.placement, quick, 1024, chains));
+    int slow = 0;
+    check_says_longer(asked, EveryDivision(with_quick_links(c), s).plain_times().front(), slow);
     const FastestDivision none =
         fastest_division({context, space.divisions(), x.models, x.placement(s, base),
                           times.front() * (1 - 1e-6), 0, false, kEffort});
@@ -293,7 +311,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "[F-SEARCH-1] [F-SEARCH-9] no division and no numbers of recomputed layers beat the one "
+    "[F-SEARCH-1] [F-SEARCH-9] [F-SEARCH-13] no division and no numbers of recomputed layers beat "
+    "the one "
     "chosen") {
   Dice dice(21);
   Compared n;
@@ -307,6 +326,7 @@ TEST_CASE(
   CHECK(n.efforts.undecided > 50);
   CHECK(n.none > 20);
   CHECK(n.recomputing > 40);
+  CHECK(n.slow > 150);
   // The step time itself also depends on who waits for whom and on the ends of the step: on these
   // tiny pipelines a division of the least cost may take a little longer than the fastest one,
   // which is why that is looked for afterwards.
@@ -345,5 +365,6 @@ TEST_CASE(
   CHECK(n.none > 20);
   CHECK(n.best_first > n.searches / 2);
   CHECK(n.uneven_rounds > 50);
+  CHECK(n.slow > 150);
   CHECK(n.not_by_rows > 50);
 }
