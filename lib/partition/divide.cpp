@@ -83,7 +83,11 @@ constexpr std::int64_t kAllLayers = std::numeric_limits<std::int64_t>::max();
 bool can_divide(Stages& stages, double most) {
   const std::int64_t limit = stages.max_bottleneck(most);
   stages.limit_to(limit);
-  return stages.may_fit_limit() && Partitioner<Stages>(stages).is_possible(limit);
+  if (!stages.may_fit_limit()) return false;
+  std::int64_t over = 0;
+  if (stages.are_alike() && !stages.reach_all(limit, over)) return false;
+  if (stages.are_alike() && !stages.layout().takes_from_back()) return true;
+  return Partitioner<Stages>(stages).is_possible(limit);
 }
 
 // may_divide_within() of several numbers of recomputed layers. Divisions of totals that nobody asks

@@ -144,7 +144,8 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
     std::int64_t fits = begin, too_far = layers_ - later + 1;
     while (fits + 1 < too_far) {
       const std::int64_t middle = fits + (too_far - fits) / 2;
-      (chain(r, begin, middle) <= limit ? fits : too_far) = middle;
+      const bool keeps = chains(r, begin, middle).step <= limit && loop(r, begin, middle) <= limit;
+      (keeps ? fits : too_far) = middle;
     }
     if (fits - begin < fewest) return false;
     begin = fits;
@@ -152,23 +153,37 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
   return begin == layers_;
 }
 
-double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end) const {
-  const DividedRank rank(p_, r, begin, end);
-  return traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
+DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t begin,
+                                                std::int64_t end) const {
+  return chains_of(DividedRank(p_, r, begin, end));
 }
 
-double DivisionBound::chain(std::int64_t r, std::int64_t begin, std::int64_t end,
-                            const std::vector<LayerRange>& chunks, const TaskTimes& before) const {
+DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t begin,
+                                                std::int64_t end,
+                                                const std::vector<LayerRange>& chunks,
+                                                const TaskTimes& before) const {
   DividedRank rank(p_, r, begin, end);
   rank.own = p_.ends(r);
   for (const LayerRange& layers : chunks) rank.own += times_of_chunk(layers);
   rank.work = p_.microbatches * rank.own.all();
   rank.before = before;
-  return traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
+  return chains_of(rank);
 }
 
-double DivisionBound::entered(std::int64_t r, std::int64_t begin, std::int64_t end) const {
-  return DividedRank(p_, r, begin, end).entered();
+// Where they come back to the first rank, they do so behind the rank's last task.
+DivisionBound::RankChains DivisionBound::chains_of(const DividedRank& rank) const {
+  RankChains found;
+  found.step = traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
+  found.until_last = rank.entered();
+  if (comes_back() && traits_.chain != nullptr) {
+    const double back = rank.before.input + rank.before.weight + p_.hops(rank.r);
+    found.until_last = std::max(found.until_last, found.step - back);
+  }
+  return found;
+}
+
+double DivisionBound::loop(std::int64_t r, std::int64_t begin, std::int64_t end) const {
+  return traits_.loop == nullptr ? 0 : traits_.loop(DividedRank(p_, r, begin, end));
 }
 
 double division_bound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,

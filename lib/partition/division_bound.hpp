@@ -21,6 +21,9 @@ namespace meshplan {
 //     interleaved   the same with the chunks before and after r's
 //     ZB-H1         sum of F + sum of B behind r + m X_r - k_r F_r
 //   GPipe: sum of X + (m - 1) X_r.
+//   1F1B, to the last rank and back for as many microbatches as r holds:
+//                   sum of X before r + ceil(m / (p - r)) (sum of X from r on and both ways'
+//                   messages) + ((m - 1) mod (p - r)) F_r
 // To each of them come its messages: one transfer per boundary that it crosses, and per microbatch
 // what the rank stands still for sending and receiving.
 // The largest first part of the layers that ranks 0 .. r can take grows with T and with what ranks
@@ -39,13 +42,18 @@ class DivisionBound {
   // Whether the ranks from `rank` on may take the layers from `begin` on within the limit. May say
   // yes where they cannot.
   [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0) const;
-  // The longest chain through rank r with layers begin .. end - 1, in the order in which ranks take
-  // them.
-  [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // Chains through rank r with layers begin .. end - 1, in the order in which ranks take them.
+  struct RankChains {
+    double step = 0;  // the longest
+    double until_last =
+        0;  // the longest to the rank's last task: what follows on other ranks counts not
+  };
+  [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // The same of a rank whose chunks hold these layers, behind first chunks of the ranks before it
   // that take so long. Only of chunks in rounds.
-  [[nodiscard]] double chain(std::int64_t r, std::int64_t begin, std::int64_t end,
-                             const std::vector<LayerRange>& chunks, const TaskTimes& before) const;
+  [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end,
+                                  const std::vector<LayerRange>& chunks,
+                                  const TaskTimes& before) const;
   // Of the layers alone; only of chunks in rounds. The first chunk of the first rank has the
   // embedding too.
   [[nodiscard]] TaskTimes times_of_chunk(const LayerRange& layers) const {
@@ -53,8 +61,8 @@ class DivisionBound {
            until_[static_cast<std::size_t>(layers.begin)];
   }
   [[nodiscard]] const TaskTimes& embedding() const { return p_.embedding; }
-  // What rank r has done by its last task, however little follows on other ranks.
-  [[nodiscard]] double entered(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // Of a chain that passes rank r once for as many microbatches as it holds; 0: none is known.
+  [[nodiscard]] double loop(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
   // later ranks at least.
   [[nodiscard]] double carried() const { return traits_.is_plain() ? 1 : 0; }
@@ -67,6 +75,7 @@ class DivisionBound {
   }
 
  private:
+  [[nodiscard]] RankChains chains_of(const DividedRank& rank) const;
   void add_layers(const std::vector<TaskTimes>& layers);
   void add_chunks(const std::vector<TaskTimes>& layers, const LayerPrefix& prefix);
   void add_messages(const Strategy& s, const SendTime& send);

@@ -111,7 +111,10 @@ bool DivisionSearch::consider(const Division& d) {
   step_->set_pipeline(strategy_, x_.blocks, q_.placement, x_.in_flight);
   if (is(DivisionAsk::kAnySharding)) {
     find_chain();
-    if (!last_chain_) return false;
+    if (!last_chain_) {  // then nothing is known of it
+      give_up();
+      return false;
+    }
     last_time_ = step_->length(*last_chain_).si();
   } else {
     step_->set_sharding(strategy_, q_.placement);
@@ -131,14 +134,15 @@ bool DivisionSearch::consider(const Division& d) {
   return true;
 }
 
-double DivisionSearch::chain_of(int stage, const StageAssignment& share, Begun& so_far) {
+DivisionBound::RankChains DivisionSearch::chains_of(int stage, const StageAssignment& share,
+                                                    Begun& so_far) {
   const std::int64_t from = share.place.taken, to = from + share.first;
-  if (stages_.layout().rounds() == nullptr) return bound_.chain(stage, from, to);
+  if (stages_.layout().rounds() == nullptr) return bound_.chains(stage, from, to);
   stages_.layout().ranges(stage, share, chunks_);
-  const double chain = bound_.chain(stage, from, to, chunks_, so_far.first_chunks);
+  const auto chains = bound_.chains(stage, from, to, chunks_, so_far.first_chunks);
   if (stage == 0) so_far.first_chunks += bound_.embedding();
   so_far.first_chunks += bound_.times_of_chunk(chunks_.front());
-  return chain;
+  return chains;
 }
 
 void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& before) {
@@ -154,11 +158,20 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
     Begun now = before;
     const double recompute_time = recompute_time_of_stage(stage, share, move.time);
     const std::int64_t to = place.taken + move.first;
-    if (stage == 0 && bound_.comes_back()) now.end = end_of_first(share);
-    const double m = static_cast<double>(num_microbatches(x_.strategy));
-    const double chain = chain_of(stage, share, now) + m * recompute_time + before.carried;
+    const double own = static_cast<double>(num_microbatches(x_.strategy)) * recompute_time;
+    const DivisionBound::RankChains chains = chains_of(stage, share, now);
+    const double chain = chains.step + own + before.carried;
     now.carried += bound_.carried() * recompute_time;
-    if ((chain + now.end) * kRounding > limit()) return;
+    const double longest = std::max(chain, bound_.loop(stage, place.taken, to) + now.carried);
+    if ((longest + before.end) * kRounding > limit()) return;
+    const StepEnd end = end_of(stage, share);
+    const double own_end = (end.optimizer + end.offload).si(), exposed = end.exposed.si();
+    const double rank = chains.until_last + own + exposed + own_end + tied_;
+    if (rank * kRounding > limit()) return;
+    if (stage == 0 && bound_.comes_back()) {
+      now.end = exposed + std::max(q_.end, own_end) + tied_;
+      if ((longest + now.end) * kRounding > limit()) return;
+    }
     if (!bound_.possible(limit() / kRounding - now.end - now.carried, stage + 1, to)) return;
     begun.stages.push_back(move);
     const std::int64_t largest = begun.largest;
@@ -292,9 +305,9 @@ void DivisionSearch::set_alone(const DivisionGraph& graph, const std::vector<dou
     const auto& [stage, share] = graph.shares()[i];
     const std::int64_t from = share.place.taken, to = from + share.first;
     const double more = m * recompute_time_of_stage(stage, share, e.move.time);
-    const double until_last = bound_.entered(stage, from, to) + exposed[i];
-    alone_[i] = std::max(bound_.chain(stage, from, to) + std::max(q_.end, ends_[i]),
-                         until_last + ends_[i]) +
+    const DivisionBound::RankChains chains = bound_.chains(stage, from, to);
+    alone_[i] = std::max(chains.step + std::max(q_.end, ends_[i]),
+                         chains.until_last + exposed[i] + ends_[i]) +
                 more + tied_;
   }
 }
@@ -319,7 +332,7 @@ bool DivisionSearch::may_keep(const Division& d) const {
     const LayerCursor place = stages_.layout().place(state);
     const double recompute_time = recompute_time_of_stage(r, {place, move.first, 0}, move.time);
     const double chain =
-        bound_.chain(r, place.taken, place.taken + move.first) + m * recompute_time + carried;
+        bound_.chains(r, place.taken, place.taken + move.first).step + m * recompute_time + carried;
     if ((chain + q_.end + tied_) * kRounding > limit()) return false;
     carried += bound_.carried() * recompute_time;
     state = move.to;

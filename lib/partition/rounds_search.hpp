@@ -68,12 +68,6 @@ class DivisionSearch {
                               stages_.blocks_of(stage, share));
   }
 
-  // What the first rank adds after its last task: it ends last of all where chains come back to it.
-  [[nodiscard]] double end_of_first(const StageAssignment& share) const {
-    const StepEnd end = end_of(0, share);
-    return std::max(q_.end, (end.optimizer + end.offload).si()) + tied_ + end.exposed.si();
-  }
-
   // What is known of the stages divided so far.
   struct Begun {
     double end = 0;          // what follows the pipeline at least
@@ -81,8 +75,9 @@ class DivisionSearch {
     TaskTimes first_chunks;  // of chunks in rounds: their first ones, with the embedding
   };
 
-  // The longest chain through a stage; adds its first chunk to what is known.
-  [[nodiscard]] double chain_of(int stage, const StageAssignment& share, Begun& so_far);
+  // Chains through a stage; adds its first chunk to what is known.
+  [[nodiscard]] DivisionBound::RankChains chains_of(int stage, const StageAssignment& share,
+                                                    Begun& so_far);
 
   // Every division that begins like `begun`.
   void extend(Division& begun, int state, int stage, const Begun& before);

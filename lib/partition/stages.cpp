@@ -107,28 +107,32 @@ bool Stages::may_fit() const {
   return place.taken == layout_.layers();
 }
 
-// Where all layers are of one kind a stage that fits within a limit also does with a layer less,
-// whichever layers they are. So stages that take as many as fit say whether there is a division.
+bool Stages::are_alike() const {
+  return layout_.leading() == 0 && !layout_.is_bidirectional() && x_.model.mtp_layers == 0 &&
+         x_.counts != CountRule::kGiven;
+}
+
+// A stage that fits within a limit also does with a layer less, whichever layers they are. So
+// stages that take as many as fit say whether there is a division.
+bool Stages::reach_all(std::int64_t limit, std::int64_t& over) const {
+  over = kUnbounded;
+  int all = 0, guess = 0;
+  for (int r = 0; r < num_stages(); ++r) {
+    guess = most_that_fit(r, limit, guess, over);
+    if (guess < layout_.fewest(r)) return false;
+    all += guess;
+  }
+  return all >= layout_.layers();
+}
+
 std::int64_t Stages::min_bottleneck(std::int64_t most) const {
   const std::int64_t least = min_bottleneck();
-  const bool alike =
-      layout_.leading() == 0 && !layout_.is_bidirectional() && x_.model.mtp_layers == 0;
-  if (!alike || x_.counts == CountRule::kGiven) return least;
-  std::int64_t over = 0;  // the smallest time of one layer more on some stage
-  const auto reaches = [&](std::int64_t limit) {
-    over = kUnbounded;
-    int all = 0, guess = 0;
-    for (int r = 0; r < num_stages(); ++r) {
-      guess = most_that_fit(r, limit, guess, over);
-      if (guess < layout_.fewest(r)) return false;
-      all += guess;
-    }
-    return all >= layout_.layers();
-  };
+  if (!are_alike()) return least;
+  std::int64_t over = 0;
   std::int64_t low = least, high = most;
   for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
     const std::int64_t next = low + std::min(step, (high - low) / 2);
-    if (reaches(next)) {
+    if (reach_all(next, over)) {
       high = next, step = 0;
     } else {
       low = std::min(over, high);

@@ -88,6 +88,12 @@ class Stages {
   // The same, cheaper where the limit leaves stages little choice.
   [[nodiscard]] bool may_fit_limit() const;
 
+  // Whether all layers are of one kind, and may be counted instead of told apart.
+  [[nodiscard]] bool are_alike() const;
+  // Of such layers: whether the stages can take all of them within the limit. Else `over` is the
+  // smallest time of one layer more on some stage.
+  [[nodiscard]] bool reach_all(std::int64_t limit, std::int64_t& over) const;
+
   // x = sum + weight * largest of partition.hpp.
   [[nodiscard]] std::int64_t weight() const;
   [[nodiscard]] std::int64_t least_sum() const { return least_sum_; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "schedule/chains.hpp"
 #include "schedule/divided.hpp"
@@ -46,6 +47,18 @@ double one_f_one_b_chain(const DividedRank& x) {
                                             p.hops(2 * x.last_rank()));
 }
 
+// Rank r of p holds p - r microbatches at most: so its forward of one more waits for the backward
+// of one that went to the last rank and back.
+double one_f_one_b_loop(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const auto held = static_cast<double>(p.ranks - x.r);
+  const double loops = std::ceil(p.microbatches / held);
+  const double first = p.microbatches - 1 - (loops - 1) * held;  // microbatches before the loops
+  const TaskTimes until = p.rank[x.begin] + (x.r > 0 ? p.embedding : TaskTimes{});
+  const double loop = (p.whole - until).all() + p.hops(2 * (x.last_rank() - x.r));
+  return until.all() + p.hops(2 * x.r) + first * x.own.forward + loops * loop;
+}
+
 }  // namespace
 
 extern const ScheduleTraits kOneFOneBTraits;
@@ -60,6 +73,7 @@ const ScheduleTraits kOneFOneBTraits{
     .in_flight = one_f_one_b_in_flight,
     .paths = one_f_one_b_paths,
     .chain = one_f_one_b_chain,
+    .loop = one_f_one_b_loop,
 };
 
 }  // namespace meshplan

@@ -18,21 +18,28 @@ bool NodeExpander::judges_options_together(const Mesh& mesh) const {
   return std::none_of(options.begin(), options.end(), differs);
 }
 
-bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t& effort,
+// ZeRO-1 takes no more memory than ZeRO-0, all else being equal. Of the others each has buffers of
+// its own.
+int NodeExpander::kind_of_sharding(const Node& leaf) const {
+  return std::max(1, x_.space.shardings(x_.space.meshes()[leaf.mesh])[leaf.sharding].zero);
+}
+
+bool NodeExpander::shardings_take_longer(Node leaf, double limit, std::int64_t& effort,
                                          KnownChains& chains) const {
   const Mesh& mesh = x_.space.meshes()[leaf.mesh];
   const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
   if (orders.size() > 1 || !judges_options_together(mesh)) return false;
+  const int zero = kind_of_sharding(leaf);
   leaf.level = Level::kSchedule;
   leaf.sharding = 0;
   const BlockCosts& blocks = least_blocks(leaf, orders.front());
   PartialStrategy choice = this->choice(leaf);
-  // An optimizer on the host takes less memory and more time, sharded as far as it goes either way.
+  choice.zero = zero;
+  // An optimizer on the host takes less memory and more time.
   double end = kNothingFound;
   for (const bool on_host : {false, true}) {
     Strategy s = most_sharded(leaf, on_host);
-    choice.zero = std::max(choice.zero, s.zero);
-    s.zero = std::max(s.zero, choice.zero);
+    s.zero = std::max(s.zero, zero);
     end = std::min(end, end_bound(x_, s, blocks));
   }
   return takes_longer(x_, choice, blocks, least_communicators(leaf), limit - end, effort, chains);
@@ -42,9 +49,7 @@ bool NodeExpander::schedule_takes_longer(Node leaf, double limit, std::int64_t& 
 void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
                                  std::vector<Node>& children) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
-  const auto concerns = [&](const Node& child) {
-    return std::max(1, x_.space.shardings(mesh)[child.sharding].zero) == zero;
-  };
+  const auto concerns = [&](const Node& child) { return kind_of_sharding(child) == zero; };
   if (!judges_options_together(mesh)) return;
   if (std::count_if(children.begin(), children.end(), concerns) < 2) return;
   double end = kNothingFound;

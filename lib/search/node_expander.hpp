@@ -31,9 +31,11 @@ class NodeExpander {
     return partial_of(x_.space, node);
   }
 
+  // Which shardings of a schedule are judged together: the number of a ZeRO stage.
+  [[nodiscard]] int kind_of_sharding(const Node& leaf) const;
   // [F-SEARCH-13] Whether no division lets a step of the leaf's schedule take `limit` or less, with
-  // whatever sharding, as far as one effort for all of them says.
-  [[nodiscard]] bool schedule_takes_longer(Node leaf, double limit, std::int64_t& effort,
+  // whatever sharding of the leaf's kind, as far as one effort for all of them says.
+  [[nodiscard]] bool shardings_take_longer(Node leaf, double limit, std::int64_t& effort,
                                            KnownChains& chains) const;
 
  private:

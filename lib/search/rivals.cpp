@@ -136,6 +136,7 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
   if (result.plans.empty() || !result.proof.exact || request.objective == Objective::kMemory) {
     return all;
   }
+  if (budget.nodes <= 0 || is_interrupted(request)) return all;
   const Comparison comparison(m, c, request, result, caches);
   const Clock::time_point start = Clock::now();
   std::vector<Decision> open = decisions_of(m, result.plans.front().strategy);

@@ -255,7 +255,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
   std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
-  drop_slow_schedules(stop);
+  drop_slow_shardings(stop);
   constexpr std::size_t kBatch = 16;
   for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
     if (stop() || x_.is_at_node_limit()) {
@@ -274,8 +274,8 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
   }
 }
 
-// Leaves of one schedule differ in sharding alone: some are ruled out together.
-void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
+// Leaves of one schedule differ in sharding alone: those of one kind are ruled out together.
+void TreeSearch::drop_slow_shardings(const std::function<bool()>& stop) {
   constexpr std::size_t kBatch = 16, kWorthIt = 3;
   struct Leaves {
     Node leaf;
@@ -283,9 +283,10 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
     char is_slow = 0;
     std::int64_t left = kStarts;
   };
-  using Key = std::array<std::uint32_t, 5>;
-  const auto key_of = [](const Node& n) {
-    return Key{n.mesh, n.micro_batch, n.cp_kind, n.split, n.schedule};
+  using Key = std::array<std::uint32_t, 6>;
+  const auto key_of = [&](const Node& n) {
+    const auto kind = static_cast<std::uint32_t>(expander_.kind_of_sharding(n));
+    return Key{n.mesh, n.micro_batch, n.cp_kind, n.split, n.schedule, kind};
   };
   std::map<Key, std::size_t> number;
   std::vector<Leaves> groups;
@@ -308,7 +309,7 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
     pool_.run(n, [&](std::size_t k) {
       Leaves& group = groups[i + k];
       group.is_slow =
-          expander_.schedule_takes_longer(group.leaf, limit, group.left, chains[k]) ? 1 : 0;
+          expander_.shardings_take_longer(group.leaf, limit, group.left, chains[k]) ? 1 : 0;
     });
     for (std::size_t k = 0; k < n; ++k) {
       *kept[k] = std::move(chains[k]);
@@ -327,31 +328,41 @@ void TreeSearch::drop_slow_schedules(const std::function<bool()>& stop) {
 // Whether one of its divisions beats the best plan is asked again, with more effort, and with the
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
-  constexpr std::int64_t kTimes = 8;  // the effort
-  constexpr std::size_t kBatch = 16, kMostBatches = 8;
+  constexpr std::int64_t kTimes = 8, kManyTimes = 64;  // the effort
+  constexpr std::size_t kMost = 128, kMostAtLast = 16;
+  if (decide_best(kTimes, kMost, stop, progress)) return;
+  decide_best(kManyTimes, kMostAtLast, stop, progress);
+}
+
+// With so many times the effort, of so many of them at most. Whether all are decided.
+bool TreeSearch::decide_best(std::int64_t times, std::size_t most,
+                             const std::function<bool()>& stop, const Progress& progress) {
+  constexpr std::size_t kBatch = 16;
   std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
   const auto best = [&] {
     return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
   };
-  const std::size_t most = std::min(undecided_.size(), kMostBatches * kBatch);
   // Where one of them stays undecided the others would not make the proof exact.
-  bool all = true;
-  const auto ends = [&] { return !all || stop() || x_.is_at_node_limit(); };
-  for (std::size_t i = 0; i < most && undecided_[i].least < best() && !ends(); i += kBatch) {
+  const std::size_t tried = std::min(most, undecided_.size());
+  for (std::size_t i = 0; i < tried && undecided_[i].least < best(); i += kBatch) {
+    if (stop() || x_.is_at_node_limit()) return false;
     const double limit = best();
-    const std::size_t n = std::min(kBatch, most - i);
-    divide_batch(std::span(undecided_).subspan(i, n), limit, kTimes, stop);
+    const std::size_t n = std::min(kBatch, tried - i);
+    divide_batch(std::span(undecided_).subspan(i, n), limit, times, stop);
+    bool all = true;
     for (std::size_t k = 0; k < n; ++k) {
-      if (stopped_[k] != 0) continue;
+      if (stopped_[k] != 0) return false;
       Undivided& leaf = undecided_[i + k];
       leaf.least = std::max(leaf.least, std::min(limit, expanded_[k].examined.left));
       take_best_division(expanded_[k].examined, leaf);
       all &= leaf.least >= best();
     }
-    if (progress) progress(so_far(1, undecided_[std::min(i + n, most - 1)].least));
+    if (progress) progress(so_far(1, undecided_[i + n - 1].least));
+    if (!all) return false;
   }
+  return tried == undecided_.size() || undecided_[tried].least >= best();
 }
 
 // Those that may keep the limit, each with so many times the usual effort, into `expanded_`; what

@@ -57,8 +57,10 @@ class TreeSearch {
   void insert(Found found, const Node& node);
   void divide_all(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
-  void drop_slow_schedules(const std::function<bool()>& stop);
+  void drop_slow_shardings(const std::function<bool()>& stop);
   void decide_best(const std::function<bool()>& stop, const Progress& progress);
+  bool decide_best(std::int64_t times, std::size_t most, const std::function<bool()>& stop,
+                   const Progress& progress);
   void divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
                     const std::function<bool()>& stop);
   [[nodiscard]] KnownChains& chains_of(const Node& node);
