@@ -49,13 +49,14 @@ class DivisionBound {
         0;  // the longest to the rank's last task: what follows on other ranks counts not
   };
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end) const;
+  // Whether chunks count as even shares of their rank's layers above, and as what they hold below.
+  [[nodiscard]] bool knows_chunks() const { return p_.even; }
   // The same of a rank whose chunks hold these layers, behind first chunks of the ranks before it
-  // that take so long. Only of chunks in rounds.
+  // that take so long. Where it knows chunks.
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end,
                                   const std::vector<LayerRange>& chunks,
                                   const TaskTimes& before) const;
-  // Of the layers alone; only of chunks in rounds. The first chunk of the first rank has the
-  // embedding too.
+  // Of the layers alone, where it knows chunks.
   [[nodiscard]] TaskTimes times_of_chunk(const LayerRange& layers) const {
     return until_[static_cast<std::size_t>(layers.end)] -
            until_[static_cast<std::size_t>(layers.begin)];
@@ -82,7 +83,7 @@ class DivisionBound {
 
   const ScheduleTraits& traits_;
   DividedPipeline p_;
-  std::vector<TaskTimes> until_;  // of the layers before; where chunks count as even shares
+  std::vector<TaskTimes> until_;  // of the layers before; where it knows chunks
   std::int64_t layers_;
 };
 

@@ -10,7 +10,8 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kCostOfRun = 8;      // of an evaluation, in partial divisions
+// Of an evaluation, in partial divisions; and chunks of the pipeline that make one more of them.
+constexpr std::int64_t kCostOfRun = 8, kChunksOfStart = 2;
 constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
 constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
 constexpr std::int64_t kFew = 4096;    // divisions of which each is looked at
@@ -97,7 +98,7 @@ void DivisionSearch::first_guess() {
 }
 
 bool DivisionSearch::consider(const Division& d) {
-  left_ -= kCostOfRun;
+  left_ -= kCostOfRun + x_.strategy.pp * x_.strategy.vp / kChunksOfStart;
   last_time_.reset();
   last_chain_.reset();
   const Stages::Lists lists = stages_.lists(d);
@@ -137,7 +138,7 @@ bool DivisionSearch::consider(const Division& d) {
 DivisionBound::RankChains DivisionSearch::chains_of(int stage, const StageAssignment& share,
                                                     Begun& so_far) {
   const std::int64_t from = share.place.taken, to = from + share.first;
-  if (stages_.layout().rounds() == nullptr) return bound_.chains(stage, from, to);
+  if (!bound_.knows_chunks()) return bound_.chains(stage, from, to);
   stages_.layout().ranges(stage, share, chunks_);
   const auto chains = bound_.chains(stage, from, to, chunks_, so_far.first_chunks);
   if (stage == 0) so_far.first_chunks += bound_.embedding();

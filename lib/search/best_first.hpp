@@ -15,6 +15,10 @@
 
 namespace meshplan {
 
+// Of a score: sums in another order differ in the last digits, and what differs by less than that
+// is no better.
+inline constexpr double kAsGood = 1 - 1e-9;
+
 struct Outcome {
   std::vector<Found> best;  // ranked
   std::int64_t evaluated = 0;

@@ -64,7 +64,7 @@ Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& 
     proof.gap = outcome.exact ? 0 : 1;
     return proof;
   }
-  const double best = outcome.best.front().score(x.objective);
+  const double best = outcome.best.front().score(x.objective) * kAsGood;
   for (const double least : outcome.undecided) {
     ++(least < best ? proof.undecided : proof.unranked);
     proof.undecided_gap = std::max(proof.undecided_gap, 1 - least / best);

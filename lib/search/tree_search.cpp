@@ -329,28 +329,27 @@ void TreeSearch::drop_slow_shardings(const std::function<bool()>& stop) {
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
   constexpr std::int64_t kTimes = 8, kManyTimes = 64;  // the effort
-  constexpr std::size_t kMost = 128, kMostAtLast = 16;
-  if (decide_best(kTimes, kMost, stop, progress)) return;
-  decide_best(kManyTimes, kMostAtLast, stop, progress);
+  if (decide_best({.times = kTimes, .most = 128, .batch = 4}, stop, progress)) return;
+  decide_best({.times = kManyTimes, .most = 16, .batch = 2}, stop, progress);
 }
 
-// With so many times the effort, of so many of them at most. Whether all are decided.
-bool TreeSearch::decide_best(std::int64_t times, std::size_t most,
-                             const std::function<bool()>& stop, const Progress& progress) {
-  constexpr std::size_t kBatch = 16;
+// Whether all are decided.
+bool TreeSearch::decide_best(const Patience& patience, const std::function<bool()>& stop,
+                             const Progress& progress) {
   std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
-  const auto best = [&] {
+  const auto score = [&] {
     return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
   };
+  const auto best = [&] { return score() * kAsGood; };
   // Where one of them stays undecided the others would not make the proof exact.
-  const std::size_t tried = std::min(most, undecided_.size());
-  for (std::size_t i = 0; i < tried && undecided_[i].least < best(); i += kBatch) {
+  const std::size_t tried = std::min(patience.most, undecided_.size());
+  for (std::size_t i = 0; i < tried && undecided_[i].least < best(); i += patience.batch) {
     if (stop() || x_.is_at_node_limit()) return false;
-    const double limit = best();
-    const std::size_t n = std::min(kBatch, tried - i);
-    divide_batch(std::span(undecided_).subspan(i, n), limit, times, stop);
+    const double limit = score();
+    const std::size_t n = std::min(patience.batch, tried - i);
+    divide_batch(std::span(undecided_).subspan(i, n), limit, patience.times, stop);
     bool all = true;
     for (std::size_t k = 0; k < n; ++k) {
       if (stopped_[k] != 0) return false;

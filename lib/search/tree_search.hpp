@@ -42,6 +42,13 @@ class TreeSearch {
     Node leaf;
   };
 
+  // Of how many undecided leaves at most every division is asked for again, so many at once, with
+  // how many times the effort.
+  struct Patience {
+    std::int64_t times = 1;
+    std::size_t most = 0, batch = 1;
+  };
+
   [[nodiscard]] bool keeps() const { return keep_ == Keep::kForLess; }
   [[nodiscard]] double cutoff() const;
   void start();
@@ -59,7 +66,7 @@ class TreeSearch {
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
   void drop_slow_shardings(const std::function<bool()>& stop);
   void decide_best(const std::function<bool()>& stop, const Progress& progress);
-  bool decide_best(std::int64_t times, std::size_t most, const std::function<bool()>& stop,
+  bool decide_best(const Patience& patience, const std::function<bool()>& stop,
                    const Progress& progress);
   void divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
                     const std::function<bool()>& stop);
