@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "base/check.hpp"
@@ -143,20 +144,65 @@ std::int64_t period(const ClusterSpec& c, std::int64_t ranks) {
   return p;
 }
 
+// A group that repeats itself in other blocks, and what it repeats.
+struct Repeated {
+  RankDigits digits;
+  std::int64_t times = 1;
+  std::int64_t stride = 0;  // of the repetitions
+};
+
+// Digits count in ranks of distances that are whole periods from some value on: members beyond it
+// lie in other blocks just as those before do, and groups that begin beyond it look like one that
+// begins before.
+Repeated repeated(const RankDigits& d, std::int64_t period) {
+  Repeated r{d};
+  if (period == 0 || d.is_cut()) return r;
+  for (std::size_t i = 0; i < d.count; ++i) {
+    Digit& digit = r.digits.digits[i];
+    const std::int64_t until = period / std::gcd(period, digit.stride);
+    if (!digit.member) {
+      digit.size = std::min(digit.size, until);
+    } else if (digit.size > until && digit.size % until == 0) {
+      if (r.times == 1) r.stride = digit.stride * until;
+      r.times *= digit.size / until;
+      digit.size = until;
+    }
+  }
+  return r;
+}
+
+// The shape of all repetitions. Levels whose blocks hold `ranks` connect whatever there is.
+void repeat(GroupShape& g, const Repeated& r, const ClusterSpec& c, std::int64_t ranks) {
+  if (r.times == 1) return;
+  if (g.size == 1) g.stride = r.stride;
+  g.size *= r.times;
+  for (std::size_t l = 0; l < g.num_levels; ++l) {
+    if (span_of(c, l) < ranks) {
+      g.blocks[l] *= r.times;
+    } else {
+      g.within[l] = g.fewest[l] = g.size;
+      g.blocks[l] = 1;
+    }
+  }
+  set_reach(g);
+}
+
 // Looks at every group that can look different.
-GroupShape worst_shape(const RankDigits& d, const ClusterSpec& c) {
+GroupShape worst_shape(const RankDigits& whole, const ClusterSpec& c) {
+  const std::int64_t num = num_ranks(whole), repeats = period(c, num);
+  const Repeated r = repeated(whole, repeats);
+  const RankDigits& d = r.digits;
   const std::vector<std::int64_t> offsets = member_offsets(d);
   const auto all = static_cast<std::int64_t>(offsets.size());
   const std::int64_t groups = d.run > 0 ? all / d.run : d.step > 0 ? d.step : 1;
   const std::int64_t size = all / groups;
-  const std::int64_t repeat = period(c, num_ranks(d));
-  std::vector<bool> seen(static_cast<std::size_t>(repeat));
+  std::vector<bool> seen(static_cast<std::size_t>(repeats));
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));
   GroupShape worst;
   bool any = false;
   for (const std::int64_t base : bases(d)) {
-    if (repeat > 0) {
-      const auto phase = static_cast<std::size_t>(base % repeat);
+    if (repeats > 0) {
+      const auto phase = static_cast<std::size_t>(base % repeats);
       if (seen[phase]) continue;
       seen[phase] = true;
     }
@@ -167,7 +213,8 @@ GroupShape worst_shape(const RankDigits& d, const ClusterSpec& c) {
         ranks[static_cast<std::size_t>(i)] =
             base + offsets[static_cast<std::size_t>(start + i * step)];
       }
-      const GroupShape shape = shape_of(ranks, c);
+      GroupShape shape = shape_of(ranks, c);
+      repeat(shape, r, c, num);
       if (!any || is_worse(shape, worst, c)) worst = shape;
       any = true;
     }

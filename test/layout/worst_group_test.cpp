@@ -85,6 +85,12 @@ TEST_CASE("[F-LAY-2] no group is slower than the worst one and some group has it
       {1, 1, 100, 1, 4, 1, 20},
       {12, 1, 6, 1, 6, 2, 3},
       {1, 6, 4, 1, 8, 1, 4},
+      // Repeated after some nodes or rails, which their digits cut.
+      {3, 1, 64, 2, 8, 1, 0},
+      {3, 1, 128, 1, 2, 3, 64},
+      {6, 2, 48, 2, 4, 1, 24},
+      {1, 3, 96, 3, 16, 1, 32},
+      {5, 1, 32, 6, 1, 1, 16},
   }));
   const auto [node, rail] =
       GENERATE(table<std::int64_t, std::int64_t>({{8, 32}, {8, 64}, {4, 12}, {6, 24}}));
