@@ -81,7 +81,7 @@ std::int64_t Stages::time_of(const Chunk& mine) const {
 
 std::int64_t Stages::time_of(int stage, const StageAssignment& h, std::int64_t first,
                              std::int64_t second) const {
-  const bool is_last = stage + 1 == num_stages();
+  const bool is_last = stage == (layout_.shares_both_ends() ? 0 : num_stages() - 1);
   if (time_until_.empty() || (is_last && x_.model.mtp_layers > 0)) {
     return time_of(fill(stage, h, first, second));
   }
@@ -89,7 +89,7 @@ std::int64_t Stages::time_of(int stage, const StageAssignment& h, std::int64_t f
   const auto of_end = [&](std::size_t k) {
     return quanta_.pass[k] + (selective ? quanta_.selective[k] : 0);
   };
-  const auto begin = static_cast<std::size_t>(h.place.front);
+  const auto begin = static_cast<std::size_t>(begin_of(h));
   const std::size_t end = begin + static_cast<std::size_t>(h.first);
   const std::size_t kept = begin + static_cast<std::size_t>(first);
   std::int64_t time = time_until_[end] - time_until_[begin];
@@ -157,10 +157,11 @@ const Stages::Value& Stages::value(int stage, const StageAssignment& holding) co
 bool Stages::holds(int stage, const StageAssignment& h) const {
   const bool all = x_.counts == CountRule::kAll;
   const auto asked = [&](int n) {
-    return need(stage, {h.place, n, 0}, all ? n : 0, 0) <= x_.capacity;
+    const LayerCursor place = layout_.follow_each_other() ? h.place : LayerCursor{};
+    return need(stage, {place, n, 0}, all ? n : 0, 0) <= x_.capacity;
   };
-  if (!holds_) return asked(h.first);
-  const int begin = h.place.front;
+  if (!holds_) return need(stage, h, all ? h.first : 0, 0) <= x_.capacity;
+  const int begin = begin_of(h);
   const auto known = [&] { return holds_->fits(stage, begin, begin + h.first); };
   if (known()) return *known();
   const std::int64_t room = limit_ - ends_[static_cast<std::size_t>(stage)] + until(begin);

@@ -58,10 +58,8 @@ Stages::Stages(const StageContext& context)
   }
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
-  if (layout_.follow_each_other()) {
-    set_run_times();
-    if (more_never_fits()) holds_.emplace(num_stages(), layout_.layers());
-  }
+  if (layout_.follow_each_other() || are_alike()) set_run_times();
+  if (!time_until_.empty() && more_never_fits()) holds_.emplace(num_stages(), layout_.layers());
   // The values themselves are worked out without asking for memory.
   const auto chunks = static_cast<std::size_t>(x_.strategy.vp);
   ranges_.reserve(chunks), saved_.reserve(chunks), kept_.reserve(chunks);

@@ -184,6 +184,10 @@ class Stages {
   [[nodiscard]] std::int64_t time_of(int stage, const StageAssignment& share, std::int64_t first,
                                      std::int64_t second) const;
   void set_run_times();
+  // Where its layers begin, of layers that follow each other; of layers that are alike nowhere.
+  [[nodiscard]] int begin_of(const StageAssignment& share) const {
+    return layout_.follow_each_other() ? share.place.front : 0;
+  }
   // Whether the share fits as little recomputed as the counts ask for, as most shares within the
   // limit do, or do not.
   [[nodiscard]] bool holds(int stage, const StageAssignment& share) const;
@@ -217,8 +221,8 @@ class Stages {
   std::int64_t least_tail_ = 0;            // of one of the last, uniform layers
   std::int64_t least_layer_ = 0;           // of the fastest layer
   std::vector<std::int64_t> least_until_;  // of the layers before
-  // Where a rank's layers follow each other, of the layers before: quanta, and what full
-  // recomputation adds.
+  // Where a rank's layers follow each other, or are alike, of the layers before: quanta, and what
+  // full recomputation adds.
   std::vector<std::int64_t> time_until_, recompute_until_;
   std::vector<std::int64_t> ends_, ends_after_;  // embedding and head, by stage
   mutable std::int64_t guess_ = 0;               // layers recomputed by the last stage worked out
