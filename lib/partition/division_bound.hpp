@@ -44,9 +44,8 @@ class DivisionBound {
   [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0) const;
   // Chains through rank r with layers begin .. end - 1, in the order in which ranks take them.
   struct RankChains {
-    double step = 0;  // the longest
-    double until_last =
-        0;  // the longest to the rank's last task: what follows on other ranks counts not
+    double step = 0;        // the longest
+    double until_last = 0;  // the longest that ends with the rank's last task
   };
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // Whether chunks count as even shares of their rank's layers above, and as what they hold below.

@@ -153,7 +153,7 @@ class DivisionSearch {
   std::int64_t tried_ = 0;
   bool gave_up_ = false;
   KnownChains chains_;
-  std::vector<LayerRange> chunks_;  // scratch of chain_of()
+  std::vector<LayerRange> chunks_;  // scratch of chains_of()
   bool wants_chains_ = false;       // of divisions that are not wanted too
 };
 

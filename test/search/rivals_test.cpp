@@ -1,6 +1,7 @@
 #include "search/rivals.hpp"
 
 #include "search/cases.hpp"
+#include "search/near.hpp"
 #include "spec/strategy_keys.hpp"
 #include "support/catch.hpp"
 
@@ -119,6 +120,25 @@ TEST_CASE("the reasons say of each decision how far its best alternative is behi
   CHECK_FALSE(says("pp=7"));
   const std::vector<Rival> bound{{"tp", twice, false, slower}};
   CHECK(explain(c.model, c.cluster, *found, bound) != why);
+}
+
+TEST_CASE("near a plan are those that split at most twice and at least half as far") {
+  SearchRequest request;
+  Strategy plan;
+  plan.tp = 4, plan.pp = 3, plan.micro_batch = 2;
+  keep_near(request, plan, "micro_batch");
+  const auto is_near = [&](std::int64_t tp, std::int64_t pp, std::int64_t micro_batch) {
+    Strategy s = plan;
+    s.tp = tp, s.pp = pp, s.micro_batch = micro_batch;
+    return satisfies(s, request.limits);
+  };
+  CHECK(is_near(4, 3, 2));
+  CHECK(is_near(2, 6, 64));
+  CHECK(is_near(8, 2, 1));
+  CHECK_FALSE(is_near(1, 3, 2));
+  CHECK_FALSE(is_near(16, 3, 2));
+  CHECK_FALSE(is_near(4, 1, 2));
+  CHECK_FALSE(is_near(4, 7, 2));
 }
 
 TEST_CASE("an interrupt ends a search as its time limit does") {
