@@ -55,7 +55,8 @@ inline constexpr std::array kImportKinds{
                false, true},
     ImportKind{"megatron-args",
                "a script, argument list or functional test's YAML of Megatron-LM, "
-               "Megatron-Bridge's run_config.yaml, or an experiment of Primus",
+               "Megatron-Bridge's run_config.yaml, NeMo 1's configuration, "
+               "or an experiment of Primus",
                import_megatron_args, false, false, false, true},
     ImportKind{"deepspeed", "ds_config.json, with the script that starts it, or GPT-NeoX's YAML",
                import_deepspeed, true, false, false, true},

@@ -11,6 +11,7 @@
 #include "launch/deepspeed_import.hpp"
 #include "launch/detect.hpp"
 #include "launch/functional_test.hpp"
+#include "launch/nemo_config.hpp"
 #include "launch/neox_import.hpp"
 #include "launch/primus_config.hpp"
 #include "launch/recipe_import.hpp"
@@ -60,10 +61,20 @@ std::map<std::string, std::string> read_variables(const std::vector<std::string>
 }
 
 // Configurations that fill in Megatron-LM's arguments, as those; anything else as it is.
-Result<NamedText> argument_list(const NamedText& file, const RunContext& context) {
+Result<NamedText> argument_list(const NamedText& file, RunContext& context) {
   if (is_functional_test(file.text)) return functional_test_arguments(file);
   if (is_bridge_config(file.text)) return bridge_arguments(file);
   if (is_primus(file.text)) return primus_arguments(file, context.shell);
+  if (file.text.find("_target_: nemo.collections.llm") != std::string::npos) {
+    return error_at({file.name}, "a recipe of NeMo 2 names classes of Python, which are not read",
+                    "give --model and --strategy, or the log, which 'meshplan compare' reads");
+  }
+  if (is_nemo(file.text)) {
+    Result<NemoArguments> read = nemo_arguments(file, context.shell);
+    if (!read) return read.errors();
+    if (context.gpus == 0) context.gpus = read->gpus;
+    return std::move(read->options);
+  }
   return file;
 }
 
@@ -91,10 +102,11 @@ std::optional<LoadedRun> read(const std::vector<NamedText>& files, Target target
       auto run = take(read_bridge_script(list, context), "", problems);
       return run ? std::optional(LoadedRun(*std::move(run))) : std::nullopt;
     }
-    std::optional<NamedText> arguments = take(argument_list(list, context), "", problems);
+    RunContext stated = context;
+    std::optional<NamedText> arguments = take(argument_list(list, stated), "", problems);
     if (!arguments) return std::nullopt;
     list = *std::move(arguments);
-    auto run = take(read_megatron_run(list.text, list.name, context), "", problems);
+    auto run = take(read_megatron_run(list.text, list.name, stated), "", problems);
     if (run) return LoadedRun(*std::move(run));
   }
   return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include "launch/bridge_config.hpp"
 #include "launch/functional_test.hpp"
+#include "launch/nemo_config.hpp"
 #include "launch/neox_import.hpp"
 #include "launch/primus_config.hpp"
 #include "launch/recipe_import.hpp"
@@ -31,6 +32,7 @@ Result<Target> detect_target(std::span<const NamedText> files, const RunContext&
     const bool yaml = file.name.ends_with(".yaml") || file.name.ends_with(".yml");
     if (yaml && (is_recipe(file.text) || is_accelerate(file.text))) return Target::kAccelerate;
     if (yaml && (is_primus(file.text) || is_bridge_config(file.text))) return Target::kMegatron;
+    if (yaml && is_nemo(file.text)) return Target::kMegatron;
     if (yaml && is_neox(file.text)) return Target::kDeepspeed;
     if (yaml && is_functional_test(file.text)) return Target::kMegatron;
     const ShellScript script = read_shell(file.text, context.shell);

@@ -56,7 +56,7 @@ std::optional<std::string> OptionTable::nearest(std::string_view name) const {
 
 const OptionTable& megatron_options() {
   static const OptionTable table{megatron_groups(), megatron_groups_beside(), pai_groups(),
-                                 primus_groups()};
+                                 primus_groups(), nemo_groups()};
   return table;
 }
 

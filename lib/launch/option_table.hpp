@@ -44,6 +44,7 @@ struct KnownOption {
 [[nodiscard]] std::span<const OptionGroup> megatron_deepspeed_groups();
 [[nodiscard]] std::span<const OptionGroup> pai_groups();
 [[nodiscard]] std::span<const OptionGroup> primus_groups();
+[[nodiscard]] std::span<const OptionGroup> nemo_groups();
 
 class OptionTable {
  public:

@@ -5,6 +5,7 @@
 #include "launch/bridge_script.hpp"
 #include "launch/functional_test.hpp"
 #include "launch/megatron_import.hpp"
+#include "launch/nemo_config.hpp"
 #include "launch/primus_config.hpp"
 #include "launch/shell.hpp"
 
@@ -34,6 +35,7 @@ MESHPLAN_FUZZ_TARGET(megatron) {
   RunContext context;
   context.model = model;
   fuzz::require_value_or_errors(read_bridge_script({"train.sh", std::string(text)}, context));
+  fuzz::require_value_or_errors(nemo_arguments({"nemo.yaml", std::string(text)}, {}));
   fuzz::require_value_or_errors(primus_arguments({"job.yaml", std::string(text)}, {}));
   const Result<MegatronRun> run = read_megatron_run(text, "train.sh");
   fuzz::require_value_or_errors(run);
