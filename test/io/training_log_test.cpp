@@ -82,6 +82,48 @@ TEST_CASE("a log of DeepSpeed's pipeline engine states times") {
   CHECK(step_seconds(log, 64, 2048, 8) == Approx(1.3));
 }
 
+TEST_CASE("a log of DeepSpeed before 0.7.7 tells means since the beginning") {
+  // 40 samples a second up to the tenth micro-step, then 80: the means are told back.
+  const auto line = [](int step, double mean) {
+    return "[2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/" + std::to_string(step) +
+           ", SamplesPerSec=" + std::to_string(mean) +
+           ", MemAllocated=0.26GB, MaxMemAllocated=9GB\n";
+  };
+  const double at_10 = 8 / 0.2, at_20 = 18 / (0.2 + 10.0 / 80), at_30 = 28 / (0.2 + 20.0 / 80);
+  const TrainingLog log =
+      parse_training_log(line(10, at_10) + line(20, at_20) + line(30, at_30), "x").value();
+  CHECK(log.kind == LogKind::kDeepspeed);
+  CHECK(log.max_allocated == Bytes{9LL << 30});
+  REQUIRE(log.reports.size() == 3);
+  CHECK(log.reports[0].samples_per_s == Approx(40));
+  CHECK(log.reports[1].samples_per_s == Approx(80));
+  CHECK(log.reports[2].samples_per_s == Approx(80));
+  // A second run in the same file begins anew.
+  const TrainingLog two =
+      parse_training_log(line(30, at_30) + line(10, at_10) + line(20, at_20), "x").value();
+  REQUIRE(two.reports.size() == 2);
+  CHECK(two.reports[1].samples_per_s == Approx(80));
+}
+
+TEST_CASE("a log of NeMo of 2023 is a progress bar with a clock") {
+  const auto line = [](int step, const std::string& clock) {
+    return "Epoch 0:   1%|1         | " + std::to_string(step) + "/77225 [" + clock +
+           "<878:01:48, 41.36s/it, loss=3.1, v_num=, reduced_train_loss=3.090, global_step=" +
+           std::to_string(step - 1) + ".0, consumed_samples=1.63e+6]\r";
+  };
+  const TrainingLog log =
+      parse_training_log(
+          line(1, "02:00") + line(2, "02:10") + line(8, "03:10") + line(14, "1:04:10"), "x")
+          .value();
+  CHECK(log.kind == LogKind::kNemo);
+  REQUIRE(log.reports.size() == 3);
+  CHECK(log.reports[0].time.si() == Approx(120));
+  // The second line is too near to the first to be read from whole seconds.
+  CHECK(log.reports[1].time.si() == Approx(10));
+  CHECK(log.reports[2].time.si() == Approx(610));
+  CHECK_FALSE(parse_training_log("Epoch 0: | 7/9 [a<b, global_step=6]\n", "x").ok());
+}
+
 TEST_CASE("a log of torchtitan, colours and thousands included") {
   const TrainingLog log = read(
       "[titan] 2025-06-01 12:00:00,000 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss: 12.2  "
