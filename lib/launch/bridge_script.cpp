@@ -102,11 +102,14 @@ std::string bridge_recipe_model(const ShellScript& script) {
   const ShellWord* word = recipe_word(script);
   if (word == nullptr || !word->unknown.empty()) return {};
   std::string name = word->text.substr(word->text.rfind('.') + 1);
-  // scripts/training/run_recipe.py: functions of megatron.bridge.recipes.
-  for (const std::string_view end :
+  // scripts/training/run_recipe.py: functions of megatron.bridge.recipes, as "llama31_8b_pretrain_
+  // 2gpu_h100_bf16_config", in older releases "llama31_8b_pretrain_config".
+  std::size_t end = name.size();
+  for (const std::string_view task :
        {"_config", "_pretrain", "_sft", "_peft", "_finetune", "_lora"}) {
-    if (name.ends_with(end)) name.resize(name.size() - end.size());
+    end = std::min(end, name.find(task));
   }
+  name.resize(std::min(end, name.size()));
   return name;
 }
 

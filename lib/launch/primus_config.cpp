@@ -41,6 +41,12 @@ class Experiment {
                     "' is not read: its experiments with Megatron are",
                 framework.text == "torchtitan" ? "give the job file that torchtitan gets" : "");
     }
+    if (const YamlNode* own = trainer->find("trainer_class");
+        own != nullptr && own->kind == YamlNode::Kind::kScalar) {
+      return at(
+          file_.name, *own,
+          "'" + own->text + "' is a trainer of Primus's own: those of Megatron-LM's are read");
+    }
     read_base(trainer->find("config"), "primus/configs/modules/megatron/", false);
     read_base(trainer->find("model"), "primus/configs/models/megatron/", true);
     if (const YamlNode* overrides = trainer->find("overrides")) {

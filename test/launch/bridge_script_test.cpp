@@ -112,6 +112,7 @@ TEST_CASE("a recipe's model is known by its name") {
                                           recipe + " model.tensor_model_parallel_size=2\n"));
   };
   CHECK(model_of("llama31_8b_pretrain_config") == "llama31_8b");
+  CHECK(model_of("qwen3_30b_a3b_sft_8gpu_h100_bf16_config") == "qwen3_30b_a3b");
   CHECK(model_of("megatron.bridge.recipes.qwen.qwen3_8b_sft_config") == "qwen3_8b");
   CHECK(model_of("llama3_70b_peft_config") == "llama3_70b");
   CHECK(model_of("\"$RECIPE\"").empty());

@@ -185,6 +185,9 @@ TEST_CASE("what an experiment says and nobody understands is refused in its line
   CHECK_THAT(errors_of(titan), Contains("job.yaml:4") && Contains("'torchtitan' is not read"));
   CHECK_THAT(errors_of(std::string(kExperiment), shell({{"MODEL", "other"}})),
              Contains("job.yaml:6") && Contains("megatron/other.yaml' is not found"));
+  std::string images(kExperiment);
+  images.insert(images.find("    overrides"), "    trainer_class: FluxPretrainTrainer\n");
+  CHECK_THAT(errors_of(images), Contains("job.yaml:7") && Contains("'FluxPretrainTrainer'"));
   auto files = kCheckout;
   files["../../primus/configs/models/megatron/tiny.yaml"] = "extends: [tiny.yaml]\nnum_layers: 8\n";
   CHECK_THAT(errors_of(std::string(kExperiment), shell({}, files)), Contains("is not found"));
