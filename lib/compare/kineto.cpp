@@ -8,6 +8,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "compare/launch_ranges.hpp"
 #include "compare/trace_event.hpp"
 
 namespace meshplan {
@@ -39,25 +40,6 @@ double bytes_of_dtype(std::string_view dtype) {
     if (name == dtype) return size;
   }
   return dtype.starts_with("Float8") ? 1 : 0;
-}
-
-// The product of an operator of PyTorch; m 0: it is none, or its sizes are not said.
-ProductShape product_of(const TraceEvent& e) {
-  struct Operator {
-    std::string_view name;
-    std::size_t first;  // of the two matrices
-  };
-  constexpr std::array kOperators{Operator{"aten::mm", 0}, Operator{"aten::addmm", 1},
-                                  Operator{"aten::bmm", 0}, Operator{"aten::baddbmm", 1},
-                                  Operator{"aten::_scaled_mm", 0}};
-  const auto op = std::find_if(kOperators.begin(), kOperators.end(),
-                               [&](const Operator& o) { return o.name == e.name; });
-  if (op == kOperators.end() || e.input_sizes.size() < op->first + 2) return {};
-  const auto &a = e.input_sizes[op->first], &b = e.input_sizes[op->first + 1];
-  if (a.size() < 2 || a.size() > 3 || b.size() != a.size()) return {};
-  ProductShape shape{a[a.size() - 2], b.back(), a.back(), a.size() == 3 ? a[0] : 1};
-  const bool sane = shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.count > 0;
-  return sane ? shape : ProductShape{};
 }
 
 // The records of one device.
@@ -191,7 +173,7 @@ class ChromeReader {
     const auto id = static_cast<std::size_t>(e.external);
     if (operators_.size() <= id) operators_.resize(std::max(id + 1, operators_.size() * 3 / 2));
     operators_[id] = static_cast<std::uint16_t>(thread + 1);
-    const ProductShape shape = product_of(e);
+    const ProductShape shape = product_shape(e.name, e.input_sizes);
     if (shape.m > 0) shapes_[e.external] = shape;
   }
 

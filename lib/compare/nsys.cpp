@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compare/kineto.hpp"
+#include "compare/launch_ranges.hpp"
 
 #ifdef MESHPLAN_SQLITE
 #include <sqlite3.h>
@@ -111,8 +112,10 @@ class NsysReader {
   NsysReader(Database& db, std::string file) : db_(db), file_(std::move(file)) {}
 
   Result<std::vector<DeviceTrace>> read() {
-    query("SELECT start, end, deviceId, streamId, demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL",
-          [&](sqlite3_stmt* s) { add_kernel(s); });
+    query(
+        "SELECT start, end, deviceId, streamId, demangledName, rowid FROM "
+        "CUPTI_ACTIVITY_KIND_KERNEL ORDER BY rowid",
+        [&](sqlite3_stmt* s) { add_kernel(s); });
     query("SELECT start, end, deviceId, streamId, copyKind FROM CUPTI_ACTIVITY_KIND_MEMCPY",
           [&](sqlite3_stmt* s) { add_copy(s, "Memcpy"); });
     query("SELECT start, end, deviceId, streamId, 0 FROM CUPTI_ACTIVITY_KIND_MEMSET",
@@ -130,6 +133,7 @@ class NsysReader {
         "SELECT e.start, e.end, coalesce(e.text, s.value) FROM NVTX_EVENTS e LEFT JOIN StringIds "
         "s ON s.id = e.textId WHERE e.end IS NOT NULL",
         [&](sqlite3_stmt* s) { add_range(s); });
+    read_launches();
     query(
         "SELECT r.start, r.end, s.value FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON "
         "s.id = r.nameId WHERE s.value LIKE 'cudaMalloc%' OR s.value LIKE 'cudaFree%'",
@@ -163,8 +167,50 @@ class NsysReader {
     if (trace == nullptr) return;
     const auto [at, added] = name_ids_.try_emplace(sqlite3_column_int64(s, 4),
                                                    static_cast<std::uint32_t>(name_ids_.size()));
+    kernels_.push_back({sqlite3_column_int64(s, 5), sqlite3_column_int64(s, 2), trace->ops.size()});
     trace->ops.push_back(operation(s));
     trace->ops.back().name = at->second;
+  }
+
+  // Who launched each kernel, and inside of which operator of PyTorch. Correlations count by
+  // process: identifiers of threads have that of their process in the upper bits.
+  void read_launches() {
+    query(
+        "SELECT e.globalTid, e.start, e.end, coalesce(e.text, s.value) FROM NVTX_EVENTS e LEFT "
+        "JOIN StringIds s ON s.id = e.textId WHERE e.end IS NOT NULL",
+        [&](sqlite3_stmt* s) {
+          ranges_.add(sqlite3_column_int64(s, 0), microseconds(s, 1), microseconds(s, 2),
+                      text_of(s, 3));
+        });
+    ranges_.sort();
+    query(
+        "SELECT k.rowid, r.globalTid, r.start FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN "
+        "CUPTI_ACTIVITY_KIND_KERNEL k ON k.correlationId = r.correlationId AND k.globalPid = "
+        "r.globalTid - r.globalTid % 16777216",
+        [&](sqlite3_stmt* s) { add_launch(s); });
+  }
+
+  void add_launch(sqlite3_stmt* s) {
+    const std::int64_t row = sqlite3_column_int64(s, 0), thread = sqlite3_column_int64(s, 1);
+    const auto kernel =
+        std::lower_bound(kernels_.begin(), kernels_.end(), row,
+                         [](const Kernel& k, std::int64_t id) { return k.row < id; });
+    if (kernel == kernels_.end() || kernel->row != row) return;
+    DeviceTrace& trace = devices_[kernel->device];
+    DeviceOp& op = trace.ops[kernel->at];
+    if (const Direction d = ranges_.direction(thread); d != Direction::kUnknown) op.direction = d;
+    if (trace.names[op.name].cls != OpClass::kProduct) return;
+    const ProductShape shape = ranges_.product(thread, microseconds(s, 2));
+    if (shape.m == 0) return;
+    const auto known = std::find(trace.shapes.begin(), trace.shapes.end(), shape);
+    op.shape = static_cast<std::uint32_t>(known - trace.shapes.begin());
+    constexpr std::size_t kMostShapes = 4000;
+    if (known != trace.shapes.end()) return;
+    if (trace.shapes.size() >= kMostShapes) {
+      op.shape = 0;
+    } else {
+      trace.shapes.push_back(shape);
+    }
   }
 
   void add_copy(sqlite3_stmt* s, const char* what) {
@@ -247,6 +293,11 @@ class NsysReader {
     return all;
   }
 
+  struct Kernel {
+    std::int64_t row = 0;  // of the table
+    std::int64_t device = 0;
+    std::size_t at = 0;
+  };
   struct Copy {
     std::int64_t device = 0;
     std::size_t at = 0;
@@ -258,6 +309,8 @@ class NsysReader {
   std::map<std::int64_t, DeviceTrace> devices_;
   std::unordered_map<std::int64_t, std::uint32_t> name_ids_;
   std::vector<Copy> copies_;
+  std::vector<Kernel> kernels_;  // by row
+  LaunchRanges ranges_;
   std::vector<TimeSpan> steps_, loading_;
   std::int64_t allocations_ = 0;
   double allocation_time_ = 0;

@@ -26,11 +26,19 @@ std::vector<ComparedClass> classes_of(const DeviceMeasure& d,
                                       const std::vector<KernelCall>& calls) {
   std::vector<ComparedClass> all;
   for (const auto& row : NameTable<OpClass>::rows) {
-    ComparedClass c{row.value, d.of(row.value), {}};
+    ComparedClass c;
+    c.cls = row.value;
+    c.measured = d.of(row.value);
+    const auto& directions = d.classes[static_cast<std::size_t>(row.value)];
+    c.measured_forward = directions[static_cast<std::size_t>(Direction::kForward)];
+    c.measured_backward = directions[static_cast<std::size_t>(Direction::kBackward)];
     for (const KernelCall& call : calls) {
       if (class_of(call.op) != row.value) continue;
-      c.predicted.time += call.per_step;
-      c.predicted.count += call.count_per_step * call.op.launches;
+      OpTime& side = call.op.pass == Pass::kForward ? c.predicted_forward : c.predicted_backward;
+      for (OpTime* to : {&c.predicted, &side}) {
+        to->time += call.per_step;
+        to->count += call.count_per_step * call.op.launches;
+      }
     }
     if (c.measured.count > 0 || c.predicted.count > 0) all.push_back(c);
   }
@@ -210,12 +218,17 @@ TraceComparison compared_traces(const std::vector<DeviceTrace>& traces, const Mo
   if (all.devices.empty()) return all;
   const DeviceMeasure& shown = all.devices[all.shown];
   constexpr std::size_t kColumns = 600;
+  const std::int64_t rank = pipeline_rank_of(plan.strategy, shown.rank);
   for (const DeviceTrace& trace : traces) {
-    const bool same = trace.file == shown.file && trace.rank == shown.rank;
-    if (same) all.picture = picture_of(trace, shown.steps, kColumns);
+    if (trace.file != shown.file || trace.rank != shown.rank) continue;
+    all.picture = picture_of(trace, shown.steps, kColumns);
+    const LayerTime mean = mean_layer(m, c, plan.strategy, rank);
+    for (LayerPasses& p : layer_passes(trace, shown.steps, mean.attention_layers, mean.chunks)) {
+      const bool forward = p.direction == Direction::kForward;
+      all.passes.push_back({std::move(p), forward ? mean.forward : mean.backward});
+    }
   }
-  const std::vector<KernelCall> calls =
-      step_kernels(m, c, plan.strategy, pipeline_rank_of(plan.strategy, shown.rank));
+  const std::vector<KernelCall> calls = step_kernels(m, c, plan.strategy, rank);
   all.classes = classes_of(shown, calls);
   for (const KernelCall& call : calls) {
     const bool forward = call.op.pass == Pass::kForward;
@@ -230,7 +243,7 @@ TraceComparison compared_traces(const std::vector<DeviceTrace>& traces, const Mo
   if (!sized && shown.of(OpClass::kProduct).count > 0) {
     all.notes.emplace_back(
         "the trace does not say the sizes of products: PyTorch's profiler does "
-        "with record_shapes=True");
+        "with record_shapes=True, Nsight Systems with --pytorch=autograd-shapes-nvtx");
   }
   const bool known = std::any_of(
       all.products.begin(), all.products.end(),

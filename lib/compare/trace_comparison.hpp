@@ -6,6 +6,7 @@
 #include "compare/step_picture.hpp"
 #include "compare/step_terms.hpp"
 #include "compare/trace_measure.hpp"
+#include "compare/trace_passes.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 
@@ -15,6 +16,8 @@ namespace meshplan {
 struct ComparedClass {
   OpClass cls = OpClass::kOther;
   OpTime measured, predicted;
+  OpTime measured_forward, measured_backward;  // as far as the trace tells
+  OpTime predicted_forward, predicted_backward;
 };
 
 struct ComparedProduct {
@@ -29,6 +32,12 @@ struct ComparedComm {
   Seconds measured_exposed, predicted_exposed;
 };
 
+// Of one layer and microbatch.
+struct ComparedPasses {
+  LayerPasses measured;
+  Seconds predicted;  // the mean of the device's layers
+};
+
 struct TraceComparison {
   std::vector<DeviceMeasure> devices;  // by rank
   std::size_t shown = 0;               // whose operations are below: it computes longest
@@ -37,6 +46,7 @@ struct TraceComparison {
   double attention_forward = 0;           // predicted calls of fused attention's forward pass
   std::vector<ComparedProduct> products;  // longest first
   std::vector<ComparedComm> communication;
+  std::vector<ComparedPasses> passes;
   std::vector<MeasuredTerm> terms;  // over all devices
   StepPicture picture;              // of the shown device
   std::vector<std::string> notes;

@@ -81,6 +81,37 @@ std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, c
   return all;
 }
 
+LayerTime mean_layer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                     std::int64_t rank) {
+  const std::vector<BlockOps> blocks = block_ops(m, c, s);
+  const BlockTable table = block_table(m);
+  const std::vector<Chunk> chunks = chunk_plan(m, s);
+  const RankChunks own = chunks_on_rank(pipeline_shape(s), rank);
+  LayerTime mean;
+  mean.chunks = own.count;
+  double layers = 0;
+  for (std::int64_t i = 0; i < own.count; ++i) {
+    const Chunk& chunk = chunks[own[i]];
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
+      if (chunk.blocks[k] == 0 || !table.is_layer(k)) continue;
+      const auto count = static_cast<double>(chunk.blocks[k]);
+      layers += count;
+      bool attends = false;
+      for (const KernelOp& op : blocks[k].kernels) {
+        const double once = op.pass == Pass::kForward ? count : 0;
+        mean.forward += op.time * once;
+        mean.backward += op.time * (runs(op, s, chunk, k) - once);
+        attends = attends || (op.pass == Pass::kForward && op.attention.has_value());
+      }
+      if (attends) mean.attention_layers += chunk.blocks[k];
+    }
+  }
+  const double each = layers > 0 ? slowest_of(c.device, num_gpus(s)) / layers : 0;
+  mean.forward = mean.forward * each;
+  mean.backward = mean.backward * each;
+  return mean;
+}
+
 std::optional<KernelKey> exact_key(const KernelOp& op) {
   if (op.gemm) return exact_key(*op.gemm, op.precision);
   if (op.attention) return exact_key(*op.attention, op.pass != Pass::kForward);

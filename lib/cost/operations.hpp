@@ -24,6 +24,15 @@ struct KernelCall {
 [[nodiscard]] std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c,
                                                    const Strategy& s, std::int64_t rank);
 
+// What one of the rank's decoder layers computes for one microbatch, the mean over them: forward,
+// and backward with what is recomputed there. `attention_layers` are those with fused attention.
+struct LayerTime {
+  Seconds forward, backward;
+  std::int64_t attention_layers = 0, chunks = 0;
+};
+[[nodiscard]] LayerTime mean_layer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                                   std::int64_t rank);
+
 // How measurements name the kernel; nothing where micro-benchmarks have no kernel like it.
 [[nodiscard]] std::optional<KernelKey> exact_key(const KernelOp& op);
 

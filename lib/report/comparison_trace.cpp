@@ -26,21 +26,77 @@ std::string rank_name(const DeviceMeasure& d) {
   return d.rank >= 0 ? std::to_string(d.rank) : printable(d.file);
 }
 
+// Forward and backward in one cell, "-" where neither is told.
+std::string both_ways(const OpTime& forward, const OpTime& backward) {
+  if (!(forward.count > 0) && !(backward.count > 0)) return "-";
+  return time_or(forward, "-") + " / " + time_or(backward, "-");
+}
+
 std::string classes_text(const TraceComparison& t, const TextOptions& options) {
+  const bool told = std::any_of(t.classes.begin(), t.classes.end(), [](const ComparedClass& c) {
+    return c.measured_forward.count > 0 && c.measured_backward.count > 0;
+  });
   Table table({{"kernels of a step", Align::kLeft},
                {"count"},
                {"predicted"},
                {"measured"},
                {"predicted"},
                {"difference"}});
+  Table ways({{"forward / backward", Align::kLeft}, {"measured"}, {"predicted"}});
   for (const ComparedClass& c : t.classes) {
     if (c.cls == OpClass::kCommunication) continue;
     table.add_row({std::string(name_of(c.cls)), plain_count(c.measured.count),
                    c.predicted.count > 0 ? plain_count(c.predicted.count) : "-",
                    time_or(c.measured, "-"), time_or(c.predicted, "-"),
                    difference(c.measured.time, c.predicted.time)});
+    if (c.cls == OpClass::kOptimizer || c.cls == OpClass::kCopy) continue;
+    ways.add_row({std::string(name_of(c.cls)), both_ways(c.measured_forward, c.measured_backward),
+                  both_ways(c.predicted_forward, c.predicted_backward)});
   }
-  return table.text(options);
+  return table.text(options) + (told ? "\n" + ways.text(options) : "");
+}
+
+std::string direction_name(Direction d) {
+  return d == Direction::kForward ? "forward" : "backward";
+}
+
+// Which of them takes more than a tenth longer than the middle one.
+std::string stands_out(const char* what, const std::string& direction,
+                       const std::vector<Seconds>& all) {
+  std::vector<Seconds> told = all;
+  std::erase(told, Seconds{});
+  if (told.size() < 3) return {};
+  std::sort(told.begin(), told.end());
+  const Seconds middle = told[told.size() / 2], most = told.back();
+  if (!(most > middle * 1.1)) return {};
+  const auto at = std::find(all.begin(), all.end(), most) - all.begin();
+  return "The " + direction + " pass of " + what + " " + std::to_string(at + 1) + " of " +
+         std::to_string(all.size()) + " computes " + fixed(most / middle, 2) +
+         " times as long as the middle one's.";
+}
+
+std::string passes_text(const TraceComparison& t, const TextOptions& options) {
+  Table table({{"one layer, one microbatch", Align::kLeft},
+               {"passes"},
+               {"median"},
+               {"slowest"},
+               {"predicted"},
+               {"with gaps"}});
+  std::vector<std::string> said;
+  for (const ComparedPasses& p : t.passes) {
+    const LayerPasses& m = p.measured;
+    const std::string name = direction_name(m.direction);
+    table.add_row({name, with_thousands(m.count), human_time(m.median), human_time(m.slowest),
+                   human_time(p.predicted), human_time(m.elapsed)});
+    said.push_back(stands_out("layer", name, m.layers));
+    said.push_back(stands_out("microbatch", name, m.microbatches));
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(options);
+  for (const std::string& line : said) {
+    if (!line.empty()) text += paragraph("", line, options);
+  }
+  return text;
 }
 
 std::string products_text(const TraceComparison& t, const TextOptions& options) {
@@ -153,7 +209,7 @@ std::string trace_text(const TraceComparison& t, const TextOptions& options) {
         options);
   }
   if (!t.classes.empty()) {
-    text += "\n" + classes_text(t, options) + products_text(t, options) +
+    text += "\n" + classes_text(t, options) + passes_text(t, options) + products_text(t, options) +
             communication_text(t, options);
   }
   text += ranks_text(t, options);
@@ -167,16 +223,37 @@ std::string trace_text(const TraceComparison& t, const TextOptions& options) {
 }
 
 Json trace_json(const TraceComparison& t) {
-  Json json{{"devices", Json::array()},
-            {"classes", Json::array()},
-            {"products", Json::array()},
-            {"communication", Json::array()},
-            {"notes", t.notes}};
+  Json json{{"devices", Json::array()},  {"classes", Json::array()},
+            {"products", Json::array()}, {"communication", Json::array()},
+            {"passes", Json::array()},   {"notes", t.notes}};
   for (const DeviceMeasure& d : t.devices) json["devices"].push_back(device_json(d));
   for (const ComparedClass& c : t.classes) {
-    json["classes"].push_back({{"class", name_of(c.cls)},
-                               {"measured", optime_json(c.measured)},
-                               {"predicted", optime_json(c.predicted)}});
+    Json row{{"class", name_of(c.cls)},
+             {"measured", optime_json(c.measured)},
+             {"predicted", optime_json(c.predicted)}};
+    for (const auto& [name, way] : {std::pair{"measured_forward", &c.measured_forward},
+                                    std::pair{"measured_backward", &c.measured_backward},
+                                    std::pair{"predicted_forward", &c.predicted_forward},
+                                    std::pair{"predicted_backward", &c.predicted_backward}}) {
+      if (way->count > 0) row[name] = optime_json(*way);
+    }
+    json["classes"].push_back(row);
+  }
+  const auto seconds = [](const std::vector<Seconds>& all) {
+    Json list = Json::array();
+    for (const Seconds s : all) list.push_back(number(s.si()));
+    return list;
+  };
+  for (const ComparedPasses& p : t.passes) {
+    const LayerPasses& m = p.measured;
+    json["passes"].push_back({{"direction", direction_name(m.direction)},
+                              {"count", m.count},
+                              {"median_s", number(m.median.si())},
+                              {"slowest_s", number(m.slowest.si())},
+                              {"elapsed_s", number(m.elapsed.si())},
+                              {"predicted_s", number(p.predicted.si())},
+                              {"layers_s", seconds(m.layers)},
+                              {"microbatches_s", seconds(m.microbatches)}});
   }
   for (const ComparedProduct& p : t.products) {
     json["products"].push_back({{"operations", p.name},

@@ -79,6 +79,21 @@ TEST_CASE("recorded traces: where nothing was planted little is lost") {
   CHECK(lost < r.comparison.step * 0.08);
 }
 
+TEST_CASE("recorded traces: a layer's passes take what the estimate's layer takes") {
+  const Recorded r = recorded("nothing");
+  REQUIRE(r.comparison.passes.size() == 2);
+  for (const ComparedPasses& p : r.comparison.passes) {
+    CAPTURE(p.measured.median.si(), p.predicted.si());
+    CHECK(p.measured.count >= 3);
+    CHECK(p.measured.median.si() == Approx(p.predicted.si()).epsilon(0.2));
+    CHECK(p.measured.elapsed >= p.measured.median);
+  }
+  // Another microbatch size has other passes, and recomputation a longer backward pass.
+  const Recorded again = recorded("recomputation");
+  REQUIRE(again.comparison.passes.size() == 2);
+  CHECK(again.comparison.passes[1].measured.median > r.comparison.passes[1].measured.median * 1.2);
+}
+
 TEST_CASE("recorded traces: that another batch ran is said") {
   const auto says = [](const Recorded& r) {
     return std::any_of(r.comparison.notes.begin(), r.comparison.notes.end(),
