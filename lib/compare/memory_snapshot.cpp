@@ -201,9 +201,13 @@ MemoryPart part_of_frames(std::string_view frames) {
 Result<MemoryMeasure> measured_snapshot(const PickleTree& tree, const std::string& file) {
   const PickleNode& root = tree.at(tree.root);
   const PickleNode* segments = tree.find(root, "segments");
-  const PickleNode* traces = tree.find(root, "device_traces");
+  // A history without its end does not lead back from what is there at the end.
+  const PickleNode* traces = tree.cut ? nullptr : tree.find(root, "device_traces");
+  const bool all_there = !tree.cut || tree.find(root, "device_traces") != nullptr;
   if (segments == nullptr || segments->kind != Kind::kList) {
-    return error_at({file}, "is a pickle, but no snapshot of memory",
+    return error_at({file},
+                    tree.cut ? "the file breaks off before it says what memory holds"
+                             : "is a pickle, but no snapshot of memory",
                     "torch.cuda.memory._dump_snapshot writes one");
   }
   std::vector<std::int64_t> devices;
@@ -221,7 +225,13 @@ Result<MemoryMeasure> measured_snapshot(const PickleTree& tree, const std::strin
     const PickleNode* trace =
         traced ? &tree.at(traces->items[static_cast<std::size_t>(device)]) : nullptr;
     MemoryMeasure m = reader.device(*segments, device, trace);
-    if (trace == nullptr || trace->items.empty()) {
+    if (!all_there) {
+      m.notes.emplace_back("the file breaks off within the list of what is there: it is more");
+    } else if (tree.cut) {
+      m.notes.emplace_back(
+          "the file breaks off within its history: what is there at its end is compared, not the "
+          "fullest moment");
+    } else if (trace == nullptr || trace->items.empty()) {
       m.notes.emplace_back(
           "the snapshot has no history: what is there at its end is compared, not "
           "the fullest moment (torch.cuda.memory._record_memory_history())");

@@ -19,14 +19,15 @@ class PickleReader {
   std::string read() {
     while (problem_.empty() && !done_) {
       const std::optional<std::uint8_t> op = byte();
-      if (!op) return "the file breaks off";
-      step(*op);
+      if (op) step(*op);
+      if (!op || cut_) return fold() ? "" : "the file breaks off";
       if (tree_.nodes.size() > kMostNodes) return "more than 60 million values";
     }
     return problem_;
   }
   PickleTree take() {
-    tree_.root = stack_.back();
+    tree_.root = cut_ ? stack_.front() : stack_.back();
+    tree_.cut = cut_;
     return std::move(tree_);
   }
 
@@ -42,14 +43,14 @@ class PickleReader {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < size; ++i) {
       const std::optional<std::uint8_t> next = byte();
-      if (!next) problem_ = "the file breaks off";
+      if (!next) cut_ = true;
       value |= static_cast<std::uint64_t>(next.value_or(0)) << (8 * i);
     }
     return value;
   }
   std::string_view bytes(std::uint64_t size) {
     if (size > bytes_.size() - at_) {
-      problem_ = "the file breaks off";
+      cut_ = true;
       return {};
     }
     const std::string_view part = bytes_.substr(at_, size);
@@ -130,6 +131,22 @@ class PickleReader {
     push(std::move(node));
   }
 
+  // Lists and dicts that were still being filled take what there was for them, the innermost first.
+  // A value that stands alone (a key without its value, the beginning of a tuple) is left out.
+  bool fold() {
+    cut_ = true;
+    while (!marks_.empty()) {
+      std::vector<std::uint32_t> items = since_mark();
+      if (stack_.empty()) return false;
+      PickleNode& to = tree_.nodes[stack_.back()];
+      if (to.kind == Kind::kMap) items.resize(items.size() / 2 * 2);
+      if (to.kind != Kind::kMap && to.kind != Kind::kList) continue;
+      to.items.insert(to.items.end(), items.begin(), items.end());
+    }
+    const Kind root = stack_.empty() ? Kind::kNone : tree_.nodes[stack_.front()].kind;
+    return root == Kind::kMap || root == Kind::kList;
+  }
+
   void remember(std::uint64_t place) {
     if (stack_.empty() || place > kMostNodes) {
       problem_ = "is no pickle: nothing to remember";
@@ -152,7 +169,7 @@ class PickleReader {
 
   std::string_view bytes_;
   std::size_t at_ = 0;
-  bool done_ = false;
+  bool done_ = false, cut_ = false;
   std::string problem_;
   PickleTree tree_;
   std::vector<std::uint32_t> stack_, memo_;

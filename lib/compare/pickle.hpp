@@ -26,6 +26,7 @@ class PickleTree {
  public:
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
+  bool cut = false;  // the file breaks off: what stands before that is here
 
   [[nodiscard]] const PickleNode& at(std::uint32_t place) const { return nodes[place]; }
   // The value of a map's key; null where there is none.
@@ -33,7 +34,7 @@ class PickleTree {
 };
 
 // Protocols 2 to 5. Values that stand in several places are one node. `file` is how diagnostics
-// call it.
+// call it. A pickle that breaks off gives what it holds; fails where that is no dict or list.
 [[nodiscard]] Result<PickleTree> parse_pickle(std::string_view bytes, const std::string& file);
 
 }  // namespace meshplan

@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 
 namespace meshplan {
+using Catch::Matchers::Contains;
 namespace {
 
 // Builds what Python's pickle.dumps(value, protocol=4) writes of plain data.
@@ -103,11 +104,32 @@ TEST_CASE("a snapshot without history has its end") {
   REQUIRE(m->notes.size() == 1);
 }
 
-TEST_CASE("a pickle that would run code, or breaks off, is refused") {
+TEST_CASE("a snapshot that breaks off gives what it holds, and says so") {
+  const std::string whole = snapshot(true);
+  std::size_t history = whole.find("device_traces"), told = 0, less = 0;
+  for (std::size_t size = 1; size + 1 < whole.size(); ++size) {
+    CAPTURE(size);
+    const Result<MemoryMeasure> m = parse_memory(whole.substr(0, size), "snap.pickle");
+    if (!m) continue;
+    REQUIRE(m->notes.size() == 1);
+    CHECK_THAT(m->notes[0], Contains("breaks off"));
+    if (size > history + 20) {
+      CHECK(m->allocated == Bytes{140 * kMiB});
+      ++told;
+    } else {
+      CHECK(m->allocated <= Bytes{140 * kMiB});
+      ++less;
+    }
+  }
+  CHECK(told > 100);
+  CHECK(less > 10);
+}
+
+TEST_CASE("a pickle that would run code, or says nothing of memory, is refused") {
   for (const std::string& bytes :
        {P::whole("cos\nsystem\n(S'true'\ntR"), std::string("\x80\x04") + "\x93.", P::whole("e"),
         P::whole("h\x05"), std::string("\x80\x04}(X\xff\xff\xff\xff"), P::whole(""),
-        snapshot(true).substr(0, 300), P::whole(P::list({})), P::whole("}(K\x01u")}) {
+        snapshot(true).substr(0, 12), P::whole(P::list({})), P::whole("}(K\x01u")}) {
     const Result<MemoryMeasure> m = parse_memory(bytes, "snap.pickle");
     CHECK_FALSE(m.ok());
   }
