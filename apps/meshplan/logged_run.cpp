@@ -10,10 +10,10 @@ namespace {
 void check_same(const TrainingLog& log, std::int64_t in_log, std::int64_t stated,
                 const std::string& what, Diagnostics& problems) {
   if (in_log == 0 || in_log == stated) return;
-  problems.push_back(error_at(
-      {log.file},
-      "says " + what + " " + std::to_string(in_log) + ", the strategy " + std::to_string(stated),
-      "give the strategy that this log is of"));
+  problems.push_back(error_at({log.file},
+                              "is of a run with " + what + " " + std::to_string(in_log) +
+                                  ", and the strategy's is " + std::to_string(stated),
+                              "give the strategy that ran"));
 }
 
 }  // namespace
@@ -37,11 +37,11 @@ std::optional<LoggedRun> completed_run(LogFile log, const ModelSpec& m, const St
   }
   LoggedRun run{std::move(log.text), std::move(log.log), m, complete(given, m, cluster), cluster};
   const Strategy& s = run.strategy;
-  check_same(run.log, run.log.global_batch, s.global_batch, "global batch", problems);
-  check_same(run.log, run.log.gpus, num_gpus(s), "world size", problems);
-  check_same(run.log, run.log.tp, s.tp, "tensor-parallel size", problems);
-  check_same(run.log, run.log.pp, s.pp, "pipeline-parallel size", problems);
-  check_same(run.log, run.log.cp, s.cp, "context-parallel size", problems);
+  check_same(run.log, run.log.global_batch, s.global_batch, "a global batch of", problems);
+  check_same(run.log, run.log.gpus, num_gpus(s), "a world size of", problems);
+  check_same(run.log, run.log.tp, s.tp, "a tensor-parallel size of", problems);
+  check_same(run.log, run.log.pp, s.pp, "a pipeline-parallel size of", problems);
+  check_same(run.log, run.log.cp, s.cp, "a context-parallel size of", problems);
   return run;
 }
 

@@ -49,7 +49,8 @@ std::string classes_text(const TraceComparison& t, const TextOptions& options) {
                    c.predicted.count > 0 ? plain_count(c.predicted.count) : "-",
                    time_or(c.measured, "-"), time_or(c.predicted, "-"),
                    difference(c.measured.time, c.predicted.time)});
-    if (c.cls == OpClass::kOptimizer || c.cls == OpClass::kCopy) continue;
+    const bool some = c.measured_forward.count > 0 || c.measured_backward.count > 0;
+    if (!some || c.cls == OpClass::kOptimizer || c.cls == OpClass::kCopy) continue;
     ways.add_row({std::string(name_of(c.cls)), both_ways(c.measured_forward, c.measured_backward),
                   both_ways(c.predicted_forward, c.predicted_backward)});
   }
