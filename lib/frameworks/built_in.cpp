@@ -65,18 +65,6 @@ constexpr PresetValues kMegatron{.overlap = kAllOverlap,
                                              .kept_gather_buffer = true,
                                              .kept_stage_inputs = true}};
 
-// Megatron-LM of 2020 and 2021 (1909.08053, 2104.04473): the overlap of the backward all-reduce
-// with the weight gradient came with 3.0 (tensor_parallel/layers.py), the distributed optimizer
-// too; no flash attention.
-constexpr PresetValues kMegatronV2{.zero = 0,
-                                   .overlap = {.tp_backward = false},
-                                   .runtime = {.fused_cross_entropy = false,
-                                               .fused_grad_accumulation = false,
-                                               .scatter_gather = true,
-                                               .host_factor = kMegatronHost,
-                                               .sharded_pipeline = false,
-                                               .two_pass_layernorm = true}};
-
 Preset megatron_core(std::string release, std::string date, std::string source,
                      const PresetValues& values) {
   const std::string guide =
@@ -89,20 +77,6 @@ Preset megatron_core(std::string release, std::string date, std::string source,
           .shards = {ReshardKind::kAtLoad, "load the torch_dist checkpoint", guide},
           .model = {ReshardKind::kOption, "resume with --dist-ckpt-optim-fully-reshardable", guide},
           .exported = true};
-}
-
-Preset megatron_before_core(std::string release, std::string date, std::string source,
-                            const PresetValues& values) {
-  Preset p;
-  p.framework_name = "megatron";
-  p.release_name = std::move(release), p.date = std::move(date), p.source = std::move(source);
-  p.values = values;
-  p.shards = {ReshardKind::kAtLoad, "load the checkpoint: states are not sharded over dp",
-              "Megatron-LM 2021 checkpointing.py: one file per tensor and pipeline rank"};
-  p.model = {ReshardKind::kConverted,
-             "tools/checkpoint_util.py converts the weights, not Adam's moments",
-             "Megatron-LM README, changing the parallelism of a checkpoint"};
-  return p;
 }
 
 // Dates are those of the release tags' commits (github.com/NVIDIA/Megatron-LM).
@@ -163,28 +137,6 @@ void add_megatron(std::vector<Preset>& all) {
                               "--overlap-p2p-communication",
                               v));
   all.back().exported = false;
-  v = kMegatron;
-  v.overlap = {.tp_backward = true};
-  v.runtime.flex_dispatcher = v.runtime.fused_rope = v.runtime.fused_cross_entropy = false;
-  v.runtime.fused_router = v.runtime.fused_permute = false;
-  v.runtime.scatter_gather = true;
-  all.push_back(megatron_before_core("v3", "2022-07-11",
-                                     "748a9a7db3: megatron/arguments.py (sequence parallelism, "
-                                     "distributed optimizer, fused gradient accumulation), "
-                                     "p2p_communication.py; 2205.05198",
-                                     v));
-  all.back().alias = "megatron-v3";
-  v = kMegatronV2;
-  all.push_back(megatron_before_core("v2.6", "2021-08-27",
-                                     "megatron/arguments.py, p2p_communication.py of v2.6; "
-                                     "1909.08053, 2104.04473",
-                                     v));
-  all.back().alias = "megatron-v2";
-  v.runtime.scatter_gather = false;
-  all.push_back(megatron_before_core("v2.0", "2021-01-12",
-                                     "v2.0: pipeline messages are sent whole (split since "
-                                     "27fc468964, 2021-02-09)",
-                                     v));
 }
 
 // --- DeepSpeed
@@ -221,20 +173,6 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
                                                       .flat_grad_copies = true,
                                                       .zero_bucket_size = kDeepspeedBucket}};
 
-// Stage 3 of 2021 under Megatron-LM of that time: every weight is gathered by itself after a device
-// synchronisation, into a list of views of all ranks' parts that are copied one by one
-// (runtime/zero/partition_parameters.py, _allgather_param), and gradients are reduced likewise: one
-// copy of each part. Host costs: fitted to the six runs of 2104.04473 that use it.
-constexpr PresetValues kDeepspeedV0{.zero = 3,
-                                    .grad_dtype = Dtype::kFp16,
-                                    .overlap = {.tp_backward = false},
-                                    .runtime = {.fused_cross_entropy = false,
-                                                .fused_grad_accumulation = false,
-                                                .host_factor = 5.31,
-                                                .shard_launches = 1,
-                                                .sharded_pipeline = false,
-                                                .two_pass_layernorm = true}};
-
 void add_deepspeed(std::vector<Preset>& all) {
   all.push_back({.framework_name = "megatron-deepspeed",
                  .release_name = "bloom",
@@ -253,17 +191,6 @@ void add_deepspeed(std::vector<Preset>& all) {
                  .shards = universal_checkpoint(),
                  .model = universal_checkpoint(),
                  .exported = true});
-  const std::string files =
-      "DeepSpeed 0.3 runtime/engine.py, _get_all_zero_checkpoints: a file per rank; stage3.py "
-      "loads only as many";
-  Preset old;
-  old.framework_name = "deepspeed", old.release_name = "v0.3", old.date = "2021-03-16";
-  old.source = "DeepSpeed v0.3.13 runtime/zero/partition_parameters.py, _allgather_param";
-  old.values = kDeepspeedV0;
-  old.shards = {ReshardKind::kNo, "keep dp", files};
-  old.model = {ReshardKind::kNo, "keep dp, tp and pp", files};
-  old.alias = "deepspeed-v0";
-  all.push_back(std::move(old));
 }
 
 // --- PyTorch

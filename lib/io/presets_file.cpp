@@ -77,6 +77,7 @@ Preset read_release(MapReader r, const std::string& framework) {
   Preset p;
   p.framework_name = framework;
   r.read("release", p.release_name, Need::kRequired);
+  r.read("alias", p.alias);
   if (r.read("date", p.date, Need::kRequired) && !is_date(p.date)) {
     r.report("date", "'" + r.path_of("date") + "' must be a date, got \"" + p.date + "\"",
              "for example 2024-06-14, or 2024-06");

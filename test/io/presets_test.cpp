@@ -7,6 +7,7 @@ namespace {
 constexpr const char* kGood = R"(framework: own
 releases:
   - release: v2
+    alias: own-v2
     date: 2025-03-01
     source: its code
     zero: 3
@@ -43,6 +44,8 @@ TEST_CASE("A file of presets gives rows of a strategy's own keys") {
   const Preset& newest = all->front();
   CHECK(newest.framework_name == "own");
   CHECK(newest.release_name == "v2");
+  CHECK(newest.alias == "own-v2");
+  CHECK((*all)[1].alias.empty());
   CHECK(newest.date == "2025-03-01");
   CHECK(newest.values.zero == 3);
   CHECK(newest.values.overlap.grad_reduce);
@@ -57,10 +60,10 @@ TEST_CASE("A file of presets gives rows of a strategy's own keys") {
 
 TEST_CASE("What is wrong with a file of presets is said with its place") {
   CHECK(errors_of(changed("    zero: 3\n", "    zeros: 3\n")) ==
-        "own.yaml:6:5: error: unknown key 'releases[0].zeros'\n      zeros: 3\n      ^~~~~\n  "
+        "own.yaml:7:5: error: unknown key 'releases[0].zeros'\n      zeros: 3\n      ^~~~~\n  "
         "hint: did you mean 'zero'?\n");
   CHECK(errors_of(changed("zero: 3", "zero: 5")).find("must be from 0 to 3") != std::string::npos);
-  CHECK(errors_of(changed("late_gradients", "late_gradient")).find("own.yaml:10:7") == 0);
+  CHECK(errors_of(changed("late_gradients", "late_gradient")).find("own.yaml:11:7") == 0);
   CHECK(errors_of(changed("date: 2025-03-01", "date: last year")).find("must be a date") !=
         std::string::npos);
   CHECK(errors_of(changed("date: 2025-03-01", "date: 2023-03-01")).find("newest first") !=
@@ -75,7 +78,7 @@ TEST_CASE("What is wrong with a file of presets is said with its place") {
 TEST_CASE("The shipped files of presets are good") {
   const Result<std::vector<Preset>> all = load_presets(DataFolders({MESHPLAN_SOURCE_DIR}));
   if (!all) FAIL(to_text(all.errors()));
-  CHECK(all->size() == 3);
+  CHECK(all->size() == 7);
 }
 
 }  // namespace meshplan
