@@ -264,6 +264,12 @@ class Importer {
       return;
     }
     s.micro_batch = micro;
+    // What is "auto" in the file and stated elsewhere is taken as no default.
+    const bool counted = steps > 0 || global > 0;
+    std::erase_if(run_.automatic, [&](const std::string& name) {
+      return name == "train_batch_size" || name == "train_micro_batch_size_per_gpu" ||
+             (counted && name == "gradient_accumulation_steps");
+    });
     if (steps > 0 || global == 0) {
       run_.accumulation = std::max<std::int64_t>(steps, 1);
     } else {

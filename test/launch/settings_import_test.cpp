@@ -336,9 +336,12 @@ TEST_CASE("DeepSpeed: what was exported is read back") {
 }
 
 TEST_CASE("DeepSpeed: batch sizes follow from any two of the three") {
-  const auto read = [](const std::string& text, std::int64_t gpus) {
+  const auto read = [](const std::string& text, std::int64_t gpus, std::int64_t micro = 0) {
     const std::vector<NamedText> files{{"ds.json", text}};
-    return read_deepspeed_run(files, {.model = std::nullopt, .gpus = gpus});
+    RunContext context;
+    context.gpus = gpus;
+    context.micro_batch = micro;
+    return read_deepspeed_run(files, context);
   };
   const auto both = read(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2})", 8);
   REQUIRE(both.ok());
@@ -360,6 +363,17 @@ TEST_CASE("DeepSpeed: batch sizes follow from any two of the three") {
   REQUIRE(!automatic.ok());
   CHECK(to_text(automatic.errors()).find("\"auto\" is filled in by the program") !=
         std::string::npos);
+  // Sizes that are stated beside the file are no defaults; others are said to be.
+  const auto filled = read(
+      "{\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": \"auto\",\n"
+      " \"train_batch_size\": \"auto\", \"gradient_clipping\": \"auto\"}",
+      8, 2);
+  if (!filled) FAIL(to_text(filled.errors()));
+  CHECK(filled->strategy.micro_batch == 2);
+  CHECK(std::find(filled->automatic.begin(), filled->automatic.end(),
+                  "train_micro_batch_size_per_gpu") == filled->automatic.end());
+  CHECK(std::find(filled->automatic.begin(), filled->automatic.end(),
+                  "gradient_accumulation_steps") != filled->automatic.end());
   const auto word =
       read("{\n \"zero_optimization\": {\"stage\": \"x\"}, \"train_batch_size\": 8}", 8);
   REQUIRE(!word.ok());
