@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "cost/ledger.hpp"
 #include "layout/groups.hpp"
+#include "model/block_table.hpp"
 #include "model/operations.hpp"
 #include "spec/strategy.hpp"
 
@@ -76,6 +77,7 @@ struct CommEntry {
 
 struct StageCost {
   std::int64_t layers = 0;             // decoder layers on this pipeline rank
+  std::vector<LayerKindCount> kinds;   // of them
   std::int64_t recomputed_layers = 0;  // of which fully recomputed
   bool embedding = false, head = false;
   Seconds forward;             // one microbatch, all chunks of the rank

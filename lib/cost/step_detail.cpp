@@ -28,12 +28,14 @@ void add_communication(std::vector<CommEntry>& table, const CommEntry& entry) {
 
 void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
   const PipelineShape shape = pipeline_shape(s);
+  const BlockTable table = block_table(model_);
   for (std::size_t r = 0; r < group_of_rank_.size(); ++r) {
     const RankGroup& group = groups_[group_of_rank_[r]];
     RankMemory memory = group.memory;
     memory.activations = activations_[r];
     StageCost& stage = plan.stages.emplace_back();
     stage.layers = s.stage_layers[r];
+    stage.kinds = layer_kinds(table, group.mine.blocks);
     stage.recomputed_layers = s.recompute_layers[r];
     stage.embedding = group.mine.blocks.embedding() > 0;
     stage.head = group.mine.blocks.head() > 0;

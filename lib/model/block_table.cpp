@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "spec/layer_keys.hpp"
+
 namespace meshplan {
 namespace {
 
@@ -53,6 +55,31 @@ BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table) {
 
 LayerSpec mtp_layer(const ModelSpec& m) {
   return m.mtp_layer ? *m.mtp_layer : layer_spec(m, m.num_layers - 1);
+}
+
+std::vector<LayerKindCount> layer_kinds(const BlockTable& table, const BlockCounts& counts) {
+  const auto name = [](const auto& part) {
+    return std::visit([](const auto& spec) { return std::string(kind_name(spec)); }, part);
+  };
+  std::vector<LayerKindCount> all;
+  for (std::size_t i = 0; i < table.layers.size(); ++i) {
+    const std::int64_t count = counts[kFirstLayerBlock + i];
+    if (count == 0) continue;
+    const LayerSpec& layer = table.layers[i];
+    const bool mixes = !std::holds_alternative<NoneSpec>(layer.mixer);
+    const bool feeds = !std::holds_alternative<NoneSpec>(layer.feed_forward);
+    std::string kind = mixes ? name(layer.mixer) : std::string();
+    if (mixes && window_of(layer.mixer) > 0) kind += " window";
+    if (feeds) kind += (mixes ? " + " : "") + name(layer.feed_forward);
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const LayerKindCount& k) { return k.kind == kind; });
+    if (same == all.end()) {
+      all.push_back({std::move(kind), count});
+    } else {
+      same->layers += count;
+    }
+  }
+  return all;
 }
 
 }  // namespace meshplan

@@ -3,6 +3,7 @@
 // this table (model/per_block.hpp).
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/per_block.hpp"
@@ -24,6 +25,17 @@ struct BlockTable {
 };
 
 [[nodiscard]] BlockTable block_table(const ModelSpec& m);
+
+// Layers by what they consist of, whatever their sizes: "gqa + dense", "mamba2", "experts", or "gqa
+// window + experts" where tokens see only those near them. In the order of the table.
+struct LayerKindCount {
+  std::string kind;
+  std::int64_t layers = 0;
+
+  bool operator==(const LayerKindCount&) const = default;
+};
+[[nodiscard]] std::vector<LayerKindCount> layer_kinds(const BlockTable& table,
+                                                      const BlockCounts& counts);
 
 // How many of each block the model has, ends included.
 [[nodiscard]] BlockCounts all_blocks(const ModelSpec& m, const BlockTable& table);

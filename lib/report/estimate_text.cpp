@@ -177,6 +177,30 @@ std::string ledger_table(const Ledger& ledger, std::size_t rank, const TextOptio
                                          options);
 }
 
+// Of models whose layers differ: how many of each kind every rank has.
+std::string kinds_table(const PlanCost& p, const TextOptions& options) {
+  std::vector<std::string> kinds;
+  for (const StageCost& s : p.stages) {
+    for (const LayerKindCount& k : s.kinds) {
+      if (std::find(kinds.begin(), kinds.end(), k.kind) == kinds.end()) kinds.push_back(k.kind);
+    }
+  }
+  if (kinds.size() < 2) return {};
+  std::vector<Column> columns{{"rank"}};
+  for (const std::string& kind : kinds) columns.push_back({kind});
+  Table table(columns);
+  for (std::size_t i = 0; i < p.stages.size(); ++i) {
+    std::vector<std::string> row{std::to_string(i)};
+    for (const std::string& kind : kinds) {
+      std::int64_t layers = 0;
+      for (const LayerKindCount& k : p.stages[i].kinds) layers += k.kind == kind ? k.layers : 0;
+      row.push_back(std::to_string(layers));
+    }
+    table.add_row(row);
+  }
+  return "\nLayers by kind\n" + table.text(options);
+}
+
 std::string stage_table(const PlanCost& p, const TextOptions& options) {
   Table table({{"rank"},
                {"layers"},
@@ -196,7 +220,8 @@ std::string stage_table(const PlanCost& p, const TextOptions& options) {
          paragraph("",
                    "forward, backward: one microbatch; in flight: microbatches per chunk at the "
                    "memory peak; parameters: held by one device",
-                   options);
+                   options) +
+         kinds_table(p, options);
 }
 
 std::string communication_table(const PlanCost& p, const ClusterSpec& c,

@@ -34,7 +34,12 @@ Json communication_json(const PlanCost& p, const ClusterSpec& c) {
 Json stages_json(const PlanCost& p) {
   Json json = Json::array();
   for (const StageCost& s : p.stages) {
+    Json kinds = Json::array();
+    for (const LayerKindCount& k : s.kinds) {
+      kinds.push_back({{"kind", k.kind}, {"layers", k.layers}});
+    }
     json.push_back({{"layers", s.layers},
+                    {"kinds", kinds},
                     {"recomputed_layers", s.recomputed_layers},
                     {"embedding", s.embedding},
                     {"head", s.head},

@@ -42,6 +42,37 @@ TEST_CASE("layers that differ in window or experts are blocks of their own") {
   CHECK(mtp_layer(m) == table.layer(experts_windowed));
 }
 
+TEST_CASE("layers are counted by what they consist of, whatever their sizes") {
+  ModelSpec m = layers(7);
+  m.window = 128, m.window_every = 2;
+  m.moe = MoeSpec{8, 2, 16, 0, 3, 1};
+  const BlockTable table = block_table(m);
+  using Kinds = std::vector<LayerKindCount>;
+  CHECK(layer_kinds(table, all_blocks(m, table)) == Kinds{{"gqa + dense", 1},
+                                                          {"gqa window + dense", 2},
+                                                          {"gqa + experts", 2},
+                                                          {"gqa window + experts", 2}});
+  ModelSpec hybrid = layers(6);
+  const AttentionSpec small{8, 8, 64}, large{16, 16, 64};
+  hybrid.layers = {{2, {Mamba2Spec{}, NoneSpec{}}},
+                   {1, {small, NoneSpec{}}},
+                   {1, {large, NoneSpec{}}},
+                   {2, {NoneSpec{}, DenseMlpSpec{}}}};
+  const BlockTable kinds = block_table(hybrid);
+  BlockCounts some = all_blocks(hybrid, kinds);
+  const auto count_of = [&](const std::string& kind) {
+    for (const LayerKindCount& k : layer_kinds(kinds, some)) {
+      if (k.kind == kind) return k.layers;
+    }
+    return std::int64_t{0};
+  };
+  CHECK(count_of("mamba2") == 2);
+  CHECK(count_of("gqa") == 2);
+  CHECK(count_of("dense") == 2);
+  for (std::int64_t& count : some) count = 0;
+  CHECK(layer_kinds(kinds, some).empty());
+}
+
 TEST_CASE("values per block keep their order beyond what needs no memory") {
   for (const std::size_t blocks : {std::size_t{3}, PerBlock<int>::kInline, std::size_t{40}}) {
     PerBlock<int> a(blocks, 7);

@@ -234,11 +234,13 @@ class Drawing {
 
 function stageTable(timeline, plan) {
   const number = (text) => ({text, number: true});
-  const header = [{text: "rank"}, number("layers"), number("forward"), number("backward"), number("first task"),
-    number("last task ends")];
+  const mixed = plan.stages.some(({kinds}) => kinds.length > 1);
+  const header = [{text: "rank"}, number("layers"), mixed ? {text: "kinds"} : null, number("forward"), number("backward"), number("first task"),
+    number("last task ends")].filter(Boolean);
   return table("Stages of the pipeline", header, timeline.ranks.map(({tasks}, rank) => {
     const stage = plan.stages[rank];
     return [String(rank), `${stage.layers}${stage.embedding ? " + embedding" : ""}${stage.head ? " + head" : ""}`,
+      ...(mixed ? [stage.kinds.map(({kind, layers}) => `${layers} ${kind}`).join(", ")] : []),
       format.time(stage.forward_s), format.time(stage.backward_s), format.time(tasks.starts_us[0] / 1e6),
       format.time(tasks.ends_us[tasks.ends_us.length - 1] / 1e6)];
   }));
