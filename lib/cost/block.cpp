@@ -263,6 +263,7 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
     cost.host_checkpoint = cost.saved.full;
     cost.saved.full = Bytes{};
   }
+  cost.graph_inputs = ceil_bytes(layer_graph_inputs(x, layer));
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
   cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved) +
                      dequantised_weight(x, ops) + 2 * cost.host_checkpoint;
@@ -372,6 +373,7 @@ void take_memory(const BlockCosts& largest, BlockCosts& costs) {
     costs[k].saved = largest[k].saved;
     costs[k].saved_for_weight_gradient = largest[k].saved_for_weight_gradient;
     costs[k].working_set = largest[k].working_set;
+    costs[k].graph_inputs = largest[k].graph_inputs;
     costs[k].repeated_set = largest[k].repeated_set;
   }
 }

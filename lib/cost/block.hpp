@@ -66,6 +66,7 @@ struct BlockCost {
   // More of them under selective recomputation: what a listed module, or a layer that is repeated
   // by operation, brings back at once.
   Bytes repeated_set;
+  Bytes graph_inputs;     // of what is saved, what CUDA graphs keep allocated [F-GRAPH-1]
   Bytes host_checkpoint;  // of a layer that is recomputed, on the host (runtime.host_checkpoints)
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have

@@ -71,8 +71,12 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   for (const KeptRow& row : kKeptRows) {
     add(row.name, row.formula, row.source, Lifetime::kPersistent, rank.kept[row.kept]);
   }
+  const Bytes saved = offload.activations ? rank.resident : rank.activations;
+  const Bytes graphs = std::min(rank.graph_inputs, saved);
+  add("inputs of CUDA graphs", "F-GRAPH-1",
+      "Megatron-Core transformer_layer.py, get_layer_static_inputs", Lifetime::kPersistent, graphs);
   add("saved activations", "F-ACT-MEM-1", "Korthikanti et al. 2205.05198 sec. 4", Lifetime::kSaved,
-      offload.activations ? rank.resident : rank.activations);
+      saved - graphs);
   const BufferBytes& buffers = rank.buffers;
   add("temporaries of the widest block", "F-ACT-MEM-1", "what the block's backward pass has in use",
       Lifetime::kBackward, buffers.most - buffers.gathered - buffers.messages);

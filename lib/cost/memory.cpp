@@ -425,8 +425,9 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   memory.optimizer = states.optimizer;
   memory.activations = activations;
   const Bytes kept = rank.kept.sum();
-  memory.persistent = kept + states.stays + rank.inputs;
-  memory.buffers = std::max(buffers.most, states.update + rank.inputs - activations);
+  memory.persistent = kept + states.stays + rank.inputs + rank.graph_inputs;
+  memory.buffers =
+      std::max(buffers.most, states.update + rank.inputs + rank.graph_inputs - activations);
   if (states.late > Bytes{0}) {
     const Bytes beyond =
         std::max({activations + buffers.most - states.late, buffers.last_layer, Bytes{0}});
@@ -434,6 +435,9 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
     memory.activations = beyond - memory.buffers;
   }
   memory.buffers += kept;
+  const Bytes held = std::min(rank.graph_inputs, memory.activations);
+  memory.activations -= held;
+  memory.buffers += held;
   memory.communicators = communicators;
   memory.context = c.device.context;
   memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers.most).si());

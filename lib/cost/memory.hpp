@@ -154,6 +154,7 @@ struct RankMemory {
   BufferBytes buffers;         // within a backward pass
   KeptBuffers kept;            // from step to step
   Bytes inputs;                // of its chunks, between two steps
+  Bytes graph_inputs;          // of `activations`, what CUDA graphs keep from step to step
 };
 
 // Parameters, states and buffers of a rank.

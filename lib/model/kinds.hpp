@@ -18,6 +18,15 @@ struct KeptBytes {
   double together = 0;   // of that, the most that comes back at once before its backward pass
 };
 
+// [F-GRAPH-1] What CUDA graphs of a layer's parts keep allocated from step to step for one
+// microbatch in flight, as part of what the layer saves: its input, and behind attention the mask,
+// of one byte for every pair of tokens, whether the kernel reads it or not (Megatron-Core
+// transformer_layer.py, get_layer_static_inputs; cuda_graphs.py,
+// TECudaGraphHelper._get_sample_arguments, where a microbatch whose backward pass is done hands its
+// inputs on). What a graph saves besides lies in the graphs' memory pool, and takes there what it
+// takes outside of it.
+[[nodiscard]] double layer_graph_inputs(const BlockContext& x, const LayerSpec& layer);
+
 // Each kind of mixer:
 //   add_parameters      of one layer
 //   copied_parameters   more that every rank of `tp` holds beyond its share: heads that cannot be

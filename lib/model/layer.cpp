@@ -56,6 +56,35 @@ void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) 
   limit_hidden_dispatch(x, ops);
 }
 
+namespace {
+
+bool captures(const BlockContext& x, CudaGraphModule module) {
+  const Runtime& k = x.strategy.runtime;
+  if (k.cuda_graph != CudaGraph::kLayer) return false;
+  return k.cuda_graph_modules.empty() || k.cuda_graph_modules.has(module);
+}
+
+double mask_bytes(const BlockContext& x, const Mixer& mixer) {
+  if (graph_module_of(mixer) != CudaGraphModule::kAttn) return 0;
+  if (!captures(x, CudaGraphModule::kAttn)) return 0;
+  const Strategy& s = x.strategy;
+  return real(s.micro_batch) * real(s.seq_len) * real(ceil_div(s.seq_len, s.cp));
+}
+
+}  // namespace
+
+double layer_graph_inputs(const BlockContext& x, const LayerSpec& layer) {
+  const auto module = graph_module_of(layer.mixer);
+  bool captured = module && captures(x, *module);
+  if (std::holds_alternative<DenseMlpSpec>(layer.feed_forward)) {
+    captured = captured || captures(x, CudaGraphModule::kMlp);
+  } else if (has_feed_forward(layer)) {
+    captured =
+        captured || captures(x, CudaGraphModule::kMoe) || captures(x, CudaGraphModule::kMoeRouter);
+  }
+  return captured ? residual_bytes(x) + mask_bytes(x, layer.mixer) : 0;
+}
+
 KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
   const auto of = [&](const auto& kind) { return saved_bytes(kind, x); };
   const KeptBytes mixer = std::visit(of, layer.mixer), rest = std::visit(of, layer.feed_forward);
@@ -65,8 +94,8 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
           ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
           : 0;
   const double connections = parts * (connection_saved_bytes(x) + mixture_saved_bytes(x));
-  return {mixer.all + rest.all + behind + connections, mixer.selective + rest.selective,
-          std::max(mixer.together, rest.together)};
+  return {mixer.all + rest.all + behind + connections + mask_bytes(x, layer.mixer),
+          mixer.selective + rest.selective, std::max(mixer.together, rest.together)};
 }
 
 // Gradients of the widest features (both gated halves and the product, in whose place its gradient

@@ -139,6 +139,53 @@ TEST_CASE("ZeRO-3 replaces stored weights by the gathered working set of two blo
   CHECK(k.buffers.si() > block * 6);
 }
 
+TEST_CASE("[F-GRAPH-1] graphs of layers keep inputs and masks of what is in flight") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(2, 4, 2);
+  s.sequence_parallel = true;
+  s.micro_batch = 2;
+  const PlanCost plain = cost_of(m, c, complete(s, m, c));
+  s.runtime.cuda_graph = CudaGraph::kLayer;
+  const std::int64_t input = s.micro_batch * s.seq_len / s.tp * m.hidden_size * 2;
+  const std::int64_t mask = s.micro_batch * s.seq_len * s.seq_len;
+  const auto check = [&](std::int64_t mask_each, std::int64_t input_each) {
+    const PlanCost graphs = cost_of(m, c, complete(s, m, c));
+    for (std::size_t r = 0; r < 4; ++r) {
+      CAPTURE(r);
+      const std::int64_t held = plain.stages[r].layers * plain.stages[r].in_flight;
+      const MemoryBreakdown &with = graphs.stages[r].memory, &without = plain.stages[r].memory;
+      CHECK(with.persistent == without.persistent + Bytes{held * (mask_each + input_each)});
+      CHECK(with.allocated() == without.allocated() + Bytes{held * mask_each});
+      const Ledger& ledger = graphs.stages[r].ledger;
+      Bytes entry, most;
+      for (const LedgerEntry& e : ledger.entries) {
+        if (e.name == "inputs of CUDA graphs") entry = e.bytes;
+      }
+      for (const MomentBytes& moment : ledger.moments) most = std::max(most, moment.allocated);
+      CHECK(entry == Bytes{held * (mask_each + input_each)});
+      CHECK(most == with.allocated());
+    }
+  };
+  SECTION("of whole layers") { check(mask, input); }
+  SECTION("of attention") {
+    s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn};
+    check(mask, input);
+  }
+  SECTION("without attention there is no mask") {
+    s.runtime.cuda_graph_modules = {CudaGraphModule::kMlp};
+    check(0, input);
+  }
+  SECTION("of parts that the model lacks") {
+    s.runtime.cuda_graph_modules = {CudaGraphModule::kMamba, CudaGraphModule::kMoeRouter};
+    check(0, 0);
+  }
+  SECTION("a graph of the whole iteration is another matter") {
+    s.runtime.cuda_graph = CudaGraph::kFullIteration;
+    check(0, 0);
+  }
+}
+
 TEST_CASE("[F-EP-4] overlapped dispatch holds one layer more, not one microbatch") {
   ModelSpec m = plain_gpt(8);
   m.moe = MoeSpec{};
