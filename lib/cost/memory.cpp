@@ -412,8 +412,7 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
 
 // The fullest of the step's moments. What all of them hold: weights, gradients, optimizer states,
 // and what is reserved. Beside that, at the beginning of a backward pass activations and buffers,
-// and during the update its copies. Late gradients are not there yet when a backward pass begins,
-// and not all of them in its last layer.
+// and during the update its copies. Late gradients come only in its course.
 MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
                                  const Offload& offload, Bytes communicators) {
   const StateBytes states = on_device(rank.states, offload);
