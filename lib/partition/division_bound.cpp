@@ -5,20 +5,10 @@
 #include <limits>
 
 #include "base/units.hpp"
+#include "cost/chunks.hpp"
 
 namespace meshplan {
 namespace {
-
-// The backward pass waits for the layer to be recomputed, selectively or as a whole.
-TaskTimes times_of(const BlockCost& b, Recompute recompute) {
-  const Seconds full = b.recompute_full.total();
-  const Seconds more = recompute == Recompute::kFull ? full
-                       : recompute == Recompute::kSelective
-                           ? std::min(b.recompute_selective.total(), full)
-                           : Seconds{};
-  return {b.forward.total().si(), (b.backward_input.total() + more).si(),
-          b.backward_weight.total().si()};
-}
 
 TaskTimes larger(const TaskTimes& a, const TaskTimes& b) {
   return {std::max(a.forward, b.forward), std::max(a.input, b.input), std::max(a.weight, b.weight)};
@@ -26,6 +16,21 @@ TaskTimes larger(const TaskTimes& a, const TaskTimes& b) {
 
 TaskTimes smaller(const TaskTimes& a, const TaskTimes& b) {
   return {std::min(a.forward, b.forward), std::min(a.input, b.input), std::min(a.weight, b.weight)};
+}
+
+// What the engine says of one block alone, recomputed as its rank may at best choose.
+TaskTimes times_of(std::size_t block, const BlockCosts& blocks, Recompute mode, bool layer) {
+  Chunk one(blocks.size());
+  one.blocks[block] = 1;
+  const auto times = [&](Recompute recompute) {
+    const ChunkTime t = chunk_cost(one, blocks, recompute).time;
+    return TaskTimes{t.forward.si(), t.backward_input.si(), t.backward_weight.si()};
+  };
+  if (!layer) return times(Recompute::kNone);
+  const TaskTimes kept = times(mode);  // with kFull, as nothing is marked, without any
+  if (mode == Recompute::kNone) return kept;
+  one.recomputed[block] = 1;
+  return mode == Recompute::kFull ? times(mode) : smaller(kept, times(mode));
 }
 
 // What layers that follow each other take less than so much each, at most.
@@ -50,7 +55,7 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
   PerBlock<TaskTimes> kinds(all.size());
   TaskTimes layers;
   for (std::size_t k = 0; k < all.size(); ++k) {
-    kinds[k] = times_of(blocks[k], prefix.table.is_layer(k) ? recompute : Recompute::kNone);
+    kinds[k] = times_of(k, blocks, recompute, prefix.table.is_layer(k));
     layers += kinds[k] * static_cast<double>(all[k]);
   }
   p_.embedding = kinds.embedding();
