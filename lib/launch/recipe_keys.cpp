@@ -147,6 +147,7 @@ constexpr auto kTrainerNotModelled = std::to_array<NotModelledKey>(
     {{"lora_modules_to_save", "counts these layers as frozen"},
      {"additional_target", "counts these layers as frozen"},
      {"unfrozen_parameters", "trains all weights or adapters alone"},
+     {"chunked_cross_entropy*", "takes the loss of all logits at once"},
      {"peft_use_dora", "counts adapters without magnitudes"},
      {"use_dora", "counts adapters without magnitudes"},
      {"relora*", "counts plain adapters"},
