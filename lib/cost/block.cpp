@@ -255,6 +255,27 @@ BlockCost with_host_checkpoint(const BlockContext& x, BlockCost cost) {
   return cost;
 }
 
+// [F-OFF-5] Modules' inputs go to the host beside the forward pass and come back beside the
+// backward pass of the layer behind; what takes longer is waited for. A layer's are on the device
+// twice: with the pass that computes, and on their way (Megatron-Core
+// fine_grained_activation_offload.py).
+BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, BlockCost cost) {
+  if (x.strategy.offload.modules.empty()) return cost;
+  const KeptBytes saved = layer_saved_bytes(x, layer);
+  const bool selective = x.strategy.recompute == Recompute::kSelective;
+  const double left = saved.all - (selective ? saved.selective : 0);
+  cost.offloaded = ceil_bytes(std::min(saved.offloaded, left));
+  cost.saved.none -= std::min(cost.offloaded, cost.saved.none);
+  cost.saved.selective -= std::min(cost.offloaded, cost.saved.selective);
+  cost.working_set += 2 * cost.offloaded;
+  const Seconds copy = cost.offloaded / x.cluster.device.host_link;
+  const Seconds backward = cost.backward_input.total() + cost.backward_weight.total() +
+                           (selective ? cost.recompute_selective.total() : Seconds{});
+  cost.forward.launch += clamp_positive(copy - cost.forward.total());
+  cost.backward_input.launch += clamp_positive(copy - backward);
+  return cost;
+}
+
 BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& all) {
   const BlockOps ops = layer_ops(x, layer);
   BlockCost cost;
@@ -272,7 +293,7 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
                           : ceil_bytes(layer_saved_bytes(x, layer).together);
   cost.parameters = layer_parameters_of_device(x.model, x.strategy, layer);
   add_weights(ops, all, cost);
-  return with_host_checkpoint(x, finish(x, ops, cost));
+  return with_offloaded_modules(x, layer, with_host_checkpoint(x, finish(x, ops, cost)));
 }
 
 std::int64_t table_share(const BlockContext& x) { return x.shape.vocab * x.shape.hidden; }
@@ -374,6 +395,7 @@ void take_memory(const BlockCosts& largest, BlockCosts& costs) {
     costs[k].saved_for_weight_gradient = largest[k].saved_for_weight_gradient;
     costs[k].working_set = largest[k].working_set;
     costs[k].graph_inputs = largest[k].graph_inputs;
+    costs[k].offloaded = largest[k].offloaded;
     costs[k].repeated_set = largest[k].repeated_set;
   }
 }

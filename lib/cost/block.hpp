@@ -67,6 +67,7 @@ struct BlockCost {
   // by operation, brings back at once.
   Bytes repeated_set;
   Bytes graph_inputs;     // of what is saved, what CUDA graphs keep allocated [F-GRAPH-1]
+  Bytes offloaded;        // of a layer, on the host (offload.modules): no part of `saved`
   Bytes host_checkpoint;  // of a layer that is recomputed, on the host (runtime.host_checkpoints)
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have

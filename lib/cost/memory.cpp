@@ -178,7 +178,8 @@ KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks, con
 Bytes host_checkpoint_bytes(const BlockCosts& blocks, const Chunk& mine) {
   Bytes sum;
   for (std::size_t k = 0; k < mine.recomputed.size(); ++k) {
-    if (mine.recomputed[k] > 0) sum += blocks[k].host_checkpoint * mine.recomputed[k];
+    if (mine.blocks[k] == 0) continue;
+    sum += blocks[k].host_checkpoint * mine.recomputed[k] + blocks[k].offloaded * mine.blocks[k];
   }
   return sum;
 }
@@ -435,8 +436,7 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   }
   memory.buffers += kept;
   const Bytes held = std::min(rank.graph_inputs, memory.activations);
-  memory.activations -= held;
-  memory.buffers += held;
+  memory.activations -= held, memory.buffers += held;
   memory.communicators = communicators;
   memory.context = c.device.context;
   memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers.most).si());

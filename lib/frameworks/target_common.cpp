@@ -73,11 +73,18 @@ void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
 }
 
 void check_unlisted_modules(const Plan& p, Findings& f) {
+  if (!p.s.offload.modules.empty()) {
+    f.error({"offload.modules"}, "modules whose inputs go to the host cannot be listed, got " +
+                                     key_text(p.s.offload.modules));
+  }
   if (p.s.recompute_modules.empty()) return;
   f.error({"recompute_modules"}, "what selective recomputation repeats cannot be listed, got " +
                                      key_text(p.s.recompute_modules));
 }
-void mend_unlisted_modules(Strategy& s, const ModelSpec&) { s.recompute_modules = {}; }
+void mend_unlisted_modules(Strategy& s, const ModelSpec&) {
+  s.recompute_modules = {};
+  s.offload.modules = {};
+}
 
 void check_resident_activations(const Plan& p, Findings& f) {
   if (p.s.offload.activations) {

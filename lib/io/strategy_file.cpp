@@ -150,6 +150,10 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node,
   return read_modules(d, key, node, target);
 }
 
+bool read_value(Document& d, const std::string& key, const YamlNode& node, OffloadModules& target) {
+  return read_modules(d, key, node, target);
+}
+
 bool read_value(Document& d, const std::string& key, const YamlNode& node, FrozenParts& target) {
   return read_modules(d, key, node, target);
 }

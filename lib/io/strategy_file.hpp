@@ -32,6 +32,7 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node,
                 RecomputeModules& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node,
                 CudaGraphModules& target);
+bool read_value(Document& d, const std::string& key, const YamlNode& node, OffloadModules& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, FrozenParts& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Framework& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Release& target);

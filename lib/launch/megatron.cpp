@@ -156,6 +156,14 @@ void add_memory(const LaunchPlan& p, Options& o) {
   if (s.offload.activations) {
     o.push_back({"--cpu-offloading-num-layers", std::to_string(p.model.num_layers - 1)});
   }
+  if (!s.offload.modules.empty()) {
+    o.push_back({"--fine-grained-activation-offloading"});
+    std::vector<std::string> words{"--offload-modules"};
+    for (const auto& row : NameTable<OffloadModule>::rows) {
+      if (s.offload.modules.has(row.value)) words.emplace_back(row.name);
+    }
+    o.push_back(words);
+  }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
   if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});
   if (s.offload.optimizer) {

@@ -1,4 +1,4 @@
-// Which CUDA graphs Megatron-LM's arguments ask for.
+// Which parts of a layer Megatron-LM's arguments name for CUDA graphs, and for the host.
 #include "launch/megatron_parts.hpp"
 
 namespace meshplan {
@@ -46,6 +46,23 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
   }
   k.cuda_graph_modules = modules;
   if (modules.empty() && !others.empty()) k.cuda_graph = CudaGraph::kNone;
+}
+
+// T: fine_grained_activation_offloading, offload_modules.
+void read_offloaded_modules(ProgramOptions& options, ImportedRun& run) {
+  const ProgramOption* listed = options.find("--offload-modules");
+  if (!options.has("--fine-grained-activation-offloading")) return;
+  std::string others;
+  for (const ShellWord& word : listed ? listed->values : std::vector<ShellWord>{}) {
+    if (const auto module = from_name<OffloadModule>(word.text)) {
+      run.strategy.offload.modules.add(*module);
+    } else {
+      others += (others.empty() ? "" : ", ") + word.text;
+    }
+  }
+  if (!others.empty()) {
+    run.notes.push_back("inputs of " + others + " stay on the device in the estimate");
+  }
 }
 
 }  // namespace meshplan

@@ -352,6 +352,7 @@ class Importer {
       s.offload.optimizer = true, s.offload.optimizer_fraction = fraction;
     }
     s.offload.activations = number("--cpu-offloading-num-layers", 0) > 0;
+    read_offloaded_modules(options_, run_);
   }
 
   // T: recompute_modules; core_attn by default, and all there was before core_r0.12.

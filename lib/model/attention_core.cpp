@@ -306,8 +306,29 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
     const double operations = l.bytes * norm + products + output;
     return {bytes + hidden_mask(x), std::max(0.0, bytes + hidden_mask(x) - operations)};
   }
-  if (x.strategy.recompute_modules.empty()) {
-    return {bytes + hidden_mask(x), fused ? kept_input(x, first) + repeated : scores};
+  // [F-OFF-5] Queries, keys and values are what the core reads; what else the projections keep,
+  // their inputs and latents, is theirs. A norm inside of its product hands its input to that.
+  const auto off = [&](OffloadModule m) { return x.strategy.offload.modules.has(m) ? 1.0 : 0.0; };
+  const bool norm_apart = latent || !norm_is_inside(x);
+  const bool listed = !x.strategy.recompute_modules.empty();
+  const bool again = x.strategy.recompute == Recompute::kSelective;
+  const bool core_again = listed ? repeats(x, RecomputeModule::kCoreAttn, false) : again && !fused;
+  const bool up_again =
+      latent && (listed ? repeats(x, RecomputeModule::kMlaUpProj, false) : again && fused);
+  const bool normed_again =
+      listed ? norm_apart && repeats(x, RecomputeModule::kLayernorm, false) : again && fused;
+  const double core_inputs = latent ? repeated : projections;
+  const double core = (core_again ? 0 : scores + (fused ? 4 * t * real(heads.heads) : 0)) +
+                      (up_again ? 0 : core_inputs);
+  const double inputs =
+      (normed_again ? 0 : kept_input(x, first)) + (latent ? projections - repeated : 0);
+  const double normal = norm_bytes(x, norm);
+  const double offloaded = off(OffloadModule::kAttnNorm) * (norm_apart ? normal : 0) +
+                           off(OffloadModule::kQkvLinear) * (inputs + (norm_apart ? 0 : normal)) +
+                           off(OffloadModule::kCoreAttn) * core +
+                           off(OffloadModule::kAttnProj) * input * t * real(heads.value_size);
+  if (!listed) {
+    return {bytes + hidden_mask(x), fused ? kept_input(x, first) + repeated : scores, 0, offloaded};
   }
   double dropped = 0, together = 0;
   // Of fused attention only what its own backward pass needs beside its inputs: the projection
@@ -316,12 +337,11 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
     dropped += scores + (fused ? 4 * t * real(heads.heads) : 0);
     if (fused && !shared) dropped += l.bytes * t * real(heads.value_size);
   }
-  const bool norm_apart = latent || !norm_is_inside(x);
   if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x, first);
   if (latent && repeats(x, RecomputeModule::kMlaUpProj, false)) {
     dropped += repeated, together = repeated;
   }
-  return {bytes + hidden_mask(x), dropped, together};
+  return {bytes + hidden_mask(x), dropped, together, offloaded};
 }
 
 std::int64_t seen_tokens(std::int64_t window, const IndexSpec& index) {

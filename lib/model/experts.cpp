@@ -341,6 +341,15 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const double of_shared = activation_function_bytes(x, shared);
   KeptBytes saved{norm_bytes(x, norm) + normed + inside + of_shared};
+  const OffloadModules& off = s.offload.modules;
+  if (off.has(OffloadModule::kMlpNorm)) saved.offloaded += norm_bytes(x, norm);
+  if (off.has(OffloadModule::kExpertFc1)) {
+    saved.offloaded +=
+        routed * gathered * real(expert_input(moe, l.hidden)) * kept(x, kFirstTargets);
+  }
+  if (off.has(OffloadModule::kMoeAct)) {
+    saved.offloaded += activation_function_bytes(x, hidden) - kept(x, {LoraTarget::kFc2}) * hidden;
+  }
   if (s.recompute_modules.empty()) {
     if (s.flash_attention) saved.selective = repeated_features(x, hidden + shared);
     return saved;

@@ -16,6 +16,7 @@ struct KeptBytes {
   double all = 0;
   double selective = 0;  // of which selective recomputation drops
   double together = 0;   // of that, the most that comes back at once before its backward pass
+  double offloaded = 0;  // of the rest, what offload.modules sends to the host
 };
 
 // [F-GRAPH-1] What CUDA graphs of a layer's parts keep allocated from step to step for one

@@ -95,7 +95,8 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
           : 0;
   const double connections = parts * (connection_saved_bytes(x) + mixture_saved_bytes(x));
   return {mixer.all + rest.all + behind + connections + mask_bytes(x, layer.mixer),
-          mixer.selective + rest.selective, std::max(mixer.together, rest.together)};
+          mixer.selective + rest.selective, std::max(mixer.together, rest.together),
+          mixer.offloaded + rest.offloaded};
 }
 
 // Gradients of the widest features (both gated halves and the product, in whose place its gradient

@@ -45,6 +45,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"offload.optimizer", "optimizer states and their update are on the host"},
     {"offload.optimizer_fraction", "of the parameters, with offload.optimizer"},
     {"offload.activations", "saved activations are copied to the host"},
+    {"offload.modules",
+     "saved inputs of these modules go to the host: core_attn, expert_fc1 and the like"},
     {"frozen", "parts that are not trained: vision_model, vision_projection, language_model"},
     {"lora.rank", "of adapters beside frozen weights; 0: all weights are trained"},
     {"lora.targets", "layers with adapters: a list of their names, or [all-linear]"},

@@ -57,6 +57,17 @@ enum class CudaGraph { kNone, kLayer, kFullIteration };
 // cuda_graph_modules): the mixer, or a dense or mixture's feed-forward part, whole; a mixture up to
 // its router with the shared experts, and the permutation before the dispatch.
 enum class CudaGraphModule { kAttn, kMamba, kMlp, kMoe, kMoeRouter, kMoePreprocess };
+// Parts of a layer whose saved inputs go to the host (Megatron-Core transformer_config.py,
+// fine_grained_activation_offloading, offload_modules).
+enum class OffloadModule {
+  kAttnNorm,
+  kQkvLinear,
+  kCoreAttn,
+  kAttnProj,
+  kMlpNorm,
+  kExpertFc1,
+  kMoeAct
+};
 enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSendRecv };
 
 // The parallel dimensions a rank order lists.
@@ -129,6 +140,13 @@ MESHPLAN_NAMES(RecomputeModule, {{RecomputeModule::kCoreAttn, "core_attn"},
                                  {RecomputeModule::kMlp, "mlp"},
                                  {RecomputeModule::kMoe, "moe"},
                                  {RecomputeModule::kSharedExperts, "shared_experts"}});
+MESHPLAN_NAMES(OffloadModule, {{OffloadModule::kAttnNorm, "attn_norm"},
+                               {OffloadModule::kQkvLinear, "qkv_linear"},
+                               {OffloadModule::kCoreAttn, "core_attn"},
+                               {OffloadModule::kAttnProj, "attn_proj"},
+                               {OffloadModule::kMlpNorm, "mlp_norm"},
+                               {OffloadModule::kExpertFc1, "expert_fc1"},
+                               {OffloadModule::kMoeAct, "moe_act"}});
 MESHPLAN_NAMES(CudaGraphModule, {{CudaGraphModule::kAttn, "attn"},
                                  {CudaGraphModule::kMamba, "mamba"},
                                  {CudaGraphModule::kMlp, "mlp"},

@@ -60,6 +60,22 @@ bool has_module(const ModelSpec& m, CudaGraphModule module) {
   return false;
 }
 
+bool has_module(const ModelSpec& m, OffloadModule module) {
+  switch (module) {
+    case OffloadModule::kAttnNorm:
+    case OffloadModule::kQkvLinear:
+    case OffloadModule::kCoreAttn:
+    case OffloadModule::kAttnProj:
+      return has_module(m, RecomputeModule::kCoreAttn);
+    case OffloadModule::kMlpNorm:
+      return has_feed_forward_of<DenseMlpSpec>(m) || m.moe.has_value();
+    case OffloadModule::kExpertFc1:
+    case OffloadModule::kMoeAct:
+      return m.moe.has_value();
+  }
+  return false;
+}
+
 std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& runtime) {
   using enum RecomputeModule;
   const bool norms_inside = runtime.transformer_engine && !m.moe && !has_module(m, kMlaUpProj);

@@ -12,6 +12,7 @@ namespace meshplan {
 // Whether a layer has the part that the module names; a norm every one has.
 [[nodiscard]] bool has_module(const ModelSpec& m, RecomputeModule module);
 [[nodiscard]] bool has_module(const ModelSpec& m, CudaGraphModule module);
+[[nodiscard]] bool has_module(const ModelSpec& m, OffloadModule module);
 
 // The lists of which no other drops and repeats the same, the empty one first. Where norms are
 // inside of their products' modules (Runtime::transformer_engine) a model without experts and

@@ -1,6 +1,6 @@
 #pragma once
-// Sets of parts that a strategy names: what of a layer selective recomputation repeats and CUDA
-// graphs capture, and what of a model is not trained.
+// Sets of parts that a strategy names: what of a layer selective recomputation repeats, CUDA graphs
+// capture and the host takes, and what of a model is not trained.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -37,11 +37,13 @@ class ModuleSet {
 
 using RecomputeModules = ModuleSet<RecomputeModule>;
 using CudaGraphModules = ModuleSet<CudaGraphModule>;
+using OffloadModules = ModuleSet<OffloadModule>;
 using FrozenParts = ModuleSet<FrozenPart>;
 
 // "[moe_act,layernorm]", in the order of the enumeration.
 [[nodiscard]] std::string key_text(RecomputeModules value);
 [[nodiscard]] std::string key_text(CudaGraphModules value);
+[[nodiscard]] std::string key_text(OffloadModules value);
 [[nodiscard]] std::string key_text(FrozenParts value);
 
 }  // namespace meshplan

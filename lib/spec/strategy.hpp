@@ -33,6 +33,8 @@ struct Offload {
   // Of the parameters, with `optimizer`; the others' states and update stay on the device
   // (Megatron-Core optimizer/cpu_offloading/hybrid_optimizer.py).
   double optimizer_fraction = 1;
+  // Of what these modules of a layer save goes to the host, the rest stays on the device.
+  OffloadModules modules = {};
 
   // What of the optimizer is on the host, and what on the device.
   [[nodiscard]] double host_share() const { return optimizer ? optimizer_fraction : 0; }

@@ -70,6 +70,7 @@ static std::string set_text(ModuleSet<Module> value) {
 }
 std::string key_text(RecomputeModules value) { return set_text(value); }
 std::string key_text(CudaGraphModules value) { return set_text(value); }
+std::string key_text(OffloadModules value) { return set_text(value); }
 std::string key_text(FrozenParts value) { return set_text(value); }
 
 std::string key_text(const LoraTargets& value) {
@@ -134,6 +135,7 @@ std::string short_text(const Strategy& s) {
     text += "[" + key_text(s.offload.optimizer_fraction) + "]";
   }
   if (s.offload.activations) text += " offload-activations";
+  if (!s.offload.modules.empty()) text += " offload" + key_text(s.offload.modules);
   if (!s.frozen.empty()) text += " frozen" + key_text(s.frozen);
   if (has_adapters(s)) text += " lora" + std::to_string(s.lora.rank);
   if (has_adapters(s) && s.lora.frozen_dtype != FrozenDtype::kTraining) {

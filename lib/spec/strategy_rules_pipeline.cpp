@@ -156,6 +156,38 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
           "zero=1, or pp=1");
 }
 
+// Megatron-Core transformer_config.py, __post_init__ with fine_grained_activation_offloading
+// (2026-08-22).
+void check_offloaded_modules(const Plan& p, Findings& f) {
+  using enum OffloadModule;
+  const OffloadModules& modules = p.s.offload.modules;
+  if (modules.empty()) return;
+  const std::string key = "offload.modules";
+  if (p.s.offload.activations) {
+    f.error({key, "offload.activations"},
+            "'offload.modules' and 'offload.activations' are two ways of the same",
+            "without one of them");
+  }
+  if (p.s.recompute == Recompute::kFull) {
+    f.error({key, "recompute"}, "recomputed layers save nothing that 'offload.modules' could take",
+            "recompute=selective, or none");
+  }
+  if (modules.has(kAttnProj) && !modules.has(kCoreAttn)) {
+    f.error({key}, "module attn_proj needs module core_attn, whose backward pass reads the same",
+            "with both");
+  }
+  const bool repeats_moe = p.s.recompute_modules.has(RecomputeModule::kMoe);
+  if (repeats_moe && (modules.has(kExpertFc1) || modules.has(kMoeAct))) {
+    f.error({key, "recompute_modules"},
+            "what recomputing module moe drops cannot go to the host: expert_fc1, moe_act",
+            "without them");
+  }
+  for (const auto& row : NameTable<OffloadModule>::rows) {
+    if (!modules.has(row.value) || has_module(p.m, row.value)) continue;
+    f.warning({key}, "module " + std::string(row.name) + " does nothing: no layer has one");
+  }
+}
+
 // Saved activations are copied out while the next layer runs: no framework does it under a
 // pipeline or together with recomputation (Megatron-Core transformer_config.py:1893, 1898).
 void check_offload(const Plan& p, Findings& f) {
@@ -189,9 +221,13 @@ void check_offload(const Plan& p, Findings& f) {
                 "'runtime.host_checkpoints' does nothing without recompute=full");
     }
   }
-  const bool any = p.s.offload.optimizer || p.s.offload.activations;
+  check_offloaded_modules(p, f);
+  const Offload& offload = p.s.offload;
+  const bool any = offload.optimizer || offload.activations || !offload.modules.empty();
   if (any && p.c.device.host_link.si() <= 0) {
-    f.error({p.s.offload.optimizer ? "offload.optimizer" : "offload.activations"},
+    f.error({offload.optimizer     ? "offload.optimizer"
+             : offload.activations ? "offload.activations"
+                                   : "offload.modules"},
             "'offload' needs a link to the host: the 'host_link' of " + p.c.device.name + " is 0");
   }
   if (!p.s.offload.activations) return;
@@ -244,7 +280,10 @@ void check_graph_modules(const Plan& p, Findings& f) {
   const CudaGraphModules& modules = k.cuda_graph_modules;
   const std::string key = "kernels.cuda_graph_modules";
   if (k.cuda_graph != CudaGraph::kNone) {
-    f.warning({"kernels.cuda_graph"}, "memory that CUDA graphs hold for themselves is not counted");
+    f.warning({"kernels.cuda_graph"},
+              k.cuda_graph == CudaGraph::kLayer
+                  ? "temporaries in the memory pool of CUDA graphs are not counted"
+                  : "memory that CUDA graphs hold for themselves is not counted");
   }
   if (modules.empty()) return;
   if (k.cuda_graph != CudaGraph::kLayer) {

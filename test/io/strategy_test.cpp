@@ -43,7 +43,8 @@ class RandomValue {
     } else if constexpr (std::is_same_v<T, RankOrder>) {
       std::shuffle(member.begin(), member.end(), random_);
     } else if constexpr (std::is_same_v<T, RecomputeModules> ||
-                         std::is_same_v<T, CudaGraphModules> || std::is_same_v<T, FrozenParts>) {
+                         std::is_same_v<T, CudaGraphModules> || std::is_same_v<T, OffloadModules> ||
+                         std::is_same_v<T, FrozenParts>) {
       for (const auto& row : NameTable<typename T::Value>::rows) {
         if (below(3) == 0) member.add(row.value);
       }
@@ -236,8 +237,8 @@ TEST_CASE("Problems of key=value text point into it") {
        "--strategy:1:23: error: unknown key 'offload'\n"
        "  precision=bf16,zero=9,offload=true\n"
        "                        ^~~~~~~\n"
-       "  hint: its keys are offload.optimizer, offload.optimizer_fraction and "
-       "offload.activations\n"},
+       "  hint: its keys are offload.optimizer, offload.optimizer_fraction, "
+       "offload.activations and offload.modules\n"},
   }));
   CHECK(errors_of(row.text) == row.want);
 }

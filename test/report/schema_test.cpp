@@ -103,6 +103,7 @@ Json type_of(const T&) {
   if constexpr (std::is_same_v<T, LoraTargets>) return "array";
   if constexpr (std::is_same_v<T, RecomputeModules>) return "array";
   if constexpr (std::is_same_v<T, CudaGraphModules>) return "array";
+  if constexpr (std::is_same_v<T, OffloadModules>) return "array";
   if constexpr (std::is_same_v<T, FrozenParts>) return "array";
   if constexpr (std::is_same_v<T, Release>) return "string";
   if constexpr (std::is_enum_v<T> || std::is_same_v<T, Framework>) return nullptr;  // references
@@ -141,6 +142,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"frozen_part", names<FrozenPart>()},
       {"recompute_module", names<RecomputeModule>()},
       {"cuda_graph_module", names<CudaGraphModule>()},
+      {"offload_module", names<OffloadModule>()},
       {"lora_target", names<LoraTarget>()},
       {"frozen_dtype", names<FrozenDtype>()},
       {"lifetime", names<Lifetime>()},

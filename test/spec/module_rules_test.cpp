@@ -41,7 +41,7 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn, CudaGraphModule::kMoeRouter,
                                          CudaGraphModule::kMoePreprocess};
        },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"},
+       "warning: temporaries in the memory pool of CUDA graphs are not counted\n"},
       {"modules of no graph",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
          s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn};
@@ -54,14 +54,14 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
          s.runtime.cuda_graph_modules = {CudaGraphModule::kMoe, CudaGraphModule::kMoeRouter};
        },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"
+       "warning: temporaries in the memory pool of CUDA graphs are not counted\n"
        "error: module moe_router is a part of module moe\n  hint: without one of them\n"},
       {"what follows a router alone",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m = experts(), s.runtime.cuda_graph = CudaGraph::kLayer;
          s.runtime.cuda_graph_modules = {CudaGraphModule::kMoePreprocess};
        },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"
+       "warning: temporaries in the memory pool of CUDA graphs are not counted\n"
        "error: module moe_preprocess needs module moe_router\n  hint: with both\n"},
       {"a graph inside of what is repeated",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
@@ -69,7 +69,7 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          s.runtime.cuda_graph_modules = {CudaGraphModule::kMoeRouter};
          s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
        },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"
+       "warning: temporaries in the memory pool of CUDA graphs are not counted\n"
        "error: a graph of moe_router excludes recomputing module moe\n"
        "  hint: without moe_router\n"},
       {"a graph of no layer",
@@ -77,7 +77,7 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          s.runtime.cuda_graph = CudaGraph::kLayer;
          s.runtime.cuda_graph_modules = {CudaGraphModule::kMamba};
        },
-       "warning: memory that CUDA graphs hold for themselves is not counted\n"
+       "warning: temporaries in the memory pool of CUDA graphs are not counted\n"
        "warning: module mamba does nothing: no layer has one\n"},
       {"overlapped experts",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
@@ -86,6 +86,35 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
        },
        "error: 'overlap.ep' excludes module moe\n  hint: overlap.ep=false\n"},
+      {"inputs of modules on the host, two ways",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         s.offload.modules = {OffloadModule::kCoreAttn}, s.offload.activations = true;
+         s.pp = 1, s.dp *= 2;
+         c.device.host_link = BytesPerSecond{1e9};
+       },
+       "error: 'offload.modules' and 'offload.activations' are two ways of the same\n"
+       "  hint: without one of them\n"},
+      {"an output without what made it",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         s.offload.modules = {OffloadModule::kAttnProj};
+         c.device.host_link = BytesPerSecond{1e9};
+       },
+       "error: module attn_proj needs module core_attn, whose backward pass reads the same\n"
+       "  hint: with both\n"},
+      {"on the host what is repeated",
+       [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
+         m = experts(), s.offload.modules = {OffloadModule::kMoeAct};
+         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
+         c.device.host_link = BytesPerSecond{1e9};
+       },
+       "error: what recomputing module moe drops cannot go to the host: expert_fc1, moe_act\n"
+       "  hint: without them\n"},
+      {"on the host what no layer has",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         s.offload.modules = {OffloadModule::kExpertFc1};
+         c.device.host_link = BytesPerSecond{1e9};
+       },
+       "warning: module expert_fc1 does nothing: no layer has one\n"},
       {"a part of nothing",
        [](Strategy& s, ModelSpec&, ClusterSpec& c) {
          s.offload.optimizer_fraction = 0.5, c.device.host_link = BytesPerSecond{1e9};
