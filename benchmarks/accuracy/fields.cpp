@@ -270,6 +270,10 @@ Run run_of(const json& row) {
   for (const char* name : {"activation_checkpoints_to_cpu", "activation_offloading"}) {
     run.host_checkpoints |= boolean(field(offload, name)).value_or(false);
   }
+  const json& modules = field(offload, "modules");
+  if (modules.is_array()) {
+    for (const json& module : modules) run.offload_modules.push_back(text(module));
+  }
   run.cuda_graphs = text(field(row, "cuda_graphs"));
   if (overlap.is_string()) run.overlap_words = text(overlap);
   run.status = text(field(row, "status"));

@@ -251,6 +251,9 @@ void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   // What the rows state as switches, or in words ("checkpointing with offload to system RAM").
   const bool offloads = run.host_checkpoints || has_word(run.recompute_detail, "with offload to");
   s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
+  for (const std::string& name : run.offload_modules) {
+    if (const auto module = from_name<OffloadModule>(name)) s.offload.modules.add(*module);
+  }
   if (recomputes_every_second(s, run) && s.pp == 1) {
     s.recompute = Recompute::kNone;
     s.recompute_layers = {layers / 2};

@@ -63,9 +63,10 @@ struct Run {
   std::vector<std::string> lora_targets;
   std::optional<double> lora_dropout;
   std::string frozen_precision;
-  bool packed = false;            // rows of several documents
-  std::string lengths;            // what the row says of the documents
-  bool host_checkpoints = false;  // inputs of recomputed layers are moved to the host
+  bool packed = false;                       // rows of several documents
+  std::string lengths;                       // what the row says of the documents
+  bool host_checkpoints = false;             // inputs of recomputed layers are moved to the host
+  std::vector<std::string> offload_modules;  // whose saved inputs are, as Megatron-Core names them
   std::string cuda_graphs;
   std::string overlap_words;           // what the row says of overlap in one text
   std::string dispatcher, overlap_ep;  // of experts' tokens: the source's words; "true", "false"

@@ -264,7 +264,8 @@ BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, 
   const KeptBytes saved = layer_saved_bytes(x, layer);
   const bool selective = x.strategy.recompute == Recompute::kSelective;
   const double left = saved.all - (selective ? saved.selective : 0);
-  cost.offloaded = ceil_bytes(std::min(saved.offloaded, left));
+  const double share = x.strategy.offload.activation_fraction;
+  cost.offloaded = ceil_bytes(std::min(share * saved.offloaded, left));
   cost.saved.none -= std::min(cost.offloaded, cost.saved.none);
   cost.saved.selective -= std::min(cost.offloaded, cost.saved.selective);
   cost.working_set += 2 * cost.offloaded;

@@ -163,6 +163,8 @@ void add_memory(const LaunchPlan& p, Options& o) {
       if (s.offload.modules.has(row.value)) words.emplace_back(row.name);
     }
     o.push_back(words);
+    const double fraction = s.offload.activation_fraction;
+    if (fraction < 1) o.push_back({"--activation-offload-fraction", key_text(fraction)});
   }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
   if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});

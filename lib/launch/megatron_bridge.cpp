@@ -73,6 +73,7 @@ constexpr std::array kFields{
     Field{"--fine-grained-activation-offloading", "model.fine_grained_activation_offloading",
           Kind::kTrue},
     Field{"--offload-modules", "model.offload_modules", Kind::kList},
+    Field{"--activation-offload-fraction", "model.activation_offload_fraction"},
     Field{"--cpu-offloading-num-layers", "model.cpu_offloading_num_layers"},
     Field{"--use-precision-aware-optimizer", "optimizer.use_precision_aware_optimizer",
           Kind::kTrue},

@@ -48,10 +48,12 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
   if (modules.empty() && !others.empty()) k.cuda_graph = CudaGraph::kNone;
 }
 
-// T: fine_grained_activation_offloading, offload_modules.
+// T: fine_grained_activation_offloading, offload_modules, activation_offload_fraction.
 void read_offloaded_modules(ProgramOptions& options, ImportedRun& run) {
   const ProgramOption* listed = options.find("--offload-modules");
-  if (!options.has("--fine-grained-activation-offloading")) return;
+  const double fraction = options.real("--activation-offload-fraction", 1);
+  if (!options.has("--fine-grained-activation-offloading") || fraction == 0) return;
+  run.strategy.offload.activation_fraction = fraction;
   std::string others;
   for (const ShellWord& word : listed ? listed->values : std::vector<ShellWord>{}) {
     if (const auto module = from_name<OffloadModule>(word.text)) {

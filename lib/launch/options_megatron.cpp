@@ -72,6 +72,7 @@ recompute-activations/0 recompute-granularity recompute-method recompute-num-lay
 checkpoint-activations/0 activations-checkpoint-method activations-checkpoint-num-layers
 checkpoint-num-layers optimizer-cpu-offload/0 optimizer-offload-fraction cpu-offloading-num-layers
 recompute-modules/+ moe-layer-recompute/0 fine-grained-activation-offloading/0 offload-modules/+
+activation-offload-fraction
 )"},
     {OptionEffect::kModelled, "data types and kernels",
      R"(
@@ -129,7 +130,7 @@ no-pin-cpu-grads/0 no-pin-cpu-params/0
 )"},
     {OptionEffect::kNotModelled, "activations stay on the device in the estimate",
      R"(
-min-offloaded-tensor-size delay-offload-until-cuda-graph/0 delta-offload-bytes-across-pp-ranks activation-offload-fraction
+min-offloaded-tensor-size delay-offload-until-cuda-graph/0 delta-offload-bytes-across-pp-ranks
 moe-paged-stash/0 moe-paged-stash-page-size moe-paged-stash-buffer-size-factor-cuda
 moe-paged-stash-buffer-size-factor-cpu fine-grained-offloading-max-inflight-offloads
 cpu-offloading-retain-pinned-cpu-buffers/0

@@ -47,6 +47,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"offload.activations", "saved activations are copied to the host"},
     {"offload.modules",
      "saved inputs of these modules go to the host: core_attn, expert_fc1 and the like"},
+    {"offload.activation_fraction", "of what offload.modules name"},
     {"frozen", "parts that are not trained: vision_model, vision_projection, language_model"},
     {"lora.rank", "of adapters beside frozen weights; 0: all weights are trained"},
     {"lora.targets", "layers with adapters: a list of their names, or [all-linear]"},

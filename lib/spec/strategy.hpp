@@ -35,6 +35,7 @@ struct Offload {
   double optimizer_fraction = 1;
   // Of what these modules of a layer save goes to the host, the rest stays on the device.
   OffloadModules modules = {};
+  double activation_fraction = 1;  // of what `modules` name
 
   // What of the optimizer is on the host, and what on the device.
   [[nodiscard]] double host_share() const { return optimizer ? optimizer_fraction : 0; }

@@ -56,6 +56,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
   visit("offload.activations", s.offload.activations);
   visit("offload.modules", s.offload.modules);
+  visit("offload.activation_fraction", s.offload.activation_fraction);
   visit("frozen", s.frozen);
   visit("lora.rank", s.lora.rank);
   visit("lora.targets", s.lora.targets);

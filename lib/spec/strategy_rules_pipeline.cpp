@@ -161,6 +161,15 @@ void check_zero_pipeline(const Plan& p, Findings& f) {
 void check_offloaded_modules(const Plan& p, Findings& f) {
   using enum OffloadModule;
   const OffloadModules& modules = p.s.offload.modules;
+  const double fraction = p.s.offload.activation_fraction;
+  if (!(fraction > 0 && fraction <= 1)) {
+    f.error({"offload.activation_fraction"},
+            "'offload.activation_fraction' must be over 0 and at most 1, got " + key_text(fraction),
+            "without 'offload.modules' nothing is offloaded");
+  } else if (fraction < 1 && modules.empty()) {
+    f.warning({"offload.activation_fraction"},
+              "'offload.activation_fraction' does nothing without 'offload.modules'");
+  }
   if (modules.empty()) return;
   const std::string key = "offload.modules";
   if (p.s.offload.activations) {

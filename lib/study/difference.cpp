@@ -19,19 +19,14 @@ constexpr std::array<std::string_view, 4> kPipeline{"pp", "schedule", "vp", "sta
 constexpr std::array<std::string_view, 2> kContext{"cp", "cp_kind"};
 constexpr std::array<std::string_view, 2> kExperts{"ep", "etp"};
 constexpr std::array<std::string_view, 2> kSharding{"zero", "zero_group"};
-constexpr std::array<std::string_view, 6> kMemory{
-    "recompute",         "recompute_modules",          "recompute_layers",
-    "offload.optimizer", "offload.optimizer_fraction", "offload.activations"};
-constexpr std::array<std::string_view, 10> kStages{"pp",
-                                                   "schedule",
-                                                   "vp",
-                                                   "stage_layers",
-                                                   "recompute",
-                                                   "recompute_modules",
-                                                   "recompute_layers",
-                                                   "offload.optimizer",
-                                                   "offload.optimizer_fraction",
-                                                   "offload.activations"};
+constexpr auto kMemory = std::to_array<std::string_view>(
+    {"recompute", "recompute_modules", "recompute_layers", "offload.optimizer",
+     "offload.optimizer_fraction", "offload.activations", "offload.modules",
+     "offload.activation_fraction"});
+constexpr auto kStages = std::to_array<std::string_view>(
+    {"pp", "schedule", "vp", "stage_layers", "recompute", "recompute_modules", "recompute_layers",
+     "offload.optimizer", "offload.optimizer_fraction", "offload.activations", "offload.modules",
+     "offload.activation_fraction"});
 constexpr std::array<std::span<const std::string_view>, 4> kOthers{kTensor, kContext, kExperts,
                                                                    kSharding};
 // Of the workload, or what the other keys leave over.

@@ -155,6 +155,9 @@ TEST_CASE("rows that offload the inputs of recomputed layers do so, in switches 
   run.host_checkpoints = true;
   apply_recompute(s, run, 32);
   CHECK(s.runtime.host_checkpoints);
+  run.offload_modules = {"expert_fc1", "core_attn", "something"};
+  apply_recompute(s, run, 32);
+  CHECK(s.offload.modules == OffloadModules{OffloadModule::kExpertFc1, OffloadModule::kCoreAttn});
   run.host_checkpoints = false;
   run.recompute_detail = "gradient checkpointing with offload to system RAM";
   apply_recompute(s, run, 32);

@@ -67,6 +67,9 @@ TEST_CASE("[F-OFF-5] each module's inputs leave the device") {
   CHECK(plain.offloaded == Bytes{});
   CHECK(moved({kMlpNorm}) == hidden);
   CHECK(moved({kExpertFc1}) == routed * kHidden * 2);
+  Strategy half = offloading({kExpertFc1});
+  half.offload.activation_fraction = 0.5;
+  CHECK(layer_of(m, half).offloaded == Bytes{routed * kHidden});
   CHECK(moved({kMoeAct}) == routed * 2 * kExpertFfn * 2);
   const std::int64_t heads = kHeads * (latent ? 64 + 32 : kHidden / kHeads);
   const std::int64_t values = kHeads * (latent ? 64 : kHidden / kHeads);

@@ -186,6 +186,10 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.offload.optimizer = choices.once_in(6);
   if (s.offload.optimizer && choices.once_in(2)) s.offload.optimizer_fraction = 0.5;
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
+  if (!s.offload.activations && s.recompute != Recompute::kFull && choices.once_in(6)) {
+    s.offload.modules = {OffloadModule::kCoreAttn, OffloadModule::kMlpNorm};
+    s.offload.activation_fraction = choices.once_in(2) ? 0.5 : 1;
+  }
   s.runtime.flex_dispatcher = m.moe && choices.once_in(3);
   if (choices.once_in(8)) s.runtime.cuda_graph = CudaGraph::kFullIteration;
 }

@@ -45,6 +45,7 @@ constexpr std::array kCarried{"tp",
                               "kernels.cuda_graph_modules",
                               "offload.optimizer",
                               "offload.modules",
+                              "offload.activation_fraction",
                               "kernels.fused_softmax",
                               "kernels.fused_cross_entropy"};
 
@@ -95,6 +96,7 @@ TEST_CASE("what was exported is read back") {
       {"mixtral-8x7b", 64,
        "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
       {"mixtral-8x7b", 64, "ep=8,offload.modules=[core_attn,attn_proj,expert_fc1]"},
+      {"mixtral-8x7b", 64, "ep=8,offload.modules=[moe_act],offload.activation_fraction=0.5"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));

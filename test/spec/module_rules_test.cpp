@@ -115,6 +115,16 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
          c.device.host_link = BytesPerSecond{1e9};
        },
        "warning: module expert_fc1 does nothing: no layer has one\n"},
+      {"a part of no module",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.offload.activation_fraction = 0.5; },
+       "warning: 'offload.activation_fraction' does nothing without 'offload.modules'\n"},
+      {"none of a module",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         s.offload.modules = {OffloadModule::kCoreAttn}, s.offload.activation_fraction = 0;
+         c.device.host_link = BytesPerSecond{1e9};
+       },
+       "error: 'offload.activation_fraction' must be over 0 and at most 1, got 0\n"
+       "  hint: without 'offload.modules' nothing is offloaded\n"},
       {"a part of nothing",
        [](Strategy& s, ModelSpec&, ClusterSpec& c) {
          s.offload.optimizer_fraction = 0.5, c.device.host_link = BytesPerSecond{1e9};
