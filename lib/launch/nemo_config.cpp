@@ -27,7 +27,6 @@ constexpr std::array kOtherNames{
     OtherName{"override_vocab_size", "vocab_size"},
     OtherName{"activations_checkpoint_granularity", "recompute_granularity"},
     OtherName{"ub_tp_comm_overlap", "tp_comm_overlap"},
-    OtherName{"fp8_params", "fp8_param_gather"},
     OtherName{"use_flash_attention", "use_flash_attn"},
     OtherName{"bias_dropout_add_fusion", "bias_dropout_fusion"},
     OtherName{"use_te_rng_tracker", "te_rng_tracker"},
@@ -186,8 +185,8 @@ class Configuration {
       const std::string& name = entry.first.text;
       if (name == "defaults") {
         check_bases(entry.second);
-      } else if (name == "restore_from_path" && entry.second.kind == YamlNode::Kind::kScalar &&
-                 entry.second.text != "null") {
+      } else if (name == "restore_from_path" && !printed_ &&
+                 entry.second.kind == YamlNode::Kind::kScalar && entry.second.text != "null") {
         refuse(entry.first, "the model comes from a checkpoint, where its sizes lie",
                "give the model and --strategy");
       } else if (name != "restore_from_path" && !printed_ &&
@@ -204,18 +203,20 @@ class Configuration {
       const YamlNode& name = base.kind == YamlNode::Kind::kMap && !base.entries.empty()
                                  ? base.entries.front().first
                                  : base;
-      if (name.text == "_self_" || name.text.find("tp_overlap@") != std::string::npos) continue;
+      if (printed_ || name.text == "_self_" || name.text.find("tp_overlap@") != std::string::npos) {
+        continue;
+      }
       refuse(name, "the configuration is laid over '" + name.text + "', which is not read",
              "give what hydra makes of both: --cfg job of the program prints it");
     }
   }
 
   void check_model() {
+    // What a log prints has run; what is asked of it is how long it took.
     for (const Refused& refused : kNemoRefused) {
       const YamlNode* value = model_->find(refused.key);
-      if (value == nullptr || value->kind == YamlNode::Kind::kNull) continue;
+      if (printed_ || value == nullptr || value->kind == YamlNode::Kind::kNull) continue;
       if (lower(value->text) == refused.off && !refused.off.empty()) continue;
-      if (printed_) continue;
       refuse(*value, std::string(refused.what), "give the model and --strategy");
       return;
     }
