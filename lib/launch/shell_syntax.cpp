@@ -227,7 +227,8 @@ class Parser {
     if (take("while") || take("until")) return while_loop(until);
     if (take("function")) return function(next_word());
     const std::string_view name = peek();
-    if (!name.empty() && text_.substr(at_ + name.size()).starts_with("()")) {
+    const bool assigns = name.find('=') != name.npos;  // "list=()" is an empty array
+    if (!name.empty() && !assigns && text_.substr(at_ + name.size()).starts_with("()")) {
       const Range word{&source_, at_, at_ + name.size()};
       at_ += name.size();
       return function(word);

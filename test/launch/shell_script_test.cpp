@@ -54,6 +54,8 @@ TEST_CASE("expansions are those of the shell") {
       {"S=${S:-\"optim_grads_params\"}", "--s $S", "--s optim_grads_params"},
       {": \"${X:=2}\"", "--x $X", "--x 2"},
       {"A=(\"--fp8-format hybrid\" \"--vocab 3\")", "${A[@]}", "--fp8-format hybrid --vocab 3"},
+      {"A=()\nA+=(\n \"--fp8-format hybrid\"\n)", "${A[@]}", "--fp8-format hybrid"},
+      {"A=()\nB=3\nC=() A+=(--b $B)", "\"${A[@]}\"", "--b 3"},
       {"A=(a b); A+=(c)", "--n ${#A[@]} ${A[1]}", "--n 3 b"},
       {"declare -A M=([7b]=2 [70b]=8); K=70b", "--tp ${M[$K]}", "--tp 8"},
       {"A=4; B=$((A * 2 + 1))", "--b $B $((A ** 2))", "--b 9 16"},
