@@ -156,10 +156,13 @@ std::size_t Interpreter::dollar(Range range, std::size_t at, Mode mode, Fields& 
     put(substitution(inside(2, 1)), mode, out);
   } else if (rest.starts_with("{")) {
     braces(inside(2, 1), mode, out);
-  } else if (rest.starts_with("'")) {
+  } else if (rest.starts_with("'") && mode == Mode::kPlain) {
     Segment s = place;
-    s.text = std::string(inside(2, 1).text());
+    s.text = ansi_c(inside(2, 1).text());
+    out.open = true;
     out.add(std::move(s));
+  } else if (rest.starts_with("\"") && mode == Mode::kPlain) {
+    return at + 1;  // a string to translate: what follows is read as a quoted one
   } else if (rest.starts_with("@") || rest.starts_with("*")) {
     if (!knows_arguments_ && mode == Mode::kPlain) return at + 2;
     list(arguments_, mode, rest[0] == '*' && mode != Mode::kPlain, out);

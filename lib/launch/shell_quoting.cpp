@@ -1,5 +1,8 @@
 // Names, and where quotes and expansions end.
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
 
 #include "launch/shell_syntax.hpp"
 
@@ -36,7 +39,12 @@ std::size_t skip_expansion(std::string_view text, std::size_t at) {
   }
   ++at;
   if (at < text.size() && (text[at] == '(' || text[at] == '{')) return skip_quoted(text, at);
-  if (at < text.size() && text[at] == '\'') return skip_quoted(text, at);
+  if (at < text.size() && text[at] == '\'') {
+    for (++at; at < text.size() && text[at] != '\''; ++at) {
+      if (text[at] == '\\') ++at;
+    }
+    return std::min(at + 1, text.size());
+  }
   return at;
 }
 
@@ -66,6 +74,39 @@ std::size_t skip_quoted(std::string_view text, std::size_t at) {
     }
   }
   return text.size();
+}
+
+std::string ansi_c(std::string_view text) {
+  static constexpr std::string_view kNames = "abeEfnrtv", kMeant = "\a\b\x1b\x1b\f\n\r\t\v";
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\\' || at + 1 == text.size()) {
+      out += text[at];
+      continue;
+    }
+    const char kind = text[++at];
+    const auto digits = [&](std::size_t from, std::size_t most, int base) {
+      const char* const begin = text.data() + from;
+      const char* const end = text.data() + std::min(text.size(), from + most);
+      unsigned value = 0;
+      const auto read = std::from_chars(begin, end, value, base);
+      if (read.ptr != begin) at = from + static_cast<std::size_t>(read.ptr - begin) - 1;
+      return read.ptr == begin ? std::optional<unsigned>() : value;
+    };
+    if (const std::size_t name = kNames.find(kind); name != std::string_view::npos) {
+      out += kMeant[name];
+    } else if (kind >= '0' && kind <= '7') {
+      out += static_cast<char>(digits(at, 3, 8).value_or(0) & 0xffU);
+    } else if (kind == 'x') {
+      const auto value = digits(at + 1, 2, 16);
+      out += value ? std::string(1, static_cast<char>(*value)) : "\\x";
+    } else if (std::string_view("\\'\"?").find(kind) != std::string_view::npos) {
+      out += kind;
+    } else {
+      out.append({'\\', kind});
+    }
+  }
+  return out;
 }
 
 }  // namespace meshplan::shell
