@@ -43,9 +43,8 @@ double even_share(const Strategy& s, const ChunkTime& all) {
 
 }  // namespace
 
-double flops_bound(const SearchContext& x, const Strategy& s) {
-  const ModelSpec& m = x.model;
-  const LayerPrefix& prefix = x.prefix;
+double flops_bound(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix,
+                   const Strategy& s) {
   double matrices = real(m.vocab_size) * real(m.hidden_size);
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
     const LayerParameters p = layer_parameters(m, prefix.table.layer(k));
@@ -53,7 +52,7 @@ double flops_bound(const SearchContext& x, const Strategy& s) {
     matrices += real(prefix.all()[k]) *
                 (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));
   }
-  const DeviceSpec& d = x.cluster.device;
+  const DeviceSpec& d = c.device;
   double rate = 0;
   for (const Precision p : {s.precision, Precision::kBf16, Precision::kFp16}) {
     rate = std::max(rate, peak_rate(d, p).si() * d.gemm.sustained[static_cast<std::size_t>(p)]);

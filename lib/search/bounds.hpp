@@ -10,7 +10,8 @@ namespace meshplan {
 
 // [F-SEARCH-3] Step time from matrix products alone: operations of the linear layers over devices
 // and the fastest sustained rate, as many microbatches as there are over as many pipeline ranks.
-[[nodiscard]] double flops_bound(const SearchContext& x, const Strategy& s);
+[[nodiscard]] double flops_bound(const ModelSpec& m, const ClusterSpec& c,
+                                 const LayerPrefix& prefix, const Strategy& s);
 
 // Step time from the kernels and collectives of the layers, evenly on all pipeline ranks, and of
 // one microbatch's forward and input-gradient passes.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "space/lists.hpp"
 #include "study/steps.hpp"
 
 namespace meshplan {
@@ -15,17 +16,6 @@ std::vector<std::int64_t> sequences(std::int64_t most) {
   for (std::int64_t n = unit; n < most; n += unit) values.push_back(n);
   values.push_back(most);
   return values;
-}
-
-std::vector<std::int64_t> divisors(std::int64_t n) {
-  std::vector<std::int64_t> low, high;
-  for (std::int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    low.push_back(d);
-    if (d * d != n) high.push_back(n / d);
-  }
-  low.insert(low.end(), high.rbegin(), high.rend());
-  return low;
 }
 
 }  // namespace
