@@ -96,6 +96,7 @@ class CommandLine {
 void add_plan_command(CommandLine& program);
 void add_estimate_command(CommandLine& program);
 void add_explain_command(CommandLine& program);
+void add_mix_command(CommandLine& program);
 void add_bench_command(CommandLine& program);
 void add_validate_command(CommandLine& program);
 void add_calibrate_command(CommandLine& program);

@@ -15,6 +15,7 @@ int run(int argc, char** argv) {
   add_plan_command(program);
   add_estimate_command(program);
   add_explain_command(program);
+  add_mix_command(program);
   add_bench_command(program);
   add_validate_command(program);
   add_calibrate_command(program);

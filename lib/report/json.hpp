@@ -14,6 +14,7 @@
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "study/difference.hpp"
+#include "study/mixed.hpp"
 #include "study/studies.hpp"
 
 namespace meshplan {
@@ -31,6 +32,11 @@ struct ToolInfo {
                                         const SearchResult& result,
                                         const PlanDetail* detail = nullptr,
                                         const Studies* studies = nullptr);
+
+// mix.schema.json; `own`: the machines of each kind as they are at hand
+[[nodiscard]] std::string mixed_document(const ToolInfo& tool, const ModelSpec& m,
+                                         const MixedClusters& own, const SearchRequest& request,
+                                         const Mixed& found);
 
 // estimate.schema.json; `s` as the user gave it, completed where it is legal.
 [[nodiscard]] std::string estimate_document(const ToolInfo& tool, const ModelSpec& m,

@@ -21,7 +21,8 @@ std::vector<Node> NodeExpander::roots() const {
     for (std::uint32_t b = 0; b < n; ++b) {
       Node node;
       node.mesh = i, node.micro_batch = b;
-      node.bound = by_time() ? flops_bound(x_.model, x_.cluster, x_.prefix, strategy(node)) : weights;
+      node.bound =
+          by_time() ? flops_bound(x_.model, x_.cluster, x_.prefix, strategy(node)) : weights;
       all.push_back(node);
     }
   }

@@ -250,6 +250,12 @@ class JsonOutputs(unittest.TestCase):
             self.document("estimate", "estimate", *JOB, "--strategy", strategy, code=code)
             self.document("explain", "explain", *JOB, "--strategy", strategy, code=code)
 
+    def test_mixed_machines(self):
+        beside = ["--beside", "dgx-a100-80gb", "--beside-gpus", "8"]
+        found = self.document("mix", "mix", *JOB, *beside, *SMALL)
+        self.assertEqual(sum(g["replicas"] * g["sequences"] for g in found["mixed"]["groups"]), 64)
+        self.document("mix", "mix", *JOB, *beside, "--fix", "tp=3", code=1)
+
     def test_estimates_of_a_model_of_runs(self):
         self.put({"mixed.yaml": RUNS, "hybrid.yaml": PATTERN, "sparse.yaml": SPARSE})
         for model in ("mixed.yaml", "hybrid.yaml", "sparse.yaml"):

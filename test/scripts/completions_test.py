@@ -78,7 +78,7 @@ def main():
         docs = pathlib.Path(folder)
         run([sys.executable, "scripts/generate_docs", program, str(docs)], cwd=source)
         page = (docs / "meshplan.1").read_text(encoding="utf-8")
-        for command in ("plan", "estimate", "explain", "bench", "validate", "calibrate", "list",
+        for command in ("plan", "estimate", "explain", "mix", "bench", "validate", "calibrate", "list",
                         "import", "export", "lint", "report", "serve", "help", "completion", "version"):
             if f'.SS "meshplan {command}"' not in page:
                 sys.exit(f"the manual page lacks {command}")
