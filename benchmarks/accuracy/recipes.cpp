@@ -180,9 +180,7 @@ void apply_adapters(Strategy& s, const Run& run) {
 // bitsandbytes' and torch's optimizers by the words of a row: "PagedAdamW8bit", "adamw_8bit".
 void apply_optimizer(Strategy& s, const Run& run) {
   const std::string said = lower(run.optimizer);
-  // What updates each weight as soon as its gradient is there holds no gradients, which leaves room
-  // that the planner does not know of: paged states would seem to have none.
-  if (said.find("fused in backward") != std::string::npos) return;
+  s.runtime.optimizer_in_backward = said.find("fused in backward") != std::string::npos;
   const bool paged = said.find("paged") != std::string::npos;
   if (said.find("8bit") != std::string::npos || said.find("8-bit") != std::string::npos) {
     s.optimizer = paged ? Optimizer::kPagedAdam8bit : Optimizer::kAdam8bit;

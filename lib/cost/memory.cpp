@@ -237,6 +237,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   states.of_embedding = kept.embedding, states.of_head = kept.head;
   if (is_paged(s.optimizer)) states.bytes_each = kept.each;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
+  if (k.optimizer_in_backward) rates.gradients = rates.update = {}, rates.late_gradients = false;
   // Until the next step's zero_grad sets them to none.
   rates.update_stays = rates.update.bytes_each > 0;
   return rates;
@@ -321,6 +322,11 @@ MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strateg
   if (is_frozen(s)) rates.copied_frozen = rates.copied_table * storage_size(s.precision);
   // The block in use and the prefetched next one, and one gradient before it is scattered.
   if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
+  // [F-MEM-12] Where weights are updated in the backward pass there is one gradient at a time, the
+  // largest that of the output layer or the embedding; of shards it is counted with their block.
+  if (s.runtime.optimizer_in_backward && rates.gathered_each == 0) {
+    rates.messages += Bytes{ceil_div(m.vocab_size, s.tp) * m.hidden_size * size_of(s.grad_dtype)};
+  }
   const LocalShape l = local_shape(m, s);
   const Bytes message = Bytes{l.bytes} * l.residual * l.norm_tokens;
   if (s.pp > 1) rates.messages += message * 4;  // two receives and two sends in flight
@@ -370,44 +376,6 @@ Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer + rank.states.paged;
   bytes += rank.host_checkpoints;
   if (offload.activations) bytes += rank.activations;
-  return bytes;
-}
-
-// Per channel and peer NCCL holds 8 x 512 x 8 x 16 bytes (LL), 120 x 640 x 8 x 8 (LL128) and 4 MiB
-// (Simple): 9.19 MiB (nccl src/init.cc, src/include/device.h). A communicator connects its ring and
-// the two peers of its trees on 24 channels inside a node, 16 across nodes: 662 and 441 MiB (688 MB
-// measured in nccl issue 964; 7 to 10 GB for the ten groups of a Megatron job with experts in verl
-// issue 6266). Frameworks also create the world group, and the model-parallel group for gradient
-// norms; pipeline neighbours use two channels each way and only the Simple buffer.
-Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
-  constexpr std::int64_t kPerConnection = 8LL * 512 * 8 * 16 + 120LL * 640 * 8 * 8 + 4 * kMiB;
-  constexpr std::int64_t kInsideNode = 24, kAcrossNodes = 16, kRingAndTree = 3;
-  Bytes bytes;
-  const auto add_sized = [&](std::int64_t ranks, bool inside) {
-    if (ranks <= 1) return;
-    bytes += Bytes{(inside ? kInsideNode : kAcrossNodes) * kRingAndTree * kPerConnection};
-  };
-  const auto add = [&](Group kind) {
-    const GroupShape g = group_shape(s, c, kind);
-    add_sized(g.size, g.level == 0);
-  };
-  const bool one_node = num_gpus(s) <= c.gpus_per_node;
-  add_sized(num_gpus(s), one_node);
-  add(Group::kTp);
-  add(Group::kCp);
-  add(Group::kDpCp);
-  if (s.zero_group > 0) add(Group::kZeroReplica);
-  if (m.moe) {
-    add(Group::kEp);
-    if (s.etp > 1) add(Group::kEtp);
-    add(Group::kExpertDp);
-  }
-  if (s.pp > 1) {
-    const std::int64_t peers = 2, channels = 2, directions = 2;
-    bytes += Bytes{peers * channels * directions * 4 * kMiB};
-    add_sized(s.tp * s.pp, s.tp * s.pp * s.dp * s.cp <= c.gpus_per_node);
-    if (m.tied_embeddings || m.mtp_layers > 0) add(Group::kEmbedding);
-  }
   return bytes;
 }
 

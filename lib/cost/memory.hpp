@@ -104,7 +104,7 @@ struct MemoryRates {
 [[nodiscard]] double unrounded_bytes(const MemoryRates& rates, const MemoryRates::State& kind,
                                      const BlockParameters& p);
 
-// [F-NCCL-MEM-1] Device buffers of all communicators of a rank; see memory.cpp.
+// [F-NCCL-MEM-1] Device buffers of all communicators of a rank; see communicators.cpp.
 [[nodiscard]] Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 
 // Of one microbatch of a chunk.

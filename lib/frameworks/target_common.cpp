@@ -86,6 +86,18 @@ void mend_unlisted_modules(Strategy& s, const ModelSpec&) {
   s.offload.modules = {};
 }
 
+void check_whole_loss(const Plan& p, Findings& f) {
+  if (p.s.runtime.loss_chunks == 1) return;
+  f.error({"kernels.loss_chunks"}, "the loss is taken of all logits at once");
+}
+void mend_whole_loss(Strategy& s, const ModelSpec&) { s.runtime.loss_chunks = 1; }
+
+void check_late_update(const Plan& p, Findings& f) {
+  if (!p.s.runtime.optimizer_in_backward) return;
+  f.error({"runtime.optimizer_in_backward"}, "weights are updated after the backward pass");
+}
+void mend_late_update(Strategy& s, const ModelSpec&) { s.runtime.optimizer_in_backward = false; }
+
 void check_resident_activations(const Plan& p, Findings& f) {
   if (p.s.offload.activations) {
     f.error({"offload.activations"}, "activations that are not recomputed stay on the device");

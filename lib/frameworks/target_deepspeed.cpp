@@ -215,6 +215,8 @@ constexpr TargetRule kRules[] = {
     {"runtime/activation_checkpointing/checkpointing.py; Megatron-DeepSpeed "
      "megatron/model/transformer.py:864",
      recomputation, mend_recomputation},
+    {"Megatron-DeepSpeed core/tensor_parallel/cross_entropy.py", check_whole_loss, mend_whole_loss},
+    {"runtime/engine.py step", check_late_update, mend_late_update},
     {"runtime/activation_checkpointing/checkpointing.py", check_unlisted_modules,
      mend_unlisted_modules},
     {"runtime/pipe/module.py activation_checkpoint_interval", check_whole_recomputation,

@@ -49,6 +49,10 @@ void mend_plain_dispatch(Strategy& s, const ModelSpec& m);
 // Selective recomputation repeats what the framework says, and no list of modules.
 void check_unlisted_modules(const Plan& p, Findings& f);
 void mend_unlisted_modules(Strategy& s, const ModelSpec& m);
+void check_whole_loss(const Plan& p, Findings& f);
+void mend_whole_loss(Strategy& s, const ModelSpec& m);
+void check_late_update(const Plan& p, Findings& f);
+void mend_late_update(Strategy& s, const ModelSpec& m);
 
 // Adam updates all weights, and tokens are trained on, not pairs of answers.
 void check_adam(const Plan& p, Findings& f);

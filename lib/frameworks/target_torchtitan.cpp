@@ -131,6 +131,12 @@ void mend_offload(Strategy& s, const ModelSpec&) {
   s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
 }
 
+void early_update(const Plan& p, Findings& f) {
+  if (!p.s.runtime.optimizer_in_backward || p.s.ep == 1) return;
+  f.error({"runtime.optimizer_in_backward", "ep"},
+          "early_step_in_backward does not go with expert parallelism");
+}
+
 constexpr TargetRule kRules[] = {
     {"its own overlaps, data types and kernels", framework, mend_framework},
     {"models/*/__init__.py: flavors", model, nullptr},
@@ -156,6 +162,8 @@ constexpr TargetRule kRules[] = {
     {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},
     {"distributed/parallel_dims.py build_mesh", check_default_order, mend_default_order},
     {"config/job_config.py optimizer.name AdamW", check_adam, mend_adam},
+    {"components/loss.py cross_entropy_loss", check_whole_loss, mend_whole_loss},
+    {"components/optimizer.py build_optimizers", early_update, mend_late_update},
     {"components/loss.py", check_lm_loss, mend_lm_loss},
 };
 

@@ -159,6 +159,13 @@ void mend_kernels(Strategy& s, const ModelSpec&) {
   s.flash_attention = true;
 }
 
+void early_update(const Plan& p, Findings& f) {
+  if (!p.s.runtime.optimizer_in_backward) return;
+  if (!has_adapters(p.s) && p.s.loss == Loss::kLm) return;
+  f.error({"runtime.optimizer_in_backward"},
+          "optimizer_in_bwd is of the recipes that train all weights on tokens");
+}
+
 constexpr TargetRule kTorchtuneRules[] = {
     {"FSDP2's own overlaps, data types and kernels", check_fsdp, mend_fsdp},
     {"torchtune/training/_distributed.py ParallelDims", check_fsdp_dimensions, mend_fsdp_dimensions,
@@ -172,6 +179,7 @@ constexpr TargetRule kTorchtuneRules[] = {
     {"recipes/*.py enable_activation_checkpointing", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"recipes/*.py enable_activation_checkpointing", check_unlisted_modules, mend_unlisted_modules},
+    {"recipes/full_finetune_*.py optimizer_in_bwd", early_update, mend_late_update},
     {"recipes/configs: optimizer", optimizers, mend_optimizers},
     {"torchtune/datasets/_packed.py; recipes/*_dpo_*.py", documents, mend_documents},
     {"recipes/full_dpo_distributed.py, lora_dpo_*.py", pairs_of_answers, mend_pairs_of},

@@ -61,6 +61,10 @@ class Recipe {
   // integrations/liger/args.py
   void add_liger() {
     const Runtime& k = s_.runtime;
+    if (k.loss_chunks > 1) {
+      add("chunked_cross_entropy", "true");
+      add("chunked_cross_entropy_num_chunks", std::to_string(k.loss_chunks));
+    }
     const std::array<std::pair<const char*, bool>, 5> kernels{{
         {"liger_rope", k.fused_rope},
         {"liger_rms_norm", k.fused_norm},

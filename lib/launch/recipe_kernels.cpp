@@ -25,6 +25,11 @@ void read_fused_kernels(Settings& settings, Strategy& s) {
   if (settings.flag("liger_cross_entropy", false)) {
     k.fused_cross_entropy = k.inplace_cross_entropy = true;
   }
+  // axolotl monkeypatch/loss/chunked.py: 8 chunks unless stated.
+  if (settings.flag("chunked_cross_entropy", false)) {
+    const std::int64_t chunks = settings.integer("chunked_cross_entropy_num_chunks", 8, {1, 4096});
+    if (s.loss == Loss::kLm && !with_head) k.loss_chunks = chunks;
+  }
   // Of pairs of answers there are log-probabilities, not this loss.
   if (with_head && s.loss == Loss::kLm) k.fused_linear_cross_entropy = true;
 }

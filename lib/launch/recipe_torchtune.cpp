@@ -157,7 +157,13 @@ class TorchtuneRecipe {
 
   void read_batch() {
     Strategy& s = run_.strategy;
-    if (settings_.text("loss._component_").ends_with("DPOLoss")) s.loss = Loss::kDpo;
+    const std::string loss = settings_.text("loss._component_");
+    if (loss.ends_with("DPOLoss")) s.loss = Loss::kDpo;
+    // torchtune modules/loss/cross_entropy_loss.py, chunked_output_loss.py
+    if (loss.ends_with(".LinearCrossEntropyLoss") || loss.ends_with(".CEWithChunkedOutputLoss")) {
+      constexpr std::int64_t kDefault = 8;
+      s.runtime.loss_chunks = settings_.integer("loss.num_output_chunks", kDefault, {1, 4096});
+    }
     s.micro_batch = settings_.integer("batch_size", 1, kSequences) * (s.loss == Loss::kDpo ? 2 : 1);
     run_.accumulation = settings_.integer("gradient_accumulation_steps", 1, kSequences);
     const bool packed = settings_.flag("dataset.packed", false);
@@ -193,6 +199,7 @@ class TorchtuneRecipe {
     const bool offloads = settings_.flag("enable_activation_offloading", false);
     s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
     s.offload.activations = offloads && s.recompute != Recompute::kFull;
+    s.runtime.optimizer_in_backward = settings_.flag("optimizer_in_bwd", false);
     const std::string stated = settings_.text("optimizer._component_", "torch.optim.AdamW");
     const std::string name = stated.substr(stated.find_last_of('.') + 1);
     struct Row {

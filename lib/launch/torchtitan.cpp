@@ -95,6 +95,12 @@ void add_recomputation(const LaunchPlan& p, Toml& t) {
   if (selective) t.key("selective_ac_option", quoted("op"));
 }
 
+void add_optimizer(const Strategy& s, Toml& t) {
+  if (!s.runtime.optimizer_in_backward) return;
+  t.section("optimizer");
+  t.key("early_step_in_backward", "true");
+}
+
 }  // namespace
 
 LaunchCommand torchtitan_command(const LaunchPlan& plan) {
@@ -110,6 +116,7 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
   add_training(plan, t);
   add_parallelism(plan, t);
   add_recomputation(plan, t);
+  add_optimizer(s, t);
   t.section("compile");
   t.key("enable", "true");
   t.key("components", "[\"model\", \"loss\"]");

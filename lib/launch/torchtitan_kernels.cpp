@@ -59,6 +59,7 @@ class KernelReader {
         s.precision = Precision::kFp8;  // of the command line
       }
     }
+    s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
     if (settings_.flag("training.enable_cpu_offload", false)) {
       s.offload.optimizer = true;
       run_.notes.emplace_back(

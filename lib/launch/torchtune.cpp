@@ -111,6 +111,12 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
   set(lines, "enable_activation_checkpointing", yes(recomputes));
   set(lines, "enable_activation_offloading", yes(recomputes && s.runtime.host_checkpoints));
   if (!pairs || !has_adapters(s)) set(lines, "compile", yes(s.runtime.fused_norm));
+  if (s.runtime.loss_chunks > 1) {
+    set(lines, "loss._component_", "torchtune.modules.loss.LinearCrossEntropyLoss");
+    set(lines, "loss.num_output_chunks", std::to_string(s.runtime.loss_chunks));
+  }
+  if (s.runtime.optimizer_in_backward)
+    set(lines, "optimizer_in_bwd", yes(s.runtime.optimizer_in_backward));
   set(lines, "dtype", std::string(name_of(s.precision)));
   set(lines, "optimizer._component_", std::string(optimizer_of(s)));
   add_sharding(s, lines);

@@ -159,7 +159,9 @@ double head_working_bytes(const BlockContext& x) {
     return x.shape.bytes * (chunk + 2 * weights);
   }
   const LossBytes loss = loss_bytes(x);
-  return (loss.most - loss.kept) * logits_held(x) +
+  // [F-LOSS-4] Of a loss in chunks the rest comes and goes with each chunk.
+  const double chunks = real(x.strategy.runtime.loss_chunks);
+  return (loss.most - loss.kept) * logits_held(x) / chunks +
          x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
 }
 

@@ -102,6 +102,9 @@ struct Runtime {
   // gradients at once, so that no logits are kept (Liger's fused linear cross entropy; Apple's cut
   // cross entropy, in smaller chunks).
   bool fused_linear_cross_entropy = false;
+  // Parts of the tokens whose losses are taken one after the other, of logits that are kept
+  // (torchtune LinearCrossEntropyLoss, axolotl chunked_cross_entropy).
+  std::int64_t loss_chunks = 1;
   // Norms and the loss read fp32 copies of their inputs, made by kernels of their own.
   bool fp32_copies = false;
   // ZeRO-1 gives every rank whole tensors: one reduction to and one broadcast from each owner
@@ -221,6 +224,10 @@ struct Runtime {
   // Inputs of recomputed layers are copied to the host and back (Unsloth's and axolotl's offloaded
   // gradient checkpointing; torchtune, TRL activation offloading beside it).
   bool host_checkpoints = false;
+  // Each weight is updated as soon as its gradient is there, which is then given back: one gradient
+  // at a time, in the backward pass of one microbatch (torchtune optimizer_in_bwd, torchtitan
+  // early_step_in_backward).
+  bool optimizer_in_backward = false;
   // The router's probabilities weigh what the experts made, which is kept for their gradient
   // (Transformers integrations/moe.py, torchtitan models/common/moe.py); else the experts' hidden
   // features (Megatron-Core moe/experts.py, since 2659630721 of 2025-04).

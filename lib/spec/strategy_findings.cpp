@@ -230,6 +230,7 @@ constexpr Rule kRules[] = {
     check_documents,
     check_optimizer,
     check_loss,
+    check_update,
     check_encoder,
     check_countable,
 };

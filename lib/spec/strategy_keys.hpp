@@ -85,6 +85,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_attn_res", s.runtime.fused_attn_res);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
   visit("kernels.fused_linear_cross_entropy", s.runtime.fused_linear_cross_entropy);
+  visit("kernels.loss_chunks", s.runtime.loss_chunks);
   visit("kernels.fp32_copies", s.runtime.fp32_copies);
   visit("kernels.whole_tensor_shards", s.runtime.whole_tensor_shards);
   visit("kernels.whole_reduction", s.runtime.whole_reduction);
@@ -128,6 +129,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.grouped_kernel", s.runtime.grouped_kernel);
   visit("runtime.bf16_cross_entropy", s.runtime.bf16_cross_entropy);
   visit("runtime.host_checkpoints", s.runtime.host_checkpoints);
+  visit("runtime.optimizer_in_backward", s.runtime.optimizer_in_backward);
   visit("runtime.weighted_expert_outputs", s.runtime.weighted_expert_outputs);
   visit("order", s.order);
 }

@@ -45,6 +45,7 @@ void check_documents(const Plan& p, Findings& f);
 // Optimizers and losses.
 void check_optimizer(const Plan& p, Findings& f);
 void check_loss(const Plan& p, Findings& f);
+void check_update(const Plan& p, Findings& f);
 
 // What is trained: adapters beside frozen weights.
 void check_lora_values(const Strategy& s, Findings& f);

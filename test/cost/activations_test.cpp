@@ -141,6 +141,19 @@ TEST_CASE("[F-LOSS-3] fused with the output layer the loss holds a chunk of logi
   CHECK(head_working_bytes(x) == 2.0 * 256 * 51200);
 }
 
+TEST_CASE("[F-LOSS-4] a loss in chunks keeps as much and needs a chunk more at a time") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 1);
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  const double input = 2.0 * 2048 * 4096;
+  const double kept = head_saved_bytes(x), whole = head_working_bytes(x) - input;
+  CHECK(whole > 0);
+  s.runtime.loss_chunks = 8;
+  CHECK(head_saved_bytes(x) == Approx(kept));
+  CHECK(head_working_bytes(x) - input == Approx(whole / 8));
+}
+
 TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   const ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);

@@ -102,4 +102,24 @@ TEST_CASE("checkpoints on the host as recipes ask for them") {
   CHECK_FALSE(torchtune.offload.activations);
 }
 
+TEST_CASE("a loss in chunks, and updates in the backward pass, are read of recipes") {
+  const std::string torchtune = kTorchtuneFull;
+  CHECK(strategy_of(torchtune +
+                    "loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}\n")
+            .runtime.loss_chunks == 8);
+  const Strategy stated = strategy_of(
+      torchtune +
+      "loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss, num_output_chunks: 4}\n"
+      "optimizer_in_bwd: true\n");
+  CHECK(stated.runtime.loss_chunks == 4);
+  CHECK(stated.runtime.optimizer_in_backward);
+  CHECK(strategy_of(torchtune).runtime.loss_chunks == 1);
+  CHECK_FALSE(strategy_of(torchtune).runtime.optimizer_in_backward);
+  const std::string axolotl = kAxolotlLora;
+  CHECK(strategy_of(axolotl + "chunked_cross_entropy: true\n").runtime.loss_chunks == 8);
+  CHECK(strategy_of(axolotl + "chunked_cross_entropy: true\nchunked_cross_entropy_num_chunks: 16\n")
+            .runtime.loss_chunks == 16);
+  CHECK(strategy_of(axolotl + "chunked_cross_entropy: false\n").runtime.loss_chunks == 1);
+}
+
 }  // namespace meshplan

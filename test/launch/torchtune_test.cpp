@@ -85,6 +85,14 @@ TEST_CASE("a plan comes back from the overrides that are written for torchtune")
         "zero=0,lora.rank=8,lora.targets=[q_proj,v_proj],lora.frozen_dtype=nf4,recompute=full,"
         "optimizer=paged_adam8bit,packing=pack",
         "llama3_1.lora_llama3_1_8b"},
+       {1,
+        "zero=0,micro_batch=512,recompute=full,optimizer=paged_adam8bit,"
+        "runtime.optimizer_in_backward=true,kernels.loss_chunks=8,packing=pack",
+        "llama3_1.llama3_1_8b"},
+       {8,
+        "zero=3,kernels.loss_chunks=4,micro_batch=64,runtime.optimizer_in_backward=true,"
+        "packing=pack",
+        "llama3_1.llama3_1_8b"},
        {8,
         "zero=3,kernels.fused_norm=true,kernels.fused_rope=true,kernels.fused_activation=true,"
         "kernels.fused_dropout_add=true,kernels.fused_cross_entropy=true,"
@@ -117,6 +125,9 @@ TEST_CASE("what torchtune cannot be told is refused by name") {
             .find("shard over all ranks") != std::string::npos);
   CHECK(errors_of(1, pure + "zero=0,loss=dpo,micro_batch=2,packing=pad")
             .find("pairs train adapters only") != std::string::npos);
+  CHECK(errors_of(8, pure + "zero=3,lora.rank=8,lora.targets=[q_proj],micro_batch=64,"
+                            "runtime.optimizer_in_backward=true")
+            .find("of the recipes that train all weights") != std::string::npos);
   const std::string compiled =
       "zero=3,kernels.fused_norm=true,kernels.fused_rope=true,kernels.fused_activation=true";
   CHECK(errors_of(8, pure + compiled).find("compiled all together") != std::string::npos);
