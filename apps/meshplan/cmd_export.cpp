@@ -135,7 +135,10 @@ int export_plan(const ExportFlags& flags) {
   const Result<LaunchFiles> launch = launch_files(format, *plan, kTool.version);
   if (!launch) return report_errors(launch.errors(), flags.common);
   for (const std::string& note : launch->notes) log_warning(note);
-  if (plan->strategy.optimizer != Optimizer::kAdam || plan->strategy.loss != Loss::kLm) {
+  const bool sets_both = format == LaunchFormat::kAxolotl || format == LaunchFormat::kTorchtune;
+  const bool usual =
+      plan->strategy.optimizer == Optimizer::kAdam && plan->strategy.loss == Loss::kLm;
+  if (!usual && !sets_both) {
     log_warning("optimizer=" + std::string(name_of(plan->strategy.optimizer)) +
                 ", loss=" + std::string(name_of(plan->strategy.loss)) +
                 " are up to the program that trains: what is written here does not set them");

@@ -284,6 +284,12 @@ std::string inexpressible(const Strategy& s, const ModelSpec& m, const ClusterSp
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::kError; };
   const auto first = std::find_if(broken.begin(), broken.end(), is_error);
   if (first == broken.end()) return {};
+  // Programs that run FSDP know different things.
+  if (*target == Target::kAccelerate) {
+    for (const Target other : {Target::kAxolotl, Target::kTorchtune}) {
+      if (!target_findings(other, s, m, c).has_errors()) return {};
+    }
+  }
   const auto others = std::count_if(first + 1, broken.end(), is_error);
   std::string_view space = name_of(*target);
   if (*target == Target::kAccelerate) space = "fsdp";

@@ -128,8 +128,10 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
   command.uses_torchrun = false;
   command.notes.push_back("the model, " + plan.model.name +
                           ", its weights, data and learning rate are those of CONFIG");
-  command.notes.emplace_back(
-      "the loss is CONFIG's; the plan counts one of all logits, not of chunks of them");
+  if (!pairs && s.runtime.loss_chunks == 1) {
+    command.notes.emplace_back(
+        "the loss is CONFIG's; the plan counts one of all logits, not of chunks of them");
+  }
   if (has_adapters(s)) {
     command.notes.emplace_back(
         "CONFIG's model is a builder with adapters (lora_...); their scale, lora_alpha, is "

@@ -268,6 +268,19 @@ TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused")
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
 }
 
+TEST_CASE("a plan of FSDP can be run if one of its programs can") {
+  const char* const pure =
+      "framework=fsdp,zero=3,micro_batch=64,recompute=full,master_weights=false,grad_dtype=bf16,"
+      "optimizer_dtype=bf16,packing=pack,";
+  const auto what = [&](const std::string& keys) {
+    const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, pure + keys);
+    return inexpressible(plan.strategy, plan.model, plan.cluster);
+  };
+  CHECK(what("runtime.optimizer_in_backward=true").empty());  // torchtune
+  CHECK(what("runtime.optimizer_in_backward=true,optimizer=muon")
+            .find("weights are updated after the backward pass") != std::string::npos);
+}
+
 TEST_CASE("Megatron-Bridge runs Kimi K3 without virtual stages and context parallelism") {
   const auto first = [](const char* keys) {
     const LaunchPlan plan = plan_of("kimi-k3", "gb300-nvl72", 512, keys);
