@@ -105,18 +105,65 @@ std::string more_devices(const ModelSpec& m, const ClusterSpec& c, const Strateg
     forget_derived(wider);
     EvaluateOptions options;
     options.with_remedies = false;
-    for (const bool deeper : {false, true}) {
+    for (const char* const how : {"", "pp", "zero=3"}) {
       Strategy tried = wider;
       tried.recompute = Recompute::kFull, tried.recompute_modules = {};
       tried.offload.activations = false;
-      if (deeper) tried.pp *= factor;
+      std::string text = how;
+      if (text == "pp") tried.pp *= factor, text += "=" + std::to_string(tried.pp);
+      if (text == "zero=3") tried.zero = 3;
       if (evaluate(m, larger, tried, options).feasible()) {
         return with_thousands(num_gpus(larger)) + " GPUs with recompute=full" +
-               (deeper ? " and pp=" + std::to_string(tried.pp) : "") + ": fits";
+               (text.empty() ? "" : " and " + text) + ": fits";
       }
     }
   }
   return {};
+}
+
+// What whoever fine-tunes can do with on few devices, in programs that have it: fewer bytes for
+// each weight, or adapters alone. Not the same training, so it is said after what is.
+std::vector<std::string> lighter_ways(const ModelSpec& m, const ClusterSpec& c, Strategy s) {
+  if (has_own_models(s.framework) || has_adapters(s) || is_frozen(s) ||
+      s.precision != Precision::kBf16) {
+    return {};
+  }
+  s.recompute = Recompute::kFull, s.recompute_modules = {};
+  s.recompute_layers.clear(), s.stage_layers.clear();
+  s.offload = {};
+  std::vector<Fit> fits;
+  Strategy small = s;
+  small.master_weights = false;
+  small.grad_dtype = Dtype::kBf16, small.optimizer_dtype = Dtype::kFp32;
+  small.optimizer = num_gpus(s) == 1 ? Optimizer::kPagedAdam8bit : Optimizer::kAdam8bit;
+  // In one microbatch no gradients need be held.
+  small.micro_batch *= num_microbatches(small);
+  small.runtime.optimizer_in_backward = true;
+  if (!s.runtime.fused_linear_cross_entropy) small.runtime.loss_chunks = 8;
+  std::string keys = "micro_batch=" + std::to_string(small.micro_batch) +
+                     ", master_weights=false, grad_dtype=bf16, optimizer_dtype=fp32, optimizer=" +
+                     std::string(name_of(small.optimizer)) + ", runtime.optimizer_in_backward=true";
+  if (small.runtime.loss_chunks > 1) {
+    keys += ", kernels.loss_chunks=" + std::to_string(small.runtime.loss_chunks);
+  }
+  try_change(
+      m, c, small,
+      "weights without an fp32 copy, states of 8 bits, updates in the backward pass (" + keys + ")",
+      fits);
+  for (const bool four_bits : {false, true}) {
+    Strategy adapted = s;
+    adapted.lora.rank = 16, adapted.lora.targets = lora_targets("all-linear");
+    if (four_bits) adapted.lora.frozen_dtype = FrozenDtype::kNf4;
+    const std::size_t before = fits.size();
+    try_change(m, c, adapted,
+               std::string("adapters alone, beside frozen weights") +
+                   (four_bits ? " in nf4 (--task qlora)" : " (--task lora)"),
+               fits);
+    if (fits.size() > before) break;
+  }
+  std::vector<std::string> texts;
+  for (Fit& fit : fits) texts.push_back(std::move(fit.text));
+  return texts;
 }
 
 }  // namespace
@@ -148,6 +195,7 @@ std::vector<std::string> memory_remedies(const ModelSpec& m, const ClusterSpec& 
   }
   if (texts.empty()) {
     if (std::string more = more_devices(m, c, s); !more.empty()) texts.push_back(std::move(more));
+    for (std::string& way : lighter_ways(m, c, s)) texts.push_back(std::move(way));
   }
   return texts;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cost/support.hpp"
+#include "frameworks/preset.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -150,6 +151,29 @@ TEST_CASE("a plan that does not fit says by how much and what would make it fit"
   CHECK(v.infeasible().reason == InfeasibleReason::kModelStates);
   CHECK(v.infeasible().shortfall == v.stages[0].memory.peak - v.stages[0].memory.capacity);
   REQUIRE_FALSE(v.infeasible().remedies.empty());
+}
+
+TEST_CASE("what few devices can do instead is said for programs that can do it") {
+  const ModelSpec m = plain_gpt(32, 4096, 32);
+  ClusterSpec c = plain_cluster(1);
+  c.device.memory = Bytes{20 * kGiB};
+  const auto said = [&](Framework framework, std::string_view what) {
+    Strategy s = framework_preset(framework);
+    s.zero = 0, s.seq_len = 512, s.micro_batch = 1, s.global_batch = 2;
+    const Verdict v = evaluate(m, c, s);
+    REQUIRE_FALSE(v.feasible());
+    const std::vector<std::string>& all = v.infeasible().remedies;
+    return std::any_of(all.begin(), all.end(), [&](const std::string& text) {
+      return text.find(what) != std::string::npos;
+    });
+  };
+  CHECK(said(Framework::kFsdp,
+             "micro_batch=2, master_weights=false, grad_dtype=bf16, optimizer_dtype=fp32, "
+             "optimizer=paged_adam8bit, runtime.optimizer_in_backward=true, "
+             "kernels.loss_chunks=8"));
+  CHECK(said(Framework::kFsdp, "--task lora"));
+  CHECK_FALSE(said(Framework::kFsdp, "--task qlora"));  // not needed
+  CHECK_FALSE(said(Framework::kMegatron, "--task"));
 }
 
 TEST_CASE("an illegal strategy is told every broken rule") {
