@@ -36,11 +36,23 @@ std::optional<ClusterSpec> read_beside(const MixFlags& flags, Diagnostics& probl
   return c;
 }
 
+// A shipped cluster is as large as the largest that was published, not as what is at hand.
+void check_sizes(const MixFlags& flags, Diagnostics& problems) {
+  if (flags.workload.gpus.empty() && is_shipped_cluster(flags.workload.cluster)) {
+    problems.push_back(error("--gpus is missing", "say how many GPUs there are of --cluster"));
+  }
+  if (flags.beside_gpus.empty() && is_shipped_cluster(flags.beside)) {
+    problems.push_back(
+        error("--beside-gpus is missing", "say how many GPUs there are of --beside"));
+  }
+}
+
 int mix(const MixFlags& flags) {
   set_up_logging(flags.common);
   Diagnostics problems;
   const WorkloadInputs in = read_workload(flags.workload, problems);
   const std::optional<ClusterSpec> beside = read_beside(flags, problems);
+  check_sizes(flags, problems);
   SearchRequest request = read_request(flags.search, flags.workload, in, problems);
   if (request.objective != Objective::kStepTime) {
     problems.push_back(error_at({"--objective"}, "two kinds of machines are planned for step time",
@@ -71,8 +83,10 @@ void add_mix_command(CommandLine& program) {
   add_workload_flags(command, flags->workload);
   command.add_value("--beside", flags->beside, "NAME|FILE",
                     "The other kind of machines: a shipped cluster or a file (required)");
-  command.add_value("--beside-gpus", flags->beside_gpus, "N",
-                    "GPUs to use of them instead of the whole cluster");
+  command.add_value(
+      "--beside-gpus", flags->beside_gpus, "N",
+      "GPUs to use of them instead of the whole cluster; needed for a shipped one, as "
+      "--gpus is");
   add_search_flags(command, flags->search);
   command.add_common(flags->common);
   command.set_action([flags] { return mix(*flags); });
