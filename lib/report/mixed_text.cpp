@@ -20,6 +20,8 @@ std::string machines(const ClusterSpec& c) {
 
 std::string slower_by(Seconds time, Seconds best) {
   const double ratio = time / best;
+  constexpr double kSame = 1.0005;  // as it is printed
+  if (ratio < kSame) return "the same";
   return ratio < 2 ? human_percent(ratio - 1) + " slower" : fixed(ratio, 1) + " times as long";
 }
 
