@@ -309,7 +309,8 @@ Result<Mixed> mixed(const ModelSpec& m, const MixedClusters& clusters, const Sea
     one.with_closest_miss = false;
     Result<SearchResult> alone = search(m, clusters[g], one);
     if (!alone) return alone.errors();
-    if (!alone->plans.empty()) found.alone[g] = std::move(alone->plans.front());
+    SearchResult own = std::move(alone).value();
+    if (!own.plans.empty()) found.alone[g] = std::move(own.plans.front());
   }
   MixedSearch(m, clusters, found.clusters, request).run(progress, found);
   found.wall = since(start);
