@@ -2,6 +2,7 @@
 
 #include "console.hpp"
 #include "inputs.hpp"
+#include "log.hpp"
 #include "process_setup.hpp"
 #include "report/mixed_text.hpp"
 #include "search_flags.hpp"
@@ -59,6 +60,9 @@ int mix(const MixFlags& flags) {
                                 "'meshplan plan' knows other objectives, on one kind"));
   }
   if (has_errors(problems)) return report_errors(problems, flags.common);
+  if (with_context_parallelism(flags.search, in, request)) {
+    log_info("fine-tuning without context parallelism; --free cp searches it too");
+  }
   request.interrupted = &catch_interrupt();
   const MixedClusters own{*in.cluster, *beside};
   const Result<Mixed> found = mixed(*in.model, own, request, progress_bar(flags.common));

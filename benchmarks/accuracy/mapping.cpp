@@ -62,10 +62,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (has_word(text, "DeepEP")) s.runtime.flex_dispatcher = true;
   // TRL's loss of chunks of tokens, each of which makes its logits anew for the backward pass.
   s.runtime.fused_linear_cross_entropy |= has_word(run.notes, "chunked NLL loss");
-  // torchtune's steps of tuning one recipe, from the fourth on, which are compiled.
-  const bool later_step = run.torch_compile.value_or(false);
-  if ((!is_megatron_code(s.framework) && has_word(run.notes, "chunked loss")) ||
-      (later_step && has_word(run.notes, "chunked cross entropy"))) {
+  // In eight chunks, as torchtune's and axolotl's losses are unless stated.
+  if (!is_megatron_code(s.framework) && has_word(run.notes, "chunked loss")) {
     s.runtime.loss_chunks = 8;
   }
   const FrameworkRow* row = framework_row(source);

@@ -54,8 +54,8 @@ struct Node {
 [[nodiscard]] std::size_t skip_quoted(std::string_view text, std::size_t at);
 // Of an expansion: `at` is its '$' or '`'.
 [[nodiscard]] std::size_t skip_expansion(std::string_view text, std::size_t at);
-/// What `$'text'` stands for: \n, \t, \xHH, \nnn and the like as bash reads them, others as they
-/// are.
+// What `$'text'` stands for: \n, \t, \xHH, \nnn and the like as bash reads them, others as they
+// are.
 [[nodiscard]] std::string ansi_c(std::string_view text);
 
 [[nodiscard]] bool is_name_char(char c);

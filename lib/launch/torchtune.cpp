@@ -115,8 +115,10 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
     set(lines, "loss._component_", "torchtune.modules.loss.LinearCrossEntropyLoss");
     set(lines, "loss.num_output_chunks", std::to_string(s.runtime.loss_chunks));
   }
-  if (s.runtime.optimizer_in_backward)
+  // Configurations of its full recipes for one device have it on.
+  if (!pairs && !has_adapters(s)) {
     set(lines, "optimizer_in_bwd", yes(s.runtime.optimizer_in_backward));
+  }
   set(lines, "dtype", std::string(name_of(s.precision)));
   set(lines, "optimizer._component_", std::string(optimizer_of(s)));
   add_sharding(s, lines);

@@ -116,12 +116,13 @@ struct Split {
 class MixedSearch {
  public:
   MixedSearch(const ModelSpec& m, const MixedClusters& own, const MixedClusters& joined,
-              const SearchRequest& request)
+              const SearchRequest& request, Clock::time_point start)
       : model_(m),
         clusters_(joined),
         gpus_{num_gpus(own[0]), num_gpus(own[1])},
         request_(request),
         caches_{SearchCaches(m, clusters_[0]), SearchCaches(m, clusters_[1])} {
+    start_ = start;
     request_.top = 1;
     request_.plans_only = true;
     request_.with_closest_miss = false;
@@ -286,7 +287,7 @@ class MixedSearch {
   const std::array<std::int64_t, kGroups> gpus_;
   SearchRequest request_;
   std::array<SearchCaches, kGroups> caches_;
-  Clock::time_point start_ = Clock::now();
+  Clock::time_point start_;
   std::optional<MixedPlan> best_;
   std::int64_t searches_ = 0;
   double least_open_ = std::numeric_limits<double>::infinity();
@@ -307,12 +308,13 @@ Result<Mixed> mixed(const ModelSpec& m, const MixedClusters& clusters, const Sea
     SearchRequest one = request;
     one.top = 1;
     one.with_closest_miss = false;
+    if (one.time_limit) one.time_limit = *one.time_limit - since(start);
     Result<SearchResult> alone = search(m, clusters[g], one);
     if (!alone) return alone.errors();
     SearchResult own = std::move(alone).value();
     if (!own.plans.empty()) found.alone[g] = std::move(own.plans.front());
   }
-  MixedSearch(m, clusters, found.clusters, request).run(progress, found);
+  MixedSearch(m, clusters, found.clusters, request, start).run(progress, found);
   found.wall = since(start);
   return found;
 }
