@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kMostNodes = 1'000'000;
 
 LinkKind network_kind(const std::string& text, Diagnostics& problems) {
-  constexpr std::array kKinds{LinkKind::kInfiniband, LinkKind::kRoce, LinkKind::kEthernet};
+  constexpr std::array kKinds{LinkKind::kInfiniband, LinkKind::kRoce, LinkKind::kEfa,
+                              LinkKind::kEthernet};
   if (text.empty()) return LinkKind::kInfiniband;
   return read_choice(
       text, "--network", kKinds, [](LinkKind kind) { return name_of(kind); }, problems);

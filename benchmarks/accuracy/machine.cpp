@@ -76,6 +76,15 @@ constexpr std::array kSystems{
     SystemRow{"fms-fsdp", "dgx-h100", "fms-h100"},
 };
 
+// Instances of a cloud that ship as clusters, by their names in what is said of the network.
+constexpr std::array kInstances{
+    SystemRow{"p4d", "dgx-a100-40gb", "aws-p4d"},
+    SystemRow{"p5en", "hgx-h200", "aws-p5en"},
+    SystemRow{"p5", "dgx-h100", "aws-p5"},
+    SystemRow{"p6-b200", "dgx-b200", "aws-p6-b200"},
+    SystemRow{"p6-b300", "dgx-b300", "aws-p6-b300"},
+};
+
 // What a table keyed by GPU name says about `gpu`; the longest key that occurs wins ("GB200" over
 // "B200"). The entry without a key is for every GPU.
 std::optional<double> entry_for(const PerGpu& table, const std::string& gpu) {
@@ -122,11 +131,17 @@ std::string system_of(const Source& source, std::string_view usual) {
   for (const SystemRow& row : kSystems) {
     if (row.usual == usual && has_word(words, row.word)) return std::string(row.cluster);
   }
+  for (const SystemRow& row : kInstances) {
+    const std::regex name("\\b" + std::string(row.word) + "\\b");
+    if (row.usual == usual && std::regex_search(source.inter_node, name))
+      return std::string(row.cluster);
+  }
   return std::string(usual);
 }
 
 std::optional<LinkKind> stated_kind(const std::string& inter_node) {
-  if (has_any(inter_node, {"RoCE", "EFA", "Slingshot"})) return LinkKind::kRoce;
+  if (has_word(inter_node, "EFA")) return LinkKind::kEfa;
+  if (has_any(inter_node, {"RoCE", "Slingshot"})) return LinkKind::kRoce;
   if (has_any(inter_node, {"InfiniBand", "Omni-Path", "HDR", "NDR", "EDR"}))
     return LinkKind::kInfiniband;
   if (has_word(inter_node, "Ethernet")) return LinkKind::kEthernet;

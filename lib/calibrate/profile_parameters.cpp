@@ -12,6 +12,7 @@ bool is_network_level(const LinkLevel& level) {
   switch (level.kind) {
     case LinkKind::kInfiniband:
     case LinkKind::kRoce:
+    case LinkKind::kEfa:
     case LinkKind::kEthernet:
       return true;
     case LinkKind::kNvswitch:

@@ -59,7 +59,8 @@ struct ArchitectureConstants {
 [[nodiscard]] double link_efficiency(LinkKind kind);
 
 [[nodiscard]] constexpr bool is_network(LinkKind kind) {
-  return kind == LinkKind::kInfiniband || kind == LinkKind::kRoce || kind == LinkKind::kEthernet;
+  return kind == LinkKind::kInfiniband || kind == LinkKind::kRoce || kind == LinkKind::kEfa ||
+         kind == LinkKind::kEthernet;
 }
 
 // Every pair of devices has its own link, so a group uses only the links between its members.

@@ -101,6 +101,7 @@ Route route_of(const ClusterSpec& c, const GroupShape& g) {
     const LinkLevel& level = c.levels[l];
     if (!r.is_inside(l)) {
       r.ethernet = r.ethernet || level.kind == LinkKind::kEthernet;
+      r.efa = r.efa || level.kind == LinkKind::kEfa;
       r.network = std::min(r.network, ring_rate(r, l, 0, 1));
       continue;
     }

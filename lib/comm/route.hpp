@@ -19,6 +19,7 @@ struct Route {
   bool pcie = false;     // some members of a node reach each other over PCIe
   bool switched = true;  // members of a node reach each other over NVSwitch only
   bool ethernet = false;
+  bool efa = false;            // some members reach each other over EFA
   BytesPerSecond inside;       // of a ring, as the levels inside nodes allow
   BytesPerSecond inside_tree;  // of a tree
   BytesPerSecond network;      // of either, as the network levels allow

@@ -19,8 +19,9 @@ bool has_dispatch(const BlockOps& ops) {
 
 }  // namespace
 
-// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other,
-// and with overlapped dispatch ([F-HOST-4]) to call the four nodes that a layer becomes.
+// [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other and
+// to wait where it needs to know what the device found ([F-EP-11], [F-EP-12]), and with overlapped
+// dispatch ([F-HOST-4]) to call the four nodes that a layer becomes.
 Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
   const Strategy& s = x.strategy;
   double collective = s.runtime.collective_launches;
@@ -28,15 +29,18 @@ Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward) {
     collective += s.runtime.contended_launches * static_cast<double>(s.tp);
   }
   double launches = 0;
+  Seconds waits;
   for (const KernelOp& op : ops.kernels) {
     if (!op.graphed && (op.pass == Pass::kForward) == forward) launches += op.launches;
   }
   for (const CommOp& op : ops.comm) {
-    if (!op.graphed && (op.pass == Pass::kForward) == forward) launches += op.count * collective;
+    if (op.graphed || (op.pass == Pass::kForward) != forward) continue;
+    launches += op.count * collective;
+    waits += op.awaited * op.count;
   }
   constexpr double kNodes = 4;  // attention, dispatch, experts, combine
   if (s.overlap.ep && has_dispatch(ops)) launches += kNodes * s.runtime.node_launches;
-  return x.cluster.device.launch_gap * (launches * host_factor(s.runtime));
+  return waits + x.cluster.device.launch_gap * (launches * host_factor(s.runtime));
 }
 
 // [F-REC-1] Selective recomputation issues what it repeats in the backward pass, and each part that

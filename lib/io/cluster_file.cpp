@@ -33,6 +33,7 @@ LinkLevel read_level(MapReader r) {
   r.read("latency", level.latency, Need::kRequired);
   r.read("kind", level.kind, Need::kRequired);
   r.read("oversubscription", level.oversubscription);
+  r.read("token_message", level.token_message);
   r.refuse_unknown();
   return level;
 }

@@ -128,6 +128,8 @@ std::string level_yaml(const LinkLevel& level) {
                      ", kind: " + std::string(name_of(level.kind));
   if (level.oversubscription != 1)
     text += ", oversubscription: " + yaml_real(level.oversubscription);
+  if (level.token_message > Seconds{0})
+    text += ", token_message: " + yaml_time(level.token_message);
   return text + "}\n";
 }
 

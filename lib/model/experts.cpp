@@ -9,14 +9,43 @@
 namespace meshplan {
 namespace {
 
+// [F-EP-11] Where the network lets no device post messages, as EFA, kernels that send tokens
+// themselves hand each to a proxy on the host: a start, and the level's token_message for every
+// token and other node that gets it; never faster than the links. The start and p5's 1.4 us a token
+// are fitted to AWS's published cells (awsome-distributed-ai, megatron-bridge: 512 to 2,048 tokens
+// of 4 and 14 KiB to one or three other nodes; NVSHMEM on libfabric takes 0.56 of UCCL's time a
+// token). UCCL's own benchmarks of 4,096 tokens of 14 KiB on p5en and p6-b200, without a host that
+// waits, start with 0.7 to 1.1 ms and grow by 0.1 to 0.2 us a token (uccl ep/README.md).
+// The host waits through the start of a forward dispatch, until it knows how many tokens come
+// (DeepEP csrc/deep_ep.cpp, internode_dispatch).
+Seconds proxy_start(const BlockContext& x) {
+  constexpr Seconds kUccl{2e-3}, kNvshmem{1.5e-3};
+  return x.strategy.runtime.dispatch_nvshmem ? kNvshmem : kUccl;
+}
+
+bool is_proxied(const BlockContext& x, const GroupShape& g) {
+  return x.strategy.runtime.flex_dispatcher && g.size > 1 &&
+         x.cluster.levels[g.level].token_message > Seconds{0};
+}
+
+Seconds proxied_time(const BlockContext& x, const CommOp& comm, double token_bytes) {
+  constexpr double kNvshmemToken = 0.56;
+  const bool nvshmem = x.strategy.runtime.dispatch_nvshmem;
+  const Seconds each = x.cluster.levels[comm.group.level].token_message;
+  const double nodes = real(std::max<std::int64_t>(comm.group.blocks[0], 1));
+  const double tokens = comm.bytes.si() * (nodes - 1) / nodes / token_bytes;
+  return proxy_start(x) + each * tokens * (nvshmem ? kNvshmemToken : 1);
+}
+
 // [F-EP-7] Kernels that write tokens into the other ranks' memory over NVLink (DeepEP, HybridEP)
 // reach three quarters of its rate: 153 GB/s dispatching and 158 combining of an H800's 200 (DeepEP
 // README), 331 and 323 of the 450 of H100 and H200 (its test_intranode.py on 24 multiprocessors);
 // each 4,096 tokens of 7,168 to 8 experts on 8 GPUs. NCCL's exchange is the other choice.
-Seconds dispatch_time(const BlockContext& x, const CommOp& comm) {
+Seconds dispatch_time(const BlockContext& x, const CommOp& comm, double token_bytes) {
   constexpr double kShare = 0.75;
   const Seconds nccl = collective_time(x.cluster, comm.operation, comm.bytes, comm.group).total;
   const GroupShape& g = comm.group;
+  if (is_proxied(x, g)) return std::max(nccl, proxied_time(x, comm, token_bytes));
   if (!x.strategy.runtime.flex_dispatcher || g.level != 0 || g.size == 1) return nccl;
   const LinkLevel& link = x.cluster.levels.front();
   if (link.kind != LinkKind::kNvswitch && link.kind != LinkKind::kNvlink) return nccl;
@@ -26,7 +55,7 @@ Seconds dispatch_time(const BlockContext& x, const CommOp& comm) {
   return std::min(nccl, start + Seconds{sent / (link.bandwidth.si() * kShare)});
 }
 
-void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
+void push_ep(const BlockContext& x, Pass pass, double bytes, double token_bytes, BlockOps& ops) {
   const Strategy& s = x.strategy;
   CommOp comm;
   comm.dimension = CommDimension::kEp;
@@ -36,7 +65,7 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, BlockOps& ops) {
   comm.group = x.group(Group::kEp);
   comm.kind = Group::kEp;
   comm.dtype = activation_dtype(s.precision);
-  comm.time_each = dispatch_time(x, comm);
+  comm.time_each = dispatch_time(x, comm, token_bytes);
   if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
   ops.comm.push_back(comm);
 }
@@ -68,6 +97,23 @@ void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, Blo
   comm.dtype = activation_dtype(s.precision);
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
   ops.comm.push_back(comm);
+}
+
+// [F-EP-12] What is sent copy by copy: before, ranks gather how many copies each expert gets, for
+// which the host waits; and where the probabilities weigh the experts' hidden features (since
+// 2025-04), they are exchanged in fp32 beside it, both ways (Megatron-Core
+// moe/token_dispatcher.py, preprocess and token_dispatch).
+void append_beside_copies(const MoeSpec& moe, const BlockContext& x, Pass pass, double copies,
+                          BlockOps& ops) {
+  if (!x.strategy.runtime.weighted_expert_outputs) push_ep(x, pass, 4 * copies, 0, ops);
+  if (pass != Pass::kForward) return;
+  push_ep(x, pass, 0, 0, ops);
+  CommOp& counts = ops.comm.back();
+  counts.operation = Collective::kAllGather;
+  counts.bytes = Bytes{8 * moe.num_experts * x.strategy.ep};
+  counts.time_each = collective_time(x.cluster, counts.operation, counts.bytes, counts.group).total;
+  counts.awaited = counts.time_each;
+  counts.hidden = {};
 }
 
 // Token copies that the busiest expert-parallel rank receives. Memory must suffice in bad layers
@@ -126,6 +172,9 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
     }
   }
   if (!k.grouped_kernel) n.unsort += kWait;
+  // Sums over what ranks told each other ([F-EP-12]), and copies of five of them to the host.
+  constexpr double kCounts = 12;
+  if (x.strategy.ep > 1 && !is_sent_once(x)) n.sort += kCounts * plain;
   return n;
 }
 
@@ -246,8 +295,12 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (s.ep > 1) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = tokens * copies_sent(moe, x) * h * e * busiest;
-      push_ep(x, pass, bytes, ops);
-      push_ep(x, pass, bytes, ops);
+      push_ep(x, pass, bytes, h * e, ops);
+      if (pass == Pass::kForward && is_proxied(x, ops.comm.back().group)) {
+        ops.comm.back().awaited = proxy_start(x);
+      }
+      push_ep(x, pass, bytes, h * e, ops);
+      if (!sent_once) append_beside_copies(moe, x, pass, routed * busiest, ops);
     }
   }
   const bool etp_gather = s.etp > 1 && s.sequence_parallel;

@@ -51,6 +51,7 @@ struct CommOp {
   Seconds time_each;
   Seconds hidden;           // of one call, behind computation
   Seconds slowdown;         // of the computation that runs beside it
+  Seconds awaited{};        // of one call, in which the host can issue nothing
   Group kind = Group::kTp;  // whose shape `group` is
   Dtype dtype = Dtype::kBf16;
   bool bidirectional = false;  // send-recv: every member sends while it receives

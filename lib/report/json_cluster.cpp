@@ -16,12 +16,14 @@ Json by_precision(const PerPrecision<T>& values, const ToJson& to_json) {
 }
 
 Json level_keys(const LinkLevel& level) {
-  return {{"name", level.name},
-          {"span", level.span > 0 ? Json(level.span) : Json("all")},
-          {"bandwidth", exact_text(level.bandwidth)},
-          {"latency", exact_text(level.latency)},
-          {"kind", std::string(name_of(level.kind))},
-          {"oversubscription", number(level.oversubscription)}};
+  Json keys{{"name", level.name},
+            {"span", level.span > 0 ? Json(level.span) : Json("all")},
+            {"bandwidth", exact_text(level.bandwidth)},
+            {"latency", exact_text(level.latency)},
+            {"kind", std::string(name_of(level.kind))},
+            {"oversubscription", number(level.oversubscription)}};
+  if (level.token_message > Seconds{0}) keys["token_message"] = exact_text(level.token_message);
+  return keys;
 }
 
 Json fit_keys(const CollectiveFit& fit) {
@@ -93,6 +95,8 @@ Json cluster_json(const ClusterSpec& c) {
                       {"latency_s", number(level.latency.si())},
                       {"oversubscription", number(level.oversubscription)}});
     if (level.domain > 0) levels.back()["domain"] = level.domain;
+    if (level.token_message > Seconds{0})
+      levels.back()["token_message_s"] = number(level.token_message.si());
   }
   Json json{{"name", c.name},   {"device", c.device.name},          {"gpus", num_gpus(c)},
             {"nodes", c.nodes}, {"gpus_per_node", c.gpus_per_node}, {"levels", std::move(levels)}};

@@ -50,6 +50,7 @@ class SpaceBuilder {
       }
     }
     if (space_.bases_.empty()) return problems;
+    add_other_dispatcher();
     space_.space_ = request_.space;
     space_.divisions_ = lists_.divisions();
     if (space_.divisions_.partition == PartitionRule::kGiven && space_.divisions_.given.empty()) {
@@ -64,6 +65,25 @@ class SpaceBuilder {
   }
 
  private:
+  // Where proxies post the messages of the flexible dispatcher ([F-EP-11]) neither way to send
+  // tokens is always the faster: what large messages gain, small ones lose. Elsewhere the
+  // framework's own way stays.
+  void add_other_dispatcher() {
+    bases_as_stated_ = space_.bases_.size();
+    const bool proxied =
+        std::any_of(cluster_.levels.begin(), cluster_.levels.end(),
+                    [](const LinkLevel& level) { return level.token_message > Seconds{0}; });
+    const bool stated =
+        std::any_of(request_.limits.begin(), request_.limits.end(),
+                    [](const Limit& limit) { return limit.key == "kernels.flex_dispatcher"; });
+    if (!model_.moe || !proxied || stated) return;
+    for (std::size_t b = 0; b < bases_as_stated_; ++b) {
+      Strategy other = space_.bases_[b];
+      other.runtime.flex_dispatcher = !other.runtime.flex_dispatcher;
+      space_.bases_.push_back(std::move(other));
+    }
+  }
+
   // A legal strategy on that mesh as far as the mesh goes: everything else breaks no rule.
   Strategy neutral(std::size_t base, std::int64_t tp, std::int64_t pp, std::int64_t cp) const {
     Strategy s = with_partial(space_.bases_[base], PartialStrategy{});
@@ -138,8 +158,10 @@ class SpaceBuilder {
   void add_meshes(std::size_t base) {
     for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
       const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
-      const Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s),
-                           lists_.options(s)};
+      Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s), lists_.options(s)};
+      if (base >= bases_as_stated_) {  // without messages as the one it was made from
+        std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
+      }
       Counts n;
       n.micro_batches = count(lists_.micro_batches(space_.bases_[base], s.dp));
       n.cp_kinds = count(all.cp_kinds);
@@ -298,6 +320,7 @@ class SpaceBuilder {
   const SpaceRequest& request_;
   SpaceLists lists_;
   SearchSpace space_;
+  std::size_t bases_as_stated_ = 0;
   std::vector<std::vector<MemoryOption>> option_lists_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_options_;

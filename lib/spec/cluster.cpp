@@ -24,6 +24,7 @@ void check_level(const LinkLevel& level, const std::string& key, Findings& f) {
   f.check(key + ".bandwidth", level.bandwidth.si(), kBandwidth);
   f.check(key + ".latency", level.latency.si(), kLatency);
   f.check(key + ".oversubscription", level.oversubscription, {1, 1000});
+  f.check(key + ".token_message", level.token_message.si(), kLatency);
 }
 
 // Each level joins whole blocks of the one below it.

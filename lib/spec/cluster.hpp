@@ -21,6 +21,9 @@ struct LinkLevel {
   Seconds latency;
   LinkKind kind = LinkKind::kInfiniband;
   double oversubscription = 1.0;  // >= 1: this many times less bandwidth than below it
+  // Time that a host's proxy takes for one token's message of kernels that send tokens themselves
+  // ([F-EP-11]); 0: devices post their own messages (InfiniBand GPUDirect Async).
+  Seconds token_message{};
   std::int64_t domain = 0;  // where a job uses `span` devices of each larger block: of how many
 
   bool operator==(const LinkLevel&) const = default;

@@ -68,6 +68,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.tp_recompute_allgather",
      "inputs of column-parallel layers are gathered again for their gradient, not saved"},
     {"kernels.flex_dispatcher", "a token travels once per rank or node of its experts (DeepEP)"},
+    {"kernels.dispatch_nvshmem",
+     "over EFA the flexible dispatcher uses NVSHMEM's proxy, not UCCL's"},
     {"kernels.fp8_attention", "with precision fp8, attention's products are in 8 bits too"},
     {"kernels.fused_experts", "with precision fp8, experts multiply, gate and cast in one kernel"},
     {"kernels.fused_latent_rope", "latent attention is laid out by the kernels that rotate it"},

@@ -14,7 +14,7 @@ enum class PositionEmbedding { kLearned, kRope, kAlibi, kNone };
 enum class Precision { kFp32, kTf32, kFp16, kBf16, kFp8 };
 enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
 
-enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEthernet };
+enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEfa, kEthernet };
 enum class Architecture { kVolta, kAmpere, kAda, kHopper, kBlackwell, kCdna3, kCdna4 };
 
 // What a row of a microbatch holds of documents that differ in length: one, padded to the longest
@@ -112,6 +112,7 @@ MESHPLAN_NAMES(LinkKind, {{LinkKind::kNvswitch, "nvswitch"},
                           {LinkKind::kPcie, "pcie"},
                           {LinkKind::kInfiniband, "infiniband"},
                           {LinkKind::kRoce, "roce"},
+                          {LinkKind::kEfa, "efa"},
                           {LinkKind::kEthernet, "ethernet"}});
 MESHPLAN_NAMES(Architecture, {{Architecture::kVolta, "volta"},
                               {Architecture::kAmpere, "ampere"},

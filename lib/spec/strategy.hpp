@@ -72,6 +72,9 @@ struct Runtime {
   // (Megatron-Core
   // --moe-token-dispatcher-type flex: DeepEP, HybridEP); else one copy per expert.
   bool flex_dispatcher = false;
+  // Where a network lets no device post messages (EFA), those of the flexible dispatcher go through
+  // NVSHMEM's proxy over libfabric, else through UCCL's.
+  bool dispatch_nvshmem = false;
   // With precision fp8: fused attention multiplies in 8 bits too (Transformer Engine's fp8_dpa;
   // Megatron-Core fp8_dot_product_attention).
   bool fp8_attention = false;

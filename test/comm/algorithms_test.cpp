@@ -72,6 +72,36 @@ TEST_CASE("[F-COMM-5] in a mesh two devices have one of seven links") {
   CHECK(bus_rate(c, Collective::kSendRecv, group(c, 2), 1) == Approx(whole / 7).epsilon(0.01));
 }
 
+TEST_CASE("[F-COMM-22] collectives over EFA take what nccl-tests measured on p5.48xlarge") {
+  ClusterSpec c = cluster({Architecture::kHopper, LinkKind::kNvswitch, 450, 50, LinkKind::kEfa});
+  c.levels[1].latency = microseconds_of(25);
+  const auto milliseconds = [&](Collective op, std::int64_t nodes, std::int64_t mib) {
+    return collective_time(c, op, Bytes{mib * kMiB}, group(c, 8 * nodes)).total.si() * 1e3;
+  };
+  // crazyguitar/aws-gpu-communication-benchmark, data/nccl_alltoall.csv and nccl_all_reduce.csv.
+  const auto [op, nodes, mib, measured] =
+      GENERATE(table<Collective, std::int64_t, std::int64_t, double>(
+          {{Collective::kAllToAll, 2, 64, 1.01},
+           {Collective::kAllToAll, 4, 2048, 38.5},
+           {Collective::kAllToAll, 8, 64, 1.90},
+           {Collective::kAllToAll, 32, 128, 4.95},
+           {Collective::kAllReduce, 2, 256, 1.38},
+           {Collective::kAllReduce, 8, 128, 1.69},
+           {Collective::kAllReduce, 16, 4096, 27.8},
+           {Collective::kAllReduce, 32, 32, 1.01}}));
+  CHECK(milliseconds(op, nodes, mib) == Approx(measured).epsilon(0.2));
+}
+
+TEST_CASE("[F-COMM-22] on EFA every member of another node is posted to by itself") {
+  ClusterSpec c = cluster({Architecture::kHopper, LinkKind::kNvswitch, 450, 50, LinkKind::kEfa});
+  const auto time = [&](std::int64_t ranks) {
+    return collective_time(c, Collective::kAllToAll, Bytes{1}, group(c, ranks)).total.si() * 1e6;
+  };
+  CHECK(time(256) - time(128) == Approx(7.0 * 128).epsilon(0.001));
+  c.levels[1].kind = LinkKind::kRoce;
+  CHECK(time(256) - time(128) < 7.0 * 32);
+}
+
 TEST_CASE("[F-COMM-3] groups of PCIe devices that span both sockets share the link between them") {
   const ClusterSpec c = cluster(kPcie5);
   CHECK(bus_rate(c, Collective::kAllGather, group(c, 4), 0.75) == Approx(48).epsilon(0.01));

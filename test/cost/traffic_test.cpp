@@ -157,6 +157,66 @@ TEST_CASE("[F-EP-9] probabilities that weigh what experts made keep it and read 
   CHECK(forward_bytes(m, s, "expert weights") == Approx(2 * 2 * copies));
 }
 
+namespace {
+
+// Of each of the layer's exchanges between experts' ranks, in the order of the step.
+std::vector<CommEntry> exchanges(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
+  std::vector<CommEntry> all;
+  const BlockCosts blocks = block_costs(m, c, s);
+  for (const CommEntry& e : blocks[kFirstLayerBlock].communication) {
+    if (e.dimension == CommDimension::kEp) all.push_back(e);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("[F-EP-11] a proxy takes its time for every token that leaves the node") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{16, 16, 4096, 0, 0, 1, 1.0, false};  // a token goes to each of the two nodes
+  ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(1, 1, 16);
+  s.ep = 16;
+  s.runtime.flex_dispatcher = true;
+  const Seconds links = exchanges(m, c, s).front().time_each;
+  c.levels.back().token_message = Seconds{1.4e-6};
+  CHECK(exchanges(m, c, s).front().time_each.si() == Approx(2e-3 + 2048 * 1.4e-6));
+  s.runtime.dispatch_nvshmem = true;
+  CHECK(exchanges(m, c, s).front().time_each.si() == Approx(1.5e-3 + 0.56 * 2048 * 1.4e-6));
+  c.levels.back().token_message = Seconds{1e-12};
+  c.levels.back().bandwidth = c.levels.back().bandwidth / 100;
+  CHECK(exchanges(m, c, s).front().time_each > links);  // never faster than the links
+  CHECK(exchanges(m, c, s).front().time_each.si() > 1.6e-3);
+  s.runtime.flex_dispatcher = false;
+  c.levels.back().token_message = Seconds{1};
+  CHECK(exchanges(m, c, s).front().time_each < Seconds{1});
+}
+
+TEST_CASE("[F-EP-12] counts and probabilities travel beside copies that travel one by one") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  const auto calls = [&](std::int64_t bytes) {
+    double n = 0;
+    for (const CommEntry& e : exchanges(m, plain_cluster(8), s)) {
+      if (e.bytes == Bytes{bytes}) n += e.count_per_step;
+    }
+    return n;
+  };
+  constexpr std::int64_t kCounts = 8LL * 8 * 8, kProbabilities = 4LL * 2 * 2048;
+  s.runtime.flex_dispatcher = false;
+  CHECK(calls(kCounts) == 1);
+  CHECK(calls(kProbabilities) == 2);
+  s.runtime.weighted_expert_outputs = true;
+  CHECK(calls(kCounts) == 1);
+  CHECK(calls(kProbabilities) == 0);
+  s.runtime.weighted_expert_outputs = false;
+  s.runtime.flex_dispatcher = true;
+  CHECK(calls(kCounts) == 0);
+  CHECK(calls(kProbabilities) == 0);
+}
+
 TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward and backward") {
   ModelSpec m = plain_gpt();
   m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
@@ -167,7 +227,7 @@ TEST_CASE("[F-EP-1] a mixture-of-experts layer dispatches and combines forward a
   const BlockCosts blocks = block_costs(m, c, s);
   double calls = 0;
   for (const CommEntry& e : blocks[kFirstLayerBlock].communication) {
-    if (e.dimension != CommDimension::kEp) continue;
+    if (e.dimension != CommDimension::kEp || e.bytes < Bytes{kMiB}) continue;
     calls += e.count_per_step;
     CHECK(e.operation == Collective::kAllToAll);
     CHECK(e.bytes.count() == 2LL * 2 * 2048 * 4096);  // top 2, two bytes each

@@ -74,10 +74,19 @@ class Brute {
       for (s.etp = 1; s.etp <= (c_.model.moe ? s.tp : 1); ++s.etp) {
         if (s.tp % s.etp != 0) continue;
         for (s.ep = 1; s.ep <= most; ++s.ep) {
-          if (s.tp * s.cp * s.dp % (s.ep * s.etp) == 0) try_orders(s);
+          if (s.tp * s.cp * s.dp % (s.ep * s.etp) == 0) try_dispatchers(s);
         }
       }
     }
+  }
+
+  // Both ways to send tokens where proxies send those of one of them.
+  void try_dispatchers(Strategy s) {
+    try_orders(s);
+    const bool proxied = c_.cluster.levels.back().token_message > Seconds{0};
+    if (!c_.model.moe || s.ep == 1 || !proxied) return;
+    s.runtime.flex_dispatcher = !s.runtime.flex_dispatcher;
+    try_orders(s);
   }
 
   // The layouts of devices are the same without a pipeline, without replicas, and in one node

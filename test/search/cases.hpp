@@ -216,6 +216,10 @@ inline Case random_case(unsigned seed) {
   Case c;
   c.model = random_model(dice);
   c.cluster = random_cluster(dice);
+  if (seed % 4 == 1) {  // a network on which both dispatchers of tokens are searched
+    c.cluster.levels.back().kind = LinkKind::kEfa;
+    c.cluster.levels.back().token_message = Seconds{1e-7 * static_cast<double>(seed % 16)};
+  }
   SearchRequest& r = c.request;
   r.base = framework_preset(dice.one_of({Framework::kMegatron, Framework::kTorchtitan}));
   r.base.global_batch = num_gpus(c.cluster) * dice.one_of<std::int64_t>({1, 2, 4});

@@ -242,6 +242,34 @@ TEST_CASE("no strategy is counted twice") {
   }
 }
 
+TEST_CASE("where proxies send tokens both dispatchers are searched, unless the key is fixed") {
+  ModelSpec m = small_model(4, 1024);
+  ClusterSpec c = small_cluster(2, 2, Bytes{80 * kGiB});
+  SearchRequest r = request_for(4);
+  const auto bases = [&] {
+    const auto space = SearchSpace::make(m, c, r);
+    REQUIRE(space.ok());
+    return space->bases();
+  };
+  add_experts(m, 8, 0, 1);
+  CHECK(bases().size() == 1);
+  c.levels.back().kind = LinkKind::kEfa;
+  c.levels.back().token_message = Seconds{1e-6};
+  const std::vector<Strategy> both = bases();
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].runtime.flex_dispatcher != both[1].runtime.flex_dispatcher);
+  // Without messages they are the same, and stand in the space once.
+  const auto space = SearchSpace::make(m, c, r);
+  for (const Mesh& mesh : space->meshes()) {
+    for (const Split& split : space->splits(mesh)) CHECK((mesh.base == 0 || split.ep > 1));
+  }
+  r.limits = {only("kernels.flex_dispatcher", {"true"})};
+  CHECK(bases().size() == 1);
+  r.limits.clear();
+  m.moe.reset();
+  CHECK(bases().size() == 1);
+}
+
 TEST_CASE("each framework's space holds only what it runs") {
   const ModelSpec m = small_model(8, 1024);
   const ClusterSpec c = small_cluster(2, 4, Bytes{80 * kGiB});
