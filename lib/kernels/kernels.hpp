@@ -75,8 +75,8 @@ struct FusedWork {
 };
 
 // [F-SCAN-1] The slower of its products, at the rate of a Triton kernel for attention (the scans of
-// mamba_ssm and flash-linear-attention are Triton programs of the same products), and of its
-// traffic, plus one overhead per kernel:
+// mamba_ssm and flash-linear-attention are Triton programs of the same products; 0.69 of it), and
+// of its traffic, plus one overhead per kernel:
 //   max(flops / (16-bit peak * attention.forward * share * min(1, programs / multiprocessors)),
 //       bytes / sustained bandwidth) + kernels * kernel_overhead
 [[nodiscard]] Seconds fused_time(const DeviceSpec& d, const FusedWork& work);

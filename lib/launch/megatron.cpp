@@ -258,6 +258,13 @@ void add_megatron_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
   if (p.model.moe && p.model.moe->imbalance > 1) {
     notes.emplace_back("the experts' imbalance is an assumption of the plan, not a setting");
   }
+  const bool sends = p.model.moe && s.ep * s.etp > 1 && s.runtime.flex_dispatcher;
+  if (sends && has_token_proxies(p.cluster)) {
+    const std::string proxy = s.runtime.dispatch_nvshmem ? "NVSHMEM's over libfabric" : "UCCL's";
+    notes.push_back(
+        "tokens go to experts by DeepEP, between nodes through a proxy: the plan counts " + proxy +
+        ", whose deep_ep must be installed");
+  }
 }
 
 }  // namespace

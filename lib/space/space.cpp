@@ -70,13 +70,10 @@ class SpaceBuilder {
   // framework's own way stays.
   void add_other_dispatcher() {
     bases_as_stated_ = space_.bases_.size();
-    const bool proxied =
-        std::any_of(cluster_.levels.begin(), cluster_.levels.end(),
-                    [](const LinkLevel& level) { return level.token_message > Seconds{0}; });
     const bool stated =
         std::any_of(request_.limits.begin(), request_.limits.end(),
                     [](const Limit& limit) { return limit.key == "kernels.flex_dispatcher"; });
-    if (!model_.moe || !proxied || stated) return;
+    if (!model_.moe || !has_token_proxies(cluster_) || stated) return;
     for (std::size_t b = 0; b < bases_as_stated_; ++b) {
       Strategy other = space_.bases_[b];
       other.runtime.flex_dispatcher = !other.runtime.flex_dispatcher;

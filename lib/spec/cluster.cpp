@@ -111,6 +111,11 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
 
 }  // namespace
 
+bool has_token_proxies(const ClusterSpec& c) {
+  return std::any_of(c.levels.begin(), c.levels.end(),
+                     [](const LinkLevel& level) { return level.token_message > Seconds{0}; });
+}
+
 std::int64_t num_gpus(const ClusterSpec& c) { return c.nodes * c.gpus_per_node; }
 
 namespace {

@@ -85,6 +85,9 @@ struct ClusterSpec {
 
 [[nodiscard]] std::int64_t num_gpus(const ClusterSpec& c);
 
+// Whether some network takes the messages of single tokens from a host's proxy (token_message).
+[[nodiscard]] bool has_token_proxies(const ClusterSpec& c);
+
 // The same cluster with another number of devices: whole nodes, or part of one. A number that is
 // neither is rounded up to whole nodes: num_gpus() of the result then differs from `gpus`.
 // [F-LAY-6] Of an NVLink domain of many nodes a job that is larger than one takes an equal part,

@@ -107,6 +107,14 @@ void check_attention_residuals(const Plan& p, Findings& f) {
             "'kernels.fused_attn_res' does nothing: the model has no attention residuals");
 }
 
+void check_token_proxies(const Plan& p, Findings& f) {
+  if (!p.s.runtime.dispatch_nvshmem) return;
+  if (p.s.runtime.flex_dispatcher && p.m.moe && has_token_proxies(p.c)) return;
+  f.warning(
+      {"kernels.dispatch_nvshmem"},
+      "'kernels.dispatch_nvshmem' does nothing: no host's proxy sends tokens of experts here");
+}
+
 void check_precision(const Plan& p, Findings& f) {
   const DeviceSpec& d = p.c.device;
   const Precision wanted = p.s.precision;
@@ -223,6 +231,7 @@ constexpr Rule kRules[] = {
     check_recompute_modules,
     check_graph_modules,
     check_attention_residuals,
+    check_token_proxies,
     check_offload,
     check_lora,
     check_precision,

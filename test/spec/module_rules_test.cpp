@@ -4,7 +4,7 @@
 
 namespace meshplan {
 
-TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded") {
+TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, and of proxies") {
   const auto row = GENERATE(values<Row>({
       {"modules without selective recomputation",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
@@ -137,6 +137,25 @@ TEST_CASE("Rules of modules that are recomputed, and of parts that are offloaded
        },
        "error: 'offload.optimizer_fraction' must be over 0 and at most 1, got 1.5\n"
        "  hint: offload.optimizer=false offloads nothing\n"},
+      {"a proxy where devices post their messages",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.runtime.dispatch_nvshmem = s.runtime.flex_dispatcher = true;
+       },
+       "warning: 'kernels.dispatch_nvshmem' does nothing: no host's proxy sends tokens of experts "
+       "here\n"},
+      {"a proxy where none sends a token",
+       [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
+         m = experts(), s.runtime.dispatch_nvshmem = true, s.runtime.flex_dispatcher = false;
+         c.levels.resize(1), c.levels.back().token_message = Seconds{1e-6};
+       },
+       "warning: 'kernels.dispatch_nvshmem' does nothing: no host's proxy sends tokens of experts "
+       "here\n"},
+      {"a proxy where there is one",
+       [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
+         m = experts(), s.runtime.dispatch_nvshmem = s.runtime.flex_dispatcher = true;
+         c.levels.resize(1), c.levels.back().token_message = Seconds{1e-6};
+       },
+       ""},
   }));
   INFO(row.why);
   CHECK(text_after(row) == row.message);
