@@ -132,8 +132,7 @@ std::string system_of(const Source& source, std::string_view usual) {
     if (row.usual == usual && has_word(words, row.word)) return std::string(row.cluster);
   }
   for (const SystemRow& row : kInstances) {
-    const std::regex name("\\b" + std::string(row.word) + "\\b");
-    if (row.usual == usual && std::regex_search(source.inter_node, name))
+    if (row.usual == usual && has_word(source.inter_node, row.word))
       return std::string(row.cluster);
   }
   return std::string(usual);

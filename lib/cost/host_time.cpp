@@ -53,10 +53,13 @@ Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
   for (const KernelOp& op : ops.kernels) {
     launches += op.graphed ? 0 : op.selective * op.launches;
   }
+  Seconds waits;
   for (const CommOp& op : ops.comm) {
-    launches += op.selective && !op.graphed ? op.count * k.collective_launches : 0;
+    if (!op.selective || op.graphed) continue;
+    launches += op.count * k.collective_launches;
+    waits += op.awaited * op.count;
   }
-  return x.cluster.device.launch_gap * (launches * host_factor(k));
+  return waits + x.cluster.device.launch_gap * (launches * host_factor(k));
 }
 
 // [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues

@@ -9,6 +9,10 @@
 namespace meshplan {
 namespace {
 
+// Parts of a group that get one copy of a token each: its nodes where it spans several, else its
+// ranks.
+std::int64_t parts_of(const GroupShape& g) { return g.blocks[0] > 1 ? g.blocks[0] : g.size; }
+
 // [F-EP-11] Where the network lets no device post messages, as EFA, kernels that send tokens
 // themselves hand each to a proxy on the host: a start, and the level's token_message for every
 // token and other node that gets it; never faster than the links. The start and p5's 1.4 us a token
@@ -32,8 +36,8 @@ Seconds proxied_time(const BlockContext& x, const CommOp& comm, double token_byt
   constexpr double kNvshmemToken = 0.56;
   const bool nvshmem = x.strategy.runtime.dispatch_nvshmem;
   const Seconds each = x.cluster.levels[comm.group.level].token_message;
-  const double nodes = real(std::max<std::int64_t>(comm.group.blocks[0], 1));
-  const double tokens = comm.bytes.si() * (nodes - 1) / nodes / token_bytes;
+  const double parts = real(parts_of(comm.group));
+  const double tokens = comm.bytes.si() * (parts - 1) / parts / token_bytes;
   return proxy_start(x) + each * tokens * (nvshmem ? kNvshmemToken : 1);
 }
 
@@ -77,9 +81,7 @@ void push_ep(const BlockContext& x, Pass pass, double bytes, double token_bytes,
 double copies_sent(const MoeSpec& moe, const BlockContext& x) {
   const double k = real(moe.top_k), all = real(moe.num_experts);
   if (!x.strategy.runtime.flex_dispatcher) return k;
-  const GroupShape& g = x.group(Group::kEp);
-  const std::int64_t blocks = g.blocks[0] > 1 ? g.blocks[0] : g.size;
-  const double parts = real(blocks), elsewhere = all - all / parts;
+  const double parts = real(parts_of(x.group(Group::kEp))), elsewhere = all - all / parts;
   double missed = 1;  // the chance that no copy goes to one given part
   for (double i = 0; i < k; ++i) missed *= std::max(0.0, elsewhere - i) / (all - i);
   return std::min(k, parts * (1 - missed));

@@ -301,6 +301,20 @@ TEST_CASE("a named system has a network of its own") {
   CHECK(cluster->levels.back().bandwidth == BytesPerSecond{6.25e9});  // 4 x 100 Gbit/s over 8
 }
 
+TEST_CASE("an instance of a cloud that the network's words name is the cluster that ships") {
+  Source source = source_called("x");
+  Run run;
+  const auto cluster = [&](const char* gpu) {
+    run.gpu = gpu;
+    return std::get<MachineChoice>(choose_machine(source, run)).cluster;
+  };
+  CHECK(cluster("NVIDIA H100 80GB") == "dgx-h100");
+  source.inter_node = "EFA: p6-b300 16 EFA NICs per node; p5 (H100) 32 EFA = 3.2 Tb/s per node";
+  CHECK(cluster("NVIDIA H100 80GB") == "aws-p5");
+  CHECK(cluster("NVIDIA B300") == "aws-p6-b300");
+  CHECK(cluster("NVIDIA B200") == "dgx-b200");
+}
+
 TEST_CASE("networks are read from the words of the hardware section") {
   CHECK(stated_network("8x 200 Gb/s HDR InfiniBand per node", 8) == BytesPerSecond{25e9});
   CHECK(stated_network("4 x 100 Gb RoCE per node", 8) == BytesPerSecond{6.25e9});

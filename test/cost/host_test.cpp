@@ -135,6 +135,27 @@ std::pair<double, double> launches_of(const ModelSpec& m, const Strategy& s,
   return n;
 }
 
+TEST_CASE("[F-EP-11] the host waits through the start of a forward dispatch through a proxy") {
+  ModelSpec m = small_mixture();
+  m.moe->num_experts = 16;
+  ClusterSpec c = plain_cluster(16);  // two nodes
+  Strategy s = plain_strategy(1, 1, 16);
+  s.ep = 16;
+  s.runtime.flex_dispatcher = true;
+  s.runtime.host_factor = 1000;  // the host is the slower one
+  const auto passes = [&] {
+    const BlockCosts blocks = block_costs(m, c, s);
+    const BlockCost& b = blocks[kFirstLayerBlock];
+    return std::pair{b.forward.total().si(), b.backward_input.total().si()};
+  };
+  const auto before = passes();
+  c.levels.back().token_message = Seconds{1e-9};
+  CHECK(passes().first - before.first == Approx(2e-3));
+  CHECK(passes().second == Approx(before.second));
+  s.runtime.dispatch_nvshmem = true;
+  CHECK(passes().first - before.first == Approx(1.5e-3));
+}
+
 TEST_CASE("[F-HOST-6] choosing experts and sorting tokens to them, operator by operator or fused") {
   ModelSpec m = small_mixture();  // 8 experts
   Strategy s = slow_host();

@@ -1,5 +1,6 @@
 #include "space/space.hpp"
 
+#include <array>
 #include <set>
 
 #include "frameworks/preset.hpp"
@@ -260,9 +261,16 @@ TEST_CASE("where proxies send tokens both dispatchers are searched, unless the k
   CHECK(both[0].runtime.flex_dispatcher != both[1].runtime.flex_dispatcher);
   // Without messages they are the same, and stand in the space once.
   const auto space = SearchSpace::make(m, c, r);
+  std::array<int, 2> alone{}, spread{};  // splits of each base
   for (const Mesh& mesh : space->meshes()) {
-    for (const Split& split : space->splits(mesh)) CHECK((mesh.base == 0 || split.ep > 1));
+    for (const Split& split : space->splits(mesh)) {
+      ++(split.ep == 1 ? alone : spread)[mesh.base];
+    }
   }
+  CHECK(alone[0] > 0);
+  CHECK(alone[1] == 0);
+  CHECK(spread[0] > 0);
+  CHECK(spread[0] == spread[1]);
   r.limits = {only("kernels.flex_dispatcher", {"true"})};
   CHECK(bases().size() == 1);
   r.limits.clear();
