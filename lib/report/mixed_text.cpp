@@ -37,22 +37,32 @@ std::size_t faster_alone(const Mixed& found) {
   return best;
 }
 
+// What one plan on both kinds would do where one kind alone does it in `alone`.
+std::string against_alone(const Mixed& found, Seconds alone) {
+  if (found.best) {
+    return "both kinds take " + human_time(found.best->step_time) + ", " +
+           slower_by(found.best->step_time, alone) + ": what they exchange outweighs the devices";
+  }
+  return found.exact ? "no plan fits both kinds"
+                     : "none for both kinds was found in the time given";
+}
+
 std::string answer_text(const MixedClusters& own, const Mixed& found, const TextOptions& options) {
   const std::size_t alone = faster_alone(found);
   const bool is_alone = alone < own.size();
   if (!found.best && !is_alone) {
-    return paragraph("", "Nothing fits: neither kind alone, nor one plan on both.", options);
+    const bool open = !found.exact || found.alone_open[0] || found.alone_open[1];
+    return paragraph("",
+                     open ? "Nothing was found in the time given, and not all was tried."
+                          : "Nothing fits: neither kind alone, nor one plan on both.",
+                     options);
   }
   if (!found.best || (is_alone && found.alone[alone]->step_time <= found.best->step_time)) {
     const PlanCost& plan = *found.alone[alone];
-    const std::string mixed = found.best
-                                  ? "both kinds take " + human_time(found.best->step_time) + ", " +
-                                        slower_by(found.best->step_time, plan.step_time) +
-                                        ": what they exchange outweighs the devices"
-                                  : "no plan fits both kinds";
     return paragraph("Recommended: ",
                      machines(own[alone]) + " alone: " + short_text(plan.strategy) + ", " +
-                         human_time(plan.step_time) + " a step; " + mixed,
+                         human_time(plan.step_time) + " a step; " +
+                         against_alone(found, plan.step_time),
                      options);
   }
   const MixedPlan& best = *found.best;
@@ -110,7 +120,8 @@ std::string comparison_text(const MixedClusters& own, const Mixed& found,
         "- ",
         machines(own[g]) + " alone: " +
             (alone ? human_time(alone->step_time) + " (" + short_text(alone->strategy) + ")"
-                   : std::string("nothing fits")),
+                   : std::string(found.alone_open[g] ? "nothing was found in the time given"
+                                                     : "nothing fits")),
         options);
   }
   return text;

@@ -312,6 +312,7 @@ Result<Mixed> mixed(const ModelSpec& m, const MixedClusters& clusters, const Sea
     Result<SearchResult> alone = search(m, clusters[g], one);
     if (!alone) return alone.errors();
     SearchResult own = std::move(alone).value();
+    found.alone_open[g] = own.plans.empty() && !own.proof.exact;
     if (!own.plans.empty()) found.alone[g] = std::move(own.plans.front());
   }
   MixedSearch(m, clusters, found.clusters, request, start).run(progress, found);

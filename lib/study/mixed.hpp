@@ -32,9 +32,10 @@ struct MixedPlan {
 
 struct Mixed {
   MixedClusters clusters;         // each with all devices, joined by the slower network
-  std::optional<MixedPlan> best;  // nothing: no plan fits both
+  std::optional<MixedPlan> best;  // nothing: no plan fits both; where not exact, none was found
   std::optional<MixedPlan> even;  // the best with as many sequences for each replica
   std::array<std::optional<PlanCost>, 2> alone;  // the whole batch on one kind
+  std::array<bool, 2> alone_open{};              // no plan was found there, but not all were tried
   bool exact = true;
   double gap = 0;  // (best - proved lower bound) / best where not exact
   std::int64_t searches = 0;

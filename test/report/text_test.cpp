@@ -2,6 +2,7 @@
 
 #include "report/estimate_text.hpp"
 #include "report/lists.hpp"
+#include "report/mixed_text.hpp"
 #include "report/plan_table.hpp"
 #include "report/sample.hpp"
 #include "support/catch.hpp"
@@ -188,4 +189,24 @@ TEST_CASE("text without colour holds no escape code, text with colour does") {
   CHECK_FALSE(has(text(false), "\x1b"));
   CHECK(has(text(true), "\x1b[1mMemory\x1b[0m"));
   CHECK(has(text(true), "\x1b[31m"));
+}
+
+TEST_CASE("two kinds of machines: what was not searched to the end is not said to fit nothing") {
+  const MixedClusters own{sample_cluster(), sample_cluster()};
+  const auto text = [&](const Mixed& found) {
+    return mixed_report(sample_model(), own, SearchRequest{}, found, {});
+  };
+  Mixed found;
+  found.clusters = own;
+  CHECK(has(text(found), "Nothing fits"));
+  CHECK(has(text(found), "alone: nothing fits"));
+  found.exact = false, found.alone_open = {true, false};
+  CHECK_FALSE(has(text(found), "Nothing fits"));
+  CHECK(has(text(found), "Nothing was found in the time given"));
+  CHECK(has(text(found), "alone: nothing was found in the time given"));
+  CHECK(has(text(found), "alone: nothing fits"));
+  found.alone[1] = sample_plan(), found.alone_open = {};
+  CHECK(has(text(found), "none for both kinds was found"));
+  found.exact = true;
+  CHECK(has(text(found), "no plan fits both kinds"));
 }
