@@ -57,6 +57,7 @@ struct Outcome {
   std::vector<Decision> decisions;
   std::map<std::string, std::string> defaults;  // of variables that nothing sets
   std::set<std::string> taken;                  // of Inputs::environment
+  bool took_as_empty = false;                   // Inputs::unset_is_empty decided something
   std::vector<std::string> not_read;            // files that it reads as its own and are not here
 };
 

@@ -71,8 +71,11 @@ Value Interpreter::value_of(const std::string& name, const Segment& at) {
   }
   if (name == "#") {
     // A script may ask whether it has any: taken as if it were started without.
-    if (knows_arguments_ || in_loop_condition_ || inputs_.unset_is_empty)
+    const bool said = knows_arguments_ || in_loop_condition_;
+    if (said || inputs_.unset_is_empty) {
+      out_.took_as_empty = out_.took_as_empty || !said;
       return literal(std::to_string(arguments_.size()));
+    }
     return unknown("the number of arguments", at.line, at.column);
   }
   if (name == "?") return literal("0");

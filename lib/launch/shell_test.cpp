@@ -145,12 +145,15 @@ Truth Interpreter::unary(std::string_view what, const Value& v) {
                                    [](const Segment& s) { return s.unset || s.unknown.empty(); });
     if (!unset || !inputs_.unset_is_empty) return unknown_truth(v);
     out_.defaults[unknown_names(v)] = "";
+    out_.took_as_empty = true;
     return truth_of(asks_empty);
   }
   if (what == "-v") {
     if (!is_known(v)) return unknown_truth(v);
     if (!is_unset(text_of(v))) return Truth::kTrue;
-    return inputs_.unset_is_empty ? Truth::kFalse : unknown_truth(unknown(text_of(v), 0, 0));
+    if (!inputs_.unset_is_empty) return unknown_truth(unknown(text_of(v), 0, 0));
+    out_.took_as_empty = true;
+    return Truth::kFalse;
   }
   // Files, folders, terminals: what is on the machine.
   return unknown_truth({});

@@ -148,10 +148,11 @@ void choose_program(Way& way) {
   int most = 0;
   std::map<std::string, bool> names;
   for (const Started& s : way.outcome.started) {
-    std::vector<ShellWord> words = words_of(s.words);
-    if (is_option(words.front())) continue;  // of an argument list
-    const std::string name = without_folder(words.front().text);
+    const std::string command = shell::text_of(s.words.front());
+    if (command.starts_with("--")) continue;  // of an argument list
+    const std::string name = without_folder(command);
     if (name == "cat" || name == "tee" || name == "sed") continue;
+    std::vector<ShellWord> words = words_of(s.words);
     const std::size_t program = program_in(words);
     const int marks = marks_in(words);
     const bool options = std::count_if(words.begin(), words.end(), is_option) > 0;
@@ -348,7 +349,9 @@ ShellScript read_shell(std::string_view text, const ShellInputs& inputs) {
   how.read_file = inputs.read_file;
   std::vector<Way> ways = all_ways(source, inputs, how);
   const auto trains = [](const Way& way) { return way.trains; };
-  if (std::none_of(ways.begin(), ways.end(), trains)) {
+  const auto took_as_empty = [](const Way& way) { return way.outcome.took_as_empty; };
+  if (std::none_of(ways.begin(), ways.end(), trains) &&
+      std::any_of(ways.begin(), ways.end(), took_as_empty)) {
     // A script that stops where a variable is empty asks for it.
     how.unset_is_empty = false;
     how.decisions.clear();
