@@ -83,6 +83,16 @@ RankDigits rank_digits(const Strategy& s, Group g) {
   return d;
 }
 
+std::int64_t member_offset(const RankDigits& d, std::int64_t number) {
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < d.count; ++i) {
+    if (!d.digits[i].member) continue;
+    offset += number % d.digits[i].size * d.digits[i].stride;
+    number /= d.digits[i].size;
+  }
+  return offset;
+}
+
 std::vector<std::int64_t> member_offsets(const RankDigits& d) {
   std::vector<std::int64_t> offsets{0};
   for (std::size_t i = 0; i < d.count; ++i) {

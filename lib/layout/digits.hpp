@@ -34,7 +34,10 @@ struct RankDigits {
 // order etp, ep, expert-dp, pp.
 [[nodiscard]] RankDigits rank_digits(const Strategy& s, Group g);
 
-// Members' ranks with every other digit zero, increasing.
+// Of the member of this number, from 0: its rank with every other digit zero. Increasing.
+[[nodiscard]] std::int64_t member_offset(const RankDigits& d, std::int64_t number);
+
+// The same of all members.
 [[nodiscard]] std::vector<std::int64_t> member_offsets(const RankDigits& d);
 
 }  // namespace meshplan

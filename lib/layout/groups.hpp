@@ -6,6 +6,7 @@
 // expert-dp, pp over the same ranks. Device r sits in block r / span of a level of that span.
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -62,8 +63,10 @@ struct GroupShape {
 // Members of the group of kind `g` that contains `rank`, increasing. For exports and validation.
 // kPpNeighbour: `rank` and the next pipeline rank, the last one's next being the first (interleaved
 // schedules send there). kEmbedding: empty for ranks of neither the first nor the last stage.
-[[nodiscard]] std::vector<std::int64_t> group_members(const Strategy& s, Group g,
-                                                      std::int64_t rank);
+// Of a group with more members the first `most`; a group may have millions.
+[[nodiscard]] std::vector<std::int64_t> group_members(
+    const Strategy& s, Group g, std::int64_t rank,
+    std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 // [F-LAY-5] The same for all groups of a kind at once, without a list of ranks: members come in
 // runs of `run` which are `stride` apart, the runs' first members are `jump` apart; run 0: one

@@ -63,7 +63,8 @@ std::optional<MemberPattern> member_pattern(const Strategy& s, Group g) {
                        .jump = outer.stride};
 }
 
-std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank) {
+std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t rank,
+                                        std::int64_t most) {
   PLAN_CHECK(rank >= 0 && rank < num_gpus(s));
   const RankDigits d = rank_digits(s, g);
   std::int64_t base = rank;
@@ -77,14 +78,16 @@ std::vector<std::int64_t> group_members(const Strategy& s, Group g, std::int64_t
     number += value * weight;
     weight *= digit.size;
   }
-  const Ranks offsets = member_offsets(d);
+  const bool pair = g == Group::kPpNeighbour || g == Group::kEmbedding;
+  const std::int64_t begin = d.run > 0 ? number / d.run * d.run : d.step > 0 ? number % d.step : 0;
+  const std::int64_t end = d.run > 0 ? begin + d.run : weight;
+  const std::int64_t step = d.step > 0 ? d.step : 1;
   Ranks members;
-  for (std::int64_t i = 0; i < weight; ++i) {
-    if (d.run > 0 && i / d.run != number / d.run) continue;
-    if (d.step > 0 && i % d.step != number % d.step) continue;
-    members.push_back(base + offsets[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = begin; i < end; i += step) {
+    if (!pair && static_cast<std::int64_t>(members.size()) >= most) break;
+    members.push_back(base + member_offset(d, i));
   }
-  if (g == Group::kPpNeighbour || g == Group::kEmbedding) return pipeline_pair(members, g, rank);
+  if (pair) members = pipeline_pair(members, g, rank);
   return members;
 }
 

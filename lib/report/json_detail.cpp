@@ -164,7 +164,8 @@ std::set<std::int64_t> shown_nodes(const Strategy& s, const ClusterSpec& c, std:
   std::set<std::int64_t> shown;
   for (std::int64_t n = 0; nodes <= kMostNodes && n < nodes; ++n) shown.insert(n);
   for (const Group g : {Group::kTp, Group::kCp, Group::kPp, Group::kEp, Group::kDp}) {
-    for (const std::int64_t rank : group_members(s, g, 0)) {
+    // So many lie in more nodes than are shown.
+    for (const std::int64_t rank : group_members(s, g, 0, (kMostNodes + 1) * c.gpus_per_node)) {
       if (static_cast<std::int64_t>(shown.size()) >= kMostNodes) return shown;
       shown.insert(rank / c.gpus_per_node);
     }

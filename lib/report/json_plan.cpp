@@ -15,6 +15,8 @@
 namespace meshplan {
 namespace {
 
+constexpr std::int64_t kFirstRanks = 64;  // of a group
+
 Json communication_json(const PlanCost& p, const ClusterSpec& c) {
   Json json = Json::array();
   for (const CommEntry& e : p.communication) {
@@ -72,8 +74,7 @@ Json time_json(const TimeTerms& t) {
 }
 
 Json first_ranks(std::vector<std::int64_t> ranks) {
-  constexpr std::size_t kShownRanks = 64;
-  ranks.resize(std::min(ranks.size(), kShownRanks));
+  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(kFirstRanks)));
   return ranks;
 }
 
@@ -107,7 +108,7 @@ Json placement_json(const Strategy& s, const ClusterSpec& c) {
                       {"size", shape.size},
                       {"stride", shape.stride},
                       {"level", level},
-                      {"first_ranks", first_ranks(group_members(s, row.group, 0))}});
+                      {"first_ranks", group_members(s, row.group, 0, kFirstRanks)}});
   }
   return {{"order", strategy_json(s).at("order")}, {"groups", std::move(groups)}};
 }

@@ -319,5 +319,7 @@ class MpiBench(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # A shell starts what runs in its background deaf to it, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     PROGRAM, VALIDATE, SCHEMAS = sys.argv[1:4]
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

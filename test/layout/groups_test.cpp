@@ -41,6 +41,7 @@ TEST_CASE("[F-LAY-1] groups are those of Megatron-Core's example of 16 devices")
   const Strategy s = split(2, 1, 2, 4);
   CHECK(group_members(s, Group::kTp, 0) == Ranks{0, 1});
   CHECK(group_members(s, Group::kTp, 15) == Ranks{14, 15});
+  CHECK(group_members(s, Group::kPp, 11, 2) == Ranks{3, 7});
   CHECK(group_members(s, Group::kDp, 0) == Ranks{0, 2});
   CHECK(group_members(s, Group::kDp, 7) == Ranks{5, 7});
   CHECK(group_members(s, Group::kPp, 1) == Ranks{1, 5, 9, 13});

@@ -336,5 +336,7 @@ class Signals(Folder):
 
 
 if __name__ == "__main__":
+    # A shell starts what runs in its background deaf to it, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     PROGRAM, WRITE_LOOP = sys.argv[1:3]
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
