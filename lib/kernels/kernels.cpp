@@ -197,14 +197,21 @@ Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double 
 // 0.81 ms for 32,768 tokens on H800 (106 TFLOP/s as its authors count, 119 as [F-SSM-2] does; 0.86
 // of that from 65,536 tokens on; tile-ai/tilelang benchmark/mamba2, chart of the baselines).
 constexpr double kScanShare = 0.69;
+// Of that: backward kernels, which hold twice the products' operands, and Blackwell, whose tensor
+// memory such small products do not fill. Chosen on flash-linear-attention's kernels of gated delta
+// rules, with one decay and with one per channel, and of linear attention with decays, on H100 and
+// B200 (64 times of pytorch/helion examples/linear/BENCHMARKS.md; test/model/scan_times_test.cpp).
+constexpr double kScanBackward = 0.55, kScanBlackwell = 0.6;
 
-Seconds fused_time(const DeviceSpec& d, const FusedWork& work) {
+Seconds fused_time(const DeviceSpec& d, const FusedWork& work, bool backward) {
   const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
                           ? Precision::kBf16
                           : Precision::kFp16;
   const auto sms = static_cast<double>(d.multiprocessors);
   const double busy = work.programs > 0 ? std::min(1.0, work.programs / sms) : 1;
-  const double rate = peak_rate(d, p).si() * d.attention.forward * kScanShare *
+  const double share = kScanShare * (backward ? kScanBackward : 1) *
+                       (d.architecture == Architecture::kBlackwell ? kScanBlackwell : 1);
+  const double rate = peak_rate(d, p).si() * d.attention.forward * share *
                       kernel_share(AttentionKernel::kTriton, d.architecture, false) * busy;
   const Seconds traffic = memory_time(d, work.bytes, work.kernels);
   return std::max(Seconds{work.flops / rate} + work.kernels * d.kernel_overhead, traffic);

@@ -75,11 +75,11 @@ struct FusedWork {
 };
 
 // [F-SCAN-1] The slower of its products, at the rate of a Triton kernel for attention (the scans of
-// mamba_ssm and flash-linear-attention are Triton programs of the same products; 0.69 of it), and
-// of its traffic, plus one overhead per kernel:
+// mamba_ssm and flash-linear-attention are Triton programs of the same products; 0.69 of it, of
+// that 0.55 backward and 0.6 on Blackwell), and of its traffic, plus one overhead per kernel:
 //   max(flops / (16-bit peak * attention.forward * share * min(1, programs / multiprocessors)),
 //       bytes / sustained bandwidth) + kernels * kernel_overhead
-[[nodiscard]] Seconds fused_time(const DeviceSpec& d, const FusedWork& work);
+[[nodiscard]] Seconds fused_time(const DeviceSpec& d, const FusedWork& work, bool backward);
 
 // How d.exact_kernels names a kernel; where it holds one, the functions above return its time.
 [[nodiscard]] KernelKey exact_key(const GemmShape& g, Precision p);

@@ -55,9 +55,10 @@ std::int64_t gate_ranks(const GatedDeltaNetSpec& kind) {
   return kind.full_rank_gate ? kind.gate_rank : 2 * kind.gate_rank;
 }
 
-// Thread blocks of the scan over the sequence: one per sequence, head and 64 values.
+// Thread blocks of the scan over the sequence: one per sequence, head and 32 values, the least that
+// it is tuned over.
 double scan_programs(const DeltaShape& a, const BlockContext& x) {
-  constexpr double kValues = 64;
+  constexpr double kValues = 32;
   return real(x.strategy.micro_batch) * a.heads / real(x.strategy.cp) *
          std::max(1.0, a.value_dim / kValues);
 }
@@ -68,8 +69,11 @@ double scan_programs(const DeltaShape& a, const BlockContext& x) {
 // per head, keys and values through it 2 C (K + V), the scan over chunks 4 S, outputs 2 S + 2 C (K
 // + V). Backward: keys and values and the scan again, values' gradients inside of the chunks 2 C (K
 // + V), the scan back 6 S, gradients of queries, keys and decays 6 S + 4 C (K + V), and of the
-// inverse 4 C (K + V).
+// inverse 4 C (K + V). With a decay per channel (ops/kda) products inside of the chunks are made in
+// blocks of 16 rows, with exponentials of their own: what these take follows the bandwidth, and is
+// stated as bytes per decay (kDecayForward, kDecayBackward), measured with [F-SCAN-1]'s.
 constexpr std::size_t kForwardKernels = 4, kBackwardKernels = 5;
+constexpr double kDecayForward = 45, kDecayBackward = 245;
 
 struct Rule {
   std::array<FusedWork, kForwardKernels> forward;
@@ -97,6 +101,10 @@ Rule rule_of(const DeltaShape& a, double e) {
        {4 * kChunk * both, e * (4 * both + 2 * square), 1},
        {0, 8 * a.decays, 1}}};
   r.backward_scan = {10 * state, 2 * scanned + e * a.values, 2};
+  if (a.decays > a.heads) {
+    r.forward[0].bytes += kDecayForward * a.decays;
+    r.backward[3].bytes += kDecayBackward * a.decays;
+  }
   return r;
 }
 

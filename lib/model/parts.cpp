@@ -435,7 +435,7 @@ void append_fused(const BlockContext& x, std::string_view name, Pass pass,
   op.launches = 0;
   for (FusedWork work : kernels) {
     work.flops *= times, work.bytes *= times;
-    op.time += fused_time(x.cluster.device, work);
+    op.time += fused_time(x.cluster.device, work, pass != Pass::kForward);
     op.flops += work.flops;
     op.bytes += work.bytes;
     op.launches += work.kernels * kTritonLaunches;

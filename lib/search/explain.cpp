@@ -32,6 +32,10 @@ std::string compared(const Explanation& x, const Rival& rival, const std::string
   }
   const double ratio = rival.plan->step_time / x.best.step_time - 1;
   constexpr double kSeen = 0.0005;  // what one decimal of a percentage shows
+  // Of a key that the search does not choose by itself.
+  if (ratio < -kSeen) {
+    return name + " is " + human_percent(-ratio) + " faster, and was not asked for";
+  }
   if (ratio < kSeen) return name + " is as fast";
   return name + " is " + (rival.exact ? "" : "at most ") + human_percent(ratio) + " slower";
 }

