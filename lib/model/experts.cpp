@@ -174,6 +174,9 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
     }
   }
   if (!k.grouped_kernel) n.unsort += kWait;
+  // The dispatcher's own functions and what they keep for the way back, forward and backward.
+  constexpr double kDispatcher = 20;
+  if (x.strategy.ep > 1) n.unsort += kDispatcher, n.unsort_back += kDispatcher;
   // Sums over what ranks told each other ([F-EP-12]), and copies of five of them to the host.
   constexpr double kCounts = 12;
   if (x.strategy.ep > 1 && !is_sent_once(x)) n.sort += kCounts * plain;

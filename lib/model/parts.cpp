@@ -27,20 +27,6 @@ Strategy unquantised(const Strategy& s) {
   return plain;
 }
 
-KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const GemmShape& g,
-                 Precision p) {
-  KernelOp op;
-  op.name = name;
-  op.pass = pass;
-  op.time = gemm_time(x.cluster.device, p, g);
-  op.flops = gemm_flops(g).si();
-  op.launches = x.strategy.runtime.grouped_kernel ? 1 : static_cast<double>(g.count);
-  op.gemm = g;
-  op.kind = KernelKind::kGemm;
-  op.precision = p;
-  return op;
-}
-
 void append_elementwise(const BlockContext& x, std::string_view name, double forward_bytes,
                         double forward_kernels, double backward_bytes, double backward_kernels,
                         BlockOps& ops, bool selective, KernelKind kind) {
@@ -112,74 +98,6 @@ void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps&
   const double bytes = 3.0 * x.shape.bytes * static_cast<double>(elements);
   ops.kernels.push_back(
       memory_op(x, "gradient sum", Pass::kBackwardInput, bytes, 1, false, KernelKind::kResidual));
-}
-
-namespace {
-
-// [F-LIN-2] A weight gradient that its product does not add by itself to the sum over microbatches
-// is read with the sum, which is written (e + 2g bytes for gradients of e, sums of g). DeepSpeed's
-// BF16_Optimizer casts it to fp32 before (e + 4, then 12: runtime/bf16_optimizer.py,
-// update_hp_grads).
-KernelOp gradient_accumulation(const BlockContext& x, double weights) {
-  const Strategy& s = x.strategy;
-  const double e = x.shape.bytes, sum = size_of(s.grad_dtype);
-  const bool casts = s.runtime.cast_grad_accumulation && s.precision == Precision::kBf16 &&
-                     s.grad_dtype == Dtype::kFp32;
-  const double bytes = casts ? e + 16 : e + 2 * sum;
-  return memory_op(x, "gradient accumulation", Pass::kBackwardWeight, weights * bytes,
-                   casts ? 2 : 1);
-}
-
-}  // namespace
-
-// [F-LIN-1] Forward m x n x k, input gradient m x k x n, weight gradient n x k x m; the weight
-// gradient is added to the main gradient of grad_dtype, in the product's epilogue where fused,
-// else by a pass of its own (read both, write one). The products of `count` experts are issued one
-// by one, on several streams (Transformer Engine GroupedLinear, multi_stream_cublas_gemm). Frozen
-// layers have no weight gradient.
-LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int64_t tokens,
-                          std::int64_t n, std::int64_t k, bool bias, BlockOps& ops,
-                          std::int64_t count, const AdapterSite* site) {
-  const Strategy& s = x.strategy;
-  const double e = x.shape.bytes;
-  const double grad = size_of(s.grad_dtype);
-  const bool fp8 = s.precision == Precision::kFp8, frozen = is_frozen(s);
-  LinearTimes times;
-  const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk, double out,
-                        double accumulate) {
-    GemmShape g{gm, gn, gk, count, out, accumulate, n % 8 == 0 && k % 8 == 0};
-    ops.kernels.push_back(gemm_op(x, name, pass, g, s.precision));
-    return ops.kernels.back().time;
-  };
-  times.forward = push(Pass::kForward, tokens, n, k, e, 0);
-  ops.kernels.back().weights = n * k * count;
-  ops.kernels.back().use = frozen ? WeightUse::kFrozen : WeightUse::kTrained;
-  times.backward_input = push(Pass::kBackwardInput, tokens, k, n, e, 0);
-  const double weights = static_cast<double>(n * k * count);
-  const double rows = static_cast<double>(tokens * count);
-  if (frozen) {
-    append_frozen_weight(x, weights, static_cast<double>(count), ops);
-  } else if (s.runtime.fused_grad_accumulation) {
-    times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, grad, grad);
-  } else {
-    times.backward_weight = push(Pass::kBackwardWeight, n, k, tokens, e, 0);
-    ops.kernels.push_back(gradient_accumulation(x, weights));
-  }
-  if (fp8) {
-    // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes, which
-    // weight gradients alone read: read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
-    const double n_casts = s.runtime.grouped_kernel ? 1 : static_cast<double>(count);
-    const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
-    const double each = frozen ? 3 : 4;
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kForward, each * in, n_casts));
-    ops.kernels.push_back(memory_op(x, "fp8 cast", Pass::kBackwardInput, each * out, n_casts));
-  }
-  if (bias && !frozen) {
-    const double out = rows * static_cast<double>(n);
-    append_elementwise(x, "bias", 0, 0, e * out, 1, ops);  // bias gradient: a column sum
-  }
-  if (frozen && site != nullptr) append_adapters(x, *site, tokens * count, n, k, ops);
-  return times;
 }
 
 namespace {

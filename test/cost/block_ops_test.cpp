@@ -153,16 +153,27 @@ TEST_CASE("[F-LIN-1] matrices that read one input are one product or several") {
   CHECK(sum(one, "gradient sum", Pass::kBackwardInput).time == Seconds{});
 }
 
-TEST_CASE("[F-LIN-1] experts' products are launched one by one or as one kernel") {
+TEST_CASE("[F-LIN-1] [F-EP-13] experts' products are launched one by one or as one kernel") {
   Bench b;
-  const auto launches = [&b] {
+  const auto products = [&b] {
     BlockOps ops;
     append_linear(b.context(), "experts", 64, 1024, 4096, false, ops, 16);
-    return sum(ops, "experts", Pass::kForward).launches;
+    return sum(ops, "experts", Pass::kForward);
   };
-  CHECK(launches() == 16);
+  const auto loop = products();
+  CHECK(loop.launches == Approx(1 + 0.2 * 15));
+  b.strategy.runtime.transformer_engine = false;
+  const auto alone = products();
+  CHECK(alone.launches == 16);
+  CHECK((loop.time - alone.time).si() ==
+        Approx(8 * 15 * b.context().cluster.device.kernel_overhead.si()));
+  b.strategy.runtime.transformer_engine = true;
   b.strategy.runtime.grouped_kernel = true;
-  CHECK(launches() == 1);
+  CHECK(products().launches == 1);
+  CHECK(products().time == alone.time);
+  b.strategy.runtime.grouped_kernel = false;
+  b.strategy.runtime.cuda_graph = CudaGraph::kFullIteration;
+  CHECK(products().time == alone.time);
 }
 
 TEST_CASE("[F-LIN-2] DeepSpeed's bf16 optimizer casts gradients to fp32 before it adds them") {

@@ -21,8 +21,8 @@ TEST_CASE("a machine that is as fast as predicted changes nothing") {
   for (const PlanCheck& plan : v.plans) {
     CHECK(plan.step_time.si() == Approx(plan.predicted.si()));
     CHECK(plan.extrapolated == 0);
-    // Embedding, cross entropy and layout changes are not benchmarked.
-    CHECK(plan.coverage > 0.8);
+    // Embedding, cross entropy, layout changes and what the host takes are not benchmarked.
+    CHECK(plan.coverage > 0.7);
     CHECK(plan.coverage < 1);
     CHECK(plan.coverage + plan.unmeasured == Approx(1));
     for (const OperationCheck& op : plan.operations) {
