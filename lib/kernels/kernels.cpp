@@ -200,7 +200,7 @@ constexpr double kScanShare = 0.69;
 // Of that: backward kernels, which hold twice the products' operands, and Blackwell, whose tensor
 // memory such small products do not fill. Chosen on flash-linear-attention's kernels of gated delta
 // rules, with one decay and with one per channel, and of linear attention with decays, on H100 and
-// B200 (64 times of pytorch/helion examples/linear/BENCHMARKS.md; test/model/scan_times_test.cpp).
+// B200 (47 times of pytorch/helion examples/linear/BENCHMARKS.md; test/model/scan_times_test.cpp).
 constexpr double kScanBackward = 0.55, kScanBlackwell = 0.6;
 
 Seconds fused_time(const DeviceSpec& d, const FusedWork& work, bool backward) {

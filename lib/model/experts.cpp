@@ -324,7 +324,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   AdapterSite first = first_mlp_site(m, ffn);
   AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
   first.of_experts = second.of_experts = true;
-  const bool fused = s.runtime.fused_experts && s.precision == Precision::kFp8 && m.gated_mlp;
+  const bool fused = has_fused_experts(x);
   append_linear(x, "experts up", per_expert, ffn * (m.gated_mlp ? 2 : 1), input, m.expert_bias, ops,
                 local_experts, &first);
   if (fused) drop_casts(first_expert, Pass::kBackwardInput, ops);

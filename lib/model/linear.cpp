@@ -15,16 +15,31 @@ namespace {
 // whole iteration, which knows no counts, and those that are fused are one kernel.
 constexpr double kLoopLaunch = 0.2, kLoopOverheads = 8;
 
-bool is_one_kernel(const BlockContext& x, Precision p) {
+bool is_one_kernel(const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
-  return k.grouped_kernel || k.cuda_graph == CudaGraph::kFullIteration ||
-         (k.fused_experts && p == Precision::kFp8 && x.model.gated_mlp);
+  return k.grouped_kernel || k.cuda_graph == CudaGraph::kFullIteration || has_fused_experts(x);
 }
 
 // Of `count` products or casts that are issued together.
-double grouped_launches(const BlockContext& x, Precision p, double count) {
-  if (is_one_kernel(x, p)) return 1;
-  return x.strategy.runtime.transformer_engine ? 1 + kLoopLaunch * (count - 1) : count;
+double grouped_launches(const BlockContext& x, std::int64_t count) {
+  if (is_one_kernel(x)) return 1;
+  const double each = x.strategy.runtime.transformer_engine ? kLoopLaunch : 1;
+  return 1 + each * static_cast<double>(count - 1);
+}
+
+// What the loop costs the device beside the products, which keep their own times: those may be
+// measured.
+void append_loop(const BlockContext& x, std::int64_t count, BlockOps& ops) {
+  if (count == 1 || !x.strategy.runtime.transformer_engine || is_one_kernel(x)) return;
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput, Pass::kBackwardWeight}) {
+    if (pass == Pass::kBackwardWeight && is_frozen(x.strategy)) continue;
+    KernelOp op;
+    op.name = "products one by one";
+    op.pass = pass;
+    op.time = x.cluster.device.kernel_overhead * (kLoopOverheads * static_cast<double>(count - 1));
+    op.launches = 0;
+    ops.kernels.push_back(op);
+  }
 }
 
 }  // namespace
@@ -36,13 +51,7 @@ KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const 
   op.pass = pass;
   op.time = gemm_time(x.cluster.device, p, g);
   op.flops = gemm_flops(g).si();
-  const double count = static_cast<double>(g.count);
-  op.launches = grouped_launches(x, p, count);
-  const DeviceSpec& d = x.cluster.device;
-  const bool loop = x.strategy.runtime.transformer_engine && !is_one_kernel(x, p);
-  if (loop && !d.exact_kernels.contains(exact_key(g, p))) {  // a measured time holds all of it
-    op.time += d.kernel_overhead * (kLoopOverheads * (count - 1));
-  }
+  op.launches = grouped_launches(x, g.count);
   op.gemm = g;
   op.kind = KernelKind::kGemm;
   op.precision = p;
@@ -103,20 +112,20 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   if (fp8) {
     // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes, which
     // weight gradients alone read: read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
-    const double n_casts = s.runtime.grouped_kernel ? 1 : static_cast<double>(count);
+    const double n_casts = is_one_kernel(x) ? 1 : static_cast<double>(count);
     const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
     const double each = frozen ? 3 : 4;
-    const double launches = grouped_launches(x, s.precision, static_cast<double>(count));
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = each * (pass == Pass::kForward ? in : out);
       ops.kernels.push_back(memory_op(x, "fp8 cast", pass, bytes, n_casts));
-      ops.kernels.back().launches = launches;
+      ops.kernels.back().launches = grouped_launches(x, count);
     }
   }
   if (bias && !frozen) {
     const double out = rows * static_cast<double>(n);
     append_elementwise(x, "bias", 0, 0, e * out, 1, ops);  // bias gradient: a column sum
   }
+  append_loop(x, count, ops);
   if (frozen && site != nullptr) append_adapters(x, *site, tokens * count, n, k, ops);
   return times;
 }
