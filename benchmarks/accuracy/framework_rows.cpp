@@ -36,7 +36,8 @@ constexpr std::array kFrameworks{
     FrameworkRow{.word = "dgx cloud",
                  .framework = "megatron",
                  .low_precision_gradients = true,
-                 .inplace_cross_entropy = true},
+                 .inplace_cross_entropy = true,
+                 .fp8_recipe = ScalingRecipe::kDelayed},
     // Its recipes train in pure bf16 (recipes/configs, dtype: bf16; utils set_default_dtype).
     // compile=True compiles layers and loss (training/_compile.py, compile_loss).
     FrameworkRow{
@@ -54,7 +55,10 @@ constexpr std::array kFrameworks{
     FrameworkRow{"unsloth", "fsdp"},
     // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
     // custom_callbacks and mixed-precision plugin of the submitted code).
-    FrameworkRow{.word = "mlperf", .framework = "megatron", .low_precision_gradients = true},
+    FrameworkRow{.word = "mlperf",
+                 .framework = "megatron",
+                 .low_precision_gradients = true,
+                 .fp8_recipe = ScalingRecipe::kDelayed},
     // Its runs on B200 have Transformer Engine's loss and cp_comm_type a2a alone
     // (docs/b200/b200_real_repro_guide.md, sections 4 and 7); its script of mixtures fuses the
     // permutation alone (simu_tools/megatron_scripts/scripts/run_pretrain_deepseekv2.sh).
@@ -64,7 +68,8 @@ constexpr std::array kFrameworks{
                  .cp_kind = CpKind::kUlysses,
                  .eager_router = true},
     FrameworkRow{"megatron", "megatron"},
-    FrameworkRow{"nemo", "megatron"},
+    // Its fp8 has scales of earlier steps (collections/llm/recipes/precision, bf16_with_fp8_mixed).
+    FrameworkRow{.word = "nemo", .framework = "megatron", .fp8_recipe = ScalingRecipe::kDelayed},
     FrameworkRow{"deepspeed", "deepspeed"},
     FrameworkRow{"fsdp", "fsdp"},
 };

@@ -21,6 +21,7 @@ struct FrameworkRow {
   bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
   bool eager_router = false;             // without --moe-router-fusion
   bool megatron_experts = false;         // Megatron-Core's permutation and weighted activation
+  ScalingRecipe fp8_recipe = ScalingRecipe::kBest;  // where the row does not say
 };
 
 // Nothing where no word of the table occurs: a code of Megatron's.

@@ -134,6 +134,8 @@ void apply_precision(Strategy& s, const Source& source, const Run& run) {
     s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
   }
   if (s.precision == Precision::kFp16 && is_megatron_code(s.framework)) s.grad_dtype = Dtype::kFp16;
+  s.runtime.fp8_recipe =
+      recipe_of(run.precision).value_or(row != nullptr ? row->fp8_recipe : ScalingRecipe::kBest);
   const std::string said = run.notes + " " + run.overlap_dp;
   if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;
   // Composer's FSDP: DEFAULT reduces gradients in fp32, PURE in the low precision.
@@ -325,8 +327,7 @@ void vary_unstated(Mapped& mapped, const Source& source, const Run& run) {
     vary<int>(mapped, "zero_stage", stages,
               [](Candidate& c, const int& v) { c.strategy.zero = v; });
   }
-  const bool recipe_says = preset_of_table(source, run) != nullptr;
-  if (run.recompute.empty() && !recipe_says) vary_recompute(mapped, run);
+  if (run.recompute.empty() && !recipe_says_recompute(source, run)) vary_recompute(mapped, run);
 }
 
 // Follows from what was chosen, so it comes after the search's values.

@@ -54,6 +54,7 @@ struct Skip {
 
 // Empty: the text does not tell.
 [[nodiscard]] std::optional<bool> flash_attention_of(const std::string& attention_impl);
+[[nodiscard]] std::optional<ScalingRecipe> recipe_of(const std::string& precision);
 [[nodiscard]] std::optional<Precision> precision_of(const std::string& precision);
 // Whether torch.compile ran, from all texts of the row.
 [[nodiscard]] std::optional<bool> stated_compilation(const Run& run);

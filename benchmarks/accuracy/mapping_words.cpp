@@ -26,10 +26,19 @@ std::optional<bool> stated_compilation(const Run& run) {
 }
 
 std::optional<Precision> precision_of(const std::string& text) {
+  if (has_any(text, {"nvfp4"})) return Precision::kNvfp4;
   if (has_any(text, {"fp8", "float8"})) return Precision::kFp8;
   for (const auto& row : NameTable<Precision>::rows) {
     if (starts_with_word(text, row.name)) return row.value;
   }
+  return std::nullopt;
+}
+
+std::optional<ScalingRecipe> recipe_of(const std::string& text) {
+  if (has_any(text, {"mxfp8"})) return ScalingRecipe::kMxfp8;
+  if (has_any(text, {"blockwise", "subchannel", "1x128"})) return ScalingRecipe::kBlockwise;
+  if (has_any(text, {"tensorwise", "current scaling"})) return ScalingRecipe::kTensorwise;
+  if (has_any(text, {"delayed"})) return ScalingRecipe::kDelayed;
   return std::nullopt;
 }
 

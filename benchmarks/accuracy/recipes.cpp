@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "bridge_recipes.hpp"
 #include "spec/optimizers.hpp"
 #include "words.hpp"
 
@@ -50,9 +51,9 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   s.recompute = preset.recompute_modules.empty() ? Recompute::kNone : Recompute::kSelective;
   s.recompute_modules = {};
   for (const std::string& name : preset.recompute_modules) {
+    // Hyper-connections (mhc) and a gated delta rule's norm (gdn_norm_out) are no modules here.
     const auto module = from_name<RecomputeModule>(name);
-    PLAN_CHECK(module);
-    s.recompute_modules.add(*module);
+    if (module) s.recompute_modules.add(*module);
   }
   s.overlap.ep = preset.a2a_overlap && can_overlap(s);
   s.runtime.flex_dispatcher = preset.flex_dispatcher;
@@ -61,10 +62,39 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   if (preset.cuda_graph == "full_iteration") s.runtime.cuda_graph = CudaGraph::kFullIteration;
   for (const std::string& part : preset.cuda_graph_scope) {
     const std::optional<CudaGraphModule> module = from_name<CudaGraphModule>(part);
-    PLAN_CHECK(module.has_value());
+    if (!module) continue;  // "full_iteration" among the parts
     s.runtime.cuda_graph = CudaGraph::kLayer;
     s.runtime.cuda_graph_modules.add(*module);
   }
+}
+
+// A recipe's own layout, where the row's was read from another one of its name.
+void apply_layout_of(Strategy& s, const BridgeRecipe& r, std::int64_t gpus) {
+  const BridgePreset& p = r.setting;
+  s.tp = p.tp, s.pp = p.pp, s.vp = p.vp, s.cp = r.cp, s.ep = p.ep;
+  s.micro_batch = p.micro_batch;
+  s.dp = gpus / (s.tp * s.pp * s.cp);
+  s.sequence_parallel = s.sequence_parallel && s.tp > 1;
+}
+
+// What a named recipe leaves to its model's defaults stays as the row has it.
+void apply_named(Strategy& s, const NamedRecipe& named, const Run& run) {
+  const BridgeRecipe& r = *named.recipe;
+  if (named.by_batch) apply_layout_of(s, r, *run.gpus);
+  apply_preset(s, r.setting);
+  if (r.recompute == "full") s.recompute = Recompute::kFull;
+  if (r.setting.cuda_graph == "transformer_engine") s.runtime.cuda_graph = CudaGraph::kLayer;
+  if (r.setting.cuda_graph == "none") {
+    s.runtime.cuda_graph = CudaGraph::kNone, s.runtime.cuda_graph_modules = {};
+  }
+  s.grad_dtype = r.fp32_gradients.value_or(true) ? Dtype::kFp32 : Dtype::kBf16;
+  if (r.overlap_grad_reduce) s.overlap.grad_reduce = *r.overlap_grad_reduce;
+  if (r.overlap_param_gather) s.overlap.param_gather = *r.overlap_param_gather;
+  s.overlap.param_gather = s.overlap.param_gather && s.overlap.grad_reduce;
+  s.runtime.fused_router = r.router_fusion.value_or(false);
+  if (r.rope_fusion) s.runtime.fused_rope = *r.rope_fusion;
+  s.runtime.fused_latent_rope = run.model.mla.has_value() && r.rope_fusion.value_or(false);
+  s.runtime.inplace_cross_entropy = r.loss == "te";
 }
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
@@ -122,6 +152,11 @@ int stated_release(const std::string& text) {
   return std::stoi(match[year].str()) * 100 + std::stoi(match[year + 1].str());
 }
 
+bool recipe_says_recompute(const Source& source, const Run& run) {
+  if (preset_of_table(source, run) != nullptr) return true;
+  return has_presets(source) && named_recipe(bridge_recipes(), run).recipe != nullptr;
+}
+
 const BridgePreset* preset_of_table(const Source& source, const Run& run) {
   return has_presets(source) && run.model.moe ? bridge_preset(bridge_presets(), run) : nullptr;
 }
@@ -134,10 +169,14 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   s.runtime.fused_latent_rope = run.model.mla.has_value();
   s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
-  if (is_library_recipe(source, run)) {
-    apply_library_recipe(s, source, run);
+  const bool from_library = is_library_recipe(source, run);
+  if (from_library) apply_library_recipe(s, source, run);
+  if (const NamedRecipe named = named_recipe(bridge_recipes(), run); named.recipe != nullptr) {
+    apply_named(s, named, run);
+    apply_layout(s, run);
     return;
   }
+  if (from_library) return;
   if (const BridgePreset* preset = preset_of_table(source, run)) {
     apply_preset(s, *preset);
     return;

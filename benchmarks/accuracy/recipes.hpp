@@ -14,6 +14,9 @@ namespace meshplan::accuracy {
 // The preset of a row of NVIDIA's tables for mixtures of experts; null where none is known.
 [[nodiscard]] const BridgePreset* preset_of_table(const Source& source, const Run& run);
 
+// Whether the recipe behind a row is known, and so what it recomputes.
+[[nodiscard]] bool recipe_says_recompute(const Source& source, const Run& run);
+
 void apply_recipe(Strategy& s, const Source& source, const Run& run);
 
 // What the row says of adapters beside frozen weights, and of CUDA graphs.

@@ -29,7 +29,7 @@ Precision computed_in(const DeviceSpec& d, Precision p) {
   const auto has = [&](Precision q) { return d.peak[static_cast<std::size_t>(q)].si() > 0; };
   if (has(p)) return p;
   if (p == Precision::kTf32) return Precision::kFp32;
-  if (p == Precision::kFp8) return computed_in(d, Precision::kBf16);
+  if (is_quantised(p)) return computed_in(d, Precision::kBf16);
   return p == Precision::kBf16 ? Precision::kFp16 : p;
 }
 

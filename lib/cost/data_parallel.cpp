@@ -9,6 +9,7 @@
 #include "cost/block.hpp"
 #include "kernels/kernels.hpp"
 #include "layout/groups.hpp"
+#include "model/quantisation.hpp"
 #include "schedule/traits.hpp"
 #include "spec/optimizers.hpp"
 
@@ -53,8 +54,20 @@ struct Reduced {
   const GroupShape& all;      // all replicas
   std::int64_t shards;
   std::int64_t tensors;
+  std::int64_t plain = 0;  // of `parameters`: no weights of products in 8 or 4 bits
   double buckets = 1;
 };
+
+// [F-FP8-5] Bytes a weight of a product is gathered in after the update: where weights are stored
+// in 8 or 4 bits as they are, but for MXFP8's, which are gathered in 16 bits and cast by every rank
+// (Megatron-Core distributed/param_and_grad_buffer.py, reuse_grad_buf_for_mxfp8_param_ag).
+double gathered_bytes(const Strategy& s, const DeviceSpec& d) {
+  const double plain = storage_size(s.precision);
+  if (!is_quantised(s.precision) || !s.runtime.fp8_param_gather) return plain;
+  const bool eight = s.precision == Precision::kFp8;
+  if (eight && scaling_recipe(s, d.architecture) == ScalingRecipe::kMxfp8) return plain;
+  return quantisation(s, d).bytes;
+}
 
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
 // the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
@@ -68,7 +81,8 @@ struct Reduced {
 void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p, RankEnd& end) {
   if (p.parameters == 0) return;
   const double grad = real(p.parameters) * size_of(s.grad_dtype);
-  const double weight = real(p.parameters) * storage_size(s.precision);
+  const double weight = real(p.parameters - p.plain) * gathered_bytes(s, c.device) +
+                        real(p.plain) * storage_size(s.precision);
   const auto add = [&](Reductions& to, Collective op, double bytes, Group group, Dtype dtype,
                        const GroupShape& g, double times = 1) {
     if (g.size <= 1) return;
@@ -214,11 +228,11 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                  const StepEndGroups& groups, const BlockParameters& p) {
   RankEnd end;
   const std::int64_t tensors = ceil_div(m.num_layers, s.pp) * kTensorsPerLayer;
-  append_reductions(
-      c, s,
-      {p.dense, Group::kZeroShard, groups.shard, groups.hybrid ? &groups.replica : nullptr,
-       groups.all, shard_group(s), tensors, s.zero == 0 ? bucket_count(m, s) : 1},
-      end);
+  append_reductions(c, s,
+                    {p.dense, Group::kZeroShard, groups.shard,
+                     groups.hybrid ? &groups.replica : nullptr, groups.all, shard_group(s), tensors,
+                     p.embedding + p.head, s.zero == 0 ? bucket_count(m, s) : 1},
+                    end);
   if (m.moe) {
     append_reductions(c, s,
                       {p.experts, Group::kExpertDp, groups.experts, nullptr, groups.experts,

@@ -5,6 +5,7 @@
 #include "base/units.hpp"
 #include "cost/block.hpp"
 #include "layout/groups.hpp"
+#include "model/quantisation.hpp"
 #include "spec/optimizers.hpp"
 
 namespace meshplan {
@@ -171,7 +172,7 @@ KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks, con
     weights += block.weights * mine.blocks[k];
   }
   kept[Kept::kLayerDummies] = Bytes{blocks.elements(shapes) * rates.dummy_each};
-  kept[Kept::kLowWeights] = Bytes{weights * rates.low_each};
+  kept[Kept::kLowWeights] = ceil_bytes(static_cast<double>(weights) * rates.low_each);
   return kept;
 }
 
@@ -307,10 +308,11 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
     }
     if (k.transformer_engine && k.layer_dummy_gradients) rates.dummy_each = each;
   }
-  // [F-MEM-10] Row- and column-wise, of one byte each, kept for all microbatches of a step.
-  if (s.precision == Precision::kFp8 && k.transformer_engine) {
-    const bool stored = is_frozen(s) && s.lora.frozen_dtype == FrozenDtype::kFp8;
-    rates.low_each = k.fp8_param_gather || stored ? 0 : 2;
+  // [F-MEM-10] Row- and column-wise, with their scales, kept for all microbatches of a step.
+  if (is_quantised(s.precision) && k.transformer_engine) {
+    const bool stored = is_frozen(s) && (s.lora.frozen_dtype == FrozenDtype::kFp8 ||
+                                         s.lora.frozen_dtype == FrozenDtype::kNvfp4);
+    rates.low_each = k.fp8_param_gather || stored ? 0 : 2 * quantisation(s, d).bytes;
   }
 }
 

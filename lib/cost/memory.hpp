@@ -84,7 +84,7 @@ struct MemoryRates {
   KeptBuffers kept;                // likewise
   Bytes head_input, head_dummy;    // kept more by ranks with the output layer
   std::int64_t dummy_each = 0;     // bytes of an element of layers' weights, each shape once
-  std::int64_t low_each = 0;       // bytes of the copies of an element of layers' weights
+  double low_each = 0;             // bytes of the copies of an element of layers' weights
   bool update_stays = false;       // `update` is held until the next step begins
   Bytes stage_inputs;              // likewise, of all chunks of a rank
   Bytes chunk_inputs;              // of one of them

@@ -198,6 +198,23 @@ void check_attention_precision(Target t, const Strategy& s, Findings& f) {
                                  : "kernels.fp8_attention=false");
 }
 
+// torchao's float8, which PyTorch's trainers call, is written with scales of whole tensors.
+void check_scaling(Target t, const Strategy& s, Findings& f) {
+  const ScalingRecipe recipe = s.runtime.fp8_recipe;
+  const bool any = recipe == ScalingRecipe::kBest || recipe == ScalingRecipe::kTensorwise;
+  if (any || s.precision != Precision::kFp8) return;
+  if (t == Target::kMegatron || t == Target::kMegatronBridge) {
+    if (s.runtime.transformer_engine) return;
+    f.error({"kernels.fp8_recipe", "runtime.transformer_engine"},
+            "layers without Transformer Engine have no products in 8 bits",
+            "runtime.transformer_engine=true");
+    return;
+  }
+  f.error({"kernels.fp8_recipe"},
+          "operands in 8 bits are scaled by tensor, not " + std::string(name_of(recipe)),
+          "kernels.fp8_recipe=tensorwise");
+}
+
 // transformer_config.py: enable_mhc_connections; pipelines have them in the dev branch that
 // Megatron-Bridge's recipes need.
 void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f) {
@@ -264,6 +281,7 @@ Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterS
   check_streams(carrier, s, model_, f);
   check_attention_residuals(carrier, s, model_, f);
   check_attention_precision(carrier, s, f);
+  check_scaling(carrier, s, f);
   check_cuda_graph(carrier, s, f);
   for (const TargetRule& rule : target_rules(carrier)) rule.check({s, model_, c}, f);
   return f;

@@ -100,11 +100,13 @@ void mend_sharding(Strategy& s, const ModelSpec&) {
 }
 
 void precision(const Plan& p, Findings& f) {
-  if (p.s.precision == Precision::kTf32) {
+  if (p.s.precision == Precision::kTf32 || p.s.precision == Precision::kNvfp4) {
     f.error({"precision"}, "mixed_precision is no, fp16, bf16 or fp8");
   }
 }
-void mend_precision(Strategy& s, const ModelSpec&) { s.precision = Precision::kFp32; }
+void mend_precision(Strategy& s, const ModelSpec&) {
+  s.precision = is_quantised(s.precision) ? Precision::kFp8 : Precision::kFp32;
+}
 
 // Without mixed precision the program's own type of weights is that of everything else.
 void states(const Plan& p, Findings& f) {

@@ -155,12 +155,12 @@ void mend_shard_groups(Strategy& s, const ModelSpec&) { s.zero_group = 0; }
 
 void precision(const Plan& p, Findings& f) {
   const Precision k = p.s.precision;
-  if (k == Precision::kFp8 || k == Precision::kTf32) {
+  if (is_quantised(k) || k == Precision::kTf32) {
     f.error({"precision"}, "precision is fp32, fp16 or bf16, not " + name(k));
   }
 }
 void mend_precision(Strategy& s, const ModelSpec&) {
-  s.precision = s.precision == Precision::kFp8 ? Precision::kBf16 : Precision::kFp32;
+  s.precision = is_quantised(s.precision) ? Precision::kBf16 : Precision::kFp32;
 }
 
 void recomputation(const Plan& p, Findings& f) {

@@ -110,7 +110,7 @@ void mend_overlap(Strategy& s, const ModelSpec&) {
 
 void precision(const Plan& p, Findings& f) {
   const Precision k = p.s.precision;
-  if (k == Precision::kFp16 || k == Precision::kTf32) {
+  if (k == Precision::kFp16 || k == Precision::kTf32 || k == Precision::kNvfp4) {
     f.error({"precision"}, "precision is fp32, bf16 or fp8, not " + name(k));
   }
   if (p.s.grad_dtype != Dtype::kFp32) {
@@ -120,6 +120,7 @@ void precision(const Plan& p, Findings& f) {
 void mend_precision(Strategy& s, const ModelSpec&) {
   if (s.precision == Precision::kFp16) s.precision = Precision::kBf16;
   if (s.precision == Precision::kTf32) s.precision = Precision::kFp32;
+  if (s.precision == Precision::kNvfp4) s.precision = Precision::kFp8;
   s.grad_dtype = Dtype::kFp32;
 }
 

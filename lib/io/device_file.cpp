@@ -39,6 +39,10 @@ constexpr std::array kUsual{
 };
 static_assert(kUsual.size() == NameTable<Architecture>::rows.size());
 
+// Shares of peak fall with peak per watt (hardware-profiles/devices/gb200.yaml, gemm.sustained): of
+// twice the rate of 8 bits as 2^-0.32.
+constexpr double kFourBitShare = 0.8;
+
 // Starts from the architecture's usual values, and says of each that the file leaves out what it
 // is.
 void start_from_usual(MapReader& r, DeviceSpec& d) {
@@ -49,7 +53,8 @@ void start_from_usual(MapReader& r, DeviceSpec& d) {
   d.gemm.k_half = 256;
   for (std::size_t i = 0; i < kNumPrecisions; ++i) {
     const Precision p = NameTable<Precision>::rows[i].value;
-    d.gemm.sustained[i] = p == Precision::kFp8 ? usual.fp8_sustained : usual.sustained;
+    d.gemm.sustained[i] = is_quantised(p) ? usual.fp8_sustained : usual.sustained;
+    if (p == Precision::kNvfp4) d.gemm.sustained[i] *= kFourBitShare;
     if (d.peak[i].si() <= 0) d.gemm.sustained[i] = 0;
   }
   d.attention = {usual.attention, usual.attention_backward, 800};

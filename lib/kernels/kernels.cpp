@@ -65,7 +65,7 @@ static Precision computed_in(const DeviceSpec& d, Precision p) {
   const auto is_known = [&](Precision q) { return d.peak[static_cast<std::size_t>(q)].si() > 0; };
   if (is_known(p)) return p;
   if (p == Precision::kTf32) return Precision::kFp32;
-  if (p == Precision::kFp8 && is_known(Precision::kBf16)) return Precision::kBf16;
+  if (is_quantised(p) && is_known(Precision::kBf16)) return Precision::kBf16;
   return Precision::kFp16;
 }
 
@@ -76,9 +76,15 @@ static double filling_depth(const DeviceSpec& d, Precision p) {
   const auto rate = [&](Precision q) {
     return peak_rate(d, q).si() * d.gemm.sustained[static_cast<std::size_t>(computed_in(d, q))];
   };
-  if (p != Precision::kFp8) return d.gemm.k_half;
+  if (!is_quantised(p)) return d.gemm.k_half;
   const double half = rate(Precision::kBf16);
   return half > 0 ? d.gemm.k_half * rate(p) / half : d.gemm.k_half;
+}
+
+// Of an element that a product reads; scales, which are few, left out.
+static double operand_bytes(Precision p) {
+  if (p == Precision::kNvfp4) return 0.5;
+  return p == Precision::kFp8 ? 1 : storage_size(p);
 }
 
 Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
@@ -114,7 +120,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
       best = std::min(best, seconds + reduction);
     }
   }
-  const double operand = p == Precision::kFp8 ? 1 : storage_size(p);
+  const double operand = operand_bytes(p);
   const double traffic = (count * operand * (m * k + k * n) + output) / memory_rate;
   best += d.gemm.output_exposed * output / memory_rate;
   return Seconds{std::max(best, traffic)} + d.kernel_overhead;

@@ -14,6 +14,7 @@ std::string precision_name(Precision p) {
       return std::string(name_of(p));
     case Precision::kFp32:
     case Precision::kTf32:
+    case Precision::kNvfp4:
       break;
   }
   return "'no'";  // a bare no is false in YAML

@@ -190,14 +190,19 @@ void add_precision(const LaunchPlan& p, Options& o) {
       if (s.grad_dtype == Dtype::kFp32) o.push_back({"--accumulate-allreduce-grads-in-fp32"});
       return;
     case Precision::kFp8: {
-      // One scale per 32 elements needs Blackwell's matrix units; before that one per tensor.
-      const bool blocks = p.cluster.device.architecture == Architecture::kBlackwell;
+      const ScalingRecipe recipe = scaling_recipe(s, p.cluster.device.architecture);
       o.push_back({"--bf16"});
-      o.push_back({"--fp8-format", blocks ? "e4m3" : "hybrid"});
-      o.push_back({"--fp8-recipe", blocks ? "mxfp8" : "tensorwise"});
+      o.push_back({"--fp8-format", recipe == ScalingRecipe::kMxfp8 ? "e4m3" : "hybrid"});
+      o.push_back({"--fp8-recipe", std::string(name_of(recipe))});
       if (s.runtime.fp8_param_gather) o.push_back({"--fp8-param-gather"});
       break;
     }
+    case Precision::kNvfp4:
+      o.push_back({"--bf16"});
+      o.push_back({"--fp4-format", "e2m1"});
+      o.push_back({"--fp4-recipe", "nvfp4"});
+      if (s.runtime.fp8_param_gather) o.push_back({"--fp4-param-gather"});
+      break;
     case Precision::kBf16:
       o.push_back({"--bf16"});
       break;

@@ -95,6 +95,8 @@ constexpr std::array kPrecisionOptions{"--bf16",
                                        "--fp16",
                                        "--fp8-format",
                                        "--fp8-recipe",
+                                       "--fp4-format",
+                                       "--fp4-recipe",
                                        "--grad-reduce-in-bf16",
                                        "--accumulate-allreduce-grads-in-fp32"};
 
@@ -118,6 +120,22 @@ std::string override_text(const std::vector<std::string>& line) {
   return start + "[" + list + "]";
 }
 
+// training/mixed_precision.py.
+std::string fp8_recipe_of(const LaunchPlan& p) {
+  switch (scaling_recipe(p.strategy, p.cluster.device.architecture)) {
+    case ScalingRecipe::kMxfp8:
+      return "bf16_with_mxfp8_mixed";
+    case ScalingRecipe::kBlockwise:
+      return "bf16_with_fp8_subchannel_scaling_mixed";
+    case ScalingRecipe::kDelayed:
+      return "bf16_with_fp8_delayed_scaling_mixed";
+    case ScalingRecipe::kTensorwise:
+    case ScalingRecipe::kBest:
+      break;
+  }
+  return "bf16_with_fp8_current_scaling_mixed";
+}
+
 std::string recipe_of(const LaunchPlan& p) {
   switch (p.strategy.precision) {
     case Precision::kFp16:
@@ -125,9 +143,9 @@ std::string recipe_of(const LaunchPlan& p) {
     case Precision::kBf16:
       return "bf16_mixed";
     case Precision::kFp8:
-      return p.cluster.device.architecture == Architecture::kBlackwell
-                 ? "bf16_with_mxfp8_mixed"
-                 : "bf16_with_fp8_current_scaling_mixed";
+      return fp8_recipe_of(p);
+    case Precision::kNvfp4:
+      return "bf16_with_nvfp4_mixed";
     case Precision::kFp32:
     case Precision::kTf32:
       break;

@@ -53,6 +53,8 @@ class KernelReader {
         if (word.text.find("float8") != std::string::npos ||
             word.text.find("mx") != std::string::npos) {
           s.precision = Precision::kFp8;
+          const bool blocks = word.text.find("mx") != std::string::npos;
+          s.runtime.fp8_recipe = blocks ? ScalingRecipe::kMxfp8 : ScalingRecipe::kTensorwise;
         }
       }
       if (converters->value.text.find("float8") != std::string::npos) {

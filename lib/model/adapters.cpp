@@ -47,7 +47,7 @@ void append_adapter(const BlockContext& x, const AdapterSite& site, std::int64_t
   const Strategy& s = x.strategy;
   const std::int64_t degree = site.of_experts ? s.etp : s.tp;
   const double e = x.shape.bytes, grad = size_of(s.grad_dtype), t = real(tokens);
-  const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
+  const Precision p = is_quantised(s.precision) ? Precision::kBf16 : s.precision;
   const auto product = [&](std::string_view name, std::int64_t n, std::int64_t inner) {
     const auto push = [&](Pass pass, const GemmShape& g) {
       ops.kernels.push_back(gemm_op(x, name, pass, g, p));
@@ -97,7 +97,9 @@ void append_adapters(const BlockContext& x, const AdapterSite& site, std::int64_
 void append_frozen_weight(const BlockContext& x, double weights, double kernels, BlockOps& ops) {
   const FrozenDtype dtype = x.strategy.lora.frozen_dtype;
   if (dtype == FrozenDtype::kTraining) return;
-  const bool multiplied = dtype == FrozenDtype::kFp8 && x.strategy.precision == Precision::kFp8;
+  const Precision p = x.strategy.precision;
+  const bool multiplied = (dtype == FrozenDtype::kFp8 && p == Precision::kFp8) ||
+                          (dtype == FrozenDtype::kNvfp4 && p == Precision::kNvfp4);
   if (multiplied) {
     if (x.cluster.device.architecture != Architecture::kHopper) return;
     ops.kernels.push_back(

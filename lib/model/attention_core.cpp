@@ -194,7 +194,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   const std::int64_t dim = h.query_size / h.heads, v_dim = h.value_size / h.heads;
   const double scores = real(count) * real(l.sequence) * real(l.whole);
   const double e = l.bytes;
-  const Precision p = s.precision == Precision::kFp8 ? Precision::kBf16 : s.precision;
+  const Precision p = is_quantised(s.precision) ? Precision::kBf16 : s.precision;
   const bool repeated = repeats(x, RecomputeModule::kCoreAttn, true);
   const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
     const GemmShape g{m, n, k, count, e, 0, dim % 8 == 0 && v_dim % 8 == 0};

@@ -1,6 +1,7 @@
 // Products of linear layers, of one matrix or of one per expert.
 #include "model/adapters.hpp"
 #include "model/parts.hpp"
+#include "model/quantisation.hpp"
 
 namespace meshplan {
 namespace {
@@ -25,6 +26,19 @@ double grouped_launches(const BlockContext& x, std::int64_t count) {
   if (is_one_kernel(x)) return 1;
   const double each = x.strategy.runtime.transformer_engine ? kLoopLaunch : 1;
   return 1 + each * static_cast<double>(count - 1);
+}
+
+// Of the casts of `count` tensors: one call, whose kernels beyond the first and whose tensors
+// beyond the first a loop in C++ issues, makes and hands to Python one by one
+// (pytorch/csrc/extensions/ cast.cpp, split_quantize). A kernel that needs no descriptors and no
+// choice takes the host half of what a product does, a tensor for Python as much as a product.
+double cast_launches(const BlockContext& x, const Quantisation& q, std::int64_t count) {
+  constexpr double kKernel = kLoopLaunch / 2, kTensor = kLoopLaunch;
+  const bool loop = x.strategy.runtime.transformer_engine;
+  const double kernel = loop ? kKernel : 1;
+  const double made = loop && q.kernels > 1 ? kTensor : 0;  // of one scale: not made together
+  return 1 + kernel * (q.kernels - 1) +
+         static_cast<double>(count - 1) * (kernel * q.kernels + made);
 }
 
 // What the loop costs the device beside the products, which keep their own times: those may be
@@ -87,7 +101,7 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   const Strategy& s = x.strategy;
   const double e = x.shape.bytes;
   const double grad = size_of(s.grad_dtype);
-  const bool fp8 = s.precision == Precision::kFp8, frozen = is_frozen(s);
+  const bool fp8 = is_quantised(s.precision), frozen = is_frozen(s);
   LinearTimes times;
   const auto push = [&](Pass pass, std::int64_t gm, std::int64_t gn, std::int64_t gk, double out,
                         double accumulate) {
@@ -110,15 +124,17 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
     ops.kernels.push_back(gradient_accumulation(x, weights));
   }
   if (fp8) {
-    // [F-FP8-1] Casts of the input and of the output gradient to fp8 with their transposes, which
-    // weight gradients alone read: read 2 bytes, write 2 x 1 (Transformer Engine cast_transpose).
-    const double n_casts = is_one_kernel(x) ? 1 : static_cast<double>(count);
+    // [F-FP8-1] Casts of the input and of the output gradient, with the layout that weight
+    // gradients alone read (Transformer Engine cast_transpose).
+    const Quantisation q = quantisation(s, x.cluster.device);
+    const bool one = is_one_kernel(x) || q.together;
+    const double tensors = one ? 1 : static_cast<double>(count);
     const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
-    const double each = frozen ? 3 : 4;
+    const double each = cast_bytes(q, !frozen);
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = each * (pass == Pass::kForward ? in : out);
-      ops.kernels.push_back(memory_op(x, "fp8 cast", pass, bytes, n_casts));
-      ops.kernels.back().launches = grouped_launches(x, count);
+      ops.kernels.push_back(memory_op(x, "fp8 cast", pass, bytes, q.kernels * tensors));
+      ops.kernels.back().launches = cast_launches(x, q, one ? 1 : count);
     }
   }
   if (bias && !frozen) {

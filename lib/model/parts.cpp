@@ -4,6 +4,7 @@
 
 #include "comm/collectives.hpp"
 #include "model/adapters.hpp"
+#include "model/quantisation.hpp"
 
 namespace meshplan {
 
@@ -23,7 +24,7 @@ KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, doub
 
 Strategy unquantised(const Strategy& s) {
   Strategy plain = s;
-  if (s.precision == Precision::kFp8) plain.precision = Precision::kBf16;
+  if (is_quantised(s.precision)) plain.precision = Precision::kBf16;
   return plain;
 }
 
@@ -138,11 +139,13 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   const GroupShape& g = x.group(Group::kTp);
   const Bytes bytes = Bytes{x.shape.bytes} * x.shape.hidden * x.shape.tokens;
   const double chunks = static_cast<double>(s.tp - 1) / static_cast<double>(s.tp);
-  // [F-FP8-2] Transformer Engine casts before it gathers: 8 bits an element travel (pytorch/
+  // [F-FP8-2] Transformer Engine casts before it gathers: 8 or 4 bits an element travel (pytorch/
   // distributed.py, gather_along_first_dim of a quantised tensor; userbuffers likewise). Sums are
   // reduced in 16 bits.
-  const bool quantised = s.precision == Precision::kFp8 && s.runtime.transformer_engine;
-  const Bytes gathered = quantised ? Bytes{1} * x.shape.hidden * x.shape.tokens : bytes;
+  const bool quantised = is_quantised(s.precision) && s.runtime.transformer_engine;
+  const double each = quantisation(s, x.cluster.device).bytes;
+  const Bytes gathered =
+      quantised ? ceil_bytes(each * real(x.shape.hidden * x.shape.tokens)) : bytes;
   // User buffers write to peers' memory directly: inside one NVLink domain only (Transformer
   // Engine, comm_gemm_overlap).
   const LinkKind link = x.cluster.levels[g.level].kind;
@@ -157,6 +160,11 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     const Seconds most = whole - whole / static_cast<double>(s.tp);  // a chunk stays exposed
     return std::min(pipelined(product), most);
   };
+  if (shares_scales(s, x.cluster.device)) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+      push_tp(x, pass, Collective::kAllReduce, Bytes{4}, g, Seconds{}, ops);
+    }
+  }
   if (s.sequence_parallel) {
     using enum Collective;
     push_tp(x, Pass::kForward, kAllGather, gathered, g, window(kAllGather, column.forward), ops);
@@ -224,8 +232,8 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   }
 }
 
-// Bytes of an input that a linear layer keeps for its weight gradient: fp8 layers keep the cast
-// copy (Transformer Engine), others the bf16 tensor.
+// Bytes of an input that a linear layer keeps for its weight gradient: layers in 8 or 4 bits keep
+// the cast copy (Transformer Engine), others the 16-bit tensor.
 double kept(const BlockContext& x, LoraTargets adapters) {
   const Strategy& s = x.strategy;
   if (is_frozen(s)) {
@@ -233,7 +241,7 @@ double kept(const BlockContext& x, LoraTargets adapters) {
     if (!adapted) return 0;
     return s.lora.dropout > 0 ? x.shape.bytes + 1 : x.shape.bytes;
   }
-  return x.strategy.precision == Precision::kFp8 ? 1 : x.shape.bytes;
+  return is_quantised(s.precision) ? quantisation(s, x.cluster.device).bytes : x.shape.bytes;
 }
 
 // An adapter reads the norm's gathered output (Megatron-Bridge

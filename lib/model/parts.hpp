@@ -32,9 +32,10 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops,
                           bool apart = false);
 void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
-// Whether experts multiply, gate and cast in one kernel ([F-EP-8]).
+// Whether experts multiply, gate and cast in one kernel ([F-EP-8]); of MXFP8 alone.
 [[nodiscard]] inline bool has_fused_experts(const BlockContext& x) {
   return x.strategy.runtime.fused_experts && x.strategy.precision == Precision::kFp8 &&
+         scaling_recipe(x.strategy, x.cluster.device.architecture) == ScalingRecipe::kMxfp8 &&
          x.model.gated_mlp;
 }
 // y[tokens, n] = x[tokens, k] W, `count` of them.

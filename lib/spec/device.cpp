@@ -86,6 +86,7 @@ FlopsPerSecond peak_rate(const DeviceSpec& d, Precision p) {
     case Precision::kTf32:
       return peak_rate(d, Precision::kFp32);
     case Precision::kFp8:
+    case Precision::kNvfp4:
       return peak_rate(d, Precision::kBf16);
     case Precision::kBf16:
       return d.architecture == Architecture::kVolta ? peak_rate(d, Precision::kFp16) : own;

@@ -11,7 +11,7 @@ enum class Activation { kGelu, kSilu, kRelu, kRelu2 };
 enum class Norm { kLayerNorm, kRmsNorm };
 enum class PositionEmbedding { kLearned, kRope, kAlibi, kNone };
 
-enum class Precision { kFp32, kTf32, kFp16, kBf16, kFp8 };
+enum class Precision { kFp32, kTf32, kFp16, kBf16, kFp8, kNvfp4 };
 enum class Dtype { kFp32, kFp16, kBf16, kFp8 };
 
 enum class LinkKind { kNvswitch, kNvlink, kXgmi, kPcie, kInfiniband, kRoce, kEfa, kEthernet };
@@ -43,6 +43,11 @@ enum class RecomputeModule {
 // Parts of a model that are not trained (Megatron-Bridge's freeze_vision_model,
 // freeze_vision_projection and freeze_language_model).
 enum class FrozenPart { kVisionModel, kVisionProjection, kLanguageModel };
+// Over what an operand in 8 bits is scaled (Megatron-Core --fp8-recipe): a tensor, by the largest
+// element of earlier steps or of its own; rows of 128 elements and blocks of 128 x 128; 32 elements
+// (MXFP8). kBest is what the device's matrix units scale by themselves: 32 elements on Blackwell
+// with Transformer Engine, a tensor by its own largest element elsewhere.
+enum class ScalingRecipe { kBest, kDelayed, kTensorwise, kBlockwise, kMxfp8 };
 // Which fused attention the training code calls; kBest is the fastest that the device has
 // (FlashAttention-3 or cuDNN on Hopper, FlashAttention-2 before).
 enum class AttentionKernel { kBest, kFlash2, kFlash1, kTriton };
@@ -101,7 +106,8 @@ MESHPLAN_NAMES(Precision, {{Precision::kFp32, "fp32"},
                            {Precision::kTf32, "tf32"},
                            {Precision::kFp16, "fp16"},
                            {Precision::kBf16, "bf16"},
-                           {Precision::kFp8, "fp8"}});
+                           {Precision::kFp8, "fp8"},
+                           {Precision::kNvfp4, "nvfp4"}});
 MESHPLAN_NAMES(Dtype, {{Dtype::kFp32, "fp32"},
                        {Dtype::kFp16, "fp16"},
                        {Dtype::kBf16, "bf16"},
@@ -154,6 +160,11 @@ MESHPLAN_NAMES(CudaGraphModule, {{CudaGraphModule::kAttn, "attn"},
                                  {CudaGraphModule::kMoe, "moe"},
                                  {CudaGraphModule::kMoeRouter, "moe_router"},
                                  {CudaGraphModule::kMoePreprocess, "moe_preprocess"}});
+MESHPLAN_NAMES(ScalingRecipe, {{ScalingRecipe::kBest, "best"},
+                               {ScalingRecipe::kDelayed, "delayed"},
+                               {ScalingRecipe::kTensorwise, "tensorwise"},
+                               {ScalingRecipe::kBlockwise, "blockwise"},
+                               {ScalingRecipe::kMxfp8, "mxfp8"}});
 MESHPLAN_NAMES(AttentionKernel, {{AttentionKernel::kBest, "best"},
                                  {AttentionKernel::kFlash2, "flash2"},
                                  {AttentionKernel::kFlash1, "flash1"},
@@ -187,8 +198,12 @@ MESHPLAN_NAMES(Axis, {{Axis::kTp, "tp"},
   return 4;
 }
 
-// Bytes of an activation or a weight that a computation of this precision reads. FP8 training
-// keeps tensors outside the matrix products in bf16 (Transformer Engine).
+// Whether the products of layers are in 8 or 4 bits and all else in bf16 (Transformer Engine).
+[[nodiscard]] constexpr bool is_quantised(Precision p) {
+  return p == Precision::kFp8 || p == Precision::kNvfp4;
+}
+
+// Bytes of an activation or a weight outside the matrix products.
 [[nodiscard]] constexpr int storage_size(Precision p) {
   return p == Precision::kFp32 || p == Precision::kTf32 ? 4 : 2;
 }

@@ -75,6 +75,8 @@ struct Runtime {
   // Where a network lets no device post messages (EFA), those of the flexible dispatcher go through
   // NVSHMEM's proxy over libfabric, else through UCCL's.
   bool dispatch_nvshmem = false;
+  // With precision fp8: over what operands are scaled.
+  ScalingRecipe fp8_recipe = ScalingRecipe::kBest;
   // With precision fp8: fused attention multiplies in 8 bits too (Transformer Engine's fp8_dpa;
   // Megatron-Core fp8_dot_product_attention).
   bool fp8_attention = false;
@@ -206,7 +208,7 @@ struct Runtime {
   // 2025-08-01).
   bool layer_dummy_gradients = false;
   bool head_dummy_gradient = false;
-  // Weights of products in 8 bits are stored so; else copies of them are, beside the 16-bit ones.
+  // Weights of products in 8 or 4 bits are stored so; else copies of them are, beside 16-bit ones.
   bool fp8_param_gather = false;
   // Experts with biases may be split over etp ranks (Megatron-Core up to 0.14: a329dd6da5,
   // 2025-09-22, refuses it).
@@ -291,6 +293,13 @@ struct Strategy {
 // Whether a part of the vision encoder is trained; adapters are the language model's.
 [[nodiscard]] inline bool trains(const Strategy& s, FrozenPart part) {
   return !has_adapters(s) && !s.frozen.has(part);
+}
+// What the operands of products in 8 bits are scaled over on a device of this architecture; without
+// Transformer Engine a tensor (torchao float8).
+[[nodiscard]] inline ScalingRecipe scaling_recipe(const Strategy& s, Architecture a) {
+  if (s.runtime.fp8_recipe != ScalingRecipe::kBest) return s.runtime.fp8_recipe;
+  const bool blocks = s.runtime.transformer_engine && a == Architecture::kBlackwell;
+  return blocks ? ScalingRecipe::kMxfp8 : ScalingRecipe::kTensorwise;
 }
 [[nodiscard]] inline bool has_fp8_attention(const Strategy& s) {
   return s.runtime.fp8_attention && s.flash_attention && s.precision == Precision::kFp8;

@@ -126,8 +126,41 @@ void check_precision(const Plan& p, Findings& f) {
   }
   std::string hint;
   if (wanted == Precision::kBf16 && d.architecture == Architecture::kVolta) hint = "precision=fp16";
-  if (wanted == Precision::kFp8) hint = "precision=bf16";
+  if (is_quantised(wanted)) {
+    const bool eight = d.peak[static_cast<std::size_t>(Precision::kFp8)].si() > 0;
+    hint = wanted == Precision::kNvfp4 && eight ? "precision=fp8" : "precision=bf16";
+  }
   f.error({"precision"}, d.name + " does not compute in " + name, hint);
+}
+
+// MXFP8 is scaled by the matrix units of Blackwell and CDNA 4; blocks of 128 need their 8-bit
+// products to add in fp32 (Transformer Engine pytorch/quantization.py, check_mxfp8_support and
+// check_fp8_block_scaling_support).
+void check_scaling(const Plan& p, Findings& f) {
+  const ScalingRecipe wanted = p.s.runtime.fp8_recipe;
+  const bool blocks = p.s.precision == Precision::kFp8 &&
+                      scaling_recipe(p.s, p.c.device.architecture) == ScalingRecipe::kMxfp8;
+  if (p.s.runtime.fused_experts && p.m.moe && !blocks) {
+    f.warning({"kernels.fused_experts"},
+              "'kernels.fused_experts' does nothing: its kernels are those of precision=fp8 with "
+              "kernels.fp8_recipe=mxfp8");
+  }
+  if (wanted == ScalingRecipe::kBest) return;
+  const std::string name{name_of(wanted)};
+  if (p.s.precision != Precision::kFp8) {
+    f.warning({"kernels.fp8_recipe"},
+              "'kernels.fp8_recipe' does nothing: products are not in fp8 but " +
+                  std::string(name_of(p.s.precision)));
+    return;
+  }
+  const Architecture a = p.c.device.architecture;
+  const bool newest = a == Architecture::kBlackwell || a == Architecture::kCdna4;
+  const bool new_enough = newest || a == Architecture::kHopper;
+  if ((wanted == ScalingRecipe::kMxfp8 && !newest) ||
+      (wanted == ScalingRecipe::kBlockwise && !new_enough)) {
+    f.error({"kernels.fp8_recipe"}, p.c.device.name + " has no products with scales of " + name,
+            "kernels.fp8_recipe=tensorwise");
+  }
 }
 
 // A:1354 for learned positions; others extrapolate.
@@ -235,6 +268,7 @@ constexpr Rule kRules[] = {
     check_offload,
     check_lora,
     check_precision,
+    check_scaling,
     check_positions,
     check_documents,
     check_optimizer,

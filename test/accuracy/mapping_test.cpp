@@ -73,13 +73,20 @@ TEST_CASE("attention texts tell whether a flash kernel runs") {
   CHECK(flash_attention_of(std::get<0>(row)) == std::get<1>(row));
 }
 
-TEST_CASE("every 8-bit recipe is fp8, 4-bit ones are not modelled") {
+TEST_CASE("every 8-bit recipe is fp8, and what it scales over is read where it is said") {
   CHECK(precision_of("mxfp8") == Precision::kFp8);
   CHECK(precision_of("fp8 (fine-grained 1x128)") == Precision::kFp8);
   CHECK(precision_of("bf16 with float8 linear layers") == Precision::kFp8);
   CHECK(precision_of("fp32 (TF32?)") == Precision::kFp32);
   CHECK(precision_of("bf16") == Precision::kBf16);
-  CHECK_FALSE(precision_of("nvfp4").has_value());
+  CHECK(precision_of("nvfp4") == Precision::kNvfp4);
+  CHECK_FALSE(precision_of("int8").has_value());
+  CHECK(recipe_of("mxfp8") == ScalingRecipe::kMxfp8);
+  CHECK(recipe_of("fp8 (fine-grained 1x128)") == ScalingRecipe::kBlockwise);
+  CHECK(recipe_of("fp8 blockwise") == ScalingRecipe::kBlockwise);
+  CHECK(recipe_of("fp8 (torchao float8 tensorwise dynamic)") == ScalingRecipe::kTensorwise);
+  CHECK(recipe_of("fp8 delayed") == ScalingRecipe::kDelayed);
+  CHECK_FALSE(recipe_of("fp8").has_value());
 }
 
 TEST_CASE("an overlap that depends on the model is looked up by its name") {
@@ -221,8 +228,8 @@ TEST_CASE("open attention heads are those that the file states for the same widt
 TEST_CASE("a run is skipped for what it lacks, in words") {
   const Source source = source_called("Megatron");
   Run run = complete_run();
-  run.precision = "nvfp4";
-  CHECK(skip_reason(source, run) == "precision not modelled: nvfp4");
+  run.precision = "int8";
+  CHECK(skip_reason(source, run) == "precision not modelled: int8");
   run = complete_run();
   run.dp = 8;
   CHECK(skip_reason(source, run) ==

@@ -1,6 +1,7 @@
 #include "recipes.hpp"
 
 #include "accuracy/made_up.hpp"
+#include "bridge_recipes.hpp"
 #include "frameworks/preset.hpp"
 #include "support/catch.hpp"
 
@@ -132,6 +133,70 @@ TEST_CASE("a table's row has the preset of its release, model, GPU, precision an
   run.tp = 4;
   CHECK(preset_of_table(bridge, run) == nullptr);
   CHECK(preset_of_table(source_called("NeMo"), table_row("26.06", "NVIDIA GB200", "x")) == nullptr);
+}
+
+TEST_CASE("a row whose notes name a recipe has what the recipe sets") {
+  const Source bridge = source_called("Megatron-Bridge model verification cards");
+  Run run;
+  run.gpu = "NVIDIA H100 80GB", run.model.name = "Qwen3-30B-A3B", run.model.moe = MoeSpec{};
+  run.gpus = 16, run.global_batch = 1024;
+  run.notes = "recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config";
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.ep = 16;
+  apply_recipe(s, bridge, run);
+  CHECK(s.overlap.ep);  // of the tuned recipe; the library's has none
+  CHECK(s.runtime.flex_dispatcher);
+  using enum CudaGraphModule;
+  CHECK(s.runtime.cuda_graph_modules == CudaGraphModules{kMoeRouter, kMoePreprocess});
+  CHECK(s.grad_dtype == Dtype::kBf16);
+  run.notes = "recipe qwen3_8b_sft_4gpu_h100_bf16_config; functional run";
+  s = framework_preset(Framework::kMegatron);
+  apply_recipe(s, bridge, run);
+  CHECK(s.grad_dtype == Dtype::kFp32);
+  CHECK_FALSE(s.overlap.grad_reduce);
+  CHECK_FALSE(s.runtime.inplace_cross_entropy);
+  run.notes = "recipe nobody_ever_wrote_config";
+  CHECK(named_recipe(bridge_recipes(), run) == NamedRecipe{});
+}
+
+TEST_CASE("of two recipes of one name a row has that of its batch, with its layout") {
+  const Source bridge = source_called("Megatron-Bridge model verification cards");
+  Run run;
+  run.gpu = "NVIDIA H100 80GB", run.model.name = "DeepSeek-V3", run.model.moe = MoeSpec{};
+  run.model.num_layers = 61;
+  run.notes = "recipe deepseek_v3_pretrain_1024gpu_h100_bf16_config";
+  run.gpus = 1024, run.tp = 2, run.pp = 16, run.ep = 64;
+  const auto strategy = [&](std::int64_t batch) {
+    run.global_batch = batch;
+    Strategy s = framework_preset(Framework::kMegatron);
+    s.tp = 2, s.pp = 16, s.ep = 64, s.dp = 32;
+    apply_recipe(s, bridge, run);
+    return s;
+  };
+  const Strategy tuned = strategy(16384);
+  CHECK(tuned.pp == 8);
+  CHECK(tuned.vp == 4);
+  CHECK(tuned.dp == 64);
+  CHECK(tuned.recompute_modules ==
+        RecomputeModules{RecomputeModule::kMlaUpProj, RecomputeModule::kMlp});
+  const Strategy library = strategy(4096);
+  CHECK(library.pp == 16);
+  CHECK(library.recompute == Recompute::kNone);
+}
+
+TEST_CASE("recipes name no module that is unknown") {
+  REQUIRE(bridge_recipes().size() > 500);
+  for (const BridgeRecipe& r : bridge_recipes()) {
+    INFO(r.name);
+    for (const std::string& name : r.setting.recompute_modules) {
+      // Of hyper-connections, and the norm of a gated delta rule by itself.
+      const bool left_out = name == "mhc" || name == "gdn_norm_out";
+      CHECK((from_name<RecomputeModule>(name).has_value() || left_out));
+    }
+    for (const std::string& name : r.setting.cuda_graph_scope) {
+      CHECK((from_name<CudaGraphModule>(name).has_value() || name == "full_iteration"));
+    }
+  }
 }
 
 TEST_CASE("releases of presets are ordered and named as containers are") {

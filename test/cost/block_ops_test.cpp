@@ -196,6 +196,7 @@ TEST_CASE("[F-FP8-1] fp8 products cast their input forward and their output grad
   b.cluster.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
   b.cluster.device.gemm.sustained[static_cast<std::size_t>(Precision::kFp8)] = 0.7;
   b.strategy.precision = Precision::kFp8;
+  b.strategy.runtime.fp8_recipe = ScalingRecipe::kDelayed;
   BlockOps ops;
   append_linear(b.context(), "linear", 2048, 1024, 4096, false, ops);
   CHECK(sum(ops, "fp8 cast", Pass::kForward).time == b.memory(4 * 2048.0 * 4096, 1));

@@ -2,6 +2,7 @@
 // leave.
 #include "cost/block.hpp"
 #include "frameworks/preset.hpp"
+#include "model/quantisation.hpp"
 #include "search/cases.hpp"
 #include "support/catch.hpp"
 
@@ -34,7 +35,7 @@ ClusterSpec node() {
 }
 
 struct Work {
-  double time = 0, bytes = 0;
+  double time = 0, bytes = 0, launches = 0;
   std::int64_t number = 0;
 };
 
@@ -45,7 +46,7 @@ Work of(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, std::string
   const std::vector<BlockOps> blocks = block_ops(m, c, s);
   for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
     if (op.name != name || op.pass != pass) continue;
-    all.time += op.time.si(), all.bytes += op.bytes, ++all.number;
+    all.time += op.time.si(), all.bytes += op.bytes, all.launches += op.launches, ++all.number;
   }
   return all;
 }
@@ -79,12 +80,65 @@ TEST_CASE("[F-FP8-3] attention in 8 bits multiplies faster and casts its inputs"
   CHECK(block_costs(m, c, half)[kFirstLayerBlock] == block_costs(m, c, half_off)[kFirstLayerBlock]);
 }
 
+TEST_CASE("[F-FP8-4] what a cast reads, writes and launches follows from what it scales over") {
+  struct Row {
+    Precision precision;
+    ScalingRecipe recipe;
+    double bytes, kernels;  // of both layouts, of an element and of a tensor
+    double one, two;        // launches of one tensor, and of one for each of two experts
+  };
+  using enum ScalingRecipe;
+  const Row row = GENERATE(values<Row>({
+      {Precision::kFp8, kDelayed, 2 + 2, 1, 1, 1.1},
+      {Precision::kFp8, kTensorwise, 4 + 2, 4, 1.3, 1.3 + 0.4 + 0.2},
+      {Precision::kFp8, kBlockwise, 2 + 2 * (1 + 4.0 / 128), 1, 1, 1.1},
+      {Precision::kFp8, kMxfp8, 2 + 2 * (1 + 1.0 / 32), 1, 1, 1.1},
+      {Precision::kNvfp4, kBest, 4 + 2 * (0.5 + 1.0 / 16), 3, 1.2, 1.2},
+  }));
+  INFO(name_of(row.precision) << " " << name_of(row.recipe));
+  const ClusterSpec c = node();
+  Strategy s = eight_bit();
+  s.precision = row.precision, s.runtime.fp8_recipe = row.recipe;
+  const Quantisation q = quantisation(s, c.device);
+  CHECK(q.kernels == row.kernels);
+  CHECK(cast_bytes(q, true) == Approx(row.bytes));
+  CHECK(cast_bytes(q, false) == Approx(row.bytes - q.bytes));
+  // Four products of a plain layer; a layer of 16 experts on 8 ranks has two of attention's and two
+  // of two experts each.
+  const ModelSpec plain = small_model(4, 2048);
+  const Work cast = of(plain, c, s, "fp8 cast", Pass::kForward);
+  CHECK(cast.number == 4);
+  CHECK(cast.launches == Approx(4 * row.one));
+  const double inputs = 4096.0 * static_cast<double>(3 * plain.hidden_size + plain.ffn_hidden_size);
+  CHECK(cast.bytes == Approx(row.bytes * inputs));
+  s.ep = 8;
+  CHECK(of(experts(), c, s, "fp8 cast", Pass::kForward).launches ==
+        Approx(2 * row.one + 2 * row.two));
+}
+
+TEST_CASE("[F-FP8-4] what is best follows from the device and the layers") {
+  Strategy s = eight_bit();
+  CHECK(scaling_recipe(s, Architecture::kHopper) == ScalingRecipe::kTensorwise);
+  CHECK(scaling_recipe(s, Architecture::kBlackwell) == ScalingRecipe::kMxfp8);
+  // torchao's float8: compiled, the largest element is found where the tensor is made.
+  s.runtime.transformer_engine = false;
+  CHECK(scaling_recipe(s, Architecture::kBlackwell) == ScalingRecipe::kTensorwise);
+  CHECK(cast_bytes(quantisation(s, node().device), true) == 4);
+  s.runtime.fp8_recipe = ScalingRecipe::kDelayed;
+  CHECK(scaling_recipe(s, Architecture::kBlackwell) == ScalingRecipe::kDelayed);
+}
+
 TEST_CASE("[F-EP-8] fused experts gate and cast in their products") {
   const ModelSpec m = experts();
   const ClusterSpec c = node();
-  const Strategy off = eight_bit();
+  Strategy off = eight_bit();
+  off.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
   Strategy on = off;
   on.runtime.fused_experts = true;
+  Strategy by_tensor = on;  // no such kernels
+  by_tensor.runtime.fp8_recipe = off.runtime.fp8_recipe = ScalingRecipe::kTensorwise;
+  CHECK(block_costs(m, c, by_tensor)[kFirstLayerBlock] == block_costs(m, c, off)[kFirstLayerBlock]);
+  off.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
   const auto count = [&](const Strategy& s, std::string_view name, Pass pass) {
     return of(m, c, s, name, pass).number;
   };

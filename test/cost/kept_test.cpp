@@ -113,6 +113,10 @@ TEST_CASE("[F-MEM-10] products in 8 bits keep two copies of their weights") {
   s.precision = Precision::kFp8;
   const std::int64_t h = m.hidden_size, layer = 4 * h * h + 2 * m.ffn_hidden_size * h;
   CHECK(kept_of(m, c, s)[Kept::kLowWeights] == Bytes{2 * m.num_layers * layer});
+  s.runtime.fp8_recipe = ScalingRecipe::kMxfp8;  // a byte of scale for 32 elements
+  CHECK(kept_of(m, c, s)[Kept::kLowWeights] == Bytes{2 * m.num_layers * layer * 33 / 32});
+  s.precision = Precision::kNvfp4;  // one for 16 of half a byte
+  CHECK(kept_of(m, c, s)[Kept::kLowWeights] == Bytes{m.num_layers * layer * 9 / 8});
   s.runtime.fp8_param_gather = true;
   CHECK(kept_of(m, c, s)[Kept::kLowWeights] == Bytes{});
 }

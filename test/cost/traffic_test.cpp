@@ -1,6 +1,7 @@
 #include <map>
 
 #include "cost/block.hpp"
+#include "cost/data_parallel.hpp"
 #include "cost/step.hpp"
 #include "cost/support.hpp"
 #include "model/parts.hpp"
@@ -80,6 +81,12 @@ TEST_CASE("[F-FP8-2] Transformer Engine gathers 8 bits and reduces 16") {
   };
   CHECK(bytes(Collective::kAllGather) == 2048LL * 4096);
   CHECK(bytes(Collective::kReduceScatter) == 2LL * 2048 * 4096);
+  CHECK(bytes(Collective::kAllReduce) == 4);  // a tensor's largest element, of all ranks
+  s.runtime.fp8_recipe = ScalingRecipe::kDelayed;
+  CHECK(bytes(Collective::kAllReduce) == 0);
+  s.precision = Precision::kNvfp4;  // 4 bits, and 8 for 16 elements
+  CHECK(bytes(Collective::kAllGather) == 2048LL * 4096 * 9 / 16);
+  s.precision = Precision::kFp8;
   s.runtime.transformer_engine = false;
   CHECK(bytes(Collective::kAllGather) == 2LL * 2048 * 4096);
 }
@@ -320,6 +327,27 @@ TEST_CASE(
   CHECK(calls(Collective::kAllReduce) == 0);
   CHECK(calls(Collective::kReduceScatter) == 1);
   CHECK(calls(Collective::kAllGather) == 1);
+}
+
+TEST_CASE("[F-FP8-5] weights that are stored in 8 or 4 bits are gathered so, but for MXFP8's") {
+  const ModelSpec m = plain_gpt();
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(1, 1, 16);
+  s.zero = 1;
+  const BlockParameters p{.dense = 1'000'000, .embedding = 100'000, .head = 100'000};
+  const auto gathered = [&] {
+    const RankEnd end = rank_end(m, c, s, step_end_groups(m, c, s), p);
+    REQUIRE(end.weights.count == 1);
+    return end.weights.all[0].bytes;
+  };
+  s.precision = Precision::kFp8;
+  CHECK(gathered() == 2'000'000);
+  s.runtime.fp8_param_gather = true;
+  CHECK(gathered() == 800'000 + 2 * 200'000);
+  s.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
+  CHECK(gathered() == 2'000'000);
+  s.precision = Precision::kNvfp4;
+  CHECK(gathered() == 800'000 * 9 / 16 + 2 * 200'000);
 }
 
 TEST_CASE("[F-ZERO-1] ZeRO-3 gathers every block twice and scatters once per microbatch") {

@@ -98,6 +98,7 @@ TEST_CASE("what was exported is read back") {
       {"mixtral-8x7b", 64, "ep=8,offload.modules=[core_attn,attn_proj,expert_fc1]"},
       {"mixtral-8x7b", 64, "ep=8,offload.modules=[moe_act],offload.activation_fraction=0.5"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
+      {"qwen3-32b", 32, "tp=2,precision=fp8,kernels.fp8_recipe=blockwise"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));
   INFO(row.model << " " << row.keys);
@@ -367,6 +368,14 @@ TEST_CASE("layers of one's own are never fused attention, and the script says cu
   CHECK(read("", "--use-legacy-models --use-flash-attn").flash_attention);
   CHECK_FALSE(read("", "--fp8-param-gather").runtime.fp8_param_gather);
   CHECK(read("", "--fp8-format hybrid --fp8-param-gather").runtime.fp8_param_gather);
+  // Megatron-LM scales by earlier steps unless told otherwise.
+  CHECK(read("", "--fp8-format hybrid").runtime.fp8_recipe == ScalingRecipe::kDelayed);
+  CHECK(read("", "--fp8-format e4m3 --fp8-recipe mxfp8").runtime.fp8_recipe ==
+        ScalingRecipe::kMxfp8);
+  CHECK(read("", "--fp8-recipe mxfp8").runtime.fp8_recipe == ScalingRecipe::kBest);
+  const Strategy four = read("", "--fp4-format e2m1 --fp4-recipe nvfp4 --fp4-param-gather");
+  CHECK(four.precision == Precision::kNvfp4);
+  CHECK(four.runtime.fp8_param_gather);
   const auto workspace = [&](const std::string& value) {
     return read("export CUBLAS_WORKSPACE_CONFIG=" + value + "\n", "")
         .runtime.cublas_workspace_bytes;

@@ -197,6 +197,14 @@ TEST_CASE("precision has its flags") {
   const LaunchCommand b200 =
       megatron_command(plan_of("llama-2-7b", "dgx-b200", 8, "precision=fp8"));
   CHECK(option(b200, "--fp8-recipe") == "mxfp8");
+  CHECK(option(b200, "--fp8-format") == "e4m3");
+  const std::string delayed = "precision=fp8,kernels.fp8_recipe=delayed";
+  CHECK(option(megatron("llama-2-7b", 8, delayed), "--fp8-recipe") == "delayed");
+  const LaunchCommand four =
+      megatron_command(plan_of("llama-2-7b", "dgx-b200", 8, "precision=nvfp4"));
+  CHECK(option(four, "--bf16").empty());
+  CHECK(option(four, "--fp4-format") == "e2m1");
+  CHECK(option(four, "--fp4-recipe") == "nvfp4");
 }
 
 TEST_CASE("no flag is written twice and every section but the dry start follows from the plan") {

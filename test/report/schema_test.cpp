@@ -136,6 +136,7 @@ TEST_CASE("the names in the common schema are those of the program") {
       {"recompute", names<Recompute>()},
       {"precision", names<Precision>()},
       {"dtype", names<Dtype>()},
+      {"scaling_recipe", names<ScalingRecipe>()},
       {"attention_kernel", names<AttentionKernel>()},
       {"cuda_graph", names<CudaGraph>()},
       {"stage_split", names<StageSplit>()},

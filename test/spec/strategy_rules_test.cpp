@@ -230,6 +230,38 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
        "error: 'overlap.param_gather' needs 'overlap.grad_reduce'\n"},
       {"fp8", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.precision = Precision::kFp8; },
        "error: a100 does not compute in fp8\n  hint: precision=bf16\n"},
+      {"nvfp4", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.precision = Precision::kNvfp4; },
+       "error: a100 does not compute in nvfp4\n  hint: precision=bf16\n"},
+      {"nvfp4 of Hopper",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         c.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+         s.precision = Precision::kNvfp4;
+       },
+       "error: a100 does not compute in nvfp4\n  hint: precision=fp8\n"},
+      {"scales of 16-bit products",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.fp8_recipe = ScalingRecipe::kMxfp8; },
+       "warning: 'kernels.fp8_recipe' does nothing: products are not in fp8 but bf16\n"},
+      {"scales that the units lack",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         c.device.architecture = Architecture::kHopper;
+         c.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+         s.precision = Precision::kFp8, s.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
+       },
+       "error: a100 has no products with scales of mxfp8\n  hint: kernels.fp8_recipe=tensorwise\n"},
+      {"fused experts of 16 bits",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
+         s.runtime.fused_experts = true;
+       },
+       "warning: 'kernels.fused_experts' does nothing: its kernels are those of precision=fp8 with "
+       "kernels.fp8_recipe=mxfp8\n"},
+      {"blocks before Hopper",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         c.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+         s.precision = Precision::kFp8, s.runtime.fp8_recipe = ScalingRecipe::kBlockwise;
+       },
+       "error: a100 has no products with scales of blockwise\n"
+       "  hint: kernels.fp8_recipe=tensorwise\n"},
       {"tf32", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.precision = Precision::kTf32; },
        "warning: a100 has no tf32: it computes in fp32\n"},
       {"bf16 of Volta",

@@ -1,0 +1,84 @@
+#include "bridge_recipes.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/check.hpp"
+
+namespace meshplan::accuracy {
+namespace {
+
+using json = nlohmann::json;
+using Texts = std::vector<std::string>;
+
+std::optional<bool> told(const json& line, const char* key) {
+  return line.contains(key) ? std::optional(line.at(key).get<bool>()) : std::nullopt;
+}
+
+// Ones, false and empty values are left out of the file.
+BridgeRecipe read_recipe(const json& line) {
+  BridgeRecipe r;
+  r.name = line.at("recipe").get<std::string>();
+  r.tuned = line.value("tuned", false);
+  r.cp = line.value("cp", std::int64_t{1});
+  r.recompute = line.at("recompute").get<std::string>();
+  r.loss = line.value("loss", "");
+  r.fp32_gradients = told(line, "fp32_gradients");
+  r.overlap_grad_reduce = told(line, "overlap_grad_reduce");
+  r.overlap_param_gather = told(line, "overlap_param_gather");
+  r.router_fusion = told(line, "router_fusion");
+  r.rope_fusion = told(line, "rope_fusion");
+  BridgePreset& p = r.setting;
+  p.model = line.at("model").get<std::string>();
+  p.gpu = line.value("gpu", "");
+  p.precision = line.value("precision", "");
+  p.tp = line.value("tp", std::int64_t{1});
+  p.pp = line.value("pp", std::int64_t{1});
+  p.vp = line.value("vp", std::int64_t{1});
+  p.ep = line.value("ep", std::int64_t{1});
+  p.micro_batch = line.value("micro_batch", std::int64_t{1});
+  p.global_batch = line.value("global_batch", std::int64_t{1});
+  if (r.recompute == "selective") p.recompute_modules = line.value("recompute_modules", Texts{});
+  p.a2a_overlap = line.value("a2a_overlap", false);
+  p.flex_dispatcher = line.value("flex_dispatcher", false);
+  p.fp8_attention = line.value("fp8_attention", false);
+  p.fused_experts = line.value("fused_experts", false);
+  p.cuda_graph = line.at("cuda_graph").get<std::string>();
+  if (p.cuda_graph == "transformer_engine")
+    p.cuda_graph_scope = line.value("cuda_graph_scope", Texts{});
+  return r;
+}
+
+std::vector<BridgeRecipe> read_recipes() {
+  std::ifstream file(MESHPLAN_ACCURACY_BRIDGE_RECIPES);
+  PLAN_CHECK(file.good());
+  std::vector<BridgeRecipe> all;
+  for (std::string line; std::getline(file, line);) all.push_back(read_recipe(json::parse(line)));
+  return all;
+}
+
+}  // namespace
+
+const std::vector<BridgeRecipe>& bridge_recipes() {
+  static const std::vector<BridgeRecipe> all = read_recipes();
+  return all;
+}
+
+NamedRecipe named_recipe(const std::vector<BridgeRecipe>& all, const Run& run) {
+  static const std::regex named(R"(\brecipe (\w+_config)\b)");
+  std::smatch match;
+  if (!std::regex_search(run.notes, match, named)) return {};
+  NamedRecipe best;
+  for (const BridgeRecipe& r : all) {
+    if (r.name != match[1].str()) continue;
+    const bool other = best.recipe != nullptr;
+    const bool fits = r.setting.global_batch == run.global_batch;
+    const bool fitted = other && best.recipe->setting.global_batch == run.global_batch;
+    if (!other || (fits && !fitted)) best.recipe = &r;
+    best.by_batch = other && fits != fitted;
+  }
+  return best;
+}
+
+}  // namespace meshplan::accuracy
