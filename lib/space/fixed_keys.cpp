@@ -4,6 +4,7 @@
 #include <array>
 
 #include "frameworks/assign.hpp"
+#include "spec/module_lists.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -46,19 +47,28 @@ std::vector<Strategy> limited(const std::vector<Strategy>& before, const Limit& 
   return after;
 }
 
+// Every value of a key that is free.
+std::vector<KeyValue> values_of(std::string_view key, const Strategy& base, const ModelSpec& m) {
+  if (key != "offload.modules") return every_value(key);
+  std::vector<KeyValue> all;
+  for (const OffloadModules& list : offload_lists(m, base.runtime)) all.emplace_back(list);
+  return all;
+}
+
 }  // namespace
 
 bool is_searched(std::string_view key) {
   return key == "order" || std::find(kSearched.begin(), kSearched.end(), key) != kSearched.end();
 }
 
-Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vector<Limit>& limits) {
+Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vector<Limit>& limits,
+                                          const ModelSpec& m) {
   std::vector<Limit> ordered;  // a framework's preset comes before the keys that override it
   for (const Limit& limit : limits) {
     if (is_searched(limit.key)) continue;
     ordered.push_back(limit);
     if (limit.op != LimitOp::kFree) continue;
-    ordered.back() = {limit.key, LimitOp::kEqual, every_value(limit.key)};
+    ordered.back() = {limit.key, LimitOp::kEqual, values_of(limit.key, base, m)};
     if (ordered.back().values.empty()) {
       return error("'" + limit.key + "' has no list of values to search",
                    "state some: --fix '" + limit.key + "=A|B'");

@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "spec/limits.hpp"
+#include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -13,8 +14,9 @@ namespace meshplan {
 [[nodiscard]] bool is_searched(std::string_view key);
 
 // The strategies that `base` becomes under the limits on keys that no search varies: one per
-// combination of the values that they allow. Fails where a limit excludes what is stated.
+// combination of the values that they allow; of lists of modules those that the model has. Fails where a limit excludes what is stated.
 [[nodiscard]] Result<std::vector<Strategy>> fixed_bases(const Strategy& base,
-                                                        const std::vector<Limit>& limits);
+                                                        const std::vector<Limit>& limits,
+                                                        const ModelSpec& m);
 
 }  // namespace meshplan

@@ -39,7 +39,7 @@ class SpaceBuilder {
     for (Diagnostic& d : validate(cluster_)) problems.push_back(std::move(d));
     std::erase_if(problems, [](const Diagnostic& d) { return d.severity != Severity::kError; });
     if (!problems.empty()) return problems;
-    Result<std::vector<Strategy>> bases = fixed_bases(request_.base, request_.limits);
+    Result<std::vector<Strategy>> bases = fixed_bases(request_.base, request_.limits, model_);
     if (!bases) return bases.errors();
     for (Strategy& base : bases.value()) {
       Diagnostics broken = hopeless(base);

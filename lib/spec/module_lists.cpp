@@ -76,9 +76,18 @@ bool has_module(const ModelSpec& m, OffloadModule module) {
   return false;
 }
 
+namespace {
+
+// Norms are inside of their products' modules.
+bool has_norms_inside(const ModelSpec& m, const Runtime& runtime) {
+  return runtime.transformer_engine && !m.moe && !has_module(m, RecomputeModule::kMlaUpProj);
+}
+
+}  // namespace
+
 std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& runtime) {
   using enum RecomputeModule;
-  const bool norms_inside = runtime.transformer_engine && !m.moe && !has_module(m, kMlaUpProj);
+  const bool norms_inside = has_norms_inside(m, runtime);
   const auto differs = [&](const RecomputeModules& modules) {
     // All of a mixture's layer is these two's as well.
     if (modules.has(kMoe) && (modules.has(kMoeAct) || modules.has(kSharedExperts))) return false;
@@ -96,6 +105,25 @@ std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& ru
     }
     if (differs(modules)) all.push_back(modules);
   }
+  return all;
+}
+
+std::vector<OffloadModules> offload_lists(const ModelSpec& m, const Runtime& runtime) {
+  using enum OffloadModule;
+  std::vector<OffloadModules> all{OffloadModules{}};
+  for (const auto& row : NameTable<OffloadModule>::rows) {
+    const bool norm = row.value == kAttnNorm || row.value == kMlpNorm;
+    if (!has_module(m, row.value) || (norm && has_norms_inside(m, runtime))) continue;
+    const std::size_t before = all.size();
+    for (std::size_t i = 0; i < before; ++i) {
+      OffloadModules longer = all[i];
+      longer.add(row.value);
+      all.push_back(longer);
+    }
+  }
+  // The backward pass of core_attn reads what attn_proj's does.
+  std::erase_if(
+      all, [](const OffloadModules& list) { return list.has(kAttnProj) && !list.has(kCoreAttn); });
   return all;
 }
 

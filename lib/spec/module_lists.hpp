@@ -1,6 +1,6 @@
 #pragma once
-// Which modules of selective recomputation and of CUDA graphs a model has, and which lists of them
-// differ.
+// Which modules of selective recomputation, of offloading and of CUDA graphs a model has, and which
+// lists of them differ.
 #include <vector>
 
 #include "spec/model.hpp"
@@ -19,5 +19,9 @@ namespace meshplan {
 // latent attention has none apart.
 [[nodiscard]] std::vector<RecomputeModules> module_lists(const ModelSpec& m,
                                                          const Runtime& runtime);
+
+// The lists of modules whose saved inputs may go to the host, the empty one first: of those that
+// the model has, attn_proj beside core_attn alone, norms where they are modules of their own.
+[[nodiscard]] std::vector<OffloadModules> offload_lists(const ModelSpec& m, const Runtime& runtime);
 
 }  // namespace meshplan

@@ -11,6 +11,7 @@
 #include "search/search.hpp"
 #include "space/lists.hpp"
 #include "space/target.hpp"
+#include "spec/module_lists.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -104,4 +105,30 @@ TEST_CASE("the best plan is the best of all values of any one key") {
   }
   CHECK(split == 16 * 11);
   CHECK(found > split / 3);  // not only questions that nothing answers
+}
+
+TEST_CASE("a free list of offloaded modules finds the best of the lists that can be stated") {
+  int better = 0, found = 0;
+  for (unsigned seed = 9'000; seed < 9'012; ++seed) {
+    Case c = split_case(seed, Space::kMegatron);
+    const auto best_with = [&](const Limit& limit) {
+      Case stated = c;
+      stated.request.limits.push_back(limit);
+      return best_time(stated);
+    };
+    const auto free = best_with(any("offload.modules"));
+    std::optional<double> best;
+    for (const OffloadModules& list : offload_lists(c.model, c.request.base.runtime)) {
+      const auto one = best_with({"offload.modules", LimitOp::kEqual, {list}});
+      if (one && (!best || *one < *best)) best = one;
+    }
+    INFO("seed " << seed);
+    CHECK(free == best);
+    if (!best) continue;
+    ++found;
+    const auto none = best_with({"offload.modules", LimitOp::kEqual, {OffloadModules{}}});
+    if (!none || *best < *none) ++better;
+  }
+  CHECK(found > 0);
+  CHECK(better > 0);  // not only questions that it makes no difference to
 }
