@@ -14,7 +14,8 @@ namespace meshplan {
 [[nodiscard]] bool is_searched(std::string_view key);
 
 // The strategies that `base` becomes under the limits on keys that no search varies: one per
-// combination of the values that they allow; of lists of modules those that the model has. Fails where a limit excludes what is stated.
+// combination of the values that they allow; of lists of modules those that the model has. Fails
+// where a limit excludes what is stated.
 [[nodiscard]] Result<std::vector<Strategy>> fixed_bases(const Strategy& base,
                                                         const std::vector<Limit>& limits,
                                                         const ModelSpec& m);
