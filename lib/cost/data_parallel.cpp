@@ -58,17 +58,6 @@ struct Reduced {
   double buckets = 1;
 };
 
-// [F-FP8-5] Bytes a weight of a product is gathered in after the update: where weights are stored
-// in 8 or 4 bits as they are, but for MXFP8's, which are gathered in 16 bits and cast by every rank
-// (Megatron-Core distributed/param_and_grad_buffer.py, reuse_grad_buf_for_mxfp8_param_ag).
-double gathered_bytes(const Strategy& s, const DeviceSpec& d) {
-  const double plain = storage_size(s.precision);
-  if (!is_quantised(s.precision) || !s.runtime.fp8_param_gather) return plain;
-  const bool eight = s.precision == Precision::kFp8;
-  if (eight && scaling_recipe(s, d.architecture) == ScalingRecipe::kMxfp8) return plain;
-  return quantisation(s, d).bytes;
-}
-
 // [F-DP-1] Gradients of p parameters: all-reduce (ZeRO-0); reduce-scatter, and an all-gather of
 // the updated weights (ZeRO-1); under ZeRO-2 the reduce-scatters ran with the backward passes and
 // only the gather is left; under ZeRO-3 nothing is. A shard group smaller than all replicas adds
@@ -81,7 +70,7 @@ double gathered_bytes(const Strategy& s, const DeviceSpec& d) {
 void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p, RankEnd& end) {
   if (p.parameters == 0) return;
   const double grad = real(p.parameters) * size_of(s.grad_dtype);
-  const double weight = real(p.parameters - p.plain) * gathered_bytes(s, c.device) +
+  const double weight = real(p.parameters - p.plain) * gathered_weight_bytes(s, c.device) +
                         real(p.plain) * storage_size(s.precision);
   const auto add = [&](Reductions& to, Collective op, double bytes, Group group, Dtype dtype,
                        const GroupShape& g, double times = 1) {

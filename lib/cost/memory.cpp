@@ -123,7 +123,10 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     const std::int64_t frozen =
         (dense ? p.frozen_bytes : 0) + (experts ? p.frozen_expert_bytes : 0);
     // Of what is frozen the block in use and the next one.
-    gathered = std::max(gathered, Bytes{trained} * rates.gathered_each + Bytes{frozen} * 2);
+    const bool layer = k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size());
+    const Bytes weights = layer ? ceil_bytes(static_cast<double>(trained) * rates.gathered_layer)
+                                : Bytes{trained} * rates.gathered_each;
+    gathered = std::max(gathered, weights + Bytes{frozen} * 2);
   }
   const Bytes others = gathered + rates.messages;
   if (mine.blocks.embedding() > 0) {
@@ -323,7 +326,10 @@ MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strateg
   rates.copied_table = copied_table(m, s);
   if (is_frozen(s)) rates.copied_frozen = rates.copied_table * storage_size(s.precision);
   // The block in use and the prefetched next one, and one gradient before it is scattered.
-  if (s.zero == 3) rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
+  if (s.zero == 3) {
+    rates.gathered_each = 2 * storage_size(s.precision) + size_of(s.grad_dtype);
+    rates.gathered_layer = 2 * gathered_weight_bytes(s, c.device) + size_of(s.grad_dtype);
+  }
   // [F-MEM-12] Where weights are updated in the backward pass there is one gradient at a time, the
   // largest that of the output layer or the embedding; of shards it is counted with their block.
   if (s.runtime.optimizer_in_backward && rates.gathered_each == 0) {

@@ -79,15 +79,18 @@ struct MemoryRates {
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
   std::int64_t copied_frozen = 0;  // bytes of it where it is frozen
-  std::int64_t gathered_each = 0;  // bytes per parameter of the largest block (ZeRO-3)
-  Bytes messages;                  // buffers that every rank has
-  KeptBuffers kept;                // likewise
-  Bytes head_input, head_dummy;    // kept more by ranks with the output layer
-  std::int64_t dummy_each = 0;     // bytes of an element of layers' weights, each shape once
-  double low_each = 0;             // bytes of the copies of an element of layers' weights
-  bool update_stays = false;       // `update` is held until the next step begins
-  Bytes stage_inputs;              // likewise, of all chunks of a rank
-  Bytes chunk_inputs;              // of one of them
+  // Bytes per parameter of the largest block (ZeRO-3): of the ends, and of layers, whose weights
+  // may be gathered in few bits.
+  std::int64_t gathered_each = 0;
+  double gathered_layer = 0;
+  Bytes messages;                // buffers that every rank has
+  KeptBuffers kept;              // likewise
+  Bytes head_input, head_dummy;  // kept more by ranks with the output layer
+  std::int64_t dummy_each = 0;   // bytes of an element of layers' weights, each shape once
+  double low_each = 0;           // bytes of the copies of an element of layers' weights
+  bool update_stays = false;     // `update` is held until the next step begins
+  Bytes stage_inputs;            // likewise, of all chunks of a rank
+  Bytes chunk_inputs;            // of one of them
 };
 [[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 // At least that much of what does not grow with a rank's layers: messages' and kept buffers, its

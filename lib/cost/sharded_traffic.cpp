@@ -4,6 +4,7 @@
 #include "cost/block.hpp"
 #include "cost/host_time.hpp"
 #include "layout/groups.hpp"
+#include "model/quantisation.hpp"
 
 namespace meshplan {
 namespace {
@@ -58,13 +59,15 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
                          ? time_beside(cost.backward_input) + time_beside(cost.backward_weight)
                          : Seconds{};
   const BlockParameters& p = cost.parameters;
-  const auto both = [&](Pass pass, Collective op, Dtype dtype, bool frozen, Seconds& window) {
-    const double each = size_of(dtype);
-    const std::int64_t dense = frozen ? p.frozen_bytes : 0;
-    const std::int64_t experts = frozen ? p.frozen_expert_bytes : 0;
+  const auto both = [&](Pass pass, Collective op, Dtype dtype, bool weights, Seconds& window) {
+    const double plain = size_of(dtype);
+    const double each = weights ? gathered_weight_bytes(s, x.cluster.device) : plain;
+    const std::int64_t dense = weights ? p.frozen_bytes : 0;
+    const std::int64_t experts = weights ? p.frozen_expert_bytes : 0;
+    const bool table = p.embedding + p.head > 0;  // the ends have no products in few bits
     push_sharded(x, cost, pass, op,
-                 each * static_cast<double>(p.dense) + static_cast<double>(dense), groups.shard,
-                 dtype, window);
+                 (table ? plain : each) * static_cast<double>(p.dense) + static_cast<double>(dense),
+                 groups.shard, dtype, window);
     push_sharded(x, cost, pass, op,
                  each * static_cast<double>(p.experts) + static_cast<double>(experts),
                  groups.expert, dtype, window);

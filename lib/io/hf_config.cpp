@@ -78,6 +78,7 @@ constexpr auto kFamilies = std::to_array<Family>({{"bamba", hf::read_bamba},
                                                   {"qwen3_vl_moe_text", hf::read_qwen3_moe},
                                                   {"qwen3_vl_text", hf::read_qwen3},
                                                   {"smollm3", hf::read_smollm3},
+                                                  {"step3_text", hf::read_step3_text},
                                                   {"step3p5", hf::read_step3},
                                                   {"step3p7", hf::read_step3}});
 
@@ -91,6 +92,7 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
      {"llama4", "llama4_text"},
      {"qwen3_vl", "qwen3"},
      {"qwen3_5", "qwen3_5_text"},
+     {"step3_vl", "step3_text"},
      {"git", "grok-1"},
      {"grok", "grok-1"},
      {"nemotron_nas", "nemotron-nas"},

@@ -95,6 +95,7 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_cohere2(HfFields& f);
 [[nodiscard]] ModelSpec read_mimo_v2(HfFields& f);
 [[nodiscard]] ModelSpec read_step3(HfFields& f);
+[[nodiscard]] ModelSpec read_step3_text(HfFields& f);
 [[nodiscard]] ModelSpec read_nemotron_nas(HfFields& f);
 [[nodiscard]] ModelSpec read_smollm3(HfFields& f);
 [[nodiscard]] ModelSpec read_dbrx(HfFields& f);

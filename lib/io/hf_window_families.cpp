@@ -1,5 +1,7 @@
 // Families whose layers differ in window, sizes or experts.
 #include <algorithm>
+#include <charconv>
+#include <string>
 #include <utility>
 
 #include "io/hf_parts.hpp"
@@ -194,6 +196,49 @@ ModelSpec read_step3(HfFields& f) {
     });
   }
   m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
+  return m;
+}
+
+namespace {
+
+// "4,5,6"; what is no number is left out.
+std::vector<std::int64_t> numbers_in(const std::string& text) {
+  std::vector<std::int64_t> all;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    std::int64_t value = 0;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    if (error == std::errc{}) all.push_back(value);
+    at = error == std::errc{} && rest > at ? rest : at + 1;
+  }
+  return all;
+}
+
+}  // namespace
+
+// Step-3: one key/value head, queries through a latent, experts in the layers that are listed, as
+// numbers or in a text.
+ModelSpec read_step3_text(HfFields& f) {
+  ModelSpec m = llama_like(f, 65'536, 0, 0);
+  m.num_query_groups = f.size_or("num_query_groups", {"num_attention_groups"}, 1);
+  set_attention_kind(m);
+  m.moe = read_experts(f, {"moe_num_experts"}, 3, {"moe_intermediate_size"});
+  m.moe->top_k = f.size_or("moe.top_k", {"moe_top_k"}, 3);
+  m.moe->shared_expert_ffn_hidden_size =
+      f.count_or("moe.shared_expert_ffn_hidden_size", {"share_expert_dim"}, 0);
+  const std::vector<std::int64_t> listed = f.is_list({"moe_layers_enum"})
+                                               ? f.counts({"moe_layers_enum"})
+                                               : numbers_in(f.text_or({"moe_layers_enum"}, ""));
+  std::vector<bool> sparse = all_layers(m, listed.empty());
+  for (const std::int64_t i : listed) {
+    if (i >= 0 && i < m.num_layers) sparse[static_cast<std::size_t>(i)] = true;
+  }
+  set_expert_layers(m, sparse);
+  const std::int64_t rank = f.count_or("attention.q_lora_rank", {"share_q_dim"}, 0);
+  edit_layers(m, [&](std::size_t, LayerSpec& layer) {
+    std::get<AttentionSpec>(layer.mixer).q_lora_rank = rank;
+  });
   return m;
 }
 

@@ -123,6 +123,7 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
   if (s.precision == Precision::kFp8) {
     t.section("quantize.linear.float8");
     t.key("filter_fqns", "[\"output\"]");
+    if (s.zero == 3 && s.runtime.fp8_param_gather) t.key("enable_fsdp_float8_all_gather", "true");
   }
   LaunchCommand command;
   command.environment = cluster_environment(plan.cluster);

@@ -60,6 +60,9 @@ class KernelReader {
       if (converters->value.text.find("float8") != std::string::npos) {
         s.precision = Precision::kFp8;  // of the command line
       }
+      s.runtime.fp8_param_gather =
+          settings_.flag("quantize.linear.float8.enable_fsdp_float8_all_gather", false) &&
+          s.precision == Precision::kFp8;
     }
     s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
     if (settings_.flag("training.enable_cpu_offload", false)) {

@@ -37,20 +37,47 @@ double rotary_share(const AttentionSpec& kind, const ModelSpec& m) {
   return kind.rotary_dim < 0 ? m.rotary_percent : real(kind.rotary_dim) / real(kind.head_dim);
 }
 
-LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const HeadShape& h,
-                       BlockOps& ops) {
+// Queries through a latent, which every tensor rank projects for itself, keys and values by a
+// product of their own.
+LinearTimes append_through_latent(const BlockContext& x, std::int64_t rank, const HeadShape& h,
+                                  BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const AdapterSite q_down{.layer = LoraTarget::kQDown}, q_up{.layer = LoraTarget::kQUp};
+  append_linear(x, "q down", l.norm_tokens, rank, l.hidden, false, ops, 1, &q_down);
+  append_norm(x, "q norm", l.norm_tokens * rank, ops);
+  AdapterSite site{.layer = LoraTarget::kQkv};
+  site.parts = {
+      {{LoraTarget::kQ, 0}, {LoraTarget::kK, h.key_size}, {LoraTarget::kV, h.sent_values}}};
+  const std::array<Projection, 2> parts{{{"key", h.key_size}, {"value", h.sent_values}}};
+  const LinearTimes kv =
+      append_split_linear(x, "key value", parts, l.tokens, l.hidden, false, ops, site);
+  const LinearTimes q =
+      append_linear(x, "q up", l.tokens, h.query_size, rank, false, ops, 1, &q_up);
+  return {q.forward + kv.forward, q.backward_input + kv.backward_input,
+          q.backward_weight + kv.backward_weight};
+}
+
+LinearTimes append_direct(const BlockContext& x, const HeadShape& h, std::int64_t gate,
+                          BlockOps& ops) {
   const LocalShape& l = x.shape;
   const bool bias = x.model.linear_bias || x.model.qkv_bias;
-  const std::int64_t gate = h.output_gate ? h.value_size : 0;
-  const std::int64_t columns = h.query_size + h.key_size + h.sent_values + gate;
   AdapterSite site{.layer = LoraTarget::kQkv};
   site.parts = {{{LoraTarget::kQ, h.query_size + gate},
                  {LoraTarget::kK, h.key_size},
                  {LoraTarget::kV, h.sent_values}}};
   const std::array<Projection, 3> parts{
       {{"query", h.query_size + gate}, {"key", h.key_size}, {"value", h.sent_values}}};
-  const LinearTimes column =
-      append_split_linear(x, "qkv", parts, l.tokens, l.hidden, bias, ops, site);
+  return append_split_linear(x, "qkv", parts, l.tokens, l.hidden, bias, ops, site);
+}
+
+LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const HeadShape& h,
+                       BlockOps& ops) {
+  const LocalShape& l = x.shape;
+  const std::int64_t gate = h.output_gate ? h.value_size : 0;
+  const std::int64_t columns = h.query_size + h.key_size + h.sent_values + gate;
+  const LinearTimes column = kind.q_lora_rank > 0
+                                 ? append_through_latent(x, kind.q_lora_rank, h, ops)
+                                 : append_direct(x, h, gate, ops);
   repeat_product(x, "qkv", real(h.key_size) / real(columns), ops);
   repeat_product(x, "key", 1, ops);
   const double qkv = real(l.tokens) * real(columns);
@@ -63,9 +90,10 @@ LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const H
 
 }  // namespace
 
-// [F-PAR-1] Queries h*a*d, keys and values 2*h*g*d, output a*d*h; biases follow the outputs.
-// The output bias is added after the tensor-parallel reduction, so every tensor rank holds it.
-// Vaswani et al. 2017 sec. 3.2.2; Ainslie et al. 2023 (GQA); Shoeybi et al. 2019 sec. 3.
+// [F-PAR-1] Queries h*a*d, or through a latent of rank r h*r + r + r*a*d; keys and values 2*h*g*d,
+// output a*d*h; biases follow the outputs. The output bias is added after the tensor-parallel
+// reduction, so every tensor rank holds it. Vaswani et al. 2017 sec. 3.2.2; Ainslie et al. 2023
+// (GQA); Shoeybi et al. 2019 sec. 3.
 void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParameters& p) {
   const std::int64_t h = m.hidden_size;
   const std::int64_t outputs = kind.num_attention_heads * value_dim(kind);
@@ -73,7 +101,9 @@ void add_parameters(const AttentionSpec& kind, const ModelSpec& m, LayerParamete
       kind.num_attention_heads * kind.head_dim + (kind.output_gate ? outputs : 0);
   const std::int64_t keys_values =
       kind.num_query_groups * kind.head_dim + projected_values(kind, kind.num_query_groups);
-  p.attention_linear += h * (queries + keys_values) + outputs * h;
+  const std::int64_t query_input = kind.q_lora_rank > 0 ? kind.q_lora_rank : h;
+  p.attention_linear += query_input * queries + h * keys_values + outputs * h;
+  p.attention_other += h * kind.q_lora_rank + norm_parameters(m, kind.q_lora_rank);
   if (m.linear_bias || m.qkv_bias) p.attention_linear += queries + keys_values;
   add_index_parameters(kind.index, m, h, p);
   add_output_bias(m, kind.num_attention_heads, p);
@@ -113,6 +143,7 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   const double t = real(x.shape.tokens), e = x.shape.bytes;
   double projections = t * e * (real(h.query_size) + real(h.key_size) + real(h.sent_values));
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
+  projections += real(x.shape.norm_tokens) * e * 2 * real(kind.q_lora_rank);
   projections += index_saved_bytes(x, kind.index);
   return attention_saved_bytes(x, h, projections, 0, false, kQkvTargets);
 }

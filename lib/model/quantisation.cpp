@@ -22,9 +22,19 @@ Quantisation quantisation(const Strategy& s, const DeviceSpec& d) {
   return {1, 2, 1};
 }
 
+double gathered_weight_bytes(const Strategy& s, const DeviceSpec& d) {
+  const double plain = storage_size(s.precision);
+  if (!is_quantised(s.precision) || !s.runtime.fp8_param_gather) return plain;
+  const bool eight = s.precision == Precision::kFp8;
+  if (eight && scaling_recipe(s, d.architecture) == ScalingRecipe::kMxfp8) return plain;
+  return quantisation(s, d).bytes;
+}
+
 bool shares_scales(const Strategy& s, const DeviceSpec& d) {
-  return s.precision == Precision::kFp8 && s.runtime.transformer_engine && s.sequence_parallel &&
-         s.tp > 1 && scaling_recipe(s, d.architecture) == ScalingRecipe::kTensorwise;
+  const bool of_tensor = s.precision == Precision::kNvfp4 ||
+                         (s.precision == Precision::kFp8 &&
+                          scaling_recipe(s, d.architecture) == ScalingRecipe::kTensorwise);
+  return of_tensor && s.runtime.transformer_engine && s.sequence_parallel && s.tp > 1;
 }
 
 }  // namespace meshplan

@@ -28,8 +28,15 @@ struct Quantisation {
   return q.read + (both ? 2 : 1) * q.bytes;
 }
 
-// Whether Transformer Engine's tensors of one scale agree on it over the ranks that share the
-// sequence (with_amax_reduction): an all-reduce of 4 bytes for each tensor that is gathered.
+// [F-FP8-5] Bytes a weight of a product is gathered in, after the update or block by block
+// (ZeRO-3): with runtime.fp8_param_gather in 8 or 4 bits as it is, but for MXFP8's, which are
+// gathered in 16 bits and cast by every rank (Megatron-Core distributed/param_and_grad_buffer.py,
+// reuse_grad_buf_for_mxfp8_param_ag; torchao/float8/fsdp_utils.py, fsdp_pre_all_gather).
+[[nodiscard]] double gathered_weight_bytes(const Strategy& s, const DeviceSpec& d);
+
+// Whether Transformer Engine's tensors that have a scale of the whole (NVFP4's too, above those of
+// 16 elements) agree on it over the ranks that share the sequence: an all-reduce of 4 bytes for
+// each tensor that is gathered (module/_common.py, set_quantizer_amax_reduction_group).
 [[nodiscard]] bool shares_scales(const Strategy& s, const DeviceSpec& d);
 
 }  // namespace meshplan

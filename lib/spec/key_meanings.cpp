@@ -120,7 +120,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.kept_stage_inputs", "every chunk holds its last input and gradient between steps"},
     {"runtime.layer_dummy_gradients", "one dummy gradient per shape of a layer's weights is kept"},
     {"runtime.head_dummy_gradient", "one dummy gradient of the output layer is kept"},
-    {"runtime.fp8_param_gather", "weights of products in 8 or 4 bits are stored so"},
+    {"runtime.fp8_param_gather", "weights of products in 8 or 4 bits are stored and gathered so"},
     {"runtime.split_expert_biases", "experts with biases may be split over etp ranks"},
     {"runtime.op_recompute", "selective recomputation keeps every second product"},
     {"runtime.split_projections",

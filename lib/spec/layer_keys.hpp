@@ -47,6 +47,7 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"window", kWindowTokens, true}, k.window);
   visit(LayerKey{"v_head_dim", or_none(kLayerHeadDim), true}, k.v_head_dim);
   visit(LayerKey{"rotary_dim", {-1, kLayerHeadDim.highest}, true}, k.rotary_dim);
+  visit(LayerKey{"q_lora_rank", or_none(kLatentWidth), true}, k.q_lora_rank);
   visit(LayerKey{"chunked", {}, true}, k.chunked);
   visit(LayerKey{"output_gate", {}, true}, k.output_gate);
   visit(LayerKey{"shared_values", {}, true}, k.shared_values);

@@ -37,7 +37,10 @@ struct AttentionSpec {
   std::int64_t v_head_dim = 0;  // of values; 0: as head_dim
   // Elements of a head that rotate, where the model's positions are rotary; -1: as the model says.
   std::int64_t rotary_dim = -1;
-  bool chunked = false;        // the window is a chunk: a token sees those before it in its own
+  bool chunked = false;  // the window is a chunk: a token sees those before it in its own
+  // Queries are projected through a normed latent of so many elements; 0: directly (Step-3's
+  // multi-matrix factorisation, 2507.19427 sec. 3).
+  std::int64_t q_lora_rank = 0;
   bool output_gate = false;    // a gate as wide as the output, projected with the queries
   bool shared_values = false;  // the values are the keys: no projection of their own
   bool bidirectional = false;  // tokens see those behind them as well: encoders

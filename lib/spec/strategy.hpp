@@ -208,7 +208,8 @@ struct Runtime {
   // 2025-08-01).
   bool layer_dummy_gradients = false;
   bool head_dummy_gradient = false;
-  // Weights of products in 8 or 4 bits are stored so; else copies of them are, beside 16-bit ones.
+  // Weights of products in 8 or 4 bits are stored and gathered so; else copies of them are made,
+  // beside 16-bit ones.
   bool fp8_param_gather = false;
   // Experts with biases may be split over etp ranks (Megatron-Core up to 0.14: a329dd6da5,
   // 2025-09-22, refuses it).

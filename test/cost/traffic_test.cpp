@@ -86,6 +86,7 @@ TEST_CASE("[F-FP8-2] Transformer Engine gathers 8 bits and reduces 16") {
   CHECK(bytes(Collective::kAllReduce) == 0);
   s.precision = Precision::kNvfp4;  // 4 bits, and 8 for 16 elements
   CHECK(bytes(Collective::kAllGather) == 2048LL * 4096 * 9 / 16);
+  CHECK(bytes(Collective::kAllReduce) == 4);
   s.precision = Precision::kFp8;
   s.runtime.transformer_engine = false;
   CHECK(bytes(Collective::kAllGather) == 2LL * 2048 * 4096);
@@ -348,6 +349,30 @@ TEST_CASE("[F-FP8-5] weights that are stored in 8 or 4 bits are gathered so, but
   CHECK(gathered() == 2'000'000);
   s.precision = Precision::kNvfp4;
   CHECK(gathered() == 800'000 * 9 / 16 + 2 * 200'000);
+}
+
+TEST_CASE("[F-FP8-5] ZeRO-3 gathers a layer's weights in 8 bits and its tables in 16") {
+  ModelSpec m = plain_gpt();
+  m.tied_embeddings = false;
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = plain_strategy(1, 1, 16);
+  s.zero = 3, s.precision = Precision::kFp8;
+  const auto gathered = [&](std::size_t block) {
+    const BlockCosts blocks = block_costs(m, c, s);
+    for (const CommEntry& e : blocks[block].communication) {
+      if (e.operation == Collective::kAllGather) return e.bytes;
+    }
+    return Bytes{};
+  };
+  const std::size_t head = block_costs(m, c, s).size() - 1;
+  const Bytes layer = gathered(kFirstLayerBlock), ends = gathered(head);
+  const Bytes buffers = cost_of(m, c, complete(s, m, c)).stages[0].memory.buffers;
+  s.runtime.fp8_param_gather = true;
+  CHECK(gathered(kFirstLayerBlock).count() * 2 == layer.count());
+  CHECK(gathered(head) == ends);
+  CHECK(cost_of(m, c, complete(s, m, c)).stages[0].memory.buffers <= buffers);
+  s.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
+  CHECK(gathered(kFirstLayerBlock) == layer);
 }
 
 TEST_CASE("[F-ZERO-1] ZeRO-3 gathers every block twice and scatters once per microbatch") {

@@ -52,6 +52,7 @@ const std::vector<Published>& published() {
       {"nemotron-3-nano-30b-a3b", 31.6e9, "2512.20848: 31.6B parameters in total"},
       {"nemotron-3-super-120b-a12b", 120.6e9, "model card: 120.6B parameters in total"},
       {"nemotron-super-49b", 49'867'145'216, "safetensors metadata of the hub"},
+      {"step-3", 316e9, "2507.19427 Table 1: the language model's 316B of 321B"},
       {"olmo-2-7b", 7'298'617'344, "safetensors metadata of the hub"},
       {"olmo-7b", 6'888'095'744, "safetensors metadata of the hub"},
       {"olmoe-1b-7b", 6'919'161'856, "safetensors metadata of the hub"},

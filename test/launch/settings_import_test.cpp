@@ -50,7 +50,7 @@ constexpr std::array kTorchtitanKeys{"tp",           "pp",
                                      "global_batch", "recompute",
                                      "precision",    "overlap.tp",
                                      "cp_kind",      "master_weights",
-                                     "grad_dtype"};
+                                     "grad_dtype",   "runtime.fp8_param_gather"};
 constexpr std::array kDeepspeedKeys{"framework",  "tp",
                                     "pp",         "cp",
                                     "ep",         "dp",
@@ -79,6 +79,7 @@ TEST_CASE("torchtitan: what was exported is read back") {
       {"qwen3-8b", 32, "framework=torchtitan,pp=4,vp=2,schedule=zb-v"},
       {"qwen3-8b", 32, "framework=torchtitan,pp=4,schedule=gpipe,stage_layers=[8,10,10,8]"},
       {"gpt-oss-120b", 64, "framework=torchtitan,ep=8,precision=fp8"},
+      {"llama-3.1-8b", 8, "framework=torchtitan,precision=fp8,runtime.fp8_param_gather=true"},
       {"llama-3.1-8b", 8, "framework=torchtitan,zero=0"},
       {"llama-3.1-8b", 8,
        "framework=torchtitan,zero=2,tp=8,sequence_parallel=true,overlap.tp=true"},

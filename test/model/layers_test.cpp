@@ -8,6 +8,7 @@
 #include "io/load.hpp"
 #include "model/flops.hpp"
 #include "model/kinds.hpp"
+#include "model/layer_support.hpp"
 #include "model/parameters.hpp"
 #include "model/rules.hpp"
 #include "support/catch.hpp"
@@ -229,4 +230,34 @@ TEST_CASE("a kind states the widest that it has in use, split over tensor ranks"
   fused.flash_attention = true;
   const BlockContext y{m, c, fused, local_shape(m, fused)};
   CHECK(temporary_bytes(AttentionSpec{16, 4, 64, 0}, y) == 0);
+}
+
+// Step-3 (2507.19427): 64 heads of 256, one of keys and values, queries through 2,048 elements.
+TEST_CASE("[F-PAR-1] queries through a latent are two products and a norm") {
+  ModelSpec m = plain_gpt(4, 7168, 64);
+  m.norm = Norm::kRmsNorm, m.linear_bias = false;
+  const AttentionSpec direct{.num_attention_heads = 64, .num_query_groups = 1, .head_dim = 256};
+  AttentionSpec latent = direct;
+  latent.q_lora_rank = 2048;
+  const std::int64_t h = 7168, q = 64 * 256, rank = 2048;
+  CHECK(mixer_parameters(m, direct) == h * q + 2 * h * 256 + q * h);
+  CHECK(mixer_parameters(m, latent) == h * rank + rank + rank * q + 2 * h * 256 + q * h);
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(4, 1, 1);
+  s.sequence_parallel = true;
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  BlockOps ops;
+  append_mixer(x, latent, ops);
+  const GemmShape down = *kernel_named(ops, "q down").gemm;  // of a rank's part of the sequence
+  CHECK(down.m == x.shape.norm_tokens);
+  CHECK(down.n == rank);
+  CHECK(down.k == h);
+  const GemmShape up = *kernel_named(ops, "q up").gemm;
+  CHECK(up.m == x.shape.tokens);
+  CHECK(up.n == q / 4);
+  CHECK(up.k == rank);
+  CHECK(kernel_named(ops, "key value").gemm->n == 2 * 256);
+  // The latent and its norm are kept beside what the direct projection keeps.
+  CHECK(saved_bytes(latent, x).all - saved_bytes(direct, x).all ==
+        Approx(2.0 * 2 * static_cast<double>(x.shape.norm_tokens * rank)));
 }
