@@ -15,33 +15,15 @@ namespace {
 
 using json = nlohmann::json;
 
-BridgePreset read(const json& line) {
-  BridgePreset p;
-  p.release = release_number(line.at("container").get<std::string>());
-  p.model = line.at("model").get<std::string>();
-  p.gpu = line.at("gpu").get<std::string>();
-  p.precision = line.at("precision").get<std::string>();
-  p.tp = line.at("tp").get<std::int64_t>();
-  p.pp = line.at("pp").get<std::int64_t>();
-  p.vp = line.at("vp").get<std::int64_t>();
-  p.ep = line.at("ep").get<std::int64_t>();
-  p.micro_batch = line.at("micro_batch").get<std::int64_t>();
-  p.global_batch = line.at("global_batch").get<std::int64_t>();
-  p.recompute_modules = line.at("recompute_modules").get<std::vector<std::string>>();
-  p.a2a_overlap = line.at("a2a_overlap").get<bool>();
-  p.flex_dispatcher = line.at("flex_dispatcher").get<bool>();
-  p.fp8_attention = line.at("fp8_attention").get<bool>();
-  p.fused_experts = line.at("fused_experts").get<bool>();
-  p.cuda_graph = line.at("cuda_graph").get<std::string>();
-  p.cuda_graph_scope = line.at("cuda_graph_scope").get<std::vector<std::string>>();
-  return p;
-}
-
 std::vector<BridgePreset> read_file() {
   std::ifstream file(MESHPLAN_ACCURACY_BRIDGE_PRESETS);
   PLAN_CHECK(file.good());
   std::vector<BridgePreset> all;
-  for (std::string line; std::getline(file, line);) all.push_back(read(json::parse(line)));
+  for (std::string text; std::getline(file, text);) {
+    const json line = json::parse(text);
+    all.push_back(read_preset(line));
+    all.back().release = release_number(line.at("container").get<std::string>());
+  }
   return all;
 }
 
@@ -71,6 +53,25 @@ long distance(const BridgePreset& p, int release) {
 }
 
 }  // namespace
+
+BridgePreset read_preset(const json& line) {
+  using Texts = std::vector<std::string>;
+  const auto number = [&](const char* key) { return line.value(key, std::int64_t{1}); };
+  BridgePreset p;
+  p.model = line.at("model").get<std::string>();
+  p.gpu = line.value("gpu", "");
+  p.precision = line.value("precision", "");
+  p.tp = number("tp"), p.pp = number("pp"), p.vp = number("vp"), p.ep = number("ep");
+  p.micro_batch = number("micro_batch"), p.global_batch = number("global_batch");
+  p.recompute_modules = line.value("recompute_modules", Texts{});
+  p.a2a_overlap = line.value("a2a_overlap", false);
+  p.flex_dispatcher = line.value("flex_dispatcher", false);
+  p.fp8_attention = line.value("fp8_attention", false);
+  p.fused_experts = line.value("fused_experts", false);
+  p.cuda_graph = line.at("cuda_graph").get<std::string>();
+  p.cuda_graph_scope = line.value("cuda_graph_scope", Texts{});
+  return p;
+}
 
 int release_number(const std::string& text) {
   static const std::regex pattern(R"((\d\d)\.(\d\d)(?:\.(\d\d?))?)");

@@ -2,6 +2,7 @@
 // What NVIDIA's performance presets set and its tables do not print, read from their source
 // (bridge_presets.py makes bridge_presets.jsonl).
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct BridgePreset {
 
 // "26.02.01" -> 260201, "25.11" -> 251100; 0 where the text is no release.
 [[nodiscard]] int release_number(const std::string& text);
+
+// A line of presets or of recipes; what it leaves out is one, false or empty.
+[[nodiscard]] BridgePreset read_preset(const nlohmann::json& line);
 
 // The presets that ship, in the order of their file.
 [[nodiscard]] const std::vector<BridgePreset>& bridge_presets();

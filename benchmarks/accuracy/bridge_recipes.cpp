@@ -10,7 +10,6 @@ namespace meshplan::accuracy {
 namespace {
 
 using json = nlohmann::json;
-using Texts = std::vector<std::string>;
 
 std::optional<bool> told(const json& line, const char* key) {
   return line.contains(key) ? std::optional(line.at(key).get<bool>()) : std::nullopt;
@@ -29,24 +28,10 @@ BridgeRecipe read_recipe(const json& line) {
   r.overlap_param_gather = told(line, "overlap_param_gather");
   r.router_fusion = told(line, "router_fusion");
   r.rope_fusion = told(line, "rope_fusion");
-  BridgePreset& p = r.setting;
-  p.model = line.at("model").get<std::string>();
-  p.gpu = line.value("gpu", "");
-  p.precision = line.value("precision", "");
-  p.tp = line.value("tp", std::int64_t{1});
-  p.pp = line.value("pp", std::int64_t{1});
-  p.vp = line.value("vp", std::int64_t{1});
-  p.ep = line.value("ep", std::int64_t{1});
-  p.micro_batch = line.value("micro_batch", std::int64_t{1});
-  p.global_batch = line.value("global_batch", std::int64_t{1});
-  if (r.recompute == "selective") p.recompute_modules = line.value("recompute_modules", Texts{});
-  p.a2a_overlap = line.value("a2a_overlap", false);
-  p.flex_dispatcher = line.value("flex_dispatcher", false);
-  p.fp8_attention = line.value("fp8_attention", false);
-  p.fused_experts = line.value("fused_experts", false);
-  p.cuda_graph = line.at("cuda_graph").get<std::string>();
-  if (p.cuda_graph == "transformer_engine")
-    p.cuda_graph_scope = line.value("cuda_graph_scope", Texts{});
+  r.setting = read_preset(line);
+  // What the switches beside them leave without effect.
+  if (r.recompute != "selective") r.setting.recompute_modules.clear();
+  if (r.setting.cuda_graph != "transformer_engine") r.setting.cuda_graph_scope.clear();
   return r;
 }
 

@@ -140,16 +140,15 @@ def stated(settings, name):
 
 
 def line(folder, match, cfg):
-    name, model, task, rest = match
+    name, model, _, rest = match
     words = rest.split("_")
     m, overlap = cfg.model, cfg.comm_overlap
     scope = stated(m, "cuda_graph_modules") or stated(m, "cuda_graph_scope")
     return {
-        "recipe": name, "tuned": folder == "perf_recipes", "task": task,
+        "recipe": name, "tuned": folder == "perf_recipes",
         "model": model.replace("_", ""),
         "gpu": next((w.upper() for w in words if w in GPUS), ""),
         "precision": next((PRECISIONS[w] for w in words if w in PRECISIONS), ""),
-        "sharded": "fsdp" in words,
         **{key: stated(m, field) or 1 for key, field in LAYOUT.items()},
         "micro_batch": stated(cfg.train, "micro_batch_size"),
         "global_batch": stated(cfg.train, "global_batch_size"),

@@ -113,7 +113,8 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     if (mine.recomputed[k] == 0 && mode == Recompute::kSelective) set += block.repeated_set;
     widest = std::max(widest, set);
     const BlockParameters& p = block.parameters;
-    if (k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size())) {
+    const bool layer = k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size());
+    if (layer) {
       const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
       last = std::max(last, set + saved - state(rates, rates.gradients, p));
     }
@@ -123,7 +124,6 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     const std::int64_t frozen =
         (dense ? p.frozen_bytes : 0) + (experts ? p.frozen_expert_bytes : 0);
     // Of what is frozen the block in use and the next one.
-    const bool layer = k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size());
     const Bytes weights = layer ? ceil_bytes(static_cast<double>(trained) * rates.gathered_layer)
                                 : Bytes{trained} * rates.gathered_each;
     gathered = std::max(gathered, weights + Bytes{frozen} * 2);

@@ -95,6 +95,8 @@ void check_bridge_layers(const ModelSpec& m, Findings& f) {
   const auto lacks = [&](const Mixer& mixer) -> const char* {
     if (std::holds_alternative<LightningSpec>(mixer)) return "lightning attention";
     if (std::holds_alternative<MambaSpec>(mixer)) return "layers of Mamba-1";
+    const auto* attention = std::get_if<AttentionSpec>(&mixer);
+    if (attention != nullptr && attention->q_lora_rank > 0) return "queries through a latent alone";
     const auto* delta = std::get_if<GatedDeltaNetSpec>(&mixer);
     const bool kimi = delta != nullptr && delta->gate_rank > 0;
     return kimi && !is_kimi_k3(m) ? "Kimi Delta Attention but in Kimi K3" : nullptr;
@@ -215,6 +217,23 @@ void check_scaling(Target t, const Strategy& s, Findings& f) {
           "kernels.fp8_recipe=tensorwise");
 }
 
+// Megatron-Bridge's recipes of precision say it themselves (training/mixed_precision.py); no file
+// of the others but torchtitan's, with FSDP, does.
+void check_low_gather(Target t, const Strategy& s, Findings& f) {
+  if (!s.runtime.fp8_param_gather || !is_quantised(s.precision) || t == Target::kMegatron) return;
+  const char* hint = "runtime.fp8_param_gather=false";
+  if (t == Target::kMegatronBridge) {
+    const bool plain =
+        s.precision == Precision::kNvfp4 || s.runtime.fp8_recipe == ScalingRecipe::kBlockwise;
+    if (!plain) return;
+    f.error({"runtime.fp8_param_gather"}, "its recipe of this precision stores weights in 16 bits",
+            hint);
+    return;
+  }
+  if (t == Target::kTorchtitan && s.zero == 3) return;
+  f.error({"runtime.fp8_param_gather"}, "weights are gathered in 16 bits", hint);
+}
+
 // transformer_config.py: enable_mhc_connections; pipelines have them in the dev branch that
 // Megatron-Bridge's recipes need.
 void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f) {
@@ -282,6 +301,7 @@ Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterS
   check_attention_residuals(carrier, s, model_, f);
   check_attention_precision(carrier, s, f);
   check_scaling(carrier, s, f);
+  check_low_gather(carrier, s, f);
   check_cuda_graph(carrier, s, f);
   for (const TargetRule& rule : target_rules(carrier)) rule.check({s, model_, c}, f);
   return f;

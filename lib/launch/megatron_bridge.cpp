@@ -95,8 +95,10 @@ constexpr std::array kPrecisionOptions{"--bf16",
                                        "--fp16",
                                        "--fp8-format",
                                        "--fp8-recipe",
+                                       "--fp8-param-gather",
                                        "--fp4-format",
                                        "--fp4-recipe",
+                                       "--fp4-param-gather",
                                        "--grad-reduce-in-bf16",
                                        "--accumulate-allreduce-grads-in-fp32"};
 

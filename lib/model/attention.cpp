@@ -39,8 +39,8 @@ double rotary_share(const AttentionSpec& kind, const ModelSpec& m) {
 
 // Queries through a latent, which every tensor rank projects for itself, keys and values by a
 // product of their own.
-LinearTimes append_through_latent(const BlockContext& x, std::int64_t rank, const HeadShape& h,
-                                  BlockOps& ops) {
+LinearTimes append_through_latent(const BlockContext& x, std::int64_t rank, std::int64_t queries,
+                                  const HeadShape& h, bool bias, BlockOps& ops) {
   const LocalShape& l = x.shape;
   const AdapterSite q_down{.layer = LoraTarget::kQDown}, q_up{.layer = LoraTarget::kQUp};
   append_linear(x, "q down", l.norm_tokens, rank, l.hidden, false, ops, 1, &q_down);
@@ -50,34 +50,31 @@ LinearTimes append_through_latent(const BlockContext& x, std::int64_t rank, cons
       {{LoraTarget::kQ, 0}, {LoraTarget::kK, h.key_size}, {LoraTarget::kV, h.sent_values}}};
   const std::array<Projection, 2> parts{{{"key", h.key_size}, {"value", h.sent_values}}};
   const LinearTimes kv =
-      append_split_linear(x, "key value", parts, l.tokens, l.hidden, false, ops, site);
-  const LinearTimes q =
-      append_linear(x, "q up", l.tokens, h.query_size, rank, false, ops, 1, &q_up);
+      append_split_linear(x, "key value", parts, l.tokens, l.hidden, bias, ops, site);
+  const LinearTimes q = append_linear(x, "q up", l.tokens, queries, rank, bias, ops, 1, &q_up);
   return {q.forward + kv.forward, q.backward_input + kv.backward_input,
           q.backward_weight + kv.backward_weight};
 }
 
-LinearTimes append_direct(const BlockContext& x, const HeadShape& h, std::int64_t gate,
-                          BlockOps& ops) {
-  const LocalShape& l = x.shape;
-  const bool bias = x.model.linear_bias || x.model.qkv_bias;
+LinearTimes append_direct(const BlockContext& x, std::int64_t queries, const HeadShape& h,
+                          bool bias, BlockOps& ops) {
   AdapterSite site{.layer = LoraTarget::kQkv};
-  site.parts = {{{LoraTarget::kQ, h.query_size + gate},
-                 {LoraTarget::kK, h.key_size},
-                 {LoraTarget::kV, h.sent_values}}};
+  site.parts = {
+      {{LoraTarget::kQ, queries}, {LoraTarget::kK, h.key_size}, {LoraTarget::kV, h.sent_values}}};
   const std::array<Projection, 3> parts{
-      {{"query", h.query_size + gate}, {"key", h.key_size}, {"value", h.sent_values}}};
-  return append_split_linear(x, "qkv", parts, l.tokens, l.hidden, bias, ops, site);
+      {{"query", queries}, {"key", h.key_size}, {"value", h.sent_values}}};
+  return append_split_linear(x, "qkv", parts, x.shape.tokens, x.shape.hidden, bias, ops, site);
 }
 
 LinearTimes append_qkv(const BlockContext& x, const AttentionSpec& kind, const HeadShape& h,
                        BlockOps& ops) {
   const LocalShape& l = x.shape;
-  const std::int64_t gate = h.output_gate ? h.value_size : 0;
-  const std::int64_t columns = h.query_size + h.key_size + h.sent_values + gate;
+  const bool bias = x.model.linear_bias || x.model.qkv_bias;
+  const std::int64_t queries = h.query_size + (h.output_gate ? h.value_size : 0);
+  const std::int64_t columns = queries + h.key_size + h.sent_values;
   const LinearTimes column = kind.q_lora_rank > 0
-                                 ? append_through_latent(x, kind.q_lora_rank, h, ops)
-                                 : append_direct(x, h, gate, ops);
+                                 ? append_through_latent(x, kind.q_lora_rank, queries, h, bias, ops)
+                                 : append_direct(x, queries, h, bias, ops);
   repeat_product(x, "qkv", real(h.key_size) / real(columns), ops);
   repeat_product(x, "key", 1, ops);
   const double qkv = real(l.tokens) * real(columns);
@@ -145,7 +142,9 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   if (x.model.qk_norm) projections += t * e * (real(h.query_size) + real(h.key_size));
   projections += real(x.shape.norm_tokens) * e * 2 * real(kind.q_lora_rank);
   projections += index_saved_bytes(x, kind.index);
-  return attention_saved_bytes(x, h, projections, 0, false, kQkvTargets);
+  LoraTargets first = kQkvTargets;
+  if (kind.q_lora_rank > 0) first.insert(LoraTarget::kQDown);
+  return attention_saved_bytes(x, h, projections, 0, false, first);
 }
 
 // Gradients of the scores going in and coming out.

@@ -28,17 +28,19 @@ double grouped_launches(const BlockContext& x, std::int64_t count) {
   return 1 + each * static_cast<double>(count - 1);
 }
 
-// Of the casts of `count` tensors: one call, whose kernels beyond the first and whose tensors
-// beyond the first a loop in C++ issues, makes and hands to Python one by one
-// (pytorch/csrc/extensions/ cast.cpp, split_quantize). A kernel that needs no descriptors and no
-// choice takes the host half of what a product does, a tensor for Python as much as a product.
+// Of the casts of `count` tensors: one call; a loop in C++ issues the kernels beyond the first and
+// makes the tensors beyond the first, where that is not done for all at once (pytorch/csrc/
+// extensions/cast.cpp, split_quantize and multi_tensor_quantize_impl). Estimates: a tensor for
+// Python takes the host as long as a product of the loop, a kernel, which needs no descriptors and
+// no choice of an algorithm, half of that; were it as long, mixtures in fp8 on H100 would be half a
+// point further off in the mean.
 double cast_launches(const BlockContext& x, const Quantisation& q, std::int64_t count) {
   constexpr double kKernel = kLoopLaunch / 2, kTensor = kLoopLaunch;
   const bool loop = x.strategy.runtime.transformer_engine;
   const double kernel = loop ? kKernel : 1;
-  const double made = loop && q.kernels > 1 ? kTensor : 0;  // of one scale: not made together
-  return 1 + kernel * (q.kernels - 1) +
-         static_cast<double>(count - 1) * (kernel * q.kernels + made);
+  const double again =
+      (q.shared_kernels ? 0 : kernel * q.kernels) + (loop && !q.made_together ? kTensor : 0);
+  return 1 + kernel * (q.kernels - 1) + static_cast<double>(count - 1) * again;
 }
 
 // What the loop costs the device beside the products, which keep their own times: those may be
@@ -127,14 +129,14 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
     // [F-FP8-1] Casts of the input and of the output gradient, with the layout that weight
     // gradients alone read (Transformer Engine cast_transpose).
     const Quantisation q = quantisation(s, x.cluster.device);
-    const bool one = is_one_kernel(x) || q.together;
-    const double tensors = one ? 1 : static_cast<double>(count);
+    const std::int64_t tensors = is_one_kernel(x) ? 1 : count;
+    const double sets = q.shared_kernels ? 1 : static_cast<double>(tensors);
     const double in = rows * static_cast<double>(k), out = rows * static_cast<double>(n);
     const double each = cast_bytes(q, !frozen);
     for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
       const double bytes = each * (pass == Pass::kForward ? in : out);
-      ops.kernels.push_back(memory_op(x, "fp8 cast", pass, bytes, q.kernels * tensors));
-      ops.kernels.back().launches = cast_launches(x, q, one ? 1 : count);
+      ops.kernels.push_back(memory_op(x, "fp8 cast", pass, bytes, q.kernels * sets));
+      ops.kernels.back().launches = cast_launches(x, q, tensors);
     }
   }
   if (bias && !frozen) {

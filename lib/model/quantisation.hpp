@@ -13,10 +13,11 @@ namespace meshplan {
 // byte of 32 (MXFP8), one of 16 beside the tensor's own (NVFP4, whose other layout is rotated
 // before its largest element is looked for: 2509.25149 sec. 4).
 struct Quantisation {
-  double bytes = 2;       // of an element with its scales
-  double read = 2;        // bytes an element that the kernels read
-  double kernels = 0;     // of both layouts of one tensor; 0: products in 16 or 32 bits
-  bool together = false;  // the tensors of a group of products are one call's, of a few kernels
+  double bytes = 2;    // of an element with its scales
+  double read = 2;     // bytes an element that the kernels read
+  double kernels = 0;  // of both layouts of one tensor; 0: products in 16 or 32 bits
+  // Of a group of products: the kernels of one tensor do for all, and its tensors are made at once.
+  bool shared_kernels = false, made_together = false;
 
   bool operator==(const Quantisation&) const = default;
 };

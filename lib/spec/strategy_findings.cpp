@@ -145,6 +145,11 @@ void check_scaling(const Plan& p, Findings& f) {
               "'kernels.fused_experts' does nothing: its kernels are those of precision=fp8 with "
               "kernels.fp8_recipe=mxfp8");
   }
+  if (p.s.runtime.fp8_param_gather && !is_quantised(p.s.precision)) {
+    f.warning({"runtime.fp8_param_gather"},
+              "'runtime.fp8_param_gather' does nothing: products are in " +
+                  std::string(name_of(p.s.precision)));
+  }
   if (wanted == ScalingRecipe::kBest) return;
   const std::string name{name_of(wanted)};
   if (p.s.precision != Precision::kFp8) {

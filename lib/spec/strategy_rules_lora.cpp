@@ -9,7 +9,8 @@ namespace {
 using enum LoraTarget;
 
 LoraTargets targets_of(const AttentionSpec& kind, const ModelSpec&) {
-  LoraTargets all{kQkv, kQ, kK, kProj};
+  LoraTargets all{kQkv, kK, kProj};
+  all.insert(kind.q_lora_rank > 0 ? LoraTargets{kQDown, kQUp} : LoraTargets{kQ});
   if (!kind.shared_values) all.insert(kV);
   return all;
 }

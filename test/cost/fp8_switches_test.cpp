@@ -89,7 +89,7 @@ TEST_CASE("[F-FP8-4] what a cast reads, writes and launches follows from what it
   };
   using enum ScalingRecipe;
   const Row row = GENERATE(values<Row>({
-      {Precision::kFp8, kDelayed, 2 + 2, 1, 1, 1.1},
+      {Precision::kFp8, kDelayed, 2 + 2, 1, 1, 1.2},
       {Precision::kFp8, kTensorwise, 4 + 2, 4, 1.3, 1.3 + 0.4 + 0.2},
       {Precision::kFp8, kBlockwise, 2 + 2 * (1 + 4.0 / 128), 1, 1, 1.1},
       {Precision::kFp8, kMxfp8, 2 + 2 * (1 + 1.0 / 32), 1, 1, 1.1},

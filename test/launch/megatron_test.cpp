@@ -256,6 +256,11 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   CHECK(holds(experts, "model.expert_model_parallel_size=8"));
   CHECK(holds(experts, "ddp.data_parallel_sharding_strategy=optim_grads_params"));
   CHECK(holds(experts, "mixed_precision=bf16_with_fp8_current_scaling_mixed"));
+  // The recipe of the precision stores weights in 8 bits by itself.
+  const auto stored = words("mixtral-8x7b", 64,
+                            "ep=8,zero=3,precision=fp8,kernels.fp8_recipe=delayed,"
+                            "runtime.fp8_param_gather=true,grad_dtype=bf16");
+  CHECK(holds(stored, "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"));
   CHECK(holds(experts, "ddp.grad_reduce_in_fp32=false"));
 }
 

@@ -248,6 +248,9 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
          s.precision = Precision::kFp8, s.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
        },
        "error: a100 has no products with scales of mxfp8\n  hint: kernels.fp8_recipe=tensorwise\n"},
+      {"weights of 16-bit products",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.fp8_param_gather = true; },
+       "warning: 'runtime.fp8_param_gather' does nothing: products are in bf16\n"},
       {"fused experts of 16 bits",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
