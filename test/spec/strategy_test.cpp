@@ -117,7 +117,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .fused_router = true,
                                     .fused_permute = true,
                                     .host_factor = 11.5,
-                                    .node_launches = 2.67,
+                                    .node_launches = 1,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
                                     .transformer_engine = true,
