@@ -188,6 +188,19 @@ ModelSpec read_deepseek_v3(HfFields& f) {
                        {.top_k = 8, .first_dense = 3, .shared_experts = 1, .correction = true});
 }
 
+// Latent attention without experts; values as wide as a head of the hidden size.
+ModelSpec read_minicpm3(HfFields& f) {
+  ModelSpec m = llama_without_attention(f, 32'768);
+  m.attention = AttentionKind::kMla;
+  m.mla = read_latent(f);
+  m.mla->v_head_dim = f.size_or("attention.v_head_dim", {"v_head_dim"},
+                                std::max<std::int64_t>(m.hidden_size / m.num_attention_heads, 1));
+  m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
+  return m;
+}
+
 // GLM-4.5: grouped queries, of whose projections only the inner three have biases.
 ModelSpec read_glm4_moe(HfFields& f) {
   ModelSpec m = llama_like(f, 131072, 8, 0);

@@ -14,7 +14,8 @@ struct ActivationRow {
 };
 
 // ACT2FN of transformers: names that mean the same arithmetic up to an approximation. SiTU is SiLU
-// with both factors bounded by a tangent (Kimi K3, 2607.24653).
+// with both factors bounded by a tangent (Kimi K3, 2607.24653); xIELU a square where its input is
+// positive and an exponential elsewhere (Apertus, 2411.13010).
 constexpr auto kActivations =
     std::to_array<ActivationRow>({{"gelu", Activation::kGelu},
                                   {"gelu_new", Activation::kGelu},
@@ -27,7 +28,8 @@ constexpr auto kActivations =
                                   {"relu", Activation::kRelu},
                                   {"relu2", Activation::kRelu2},
                                   {"swigluoai", Activation::kSilu},
-                                  {"situ", Activation::kSilu}});
+                                  {"situ", Activation::kSilu},
+                                  {"xielu", Activation::kRelu2}});
 
 // Which layers attend to a window only: every n-th from the first by flat keys, others listed.
 void set_window(ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window) {

@@ -77,6 +77,7 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_deepseek_v2(HfFields& f);
 [[nodiscard]] ModelSpec read_deepseek_v3(HfFields& f);
 [[nodiscard]] ModelSpec read_glm4_moe(HfFields& f);
+[[nodiscard]] ModelSpec read_minicpm3(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt_oss(HfFields& f);
 [[nodiscard]] ModelSpec read_nemotron(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt2(HfFields& f);
@@ -99,6 +100,10 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_nemotron_nas(HfFields& f);
 [[nodiscard]] ModelSpec read_smollm3(HfFields& f);
 [[nodiscard]] ModelSpec read_dbrx(HfFields& f);
+[[nodiscard]] ModelSpec read_exaone4(HfFields& f);
+[[nodiscard]] ModelSpec read_exaone_moe(HfFields& f);
+[[nodiscard]] ModelSpec read_afmoe(HfFields& f);
+[[nodiscard]] ModelSpec read_longcat(HfFields& f);
 
 // Compressed attention (hf_compressed_families.cpp).
 [[nodiscard]] ModelSpec read_deepseek_v4(HfFields& f);

@@ -1,6 +1,7 @@
 // Families whose layers differ in window, sizes or experts.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -309,6 +310,93 @@ ModelSpec read_dbrx(HfFields& f) {
   moe.top_k = ffn.size_or("moe.top_k", {"moe_top_k"}, 1);
   moe.expert_ffn_hidden_size = ffn.size_or("moe.expert_ffn_hidden_size", {"ffn_hidden_size"}, 3584);
   m.moe = moe;
+  return m;
+}
+
+// EXAONE 4: full attention, without positions, in every fourth layer.
+ModelSpec read_exaone4(HfFields& f) {
+  ModelSpec m = llama_like(f, 2048, 0, 0);
+  m.qk_norm = true;
+  if (f.is_null({"sliding_window"})) return m;  // the small sizes have no windows
+  read_local_layers(f, m, 4, 4096);
+  edit_layers(m, [](std::size_t, LayerSpec& layer) {
+    auto& attention = std::get<AttentionSpec>(layer.mixer);
+    if (attention.window == 0) attention.rotary_dim = 0;
+  });
+  return m;
+}
+
+ModelSpec read_exaone_moe(HfFields& f) {
+  ModelSpec m = read_exaone4(f);
+  MoeSpec moe = read_experts(f, {"num_experts", "n_routed_experts"}, 8, {"moe_intermediate_size"});
+  moe.router_bias = true;
+  moe.shared_expert_ffn_hidden_size = f.count_or("moe.shared_expert_ffn_hidden_size",
+                                                 {"num_shared_experts", "n_shared_experts"}, 1) *
+                                      moe.expert_ffn_hidden_size;
+  const auto dense =
+      static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, 1));
+  m.moe = moe;
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    if (i >= dense) layer.feed_forward = moe;
+  });
+  m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
+  return m;
+}
+
+// Trinity (Arcee): gated attention, norms on both sides, experts behind the first dense layers.
+ModelSpec read_afmoe(HfFields& f) {
+  ModelSpec m = llama_like(f, 16'384, 0, 128);
+  m.qk_norm = m.attention_output_gate = m.sandwich_norm = true;
+  const auto dense =
+      static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"num_dense_layers"}, 1));
+  MoeSpec moe = read_experts(f, {"num_experts"}, 8, {"moe_intermediate_size"});
+  moe.router_bias = true;
+  moe.shared_expert_ffn_hidden_size =
+      f.count_or("moe.shared_expert_ffn_hidden_size", {"num_shared_experts"}, 1) *
+      moe.expert_ffn_hidden_size;
+  m.moe = moe;
+  read_local_layers(f, m, f.size_or("attention.window_every", {"global_attn_every_n_layers"}, 4),
+                    2048);
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    auto& attention = std::get<AttentionSpec>(layer.mixer);
+    if (attention.window == 0) attention.rotary_dim = 0;
+    if (i < dense) layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
+  });
+  return m;
+}
+
+// LongCat-Flash: each of its layers is two of latent attention and dense MLP, and experts beside
+// the first MLP that reach over both. A token's choices include experts that return it as it is,
+// which cost nothing: of top_k as many as their share of all experts.
+ModelSpec read_longcat(HfFields& f) {
+  ModelSpec m = read_core(f, {.layers = {"num_layers", "num_hidden_layers"}});
+  m.ffn_hidden_size = f.size("ffn_hidden_size", {"ffn_hidden_size"});
+  m.gated_mlp = true;
+  read_activation(f, m, {"hidden_act"}, "silu");
+  m.norm = Norm::kRmsNorm;
+  m.position_embedding = PositionEmbedding::kRope;
+  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
+  m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 131'072);
+  m.attention = AttentionKind::kMla;
+  m.mla = read_latent(f);
+  m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  set_biases(m, f.flag_or({"attention_bias"}, false), false);
+  MoeSpec moe;
+  moe.num_experts = f.size_or("moe.num_experts", {"n_routed_experts"}, 512);
+  const auto same = static_cast<double>(f.count_or("moe.num_experts", {"zero_expert_num"}, 0));
+  const auto all = static_cast<double>(moe.num_experts);
+  const auto chosen = static_cast<double>(f.size_or("moe.top_k", {"moe_topk"}, 12));
+  moe.top_k = std::max<std::int64_t>(std::llround(chosen * all / (all + same)), 1);
+  moe.expert_ffn_hidden_size =
+      f.size_or("moe.expert_ffn_hidden_size", {"expert_ffn_hidden_size"}, 2048);
+  moe.shared_expert_ffn_hidden_size = m.ffn_hidden_size;
+  moe.router_bias = true;
+  m.moe = moe;
+  m.num_layers = std::min<std::int64_t>(m.num_layers, kLargestHfSize / 2) * 2;
+  std::vector<bool> experts = all_layers(m, false);
+  for (std::size_t i = 0; i < experts.size(); i += 2) experts[i] = true;
+  set_expert_layers(m, experts);
+  m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
   return m;
 }
 

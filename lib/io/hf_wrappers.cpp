@@ -101,7 +101,7 @@ const std::vector<RefusedRow>& refused_types() {
       {"a decoder whose parts cannot be described yet: layers that share weights",
        {"zamba", "zamba2"}},
       {"a decoder whose parts cannot be described yet: recurrences of another kind",
-       {"rwkv", "rwkv7", "recurrent_gemma", "xlstm", "lfm2", "lfm2_moe"}}};
+       {"rwkv", "rwkv5", "rwkv6", "rwkv7", "recurrent_gemma", "xlstm", "lfm2", "lfm2_moe"}}};
   return rows;
 }
 
@@ -113,7 +113,8 @@ std::int64_t image_patches(HfFields& v, std::int64_t patch) {
     return v.size_or("encoder.positions", {"init_pos_emb_height"}, 64) *
            v.size_or("encoder.positions", {"init_pos_emb_width"}, 64);
   }
-  const std::int64_t pixels = v.size_or("encoder.image_size", {"image_size"}, 32 * patch);
+  const std::int64_t pixels =
+      std::max<std::int64_t>(v.first_count_or("encoder.image_size", {"image_size"}, 32 * patch), 1);
   const std::int64_t edge =
       std::max<std::int64_t>(std::min<std::int64_t>(pixels, 1 << 16) / patch, 1);
   return edge * edge;
@@ -128,14 +129,31 @@ std::int64_t merge_edge(HfFields& f, HfFields& v, std::int64_t patches) {
   if (v.has({"spatial_merge_size", "pooling_kernel_size"})) {
     return v.size_or("encoder.merged_patches", {"spatial_merge_size", "pooling_kernel_size"}, 1);
   }
-  if (v.has({"pixel_shuffle_ratio"})) {
-    const double ratio = v.real_or("encoder.merged_patches", {"pixel_shuffle_ratio"}, 1);
+  HfFields& shuffled = v.has({"pixel_shuffle_ratio"}) ? v : f;
+  if (shuffled.has({"pixel_shuffle_ratio", "downsample_ratio"})) {
+    const double ratio =
+        shuffled.real_or("encoder.merged_patches", {"pixel_shuffle_ratio", "downsample_ratio"}, 1);
     return ratio > 0 ? std::clamp<std::int64_t>(std::llround(1 / ratio), 1, 64) : 1;
+  }
+  if (f.has({"scale_factor"})) {
+    return std::clamp<std::int64_t>(f.size("encoder.merged_patches", {"scale_factor"}), 1, 64);
   }
   const std::int64_t tokens = f.count_or("encoder.merged_patches", {"mm_tokens_per_image"}, 0);
   if (tokens == 0 || tokens > patches) return 1;
   return std::max<std::int64_t>(
       std::llround(std::sqrt(static_cast<double>(patches) / static_cast<double>(tokens))), 1);
+}
+
+// GLM-4.1V joins patches by a convolution to the language model's width, and passes a matrix and a
+// gated MLP of that width: an inner layer of as many weights.
+std::int64_t glm_projector_width(HfFields& v, const EncoderSpec& e) {
+  const std::int64_t out = v.size_or("encoder.projector_hidden_size", {"out_hidden_size"}, 4096);
+  const std::int64_t inner =
+      v.size_or("encoder.projector_hidden_size", {"intermediate_size"}, 4 * out);
+  const double joined = static_cast<double>(e.merged_patches * e.hidden_size),
+               width = static_cast<double>(out);
+  const double weights = joined * width + width * width + 3 * width * static_cast<double>(inner);
+  return std::max<std::int64_t>(std::llround(weights / (joined + width)), 1);
 }
 
 }  // namespace
@@ -159,17 +177,21 @@ void read_encoder(HfFields& f, ModelSpec& m) {
                       : v.size("encoder.hidden_size", {"hidden_size", "vt_hidden_size", "width"});
   e.num_attention_heads = v.size("encoder.num_attention_heads",
                                  {"num_attention_heads", "num_heads", "vt_num_attention_heads"});
-  const double ratio = v.real_or("encoder.ffn_hidden_size", {"mlp_ratio"}, 4.0);
-  e.ffn_hidden_size = v.size_or(
-      "encoder.ffn_hidden_size", {"intermediate_size", "vt_intermediate_size"},
-      std::max<std::int64_t>(
-          std::llround(std::clamp(ratio, 0.0, 64.0) * static_cast<double>(e.hidden_size)), 1));
-  // Qwen2.5-VL's and Gemma 4's MLPs are gated.
   const std::string type = v.text_or({"model_type"}, "");
   const std::string wrapper = f.text_or({"model_type"}, "");
-  e.gated_mlp = wrapper == "qwen2_5_vl" || type == "gemma4_vision" || type == "pixtral";
-  e.linear_bias = type != "gemma4_vision" && type != "pixtral";
-  e.patch_size = v.size_or("encoder.patch_size", {"patch_size", "spatial_patch_size"}, 14);
+  const bool glm = wrapper == "glm4v" || wrapper == "glm4v_moe";
+  const double ratio = v.real_or("encoder.ffn_hidden_size", {"mlp_ratio"}, 4.0);
+  const HfNames width =
+      glm ? HfNames{"out_hidden_size"} : HfNames{"intermediate_size", "vt_intermediate_size"};
+  e.ffn_hidden_size = v.size_or(
+      "encoder.ffn_hidden_size", width,
+      std::max<std::int64_t>(
+          std::llround(std::clamp(ratio, 0.0, 64.0) * static_cast<double>(e.hidden_size)), 1));
+  // Qwen2.5-VL's, GLM-4.1V's and Gemma 4's MLPs are gated.
+  e.gated_mlp = wrapper == "qwen2_5_vl" || type == "gemma4_vision" || type == "pixtral" || glm;
+  e.linear_bias = type != "gemma4_vision" && type != "pixtral" && !glm;
+  e.patch_size = std::max<std::int64_t>(
+      v.first_count_or("encoder.patch_size", {"patch_size", "spatial_patch_size"}, 14), 1);
   e.channels = v.size_or("encoder.channels", {"in_channels", "num_channels", "in_chans"}, 3) *
                v.size_or("encoder.channels", {"temporal_patch_size"}, 1);
   e.patches_per_image = image_patches(v, e.patch_size);
@@ -187,6 +209,10 @@ void read_encoder(HfFields& f, ModelSpec& m) {
   if (averaged) {
     e.projector_hidden_size = 0;
     e.merged_patches = 1;
+  } else if (f.has({"scale_factor"})) {  // one matrix (Idefics 3, SmolVLM)
+    e.projector_hidden_size = 0;
+  } else if (glm) {
+    e.projector_hidden_size = glm_projector_width(v, e);
   } else {
     e.projector_hidden_size = e.merged_patches * e.hidden_size;
     if (v.has({"vision_output_dim"})) {

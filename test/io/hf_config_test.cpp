@@ -281,7 +281,7 @@ TEST_CASE("An unknown model_type is named with its position and the supported fa
   CHECK(text.find("config.json:2:17: error: model_type 'novel' is not supported\n"
                   "    \"model_type\": \"novel\",\n"
                   "                  ^~~~~~~\n"
-                  "  hint: supported: arcee, baichuan, ") == 0);
+                  "  hint: supported: afmoe, apertus, arcee, baichuan, ") == 0);
   CHECK(text.find("qwen3_next") != std::string::npos);
 }
 

@@ -82,6 +82,26 @@ const std::vector<Published>& published() {
       {"mimo-v2-flash", 309e9, "model card: 309B parameters"},
       {"gemma-4-31b", 31.3e9, "safetensors metadata of the hub, rounded"},
       {"ernie-4.5-21b-a3b", 21.8e9, "safetensors metadata of the hub, rounded"},
+      {"apertus-8b", 8'053'338'176, "safetensors metadata of the hub"},
+      {"exaone-3.5-7.8b", 7'818'448'896, "safetensors metadata of the hub"},
+      {"exaone-4.0-32b", 30.95e9 + 2.0 * 102'400 * 5'120, "model card: 30.95B without embeddings"},
+      {"k-exaone-236b-a23b", 236e9, "model card: 236B in total"},
+      {"dots.llm1", 142'774'381'696, "safetensors metadata of the hub"},
+      {"internlm3-8b", 8'804'241'408, "safetensors metadata of the hub"},
+      {"longcat-flash", 560e9, "2509.01322 abstract: 560 billion parameters"},
+      {"minicpm-2b", 2'724'880'896, "checkpoint of the hub"},
+      {"minicpm3-4b", 4.07e9, "safetensors metadata of the hub, rounded"},
+      {"solar-open-100b", 102.6e9, "model card: 102.6B in total"},
+      {"trinity-mini", 26.1e9, "safetensors metadata of the hub, rounded"},
+      {"cwm-32b", 32.6e9, "safetensors metadata of the hub, rounded"},
+      {"deepseek-moe-16b", 16'375'728'128, "safetensors metadata of the hub"},
+      {"glm-4.5v", 107.7e9, "safetensors metadata of the hub, rounded"},
+      {"glm-4.1v-9b", 10.29e9, "safetensors metadata of the hub, rounded"},
+      {"glm-4.7-flash", 30e9, "model card: 30B in total"},
+      {"kimi-vl-a3b", 16.4e9, "2504.07491: 16B, of which 2.8B active; weights of the hub, rounded"},
+      {"internvl3-8b", 7.94e9, "safetensors metadata of the hub, rounded"},
+      {"mistral-small-3.1", 24.0e9, "model card: 24B"},
+      {"codegen-16b", 16.0e9, "2203.13474 Table 1: 16.1B; 34 layers of 6144 by hand"},
       {"ernie-4.5-0.3b", 360'748'032, "safetensors metadata of the hub"},
       {"mimo-7b", 7'833'409'536, "safetensors metadata of the hub, prediction layer included",
        true},
@@ -107,6 +127,34 @@ TEST_CASE("Every family's parameter count lies within 0.5 % of the published one
     const ParameterCount count = parameter_count(imported(row.name));
     const double total = static_cast<double>(count.total + (row.with_prediction ? count.mtp : 0));
     CHECK(total == Approx(row.parameters).epsilon(0.005));
+  }
+}
+
+TEST_CASE("LongCat-Flash: two layers for one, and of a token's choices those that cost something") {
+  const ModelSpec m = imported("longcat-flash");
+  CHECK(m.num_layers == 56);
+  REQUIRE(layer_kind(m, 0) == LayerKind::kMoe);
+  CHECK(layer_kind(m, 1) == LayerKind::kDense);
+  // 12 choices of 768 experts, 256 of which return the token (2509.01322 section 2.1): 8, and 27 B.
+  CHECK(m.moe->top_k == 8);
+  CHECK(static_cast<double>(parameter_count(m).active) == Approx(27e9).epsilon(0.04));
+}
+
+TEST_CASE("SmolVLM joins squares of patches by one matrix") {
+  const ModelSpec m = imported("smolvlm2-2.2b");
+  REQUIRE(m.encoder);
+  CHECK(m.encoder->merged_patches == 16);
+  CHECK(m.encoder->projector_hidden_size == 0);
+}
+
+TEST_CASE("Trinity and EXAONE 4 rotate where they have a window") {
+  for (const char* name : {"trinity-mini", "exaone-4.0-32b", "k-exaone-236b-a23b"}) {
+    INFO(name);
+    const ModelSpec m = imported(name);
+    CHECK(std::get<AttentionSpec>(layer_spec(m, 0).mixer).window > 0);
+    CHECK(std::get<AttentionSpec>(layer_spec(m, 0).mixer).rotary_dim != 0);
+    CHECK(std::get<AttentionSpec>(layer_spec(m, 3).mixer).window == 0);
+    CHECK(std::get<AttentionSpec>(layer_spec(m, 3).mixer).rotary_dim == 0);
   }
 }
 
