@@ -150,6 +150,7 @@ void StepModel::run(const Strategy& s, const Placement& placement) {
 
 void StepModel::set_pipeline(const Strategy& s, const BlockCosts& blocks,
                              const Placement& placement, const std::vector<InFlight>& in_flight) {
+  placement_ = nullptr;
   set_chunks(s, blocks);
   set_ranks(s);
   add_activations(s, in_flight);
@@ -242,7 +243,14 @@ StepValue StepModel::evaluate(const Strategy& s) const {
 
 std::optional<CriticalPath> StepModel::longest_chain(const Strategy& s) {
   const PipelineShape shape = pipeline_shape(s);
-  return critical_path(runner_.program(shape), shape, times_, sends_, sends_);
+  std::vector<Seconds> exposed;
+  if (placement_ != nullptr) {
+    exposed.reserve(group_of_rank_.size());
+    for (const std::size_t g : group_of_rank_) {
+      exposed.push_back(step_end(cluster_, s, groups_[g].end, groups_[g].passes).exposed);
+    }
+  }
+  return critical_path(runner_.program(shape), shape, times_, sends_, sends_, exposed);
 }
 
 StepEnd StepModel::end_of_rank(const Strategy& s, const BlockCosts& blocks,

@@ -56,7 +56,9 @@ class StepModel {
   // The same step, task by task.
   [[nodiscard]] StepTimeline timeline(const Strategy& s);
 
-  // Of the pipeline set, which has more than one rank.
+  // Of the pipeline set, which has more than one rank: the longest with the reduction of gradients
+  // that follows it on the rank that it ends on, as the sharding set leaves it exposed; or, before
+  // a sharding is set, the longest by itself.
   [[nodiscard]] std::optional<CriticalPath> longest_chain(const Strategy& s);
   [[nodiscard]] Seconds length(const CriticalPath& chain) const { return chain.length(times_); }
 

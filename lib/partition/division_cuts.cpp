@@ -150,7 +150,22 @@ std::size_t DivisionCuts::number_of(Path path) {
   if (known != paths_.end()) return static_cast<std::size_t>(known - paths_.begin());
   for (std::size_t k = 0; k < lengths_.size(); ++k) lengths_[k].push_back(length(chains_[k], path));
   paths_.push_back(std::move(path));
+  seen_.push_back(0);
   return paths_.size() - 1;
+}
+
+bool DivisionCuts::turn_to_unseen(const DivisionBranch& branch) {
+  if (branch.paths.empty()) return false;
+  const std::vector<double> mixture = game_of(branch).mixture;
+  std::size_t most = branch.paths.size();
+  for (std::size_t p = 0; p < mixture.size(); ++p) {
+    if (seen_[branch.paths[p]] != 0 || mixture[p] <= 0) continue;
+    if (most == branch.paths.size() || mixture[p] > mixture[most]) most = p;
+  }
+  if (most == branch.paths.size()) return false;
+  latest_ = branch.paths[most];
+  seen_[latest_] = 1;
+  return true;
 }
 
 bool DivisionCuts::is_open(const DivisionBranch& branch, const Path& path) const {
@@ -252,15 +267,39 @@ std::vector<DivisionBranch> DivisionCuts::split(DivisionBranch branch) const {
   return {};
 }
 
-std::vector<DivisionBranch> DivisionCuts::by_bottleneck(const DivisionBranch& branch,
-                                                        const std::vector<double>& alone) const {
-  std::vector<DivisionBranch> all(index(graph_.num_stages()), branch);
-  for (std::size_t i = 0; i < alone.size(); ++i) {
+void DivisionCuts::set_levels(const DivisionBranch& of) {
+  std::vector<double> times(of.closed.size(), kNoDivision);
+  for (const DivisionGraph::Edge& e : graph_.edges()) {
+    const std::size_t i = index(e.taken);
+    if (of.closed[i] == 0) times[i] = static_cast<double>(e.move.time);
+  }
+  const double longest = graph_.min_bottleneck(times);
+  const double mean = graph_.least_to_go(times).front() / static_cast<double>(graph_.num_stages());
+  above_.clear();
+  for (const double level : {longest, mean}) {
+    std::vector<char>& above = above_.emplace_back();
+    for (const double time : times) above.push_back(time > level ? 1 : 0);
+  }
+}
+
+std::vector<DivisionBranch> DivisionCuts::by_level(DivisionBranch branch) const {
+  if (branch.free == 0) {
+    ++branch.level;
+    branch.free = static_cast<int>(graph_.num_stages());
+  }
+  const std::vector<char>& is_above = above_[index(branch.level)];
+  const auto free = static_cast<std::size_t>(branch.free);
+  std::vector<DivisionBranch> all(free + 1, branch);  // the last one: none of them
+  for (std::size_t r = 0; r < all.size(); ++r) all[r].free = r < free ? static_cast<int>(r) : 0;
+  for (std::size_t i = 0; i < is_above.size(); ++i) {
     const auto stage = index(graph_.shares()[i].stage);
-    const bool is_long = alone[i] >= branch.alone;
-    const std::size_t begin = is_long ? stage + 1 : stage;
-    const std::size_t end = is_long ? all.size() : stage + 1;
-    for (std::size_t first = begin; first < end; ++first) all[first].closed[i] = 1;
+    if (stage >= free) continue;
+    if (is_above[i] == 0) {
+      all[stage].closed[i] = 1;
+      continue;
+    }
+    for (std::size_t r = 0; r < stage; ++r) all[r].closed[i] = 1;
+    all[free].closed[i] = 1;
   }
   for (DivisionBranch& part : all) drop_closed_paths(part);
   return all;

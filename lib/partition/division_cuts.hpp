@@ -16,11 +16,12 @@ struct DivisionBranch {
   std::vector<char> closed;     // by share
   std::vector<double> weights;  // of the chains, in the mean that bounds it best so far
   std::vector<std::size_t>
-      paths;         // of all that took least under some mean, those it is torn between
-  double least = 0;  // seconds that no chain undercuts in any of its divisions; infinite
-                     // where it has none
-  double end = 0;    // seconds that follow the pipeline at least
-  double alone = 0;  // seconds of a step that has the longest of its stages at least
+      paths;                // of all that took least under some mean, those it is torn between
+  double least = 0;         // seconds that no chain undercuts in any of its divisions; infinite
+                            // where it has none
+  double end = 0;           // seconds that follow the pipeline at least
+  double alone = 0;         // seconds of a step that has the longest of its stages at least
+  int level = 0, free = 0;  // of the first stages so many may be above the level, or not
 
   // Seconds of a step with any of its divisions at least.
   [[nodiscard]] double step_time() const { return std::max(least + end, alone); }
@@ -67,6 +68,11 @@ class DivisionCuts {
   void close_longer(DivisionBranch& branch, double most) const;
   // The division that took least under the mean tried last.
   [[nodiscard]] const Path& latest() const { return paths_[latest_]; }
+  // Makes the latest one of the divisions between which the branch is torn, that of the most weight
+  // of those that were not seen: it may be long by a chain that the game has not got. False where
+  // each was.
+  bool turn_to_unseen(const DivisionBranch& branch);
+  void set_seen() { seen_[latest_] = 1; }
 
   // A sum over the shares of a division that it takes at least.
   struct Length {
@@ -76,13 +82,21 @@ class DivisionCuts {
   // The branch's mean, and the chains that weigh in it.
   [[nodiscard]] std::vector<Length> lengths_of(const DivisionBranch& branch) const;
 
+  // Levels of stage times: what the longest stage of every division of `of` takes at least, and
+  // the mean of all stages.
+  void set_levels(const DivisionBranch& of);
+  // Whether by_level() has something to part.
+  [[nodiscard]] bool has_levels(const DivisionBranch& branch) const {
+    return branch.free > 0 || index(branch.level) + 1 < above_.size();
+  }
+  // By the last stage, of the branch's free ones, that takes longer than the level; or by none of
+  // them doing so. Chains through late stages hold more of a pipeline than those through early
+  // ones.
+  [[nodiscard]] std::vector<DivisionBranch> by_level(DivisionBranch branch) const;
+
   // The two parts of a branch between which the best mixture of its divisions is torn: by the time
   // of one stage, or else by its layers. Nothing where a single one takes least.
   [[nodiscard]] std::vector<DivisionBranch> split(DivisionBranch branch) const;
-  // By the first stage that alone takes as long as the longest of each division does at least: each
-  // has such a stage, which no mean of divisions shows. `alone`: by share.
-  [[nodiscard]] std::vector<DivisionBranch> by_bottleneck(const DivisionBranch& branch,
-                                                          const std::vector<double>& alone) const;
 
  private:
   struct Chain : Length {
@@ -104,8 +118,10 @@ class DivisionCuts {
 
   const DivisionGraph& graph_;
   std::vector<double> after_;
+  std::vector<std::vector<char>> above_;  // by level and share: whether it takes longer
   std::vector<Chain> chains_;
   std::vector<Path> paths_;                   // divisions
+  std::vector<char> seen_;                    // of them: whose own chain is known
   std::size_t latest_ = 0;                    // of them: that took least last
   std::vector<std::vector<double>> lengths_;  // of each chain in each of them
 };

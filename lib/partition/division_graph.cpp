@@ -85,13 +85,28 @@ DivisionGraph::DivisionGraph(const Stages& stages, const PipelineShape& shape, s
           times_.insert(times_.end(), times.begin(), times.end());
           chunks_ = times.size();
         }
-        edges_.push_back({move, layers[r + 1].node[index(move.to)], at->second});
+        edges_.push_back({move, layers[r + 1].node[index(move.to)], at->second,
+                          static_cast<std::int32_t>(share.place.taken)});
       }
       ends_.push_back(edges_.size());
       layers[r].moves[i] = {};  // may be many
     }
   }
   ends_.push_back(edges_.size());  // of the goal: none
+}
+
+bool DivisionGraph::leave_out(const std::vector<char>& marked) {
+  std::vector<Edge> kept;
+  kept.reserve(edges_.size());
+  std::size_t at = 0;
+  for (std::size_t& end : ends_) {
+    for (; at < end; ++at) {
+      if (marked[at] == 0) kept.push_back(edges_[at]);
+    }
+    end = kept.size();
+  }
+  edges_ = std::move(kept);
+  return least_to_go(std::vector<double>(taken_.size(), 0.0)).front() < kNoWay;
 }
 
 std::span<const DivisionGraph::Edge> DivisionGraph::edges(std::int32_t node) const {

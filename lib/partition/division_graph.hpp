@@ -12,10 +12,10 @@
 namespace meshplan {
 
 // Nodes are the states that a division may pass on its way, edges the shares that its stages may
-// take; every edge is on the way to a whole division.
+// take; every edge is on the way to a whole division, until some are left out.
 class DivisionGraph {
  public:
-  // A share of a stage.
+  // A share of a stage, as the first of the edges that take it does.
   struct Taken {
     int stage = 0;
     StageAssignment share;
@@ -24,6 +24,7 @@ class DivisionGraph {
     StageMove move;
     std::int32_t to = 0;     // node
     std::int32_t taken = 0;  // of shares(): the same for edges whose stages hold the same
+    std::int32_t from = 0;   // layers that the stages before hold
   };
 
   // Divisions whose stages take `most` or less. `shape`: of the pipeline.
@@ -32,6 +33,9 @@ class DivisionGraph {
   [[nodiscard]] std::int64_t num_stages() const { return stages_; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks_; }
   [[nodiscard]] bool empty() const { return edges_.empty(); }
+  // Leaves out the divisions that go over an edge which is marked, by place in edges(). An edge may
+  // lead nowhere after that. False where no division is left.
+  bool leave_out(const std::vector<char>& marked);
   [[nodiscard]] std::int32_t num_nodes() const { return static_cast<std::int32_t>(ends_.size()); }
   [[nodiscard]] std::int32_t goal() const { return num_nodes() - 1; }  // the first node is 0
   [[nodiscard]] std::span<const Edge> edges(std::int32_t node) const;

@@ -12,7 +12,8 @@ namespace {
 
 // Of an evaluation, in partial divisions; and chunks of the pipeline that make one more of them.
 constexpr std::int64_t kCostOfRun = 8, kChunksOfStart = 2;
-constexpr std::int64_t kTriesOfStart = 64;  // of sums over stages alone, as long as one of chains
+constexpr std::int64_t kPassesOfStart = 256;  // of a micro-batch through a chunk
+constexpr std::int64_t kTriesOfStart = 64;    // of sums over stages alone, as long as one of chains
 constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
 constexpr std::int64_t kFew = 4096;    // divisions of which each is looked at
 // More say less than a split does.
@@ -63,12 +64,10 @@ bool DivisionSearch::try_every() {
   if (!in_order) {
     every = try_chains();
   } else if (!gave_up_) {
-    const std::int64_t all = left_;
-    every = try_in_order(left_);
-    // Chains of whole divisions cost more to find, and say more of stages not yet divided.
-    if (!every && !gave_up_) {
-      left_ = all;
-      every = try_chains();
+    every = try_chains();
+    if (!every && no_chains_) {
+      left_ = std::exchange(spared_, 0), gave_up_ = false;
+      every = try_in_order(left_);
     }
   }
   if (every) return true;
@@ -99,6 +98,9 @@ void DivisionSearch::first_guess() {
 
 bool DivisionSearch::consider(const Division& d) {
   left_ -= kCostOfRun + x_.strategy.pp * x_.strategy.vp / kChunksOfStart;
+  if (stages_.layout().shares_both_ends()) {  // few of their rounds are alike
+    left_ -= x_.strategy.pp * x_.strategy.vp * num_microbatches(x_.strategy) / kPassesOfStart;
+  }
   last_time_.reset();
   last_chain_.reset();
   const Stages::Lists lists = stages_.lists(d);
@@ -185,8 +187,8 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
 
 bool DivisionSearch::try_chains() {
   wants_chains_ = true;
-  const DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
-                            stages_.max_bottleneck(limit() - q_.end));
+  DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
+                      stages_.max_bottleneck(limit() - q_.end));
   if (graph.empty()) return true;
   std::vector<double> exposed;
   ends_.clear();
@@ -195,12 +197,13 @@ bool DivisionSearch::try_chains() {
     exposed.push_back(end.exposed.si());
     ends_.push_back((end.optimizer + end.offload).si());
   }
-  set_alone(graph, exposed);
+  if (!set_alone(graph, exposed)) return true;
   DivisionCuts cuts(graph, std::move(exposed));
   DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
   close_longer(root, graph);
   if (!is_open(root, graph)) return true;
   if (cuts.empty() && !add_cut(best_ ? *best_ : even_division(graph), cuts)) {
+    no_chains_ = true;
     give_up();
     return false;
   }
@@ -219,7 +222,9 @@ bool DivisionSearch::try_chains() {
   chains_ = cuts.chains_of(root);
   if (!is_open(root, graph)) return true;
   least_ = root.step_time() * kRounding;
-  for (DivisionBranch& part : cuts.by_bottleneck(root, alone_)) wait(std::move(part));
+  cuts.set_levels(root);
+  root.free = static_cast<int>(graph.num_stages());
+  for (DivisionBranch& part : cuts.by_level(root)) wait(std::move(part));
   while (!waiting.empty()) {
     least_ = waiting.front().step_time() * kRounding;
     if (least_ > limit()) return true;
@@ -234,7 +239,8 @@ bool DivisionSearch::try_chains() {
       if (left_ <= 0) return false;
       continue;
     }
-    std::vector<DivisionBranch> parts = cuts.split(branch);
+    std::vector<DivisionBranch> parts =
+        cuts.has_levels(branch) ? cuts.by_level(branch) : cuts.split(branch);
     if (parts.empty()) parts = halve(graph, branch);
     for (DivisionBranch& part : parts) wait(std::move(part));
   }
@@ -281,7 +287,12 @@ void DivisionSearch::bound(DivisionBranch& branch, const DivisionGraph& graph, D
     left_ -= step;
     more = cuts.raise(branch, kSteps, limit() / kRounding - branch.end);
     if (branch.step_time() * kRounding > limit()) return;
+    cuts.set_seen();
     more |= add_cut(division_of(cuts.latest()), cuts);
+    // What the game weighs may be long by a chain that it has not got yet.
+    while (!more && left_ > 0 && cuts.turn_to_unseen(branch)) {
+      more = add_cut(division_of(cuts.latest()), cuts);
+    }
   }
   cuts.close_longer(branch, limit() / kRounding - branch.end);
   left_ -= step;
@@ -297,20 +308,37 @@ void DivisionSearch::close_longer(DivisionBranch& branch, const DivisionGraph& g
   branch.end = end_of_branch(branch, graph);
 }
 
-void DivisionSearch::set_alone(const DivisionGraph& graph, const std::vector<double>& exposed) {
-  alone_.assign(graph.shares().size(), 0.0);
-  if (stages_.layout().is_bidirectional()) return;
+bool DivisionSearch::set_alone(DivisionGraph& graph, const std::vector<double>& exposed) {
+  const bool both_ways = stages_.layout().is_bidirectional();
   const double m = static_cast<double>(num_microbatches(x_.strategy));
+  std::vector<double> work(graph.shares().size(), 0.0);
+  if (stages_.layout().shares_both_ends()) {  // each rank has all its work to do
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      for (const ChunkTime& c : graph.times(i)) {
+        work[i] += (c.forward + c.backward_input + c.backward_weight).si();
+      }
+      work[i] = (both_ways ? m / 2 : m) * work[i] + exposed[i] + ends_[i] + tied_;
+    }
+  }
+  // What the layers before those of a share change: the same share is on several edges.
+  std::vector<char> too_long;
+  too_long.reserve(graph.edges().size());
+  alone_.assign(work.size(), kNoDivision);
   for (const DivisionGraph::Edge& e : graph.edges()) {
     const std::size_t i = index(e.taken);
     const auto& [stage, share] = graph.shares()[i];
-    const std::int64_t from = share.place.taken, to = from + share.first;
-    const double more = m * recompute_time_of_stage(stage, share, e.move.time);
-    const DivisionBound::RankChains chains = bound_.chains(stage, from, to);
-    alone_[i] = std::max(chains.step + std::max(q_.end, ends_[i]),
-                         chains.until_last + exposed[i] + ends_[i]) +
-                more + tied_;
+    double alone = work[i];
+    if (!both_ways) {
+      const double more = m * recompute_time_of_stage(stage, share, e.move.time);
+      const DivisionBound::RankChains chains =
+          bound_.chains(stage, e.from, std::int64_t{e.from} + e.move.first);
+      alone = std::max({alone, chains.step + std::max(q_.end, ends_[i]) + more + tied_,
+                        chains.until_last + exposed[i] + ends_[i] + more + tied_});
+    }
+    too_long.push_back(alone * kRounding > limit() ? 1 : 0);
+    if (too_long.back() == 0) alone_[i] = std::min(alone_[i], alone);
   }
+  return graph.leave_out(too_long);
 }
 
 double DivisionSearch::end_of_branch(const DivisionBranch& branch,

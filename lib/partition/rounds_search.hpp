@@ -98,8 +98,8 @@ class DivisionSearch {
   void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises);
 
   // By share: seconds of a step that holds it, as far as its own stage tells. `exposed`: of its
-  // gradients, by share.
-  void set_alone(const DivisionGraph& graph, const std::vector<double>& exposed);
+  // gradients, by share. Leaves out what takes too long; false where nothing is left.
+  [[nodiscard]] bool set_alone(DivisionGraph& graph, const std::vector<double>& exposed);
   // Closes the shares that alone take too long, and bounds the others by what they take alone.
   void close_longer(DivisionBranch& branch, const DivisionGraph& graph) const;
 
@@ -152,6 +152,7 @@ class DivisionSearch {
   std::vector<double> ends_, alone_;
   std::int64_t tried_ = 0;
   bool gave_up_ = false;
+  bool no_chains_ = false;  // of any division
   KnownChains chains_;
   std::vector<LayerRange> chunks_;  // scratch of chains_of()
   bool wants_chains_ = false;       // of divisions that are not wanted too

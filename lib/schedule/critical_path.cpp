@@ -121,18 +121,24 @@ Seconds CriticalPath::length(std::span<const ChunkTime> chunks) const {
 std::optional<CriticalPath> critical_path(const Program& p, const PipelineShape& s,
                                           std::span<const ChunkTime> chunks,
                                           std::span<const SendTime> forward_send,
-                                          std::span<const SendTime> backward_send) {
+                                          std::span<const SendTime> backward_send,
+                                          std::span<const Seconds> after) {
   Executor<TracingClock> executor{TracingClock(s)};
   NoObserver observe;
   executor.load(p, chunks, forward_send, backward_send);
   executor.run(s.microbatches, observe);
   const std::vector<At>& free = executor.free();
-  const auto last = std::max_element(free.begin(), free.end(),
-                                     [](const At& a, const At& b) { return a.time < b.time; });
+  const auto end = [&](std::size_t r) {
+    return free[r].time + (after.empty() ? 0 : after[r].si());
+  };
+  std::size_t last = 0;
+  for (std::size_t r = 1; r < free.size(); ++r) {
+    if (end(r) > end(last)) last = r;
+  }
   CriticalPath path;
   path.tasks.resize(chunks.size());
-  path.rank = last - free.begin();
-  if (!executor.clock.walk_back(*last, path)) return std::nullopt;
+  path.rank = static_cast<std::int64_t>(last);
+  if (!executor.clock.walk_back(free[last], path)) return std::nullopt;
   return path;
 }
 

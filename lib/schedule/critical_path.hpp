@@ -26,11 +26,13 @@ struct CriticalPath {
   [[nodiscard]] Seconds length(std::span<const ChunkTime> chunks) const;
 };
 
-// The longest, which is the makespan of PipelineRunner::run(). `p`: compiled for such a shape.
+// The longest with what follows the last task of the rank that it ends on: `after`, by rank; none
+// where empty, then it is the makespan of PipelineRunner::run(). `p`: compiled for such a shape.
 // Nothing if the steady state moves by no time at all.
 [[nodiscard]] std::optional<CriticalPath> critical_path(const Program& p, const PipelineShape& s,
                                                         std::span<const ChunkTime> chunks,
                                                         std::span<const SendTime> forward_send,
-                                                        std::span<const SendTime> backward_send);
+                                                        std::span<const SendTime> backward_send,
+                                                        std::span<const Seconds> after = {});
 
 }  // namespace meshplan

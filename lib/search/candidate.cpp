@@ -14,8 +14,6 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kLeastEffort = 512;  // of an option, for some bound on its divisions
-
 // Features that a plan should have a reason for: of two equal plans the plainer one goes first.
 int unusual_features(const Strategy& s) {
   int n = 0;
@@ -214,7 +212,7 @@ class Examiner {
       effort_.chains = &result_.chains;
     }
     result_.effort += effort_.starts - found.effort_left;
-    effort_.starts = std::max(kLeastEffort, found.effort_left);
+    effort_.starts = std::max(effort_.least, found.effort_left);
     if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;
     const bool some = recomputes(*found.lists);

@@ -141,6 +141,7 @@ struct RecomputeModes {
 struct Effort {
   bool every = false;       // all, with their step times; else the one that [F-SEARCH-1] chooses
   std::int64_t starts = 0;  // of all options: partial divisions after which that is given up
+  std::int64_t least = 0;   // of each option, whatever the others before it took
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good one
   const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
 };

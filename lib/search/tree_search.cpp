@@ -329,8 +329,9 @@ void TreeSearch::drop_slow_shardings(const std::function<bool()>& stop) {
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
   constexpr std::int64_t kTimes = 8, kManyTimes = 64;  // the effort
-  if (decide_best({.times = kTimes, .most = 128, .batch = 4}, stop, progress)) return;
-  decide_best({.times = kManyTimes, .most = 16, .batch = 2}, stop, progress);
+  constexpr std::size_t kMost = 128;
+  if (decide_best({.times = kTimes, .most = kMost, .batch = 4}, stop, progress)) return;
+  decide_best({.times = kManyTimes, .most = kMost, .batch = 2}, stop, progress);
 }
 
 // Whether all are decided.
@@ -401,8 +402,11 @@ KnownChains& TreeSearch::chains_of(const Node& node) {
 Examined TreeSearch::divide(const Node& node, double limit, std::int64_t starts,
                             const KnownChains& chains) const {
   const PartialStrategy c = expander_.choice(node);
+  // At first for some bound on an option's divisions; then what decides one is not short for
+  // others.
+  const std::int64_t least = starts > kStarts ? starts : kLeastStarts;
   return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.recompute_modes,
-                 node.pipeline, limit, {true, starts, known_division(node, c), &chains});
+                 node.pipeline, limit, {true, starts, least, known_division(node, c), &chains});
 }
 
 // Of the leaf itself, or else of the best plan whose layers may be divided alike.
