@@ -100,6 +100,7 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
      {"qwen3_vl", "qwen3"},
      {"qwen3_5", "qwen3_5_text"},
      {"step3_vl", "step3_text"},
+     {"codegen", "gptj"},
      {"glm4v", "glm4"},
      {"glm4v_text", "glm4"},
      {"glm4v_moe", "glm4_moe"},

@@ -29,9 +29,10 @@ void read_qwen_window(HfFields& f, ModelSpec& m, std::int64_t full_layers_fallba
 
 }  // namespace
 
-ModelSpec llama_without_attention(HfFields& f, std::int64_t context) {
-  ModelSpec m = read_core(f);
-  m.ffn_hidden_size = f.size("ffn_hidden_size", {"intermediate_size"});
+ModelSpec llama_without_attention(HfFields& f, std::int64_t context, const CoreNames& core,
+                                  const HfNames& ffn) {
+  ModelSpec m = read_core(f, core);
+  m.ffn_hidden_size = f.size("ffn_hidden_size", ffn);
   m.gated_mlp = true;
   read_activation(f, m, {"hidden_act"}, "silu");
   m.norm = Norm::kRmsNorm;
@@ -80,15 +81,16 @@ MlaSpec read_latent(HfFields& f) {
 void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d) {
   MoeSpec moe = read_experts(f, {"n_routed_experts", "num_local_experts", "num_experts"}, d.top_k,
                              {"moe_intermediate_size"});
+  const HfNames shared_experts{"n_shared_experts", "num_shared_experts"};
   const std::int64_t shared =
-      f.is_null({"n_shared_experts"})
+      f.is_null(shared_experts)
           ? 0
-          : f.count_or("moe.shared_expert_ffn_hidden_size", {"n_shared_experts"}, d.shared_experts);
+          : f.count_or("moe.shared_expert_ffn_hidden_size", shared_experts, d.shared_experts);
   moe.shared_expert_ffn_hidden_size = shared * moe.expert_ffn_hidden_size;
   moe.router_bias = d.correction;
   m.moe = moe;
-  const std::int64_t dense =
-      f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, d.first_dense);
+  const std::int64_t dense = f.count_or(
+      "moe.layers.first_dense", {"first_k_dense_replace", "num_dense_layers"}, d.first_dense);
   const std::int64_t step = f.size_or("moe.layers.every", {"moe_layer_freq"}, 1);
   std::vector<bool> sparse = all_layers(m, false);
   for (std::size_t i = 0; i < sparse.size(); ++i) {

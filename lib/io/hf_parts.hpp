@@ -47,7 +47,9 @@ void edit_layers(ModelSpec& m, const std::function<void(std::size_t, LayerSpec&)
 
 // Llama and what was built like it: RMSNorm, rotary positions, SwiGLU. `context` and the others are
 // the defaults of the family; groups 0: as many as heads, head_dim 0: hidden size over heads.
-[[nodiscard]] ModelSpec llama_without_attention(HfFields& f, std::int64_t context);
+[[nodiscard]] ModelSpec llama_without_attention(HfFields& f, std::int64_t context,
+                                                const CoreNames& core = {},
+                                                const HfNames& ffn = {"intermediate_size"});
 [[nodiscard]] ModelSpec llama_like(HfFields& f, std::int64_t context, std::int64_t groups,
                                    std::int64_t head_dim);
 // Experts in every `decoder_sparse_step`-th layer, except for those in `mlp_only_layers`.

@@ -313,33 +313,32 @@ ModelSpec read_dbrx(HfFields& f) {
   return m;
 }
 
-// EXAONE 4: full attention, without positions, in every fourth layer.
-ModelSpec read_exaone4(HfFields& f) {
-  ModelSpec m = llama_like(f, 2048, 0, 0);
-  m.qk_norm = true;
-  if (f.is_null({"sliding_window"})) return m;  // the small sizes have no windows
-  read_local_layers(f, m, 4, 4096);
+namespace {
+
+// Windows in all layers but every n-th, which have no positions.
+void read_rotating_windows(HfFields& f, ModelSpec& m, std::int64_t every, std::int64_t window) {
+  read_local_layers(f, m, every, window);
   edit_layers(m, [](std::size_t, LayerSpec& layer) {
     auto& attention = std::get<AttentionSpec>(layer.mixer);
     if (attention.window == 0) attention.rotary_dim = 0;
   });
+}
+
+}  // namespace
+
+ModelSpec read_exaone4(HfFields& f) {
+  ModelSpec m = llama_like(f, 2048, 0, 0);
+  m.qk_norm = true;
+  if (!f.is_null({"sliding_window"})) read_rotating_windows(f, m, 4, 4096);  // small sizes: none
   return m;
 }
 
 ModelSpec read_exaone_moe(HfFields& f) {
-  ModelSpec m = read_exaone4(f);
-  MoeSpec moe = read_experts(f, {"num_experts", "n_routed_experts"}, 8, {"moe_intermediate_size"});
-  moe.router_bias = true;
-  moe.shared_expert_ffn_hidden_size = f.count_or("moe.shared_expert_ffn_hidden_size",
-                                                 {"num_shared_experts", "n_shared_experts"}, 1) *
-                                      moe.expert_ffn_hidden_size;
-  const auto dense =
-      static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"first_k_dense_replace"}, 1));
-  m.moe = moe;
-  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
-    if (i >= dense) layer.feed_forward = moe;
-  });
-  m.mtp_layers = f.count_or("mtp_layers", {"num_nextn_predict_layers"}, 0);
+  ModelSpec m = llama_like(f, 2048, 0, 0);
+  m.qk_norm = true;
+  read_deepseek_experts(f, m,
+                        {.top_k = 8, .first_dense = 1, .shared_experts = 1, .correction = true});
+  read_rotating_windows(f, m, 4, 4096);
   return m;
 }
 
@@ -347,36 +346,19 @@ ModelSpec read_exaone_moe(HfFields& f) {
 ModelSpec read_afmoe(HfFields& f) {
   ModelSpec m = llama_like(f, 16'384, 0, 128);
   m.qk_norm = m.attention_output_gate = m.sandwich_norm = true;
-  const auto dense =
-      static_cast<std::size_t>(f.count_or("moe.layers.first_dense", {"num_dense_layers"}, 1));
-  MoeSpec moe = read_experts(f, {"num_experts"}, 8, {"moe_intermediate_size"});
-  moe.router_bias = true;
-  moe.shared_expert_ffn_hidden_size =
-      f.count_or("moe.shared_expert_ffn_hidden_size", {"num_shared_experts"}, 1) *
-      moe.expert_ffn_hidden_size;
-  m.moe = moe;
-  read_local_layers(f, m, f.size_or("attention.window_every", {"global_attn_every_n_layers"}, 4),
-                    2048);
-  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
-    auto& attention = std::get<AttentionSpec>(layer.mixer);
-    if (attention.window == 0) attention.rotary_dim = 0;
-    if (i < dense) layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
-  });
+  read_deepseek_experts(f, m,
+                        {.top_k = 8, .first_dense = 1, .shared_experts = 1, .correction = true});
+  read_rotating_windows(
+      f, m, f.size_or("attention.window_every", {"global_attn_every_n_layers"}, 4), 2048);
   return m;
 }
 
 // LongCat-Flash: each of its layers is two of latent attention and dense MLP, and experts beside
 // the first MLP that reach over both. A token's choices include experts that return it as it is,
-// which cost nothing: of top_k as many as their share of all experts.
+// which cost nothing: of top_k as many as their share of all experts (2509.01322 section 2.1).
 ModelSpec read_longcat(HfFields& f) {
-  ModelSpec m = read_core(f, {.layers = {"num_layers", "num_hidden_layers"}});
-  m.ffn_hidden_size = f.size("ffn_hidden_size", {"ffn_hidden_size"});
-  m.gated_mlp = true;
-  read_activation(f, m, {"hidden_act"}, "silu");
-  m.norm = Norm::kRmsNorm;
-  m.position_embedding = PositionEmbedding::kRope;
-  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
-  m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 131'072);
+  ModelSpec m = llama_without_attention(f, 131'072, {.layers = {"num_layers", "num_hidden_layers"}},
+                                        {"ffn_hidden_size"});
   m.attention = AttentionKind::kMla;
   m.mla = read_latent(f);
   m.head_dim = m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;

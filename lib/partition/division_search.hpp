@@ -57,10 +57,10 @@ struct FastestDivision {
 // Where any division is allowed the search goes from the first stage on, each with every number of
 // layers that fits. A start is dropped if one of the chains of [F-SEARCH-4] through the stages
 // divided so far exceeds the best time known, or if the later stages cannot take the rest within
-// it. Where the first ranks hold both ends of the model, or when `effort` runs out, every division
-// that is costed bounds all others instead [F-SEARCH-11], in a tree of branches, with as much
-// effort again. When that runs out too, the best division known is improved by moving layers from
-// one stage to another until no single move helps.
+// it. Where the first ranks hold both ends of the model, or once a few starts do not decide it,
+// every division that is costed bounds all others instead [F-SEARCH-11], in a tree of branches.
+// When `effort` runs out, the best division known is improved by moving layers from one stage to
+// another until no single move helps.
 [[nodiscard]] FastestDivision fastest_division(const DivisionQuery& query);
 
 }  // namespace meshplan

@@ -60,15 +60,10 @@ bool DivisionSearch::try_every() {
   const bool in_order = !stages_.layout().shares_both_ends();
   if (in_order && try_in_order(kAtOnce)) return true;
   if (!gave_up_ && (is(DivisionAsk::kFastest) || left_ > 1)) first_guess();
-  bool every = false;
-  if (!in_order) {
-    every = try_chains();
-  } else if (!gave_up_) {
-    every = try_chains();
-    if (!every && no_chains_) {
-      left_ = std::exchange(spared_, 0), gave_up_ = false;
-      every = try_in_order(left_);
-    }
+  bool every = (!in_order || !gave_up_) && try_chains();
+  if (in_order && !every && no_chains_) {
+    left_ = std::exchange(spared_, 0), gave_up_ = false;
+    every = try_in_order(left_);
   }
   if (every) return true;
   improve();
