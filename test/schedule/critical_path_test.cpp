@@ -24,6 +24,18 @@ TEST_CASE("[F-PIPE-10] the critical path is as long as the pipeline, and a chain
     REQUIRE(path);
     REQUIRE(path->length(chunks).si() ==
             Approx(runner.run(s, chunks, sends, sends).makespan.si()).epsilon(1e-9));
+    // With what follows on each rank: the rank whose end is last, by its own finish.
+    std::vector<Seconds> after(static_cast<std::size_t>(s.pp));
+    for (std::size_t r = 0; r < after.size(); ++r) {
+      after[r] = path->length(chunks) * (static_cast<double>((7 * r + 3) % 5) / 10);
+    }
+    const auto ended = critical_path(runner.program(s), s, chunks, sends, sends, after);
+    REQUIRE(ended);
+    const auto end = [&](const CriticalPath& p) {
+      return (p.length(chunks) + after[static_cast<std::size_t>(p.rank)]).si();
+    };
+    REQUIRE(end(*ended) >= end(*path) * (1 - 1e-9));
+    REQUIRE(ended->length(chunks).si() <= path->length(chunks).si() * (1 + 1e-9));
     REQUIRE(path->length(others).si() * (1 - 1e-9) <=
             runner.run(s, others, sends, sends).makespan.si());
   }
