@@ -288,13 +288,13 @@ TargetModel::TargetModel(Target t, const ModelSpec& m) : target_(t), model_(m) {
 Target TargetModel::carrier_of(const Strategy& s) const {
   if (target_ != Target::kMegatron) return target_;
   if (has_adapters(s) || !s.frozen.empty() || has_fp8_attention(s)) return Target::kMegatronBridge;
-  Findings f = own_;
+  if (own_.has_errors()) return Target::kMegatronBridge;
+  Findings f;
   check_streams(target_, s, model_, f);
   return f.has_errors() ? Target::kMegatronBridge : target_;
 }
 
-Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterSpec& c) const {
-  Findings f = carrier == target_ ? own_ : of_bridge_;
+void TargetModel::check_parts(Target carrier, const Strategy& s, Findings& f) const {
   check_adapters(carrier, s, f);
   check_frozen_parts(carrier, s, f);
   check_streams(carrier, s, model_, f);
@@ -303,8 +303,34 @@ Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterS
   check_scaling(carrier, s, f);
   check_low_gather(carrier, s, f);
   check_cuda_graph(carrier, s, f);
+}
+
+Findings TargetModel::findings(Target carrier, const Strategy& s, const ClusterSpec& c) const {
+  Findings f = carrier == target_ ? own_ : of_bridge_;
+  check_parts(carrier, s, f);
   for (const TargetRule& rule : target_rules(carrier)) rule.check({s, model_, c}, f);
   return f;
+}
+
+bool TargetModel::has_finding(Target carrier, const Strategy& s, const ClusterSpec& c,
+                              const std::function<bool(const Finding&)>& asked) const {
+  const auto any = [&](const Findings& f, std::size_t from) {
+    for (std::size_t i = from; i < f.all().size(); ++i) {
+      if (asked(f.all()[i])) return true;
+    }
+    return false;
+  };
+  if (any(carrier == target_ ? own_ : of_bridge_, 0)) return true;
+  Findings f;
+  check_parts(carrier, s, f);
+  if (any(f, 0)) return true;
+  const Plan plan{s, model_, c};
+  for (const TargetRule& rule : target_rules(carrier)) {
+    const std::size_t before = f.all().size();
+    rule.check(plan, f);
+    if (any(f, before)) return true;
+  }
+  return false;
 }
 
 Target carrier_of(Target t, const Strategy& s, const ModelSpec& m) {

@@ -4,6 +4,7 @@
 // framework that it comes from. Search spaces, exporters and lint ask these tables and nothing
 // else.
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,8 +50,12 @@ class TargetModel {
   // The same as the functions of these names.
   [[nodiscard]] Target carrier_of(const Strategy& s) const;
   [[nodiscard]] Findings findings(Target carrier, const Strategy& s, const ClusterSpec& c) const;
+  // Whether one of those findings is as asked; the rest of the rules are not looked at then.
+  [[nodiscard]] bool has_finding(Target carrier, const Strategy& s, const ClusterSpec& c,
+                                 const std::function<bool(const Finding&)>& asked) const;
 
  private:
+  void check_parts(Target carrier, const Strategy& s, Findings& f) const;
   Target target_;
   const ModelSpec& model_;
   Findings own_, of_bridge_;  // the second where `target_` is Megatron-LM

@@ -2,7 +2,7 @@
 // What each rank of a pipeline holds at its fullest moments, each shape computed once.
 #include <vector>
 
-#include "partition/shared_memo.hpp"
+#include "base/shared_memo.hpp"
 #include "schedule/in_flight.hpp"
 
 namespace meshplan {

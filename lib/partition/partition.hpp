@@ -9,6 +9,7 @@
 // from above, each time only up to where S(b) + weight * b could still win, until none can. The
 // result is the optimum over all divisions.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -45,7 +46,7 @@ class Partitioner {
         stages_(table.num_stages()),
         states_(table.num_states()),
         reached_(static_cast<std::size_t>((stages_ + 1) * states_)),
-        rest_(static_cast<std::size_t>((stages_ + 1) * states_)) {}
+        reached_states_(static_cast<std::size_t>(stages_ + 1)) {}
 
   // `least_sum`: a sum of stage times that no division undercuts; `least`: the same of the largest.
   // Nothing if every division that is left over by the table has a stage of more than `most`.
@@ -72,10 +73,25 @@ class Partitioner {
     return best;
   }
 
-  // Whether any division keeps every stage within `most`.
+  // Whether any division keeps every stage within `most`. Depth first, the largest stages first:
+  // where there is a way, that mostly leads to the end at once.
   bool is_possible(std::int64_t most) {
-    reach(most);
-    return at_goal();
+    forget_reached();
+    std::vector<std::pair<int, int>> waiting{{0, table_.start()}};  // stages and states
+    reached_[at(0, table_.start())] = 1;
+    reached_states_.front().push_back(table_.start());
+    while (!waiting.empty()) {
+      const int stage = waiting.back().first, state = waiting.back().second;
+      waiting.pop_back();
+      if (stage == stages_) {
+        if (table_.is_goal(state)) return true;
+        continue;
+      }
+      table_.moves(stage, state, most, [&](const StageMove& move) {
+        if (mark(stage + 1, move.to)) waiting.emplace_back(stage + 1, move.to);
+      });
+    }
+    return false;
   }
 
   // The division whose largest stage is least, then the sum and the rest as above.
@@ -112,52 +128,89 @@ class Partitioner {
     return static_cast<std::size_t>(stage * states_ + state);
   }
 
+  // Whether the state was not marked yet.
+  bool mark(int stage, int state) {
+    char& reached = reached_[at(stage, state)];
+    if (reached) return false;
+    reached = 1;
+    reached_states_[static_cast<std::size_t>(stage)].push_back(state);
+    return true;
+  }
+
+  void forget_reached() {
+    for (int r = 0; r <= stages_; ++r) {
+      std::vector<int>& states = reached_states_[static_cast<std::size_t>(r)];
+      for (const int state : states) reached_[at(r, state)] = 0;
+      states.clear();
+    }
+  }
+
+  // Table::moves(), of which those within a higher limit are kept: bounds are tried again and
+  // again.
+  template <class Visit>
+  std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) {
+    if (nodes_.empty()) nodes_.resize(reached_.size(), kNone);
+    std::size_t& number = nodes_[at(stage, state)];
+    if (number == kNone) {
+      number = known_.size();
+      known_.emplace_back();
+    }
+    Known& known = known_[number];
+    if (known.limit < limit) {
+      known.begin = moves_.size();
+      known.over =
+          table_.moves(stage, state, limit, [&](const StageMove& move) { moves_.push_back(move); });
+      known.end = moves_.size();
+      known.limit = limit;
+    }
+    std::int64_t over = known.over;
+    for (std::size_t i = known.begin; i < known.end; ++i) {
+      if (moves_[i].time <= limit) {
+        visit(moves_[i]);
+      } else {
+        over = std::min(over, moves_[i].time);
+      }
+    }
+    return over;
+  }
+
   // Marks what can be reached with stages of at most `limit`; the smallest time over it.
   std::int64_t reach(std::int64_t limit) {
-    std::fill(reached_.begin(), reached_.end(), char{0});
-    reached_[at(0, table_.start())] = 1;
+    forget_reached();
+    mark(0, table_.start());
     std::int64_t over = kUnbounded;
     longest_ = 0;
     for (int r = 0; r < stages_; ++r) {
-      for (int i = 0; i < states_; ++i) {
-        if (!reached_[at(r, i)]) continue;
-        over = std::min(over, table_.moves(r, i, limit, [&](const StageMove& move) {
-          reached_[at(r + 1, move.to)] = 1;
-          longest_ = std::max(longest_, move.time);
-        }));
+      for (const int state : reached_states_[static_cast<std::size_t>(r)]) {
+        over = std::min(over, moves(r, state, limit, [&](const StageMove& move) {
+                          mark(r + 1, move.to);
+                          longest_ = std::max(longest_, move.time);
+                        }));
       }
     }
     return over;
   }
 
   [[nodiscard]] bool at_goal() const {
-    for (int i = 0; i < states_; ++i) {
-      if (reached_[at(stages_, i)] && table_.is_goal(i)) return true;
-    }
-    return false;
+    const std::vector<int>& ends = reached_states_.back();
+    return std::any_of(ends.begin(), ends.end(), [&](int state) { return table_.is_goal(state); });
   }
 
   // The smallest bound on the largest stage time that leaves a way, at most `most`.
   std::optional<std::int64_t> least_limit(std::int64_t least, std::int64_t most) {
     if (least > most) return std::nullopt;
-    reach(least);
+    // Below low there is no way, at high there is one. Mostly the answer is near the low end.
+    std::int64_t low = reach(least), high = least;
     if (at_goal()) return least;
-    reach(most);
-    if (!at_goal()) return std::nullopt;
-    // Below low there is no way, at high there is one.
-    std::int64_t low = least, high = std::max(least, longest_);
-    // Mostly the answer is near the low end: doubling steps, then halving what is left.
-    for (std::int64_t step = std::max<std::int64_t>(1, least / 64); low < high; step *= 2) {
-      const std::int64_t next = low + std::min(step, (high - low) / 2);
-      const std::int64_t over = reach(next);
-      if (at_goal()) {
-        high = std::max(low, longest_);
-        step = 0;
-      } else {
-        low = std::min(over, high);
-      }
-      if (step == 0) break;
+    for (std::int64_t step = std::max<std::int64_t>(1, least / 32);; step *= 4) {
+      if (low > most) return std::nullopt;
+      high = low > most - step ? most : low + step;
+      const std::int64_t over = reach(high);
+      if (at_goal()) break;
+      if (high == most) return std::nullopt;
+      low = over;
     }
+    high = std::max(low, longest_);
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       const std::int64_t over = reach(middle);
@@ -172,13 +225,13 @@ class Partitioner {
 
   // The division of the least sum, then squares, then sizes; reach(limit) has run.
   Division shortest(std::int64_t limit) {
-    std::fill(rest_.begin(), rest_.end(), Rest{});
-    for (int i = 0; i < states_; ++i) {
-      if (reached_[at(stages_, i)] && table_.is_goal(i)) rest_[at(stages_, i)] = {0, 0};
+    rest_.resize(reached_.size());  // of what is not reached it is not asked
+    for (const int i : reached_states_.back()) {
+      rest_[at(stages_, i)] = table_.is_goal(i) ? Rest{0, 0} : Rest{};
     }
     for (int r = stages_; r-- > 0;) {
-      for (int i = 0; i < states_; ++i) {
-        if (reached_[at(r, i)]) rest_[at(r, i)] = through(r, i, limit);
+      for (const int i : reached_states_[static_cast<std::size_t>(r)]) {
+        rest_[at(r, i)] = through(r, i, limit);
       }
     }
     Division division;
@@ -186,7 +239,7 @@ class Partitioner {
     for (int r = 0; r < stages_; ++r) {
       const Rest wanted = rest_[at(r, state)];
       std::optional<StageMove> chosen;
-      table_.moves(r, state, limit, [&](const StageMove& move) {
+      moves(r, state, limit, [&](const StageMove& move) {
         if (!chosen && rest_[at(r + 1, move.to)].sum != kUnbounded && after(r, move) == wanted) {
           chosen = move;
         }
@@ -204,19 +257,30 @@ class Partitioner {
     return {rest.sum + move.time, rest.squares + square(move.first) + square(move.second)};
   }
 
-  [[nodiscard]] Rest through(int stage, int state, std::int64_t limit) const {
+  [[nodiscard]] Rest through(int stage, int state, std::int64_t limit) {
     Rest least;
-    table_.moves(stage, state, limit, [&](const StageMove& move) {
+    moves(stage, state, limit, [&](const StageMove& move) {
       if (rest_[at(stage + 1, move.to)].sum == kUnbounded) return;
       least = std::min(least, after(stage, move));
     });
     return least;
   }
 
+  // What is known of the moves from one state: those of times up to `limit`, a range of `moves_`.
+  struct Known {
+    std::int64_t limit = -1, over = kUnbounded;
+    std::size_t begin = 0, end = 0;
+  };
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
   const Table& table_;
   int stages_, states_;
-  std::vector<char> reached_;
+  std::vector<char> reached_;                     // by stage and state
+  std::vector<std::vector<int>> reached_states_;  // the same, listed by stage
   std::vector<Rest> rest_;
+  std::vector<std::size_t> nodes_;  // places in `known_`, by stage and state
+  std::vector<Known> known_;
+  std::vector<StageMove> moves_;
   std::int64_t longest_ = 0;  // of the moves that reach() found
 };
 

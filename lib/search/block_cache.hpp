@@ -1,7 +1,7 @@
 #pragma once
 // Block costs by the keys that they depend on, each computed once and shared by all threads.
+#include "base/shared_memo.hpp"
 #include "cost/block.hpp"
-#include "partition/shared_memo.hpp"
 #include "search/shape_ids.hpp"
 
 namespace meshplan {

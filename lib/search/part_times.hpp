@@ -3,9 +3,9 @@
 // keys than everything else, so each part is computed once for the keys that it depends on.
 #include <cstdint>
 
+#include "base/shared_memo.hpp"
 #include "cost/block.hpp"
 #include "model/kinds.hpp"
-#include "partition/shared_memo.hpp"
 #include "partition/stages.hpp"
 #include "search/shape_ids.hpp"
 

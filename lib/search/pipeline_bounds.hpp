@@ -5,9 +5,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/shared_memo.hpp"
 #include "cost/block.hpp"
 #include "model/layer_prefix.hpp"
-#include "partition/shared_memo.hpp"
 
 namespace meshplan {
 

@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "search/best_first.hpp"
+#include "search/search_caches.hpp"
 
 namespace meshplan {
 namespace {
@@ -117,13 +118,16 @@ void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest re
 Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
                             const Progress& progress, SearchCaches* caches) {
   const Clock::time_point start = Clock::now();
-  const Result<SearchSpace> space = SearchSpace::make(m, c, request);
-  if (!space) return space.errors();
+  Result<SearchSpace> made =
+      SearchSpace::make(m, c, request, caches == nullptr ? nullptr : &caches->spaces);
+  if (!made) return made.errors();
+  const auto space = std::make_shared<const SearchSpace>(std::move(made).value());
   WorkerPool pool(request.threads);
   const auto stop = [&] {
     return is_interrupted(request) || (request.time_limit && since(start) >= *request.time_limit);
   };
   SearchResult result;
+  result.space = space;
   Outcome outcome;
   {
     SearchContext context(m, c, request, *space, caches);

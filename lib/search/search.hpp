@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "cost/plan_cost.hpp"
 #include "cost/step.hpp"
 #include "search/met_plans.hpp"
-#include "space/request.hpp"
+#include "space/space.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -32,7 +33,6 @@ struct SearchRequest : SpaceRequest {
   std::optional<std::int64_t> node_limit;  // as time_limit, but of the statistics' `nodes`: so what
                                            // is found does not depend on the load of the machine
   bool usual_only = false;  // only choices that nearly all good plans make alike: proves nothing
-  bool plans_only = false;  // the statistics are of no interest: what does not fit is not counted
 };
 
 [[nodiscard]] inline bool is_interrupted(const SearchRequest& request) {
@@ -69,7 +69,8 @@ struct SearchResult {
   // When nothing fits: the strategy that misses memory by least, and what would make it fit.
   std::optional<Verdict> closest_miss;
   std::optional<Strategy> closest_strategy;
-  std::vector<MetPlan> met;  // where the step time is minimised
+  std::vector<MetPlan> met;                  // where the step time is minimised
+  std::shared_ptr<const SearchSpace> space;  // that was searched
 };
 
 struct SearchProgress {

@@ -12,6 +12,7 @@
 #include "search/part_times.hpp"
 #include "search/pipeline_bounds.hpp"
 #include "search/shape_ids.hpp"
+#include "space/space_memo.hpp"
 
 namespace meshplan {
 
@@ -26,6 +27,7 @@ class SearchCaches {
   ShapeIds shapes_;
 
  public:
+  SpaceMemo spaces;
   PartTimes parts;
   BlockCache blocks;
   PipelineBounds pipelines;

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/shared_memo.hpp"
 #include "layout/groups.hpp"
-#include "partition/shared_memo.hpp"
 
 namespace meshplan {
 

@@ -134,9 +134,13 @@ void mark_front(std::vector<SurveyedPlan>& all) {
 std::vector<SurveyedPlan> survey(const ModelSpec& m, const ClusterSpec& c,
                                  const SearchRequest& request, const SearchResult& result,
                                  std::size_t most) {
-  const Result<SearchSpace> space = SearchSpace::make(m, c, request);
-  if (!space) return {};
-  const std::vector<Strategy> strategies = spread(*space, most);
+  std::optional<SearchSpace> made;
+  if (result.space == nullptr) {
+    Result<SearchSpace> space = SearchSpace::make(m, c, request);
+    if (!space) return {};
+    made = std::move(space).value();
+  }
+  const std::vector<Strategy> strategies = spread(made ? *made : *result.space, most);
   std::vector<std::optional<SurveyedPlan>> drawn(strategies.size());
   WorkerPool pool(request.threads);
   pool.run(strategies.size(), [&](std::size_t i) { drawn[i] = surveyed(m, c, strategies[i]); });

@@ -28,6 +28,12 @@ std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) 
   return n;
 }
 
+std::int64_t number_of(const RankOrder& order) {
+  std::int64_t number = 0;
+  for (const Axis axis : order) number = number * 8 + static_cast<std::int64_t>(axis);
+  return number;
+}
+
 // The orders of ranks that differ: axes of one rank, and that of experts, which share the ranks of
 // others, stay where they are.
 std::vector<RankOrder> every_order(const Strategy& mesh) {
@@ -69,28 +75,95 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return low;
 }
 
-SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
-    : model_(m), cluster_(c), request_(request), target_(request.space, m, c) {
+SpaceLists::SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
+                       SpaceMemo* memo)
+    : model_(m), cluster_(c), request_(request), target_(request.space, m, c), memo_(memo) {
   if (const std::optional<Target> target = target_of(request.space)) {
     layers_ = target_layers(*target, m);
   }
+  for (std::size_t i = 0; i < limits_.size(); ++i) {
+    const std::span<const std::string_view> keys = keys_of(static_cast<List>(i));
+    for (const Limit& limit : request_.limits) {
+      if (std::find(keys.begin(), keys.end(), limit.key) != keys.end())
+        limits_[i].push_back(&limit);
+    }
+  }
 }
 
-bool SpaceLists::keeps(const Strategy& s, std::initializer_list<std::string_view> keys) const {
-  return std::all_of(request_.limits.begin(), request_.limits.end(), [&](const Limit& limit) {
-    const bool concerned = std::find(keys.begin(), keys.end(), limit.key) != keys.end();
-    return !concerned || satisfies(s, limit);
-  });
+bool SpaceLists::keeps(const Strategy& s, List list) const {
+  const std::vector<const Limit*>& limits = limits_[static_cast<std::size_t>(list)];
+  return std::all_of(limits.begin(), limits.end(),
+                     [&](const Limit* limit) { return satisfies(s, *limit); });
 }
 
-bool SpaceLists::admits(const Strategy& s, std::initializer_list<std::string_view> keys) const {
-  if (!keeps(s, keys)) return false;
+std::span<const std::string_view> SpaceLists::keys_of(List list) {
+  static constexpr std::array<std::string_view, 4> kMesh{"tp", "pp", "cp", "dp"};
+  static constexpr std::array<std::string_view, 1> kCpKind{"cp_kind"}, kOrder{"order"},
+      kMicroBatch{"micro_batch"};
+  static constexpr std::array<std::string_view, 3> kSplit{"sequence_parallel", "ep", "etp"};
+  static constexpr std::array<std::string_view, 3> kSharding{"zero", "zero_group", "order"};
+  static constexpr std::array<std::string_view, 2> kSchedule{"schedule", "vp"};
+  static constexpr std::array<std::string_view, 4> kOption{
+      "offload.activations", "offload.optimizer", "recompute", "recompute_modules"};
+  switch (list) {
+    case List::kMesh:
+      return kMesh;
+    case List::kCpKind:
+      return kCpKind;
+    case List::kSplit:
+      return kSplit;
+    case List::kOrder:
+      return kOrder;
+    case List::kSharding:
+      return kSharding;
+    case List::kSchedule:
+      return kSchedule;
+    case List::kOffload:
+      return std::span(kOption).first(2);
+    case List::kRecompute:
+      return std::span(kOption).last(2);
+    case List::kOption:
+      return kOption;
+    case List::kMicroBatch:
+      return kMicroBatch;
+    case List::kCount:
+      break;
+  }
+  return {};
+}
+
+SpaceLists::Values SpaceLists::values_of(const Split& split) {
+  return {split.sequence_parallel ? 1 : 0, split.ep, split.etp};
+}
+SpaceLists::Values SpaceLists::values_of(const Sharding& sharding) {
+  return {sharding.zero, sharding.zero_group, number_of(sharding.order)};
+}
+SpaceLists::Values SpaceLists::values_of(const ScheduleChoice& choice) {
+  return {static_cast<std::int64_t>(choice.schedule), choice.vp};
+}
+SpaceLists::Values SpaceLists::values_of(const MemoryOption& option) {
+  return {(option.offload_activations ? 2 : 0) + (option.offload_optimizer ? 1 : 0),
+          static_cast<std::int64_t>(option.recompute), option.modules.id()};
+}
+
+IntegerKey<8> SpaceLists::key_of(const Strategy& mesh, List list, const Values& values) const {
+  return {base_,     mesh.tp,   mesh.pp,  mesh.cp, static_cast<std::int64_t>(list),
+          values[0], values[1], values[2]};
+}
+
+bool SpaceLists::admits(const Strategy& s, List list, const Values& values) const {
+  if (!keeps(s, list)) return false;
   if (request_.space == Space::kFull) return true;
+  if (memo_ == nullptr || !remembers_) return !is_refused(s, keys_of(list));
+  return !memo_->refused.get(key_of(s, list, values), [&] { return is_refused(s, keys_of(list)); });
+}
+
+bool SpaceLists::is_refused(const Strategy& s, std::span<const std::string_view> keys) const {
   std::vector<std::string_view> settled{"tp", "pp", "cp", "dp"};
   settled.insert(settled.end(), keys.begin(), keys.end());
   if (!model_.moe) settled.insert(settled.end(), {"ep", "etp"});
   if (layers_.stages == PartitionRule::kEven) settled.emplace_back("stage_layers");
-  return !target_.is_refused(s, settled);
+  return target_.is_refused(s, settled);
 }
 
 std::vector<KeyValue> SpaceLists::stated(std::string_view key) const {
@@ -114,7 +187,7 @@ std::vector<MeshSizes> SpaceLists::meshes(const Strategy& base) const {
       for (const std::int64_t cp : divisors(gpus / (tp * pp))) {
         Strategy s = base;
         s.tp = tp, s.pp = pp, s.cp = cp, s.dp = gpus / (tp * pp * cp);
-        if (admits(s, {"tp", "pp", "cp", "dp"})) all.push_back({tp, pp, cp});
+        if (admits(s, List::kMesh, {})) all.push_back({tp, pp, cp});
       }
     }
   }
@@ -128,7 +201,7 @@ std::vector<std::int64_t> SpaceLists::micro_batches(const Strategy& base, std::i
   std::erase_if(all, [&](std::int64_t n) {
     Strategy s = base;
     s.micro_batch = n;
-    return !keeps(s, {"micro_batch"});
+    return !keeps(s, List::kMicroBatch);
   });
   return all;
 }
@@ -138,7 +211,7 @@ std::vector<CpKind> SpaceLists::cp_kinds(const Strategy& mesh) const {
   for (const auto& row : NameTable<CpKind>::rows) {
     Strategy s = mesh;
     s.cp_kind = row.value;
-    if (!admits(s, {"cp_kind"})) continue;
+    if (!admits(s, List::kCpKind, {static_cast<std::int64_t>(row.value)})) continue;
     all.push_back(row.value);
     if (mesh.cp == 1) break;  // no kind differs from another
   }
@@ -156,7 +229,7 @@ std::vector<Split> SpaceLists::splits(const Strategy& mesh) const {
         Strategy s = mesh;
         s.sequence_parallel = sequence_parallel;
         s.ep = ep, s.etp = etp;
-        if (!admits(s, {"sequence_parallel", "ep", "etp"})) continue;
+        if (!admits(s, List::kSplit, values_of(Split{sequence_parallel, ep, etp}))) continue;
         all.push_back({sequence_parallel, ep, etp});
       }
     }
@@ -170,7 +243,7 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
   const auto refused = [&](const RankOrder& order) {
     Strategy s = mesh;
     s.order = order;
-    return !admits(s, {"order"});
+    return !admits(s, List::kOrder, {number_of(order)});
   };
   if (const std::vector<KeyValue> values = stated("order"); !values.empty()) {
     all.clear();
@@ -219,7 +292,7 @@ std::vector<Sharding> SpaceLists::shardings(const Strategy& mesh) const {
       for (const std::int64_t group : zero_groups(s)) {
         s.zero_group = group;
         if (zero == 0 && group > 0) continue;
-        if (!admits(s, {"zero", "zero_group", "order"})) continue;
+        if (!admits(s, List::kSharding, values_of(Sharding{zero, group, order}))) continue;
         if (one_replica && !first) continue;
         first = false;
         all.push_back({zero, group, order});
@@ -258,7 +331,7 @@ std::vector<ScheduleChoice> SpaceLists::schedules(const Strategy& mesh) const {
   for (const ScheduleChoice& choice : candidates) {
     Strategy s = mesh;
     s.schedule = choice.schedule, s.vp = choice.vp;
-    if (!admits(s, {"schedule", "vp"})) continue;
+    if (!admits(s, List::kSchedule, values_of(choice))) continue;
     if (mesh.pp == 1 && !all.empty()) continue;  // without a pipeline no schedule differs
     all.push_back(choice);
   }
@@ -294,15 +367,12 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mes
                              bool optimizer) const {
   Strategy s = mesh;
   s.offload.activations = activations, s.offload.optimizer = optimizer;
-  if (!admits(s, {"offload.activations", "offload.optimizer"})) return;
+  const std::int64_t offload = (activations ? 2 : 0) + (optimizer ? 1 : 0);
+  if (!admits(s, List::kOffload, {offload})) return;
   const auto add_listed = [&](Recompute recompute, CountRule counts,
                               const std::vector<std::int64_t>& given, RecomputeModules modules) {
     const MemoryOption option{recompute, counts, optimizer, activations, given, modules};
-    if (!admits(with_option(s, option),
-                {"recompute", "recompute_modules", "offload.activations", "offload.optimizer"})) {
-      return;
-    }
-    all.push_back(option);
+    if (admits(with_option(s, option), List::kOption, values_of(option))) all.push_back(option);
   };
   const std::vector<RecomputeModules> listed = listed_modules(mesh);
   const auto add = [&](Recompute recompute, CountRule counts,
@@ -322,7 +392,7 @@ void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mes
   if (stated_any) return;
   Strategy plain = s;
   plain.recompute = Recompute::kNone;
-  const bool none = admits(plain, {"recompute", "recompute_modules"});
+  const bool none = admits(plain, List::kRecompute, {offload});
   add(Recompute::kNone, CountRule::kNone, {});
   if (request_.ignore_activations && none) return;
   add(Recompute::kSelective, CountRule::kNone, {});

@@ -1,12 +1,15 @@
 #pragma once
 // The values of each group of keys before any rule of legality: what divides what, what the space's
 // framework can be told, and what the request's limits leave.
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "frameworks/target.hpp"
 #include "space/space.hpp"
+#include "space/space_memo.hpp"
 #include "space/target.hpp"
 
 namespace meshplan {
@@ -17,7 +20,37 @@ struct MeshSizes {
 
 class SpaceLists {
  public:
-  SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request);
+  // `memo`: of this model and cluster; it changes no answer.
+  SpaceLists(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
+             SpaceMemo* memo = nullptr);
+
+  enum class List : std::uint8_t {
+    kMesh,
+    kCpKind,
+    kSplit,
+    kOrder,
+    kSharding,
+    kSchedule,
+    kOffload,
+    kRecompute,
+    kOption,
+    kMicroBatch,
+    kCount
+  };
+  // What tells those that a list makes of one mesh apart.
+  using Values = std::array<std::int64_t, 3>;
+  [[nodiscard]] static Values values_of(const Split& split);
+  [[nodiscard]] static Values values_of(const Sharding& sharding);
+  [[nodiscard]] static Values values_of(const ScheduleChoice& choice);
+  [[nodiscard]] static Values values_of(const MemoryOption& option);
+  // By which a memo knows the value of a list on a mesh.
+  [[nodiscard]] IntegerKey<8> key_of(const Strategy& mesh, List list, const Values& values) const;
+
+  // By which number the memo knows the strategies that the functions below are asked about.
+  void set_base(std::int64_t number) { base_ = number; }
+
+  // Whether the memo keeps what is asked from now on.
+  void remember(bool on) { remembers_ = on; }
 
   // tp * pp * cp that divide the devices. `base` has one device, as `mesh` below has those of a
   // mesh and keys that break no rule.
@@ -35,10 +68,12 @@ class SpaceLists {
   [[nodiscard]] DivisionRules divisions() const;
 
  private:
-  // Whether `s` keeps every limit on these keys, and the framework does not refuse them on its
+  // Whether `s` keeps every limit on the list's keys, and the framework does not refuse them on its
   // mesh.
-  [[nodiscard]] bool admits(const Strategy& s, std::initializer_list<std::string_view> keys) const;
-  [[nodiscard]] bool keeps(const Strategy& s, std::initializer_list<std::string_view> keys) const;
+  [[nodiscard]] bool admits(const Strategy& s, List list, const Values& values) const;
+  [[nodiscard]] bool keeps(const Strategy& s, List list) const;
+  [[nodiscard]] bool is_refused(const Strategy& s, std::span<const std::string_view> keys) const;
+  static std::span<const std::string_view> keys_of(List list);
   // Whether the request frees the key: of it every value is in the space.
   [[nodiscard]] bool freed(std::string_view key) const;
   // The values that the request states for a key; empty if it leaves the key open.
@@ -54,6 +89,11 @@ class SpaceLists {
   const SpaceRequest& request_;
   SpaceTarget target_;
   TargetLayers layers_;  // that the space's framework can be told
+  SpaceMemo* memo_;
+  bool remembers_ = true;
+  std::int64_t base_ = 0;
+  // Of the request, those on each list's keys.
+  std::array<std::vector<const Limit*>, static_cast<std::size_t>(List::kCount)> limits_;
 };
 
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t n);  // increasing

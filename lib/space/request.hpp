@@ -29,6 +29,8 @@ struct SpaceRequest {
   Space space = Space::kFull;
   Objective objective = Objective::kStepTime;
   bool ignore_activations = false;  // count model states only, as rules of thumb do
+  bool plans_only = false;  // the statistics are of no interest: what is illegal or does not fit is
+                            // not counted
 };
 
 }  // namespace meshplan

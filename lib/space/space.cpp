@@ -7,6 +7,7 @@
 #include "model/rules.hpp"
 #include "space/fixed_keys.hpp"
 #include "space/lists.hpp"
+#include "space/space_memo.hpp"
 #include "space/target.hpp"
 #include "spec/axes.hpp"
 #include "spec/findings.hpp"
@@ -31,8 +32,9 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 // Asks lib/spec's rules about one group of keys at a time; what is asked twice is remembered.
 class SpaceBuilder {
  public:
-  SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request)
-      : model_(m), cluster_(c), request_(request), lists_(m, c, request) {}
+  SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
+               SpaceMemo* memo)
+      : model_(m), cluster_(c), request_(request), memo_(memo), lists_(m, c, request, memo) {}
 
   Result<SearchSpace> build() {
     Diagnostics problems = validate(model_);
@@ -128,11 +130,20 @@ class SpaceBuilder {
     return problems;
   }
 
+  using List = SpaceLists::List;
+
+  // The same of a strategy that spaces with other limits have as well.
+  std::string known_rule(const IntegerKey<8>& key, auto strategy) const {
+    if (memo_ == nullptr) return broken_rule(strategy());
+    return memo_->broken.get(key, [&] { return broken_rule(strategy()); });
+  }
+
+  // `key_of`: by which a memo knows a value.
   template <class T>
-  LegalList<T> judge(const std::vector<T>& all, auto strategy_with) const {
+  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with) const {
     LegalList<T> list;
     for (const T& value : all) {
-      std::string reason = broken_rule(strategy_with(value));
+      std::string reason = known_rule(key_of(value), [&] { return strategy_with(value); });
       if (reason.empty()) {
         list.legal.push_back(value);
       } else {
@@ -153,21 +164,27 @@ class SpaceBuilder {
   }
 
   void add_meshes(std::size_t base) {
+    if (memo_ != nullptr) lists_.set_base(memo_->number_of(request_.space, space_.bases_[base]));
     for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
       const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
+      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
+      if (!reason.empty() && request_.plans_only) continue;
+      lists_.remember(reason.empty());
       Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s), lists_.options(s)};
       if (base >= bases_as_stated_) {  // without messages as the one it was made from
         std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
       }
       Counts n;
-      n.micro_batches = count(lists_.micro_batches(space_.bases_[base], s.dp));
+      const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], s.dp); };
+      n.micro_batches = known_count(micro_batch_counts_, {base, s.dp}, micro_batches);
       n.cp_kinds = count(all.cp_kinds);
       n.splits = count(all.splits);
       n.shardings = count(all.shardings);
-      n.schedules = count(lists_.schedules(pipeline(base, s.pp)));
+      const auto schedules = [&] { return lists_.schedules(pipeline(base, s.pp)); };
+      n.schedules = known_count(schedule_counts_, {base, s.pp}, schedules);
       n.options = count(all.options);
       space_.size_ += n.product();
-      if (std::string reason = broken_rule(s); !reason.empty()) {
+      if (!reason.empty()) {
         space_.illegal_[reason] += n.product();
         continue;
       }
@@ -196,6 +213,15 @@ class SpaceBuilder {
   template <class T>
   static std::int64_t count(const std::vector<T>& list) {
     return static_cast<std::int64_t>(list.size());
+  }
+
+  // The length of a list that depends on few of a mesh's keys.
+  using CountKey = std::pair<std::size_t, std::int64_t>;
+  static std::int64_t known_count(std::map<CountKey, std::int64_t>& known, const CountKey& key,
+                                  auto list) {
+    const auto [it, is_new] = known.try_emplace(key, 0);
+    if (is_new) it->second = count(list());
+    return it->second;
   }
 
   void add_illegal(const std::map<std::string, std::int64_t>& reasons, std::int64_t each) {
@@ -248,7 +274,10 @@ class SpaceBuilder {
 
   std::size_t micro_batches(std::size_t base, const Strategy& mesh) {
     return remember(known_micro_batches_, space_.micro_batches_, {base, mesh.dp}, [&] {
-      return judge(lists_.micro_batches(space_.bases_[base], mesh.dp), [&](std::int64_t n) {
+      const auto key = [&](std::int64_t n) {
+        return lists_.key_of(Strategy{}, List::kMicroBatch, {mesh.dp, n});
+      };
+      return judge(lists_.micro_batches(space_.bases_[base], mesh.dp), key, [&](std::int64_t n) {
         Strategy s = mesh;
         s.global_batch = space_.bases_[base].global_batch;
         s.micro_batch = n;
@@ -259,7 +288,10 @@ class SpaceBuilder {
 
   std::size_t cp_kinds(std::size_t base, const Strategy& mesh, const std::vector<CpKind>& all) {
     return remember(known_cp_kinds_, space_.cp_kinds_, {base, mesh.tp, mesh.cp, all}, [&] {
-      return judge(all, [&](CpKind kind) {
+      const auto key = [&](CpKind kind) {
+        return lists_.key_of(mesh, List::kCpKind, {static_cast<std::int64_t>(kind)});
+      };
+      return judge(all, key, [&](CpKind kind) {
         Strategy s = mesh;
         s.cp_kind = kind;
         return s;
@@ -269,7 +301,10 @@ class SpaceBuilder {
 
   std::size_t splits(std::size_t base, const Strategy& mesh, const std::vector<Split>& all) {
     return remember(known_splits_, space_.splits_, {base, mesh.tp, mesh.cp, mesh.dp}, [&] {
-      return judge(all, [&](const Split& split) {
+      const auto key = [&](const Split& split) {
+        return lists_.key_of(mesh, List::kSplit, SpaceLists::values_of(split));
+      };
+      return judge(all, key, [&](const Split& split) {
         Strategy s = mesh;
         s.sequence_parallel = split.sequence_parallel;
         s.ep = split.ep, s.etp = split.etp;
@@ -280,7 +315,10 @@ class SpaceBuilder {
 
   std::size_t shardings(std::size_t base, const Strategy& mesh, const std::vector<Sharding>& all) {
     return remember(known_shardings_, space_.shardings_, {base, mesh.tp, mesh.pp, mesh.cp}, [&] {
-      return judge(all, [&](const Sharding& sharding) {
+      const auto key = [&](const Sharding& sharding) {
+        return lists_.key_of(mesh, List::kSharding, SpaceLists::values_of(sharding));
+      };
+      return judge(all, key, [&](const Sharding& sharding) {
         Strategy s = mesh;
         s.zero = sharding.zero, s.zero_group = sharding.zero_group;
         return s;  // orders are judged together with splits
@@ -295,14 +333,22 @@ class SpaceBuilder {
     const auto list = static_cast<std::int64_t>(at - option_lists_.begin());
     if (at == option_lists_.end()) option_lists_.push_back(all);
     return remember(known_options_, space_.options_, {base, mesh.pp, list}, [&] {
-      return judge(all, [&](const MemoryOption& option) { return with_option(mesh, option); });
+      const auto key = [&](const MemoryOption& option) {
+        return lists_.key_of(mesh, List::kOption, SpaceLists::values_of(option));
+      };
+      return judge(all, key, [&](const MemoryOption& option) { return with_option(mesh, option); });
     });
   }
 
   std::size_t schedules(std::size_t base, const Strategy& mesh, std::int64_t micro_batch) {
     const std::int64_t microbatches = space_.bases_[base].global_batch / (micro_batch * mesh.dp);
     return remember(space_.schedule_index_, space_.schedules_, {base, mesh.pp, microbatches}, [&] {
-      return judge(lists_.schedules(pipeline(base, mesh.pp)), [&](const ScheduleChoice& choice) {
+      const auto key = [&](const ScheduleChoice& choice) {
+        return lists_.key_of(pipeline(base, mesh.pp), List::kSchedule,
+                             {microbatches, static_cast<std::int64_t>(choice.schedule), choice.vp});
+      };
+      const std::vector<ScheduleChoice> all = lists_.schedules(pipeline(base, mesh.pp));
+      return judge(all, key, [&](const ScheduleChoice& choice) {
         Strategy s = mesh;
         s.global_batch = s.dp * s.micro_batch * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
@@ -315,10 +361,12 @@ class SpaceBuilder {
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   const SpaceRequest& request_;
+  SpaceMemo* memo_;
   SpaceLists lists_;
   SearchSpace space_;
   std::size_t bases_as_stated_ = 0;
   std::vector<std::vector<MemoryOption>> option_lists_;
+  std::map<CountKey, std::int64_t> micro_batch_counts_, schedule_counts_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, std::size_t> known_options_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t, std::vector<CpKind>>, std::size_t>
@@ -358,8 +406,8 @@ bool has_one_replica(const Strategy& mesh, const ModelSpec& m) {
 }
 
 Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
-                                      const SpaceRequest& request) {
-  return SpaceBuilder(m, c, request).build();
+                                      const SpaceRequest& request, SpaceMemo* memo) {
+  return SpaceBuilder(m, c, request, memo).build();
 }
 
 std::string SearchSpace::description() const {

@@ -65,11 +65,14 @@ struct LegalList {
   }
 };
 
+class SpaceMemo;
+
 class SearchSpace {
  public:
   // Fails if the model, the cluster, or a key that no choice of the space can mend is invalid.
+  // `memo`: of this model and cluster; it changes nothing but the time.
   static Result<SearchSpace> make(const ModelSpec& m, const ClusterSpec& c,
-                                  const SpaceRequest& request);
+                                  const SpaceRequest& request, SpaceMemo* memo = nullptr);
 
   [[nodiscard]] const std::vector<Strategy>& bases() const { return bases_; }
   [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }  // legal ones

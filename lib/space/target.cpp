@@ -98,10 +98,9 @@ std::string SpaceTarget::refusal_of(const Strategy& s) const {
 bool SpaceTarget::is_refused(const Strategy& s, std::span<const std::string_view> settled) const {
   if (!target_) return false;
   const auto is_settled = [&](const std::string& key) {
-    return !is_searched(key) || std::find(settled.begin(), settled.end(), key) != settled.end();
+    return std::find(settled.begin(), settled.end(), key) != settled.end() || !is_searched(key);
   };
-  const Findings found = target_->findings(target_->carrier_of(s), s, cluster_);
-  return std::any_of(found.all().begin(), found.all().end(), [&](const Finding& f) {
+  return target_->has_finding(target_->carrier_of(s), s, cluster_, [&](const Finding& f) {
     return !is_about_preset(f) && std::all_of(f.keys.begin(), f.keys.end(), is_settled);
   });
 }

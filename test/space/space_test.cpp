@@ -6,6 +6,7 @@
 #include "frameworks/preset.hpp"
 #include "search/cases.hpp"
 #include "space/lists.hpp"
+#include "space/space_memo.hpp"
 #include "space/strategies.hpp"
 #include "spec/axes.hpp"
 #include "support/catch.hpp"
@@ -334,4 +335,35 @@ TEST_CASE("fixing a key that no search varies changes the base, or says why it c
   REQUIRE(other.ok());
   CHECK(other->bases()[0].framework == Framework::kTorchtitan);
   CHECK(other->bases()[0].grad_dtype == Dtype::kBf16);
+}
+
+TEST_CASE("what spaces of one model remember of each other changes none of them") {
+  const ModelSpec m = small_model(6, 1024);
+  const ClusterSpec c = small_cluster(3, 8, Bytes{80 * kGiB});
+  SpaceMemo memo;
+  SearchRequest r = request_for(48);
+  const auto texts = [&](SpaceMemo* of) {
+    const auto space = SearchSpace::make(m, c, r, of);
+    REQUIRE(space.ok());
+    std::vector<std::string> all{std::to_string(space->size())};
+    for (const auto& [reason, n] : space->illegal()) all.push_back(reason + std::to_string(n));
+    for_each_legal(*space, [&](const Strategy& s, const MemoryOption& option) {
+      all.push_back(to_text(s) + (option.counts == CountRule::kAll ? " all" : ""));
+    });
+    return all;
+  };
+  for (const Space space : {Space::kMegatron, Space::kFull, Space::kFsdp, Space::kMegatron}) {
+    r.space = space;
+    for (const bool plans_only : {false, true}) {
+      r.plans_only = plans_only;
+      for (const Limit& limit : {at_most("tp", std::int64_t{8}), only("zero", {"1", "2"}),
+                                 at_most("vp", std::int64_t{1}), only("recompute", {"full"}),
+                                 at_most("micro_batch", std::int64_t{2})}) {
+        r.limits = {limit};
+        const std::vector<std::string> alone = texts(nullptr);
+        CHECK(alone.size() > 1);
+        CHECK(texts(&memo) == alone);
+      }
+    }
+  }
 }
