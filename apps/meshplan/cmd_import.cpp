@@ -80,6 +80,7 @@ int import_hf_config(const ImportFlags& flags) {
   if (!text) return report_errors(problems, flags.common);
   const std::optional<ModelSpec> model = take(parse_hf_config(*text, file), file, problems);
   if (!model) return report_errors(problems, flags.common);
+  for (const std::string& note : model->notes) log_warning(note);
   return write_import(flags, model_yaml(*model), model_document(kTool, *model));
 }
 

@@ -77,6 +77,7 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"lengths.tokens", "lengths of the documents that it is trained on, increasing"},
     {"lengths.documents", "how many documents have each length"},
     {"source", "where the numbers come from"},
+    {"notes", "what no key can describe: repeated with every result"},
     {"published_parameters", "parameters that the source states"},
     {"published_active_parameters", "parameters per token that the source states"},
 });

@@ -8,6 +8,7 @@
 #include "io/hf_fields.hpp"
 #include "io/hf_parts.hpp"
 #include "io/hf_rows.hpp"
+#include "io/hf_unread.hpp"
 #include "io/hf_wrappers.hpp"
 #include "io/load.hpp"
 #include "model/rules.hpp"
@@ -23,7 +24,10 @@ struct Family {
 
 // Families with code of their own; the others are rows of hf_rows.cpp.
 constexpr auto kFamilies = std::to_array<Family>({{"afmoe", hf::read_afmoe},
+                                                  {"bailing_hybrid", hf::read_bailing_linear},
+                                                  {"bailing_moe_linear", hf::read_bailing_linear},
                                                   {"bamba", hf::read_bamba},
+                                                  {"bitnet", hf::read_bitnet},
                                                   {"bloom", hf::read_bloom},
                                                   {"cohere2", hf::read_cohere2},
                                                   {"dbrx", hf::read_dbrx},
@@ -45,10 +49,12 @@ constexpr auto kFamilies = std::to_array<Family>({{"afmoe", hf::read_afmoe},
                                                   {"glm_moe_dsa", hf::read_glm_moe_dsa},
                                                   {"gpt2", hf::read_gpt2},
                                                   {"gpt_bigcode", hf::read_gpt_bigcode},
+                                                  {"gpt_neo", hf::read_gpt_neo},
                                                   {"gpt_neox", hf::read_gpt_neox},
                                                   {"gpt_oss", hf::read_gpt_oss},
                                                   {"granite", hf::read_llama},
                                                   {"granitemoehybrid", hf::read_granite_hybrid},
+                                                  {"jais", hf::read_jais},
                                                   {"jamba", hf::read_jamba},
                                                   {"kimi_k2", hf::read_deepseek_v3},
                                                   {"kimi_linear", hf::read_kimi_linear},
@@ -73,6 +79,7 @@ constexpr auto kFamilies = std::to_array<Family>({{"afmoe", hf::read_afmoe},
                                                   {"nemotron_h", hf::read_nemotron_h},
                                                   {"opt", hf::read_opt},
                                                   {"phi3", hf::read_phi3},
+                                                  {"qwen", hf::read_qwen},
                                                   {"qwen2", hf::read_qwen2},
                                                   {"qwen2_5_vl_text", hf::read_qwen2},
                                                   {"qwen2_moe", hf::read_qwen2_moe},
@@ -87,7 +94,9 @@ constexpr auto kFamilies = std::to_array<Family>({{"afmoe", hf::read_afmoe},
                                                   {"smollm3", hf::read_smollm3},
                                                   {"step3_text", hf::read_step3_text},
                                                   {"step3p5", hf::read_step3},
-                                                  {"step3p7", hf::read_step3}});
+                                                  {"step3p7", hf::read_step3},
+                                                  {"xglm", hf::read_xglm},
+                                                  {"youtu_llm", hf::read_minicpm3}});
 
 // Wrappers whose file keeps the language model's keys at its top, and what that model is; and names
 // that mean the same.
@@ -110,7 +119,12 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
      {"nemotron_nas", "nemotron-nas"},
      {"deci", "nemotron-nas"},
      {"hunyuan", "hunyuan_v1_moe"},
-     {"bailing_moe_linear", "bailing_moe"},
+     {"AXK1", "deepseek_v3"},
+     {"deepseek_ref", "deepseek_v4"},
+     {"aquila", "llama"},
+     {"skywork", "llama"},
+     {"xverse", "llama"},
+     {"bailing_moe_v2_5", "bailing_hybrid"},
      {"ernie4_5_moe_vl", "ernie4_5_moe"},
      {"minimax_m3_vl", "minimax_m3"},
      {"minimax_m3_vl_text", "minimax_m3"},
@@ -141,41 +155,6 @@ std::string supported_families() {
   std::sort(names.begin(), names.end());
   return "supported: " + join_words(names);
 }
-
-// Keys that say nothing of a model's sizes.
-constexpr auto kHarmless = std::to_array<std::string_view>({"architectures",
-                                                            "auto_map",
-                                                            "model_type",
-                                                            "torch_dtype",
-                                                            "dtype",
-                                                            "transformers_version",
-                                                            "use_cache",
-                                                            "bos_token_id",
-                                                            "eos_token_id",
-                                                            "pad_token_id",
-                                                            "unk_token_id",
-                                                            "sep_token_id",
-                                                            "initializer_range",
-                                                            "rms_norm_eps",
-                                                            "layer_norm_eps",
-                                                            "norm_eps",
-                                                            "rope_theta",
-                                                            "rope_scaling",
-                                                            "rope_parameters",
-                                                            "quantization_config",
-                                                            "pretraining_tp",
-                                                            "_name_or_path",
-                                                            "tokenizer_class",
-                                                            "output_attentions",
-                                                            "output_hidden_states",
-                                                            "return_dict",
-                                                            "attn_implementation",
-                                                            "name",
-                                                            "id2label",
-                                                            "label2id",
-                                                            "problem_type",
-                                                            "is_decoder",
-                                                            "is_encoder_decoder"});
 
 // A model of the usual kind with what its keys say, for a file of a family that is not known.
 ModelSpec read_guess(HfFields& f) {
@@ -232,11 +211,7 @@ void report_unknown(HfFields& f, const std::string& type, const std::string& nam
   ModelSpec m = read_guess(fields);
   m.name = name;
   if (trial.ok()) {
-    std::vector<std::string> unplaced;
-    for (const std::string& key : fields.unread()) {
-      const bool harmless = std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end();
-      if (!harmless) unplaced.push_back(key);
-    }
+    const std::vector<std::string> unplaced = hf::unread_keys(fields);
     hint = unplaced.empty() ? "it looks like a decoder of the usual kind"
                             : "these keys have no place: " + join_words(unplaced);
     hint +=
@@ -306,6 +281,15 @@ void report_findings(const ModelSpec& m, const HfOrigins& origins, Document& doc
   }
 }
 
+// Nothing is left out without a word: a key that no one asked for may change what a layer does.
+void add_unread_note(const HfFields& f, ModelSpec& m) {
+  const std::vector<std::string> keys = hf::unread_keys(f);
+  if (keys.empty()) return;
+  m.notes.push_back((keys.size() == 1 ? "this key of the configuration has"
+                                      : "these keys of the configuration have") +
+                    std::string(" no effect on the plan: ") + join_words(keys));
+}
+
 }  // namespace
 
 Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& file) {
@@ -326,6 +310,7 @@ Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& file
     m.tied_embeddings = fields.flag_or({"tie_word_embeddings"}, m.tied_embeddings);
   }
   hf::read_encoder(fields, m);
+  add_unread_note(fields, m);
   m.name = model_name(fields, parts->name);
   m.source = "Hugging Face configuration " + file;
   if (document.ok()) report_findings(m, origins, document);

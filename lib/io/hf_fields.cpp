@@ -23,6 +23,15 @@ std::string spelled(const HfNames& names) {
   return join_words(quoted, " or ");
 }
 
+// Values by which a file says that it has no such thing.
+bool is_off(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kNull) return true;
+  if (node.kind == YamlNode::Kind::kScalar) {
+    return node.text == "false" || node.text == "0" || node.text == "0.0" || node.text.empty();
+  }
+  return node.items.empty() && node.entries.empty();
+}
+
 bool same_value(const YamlNode& a, const YamlNode& b) {
   return a.kind == b.kind && a.text == b.text;
 }
@@ -30,13 +39,10 @@ bool same_value(const YamlNode& a, const YamlNode& b) {
 }  // namespace
 
 HfFields::HfFields(Document& document, const YamlNode& map, HfOrigins& origins)
-    : document_(&document),
-      map_(&map),
-      origins_(&origins),
-      asked_(std::make_shared<std::set<std::string, std::less<>>>()) {}
+    : document_(&document), map_(&map), origins_(&origins), asked_(std::make_shared<Asked>()) {}
 
 void HfFields::ask(const HfNames& names) const {
-  for (const std::string_view name : names) asked_->emplace(name);
+  for (const std::string_view name : names) asked_->keys.emplace(name);
 }
 
 bool HfFields::is_list(const HfNames& names) const {
@@ -47,11 +53,21 @@ bool HfFields::is_list(const HfNames& names) const {
   return false;
 }
 
+void HfFields::add_unread(const YamlNode& map, const Asked& asked, const std::string& prefix,
+                          std::vector<std::string>& keys) {
+  for (const auto& [name, node] : map.entries) {
+    const auto section = asked.sections.find(name.text);
+    if (section != asked.sections.end() && node.kind == YamlNode::Kind::kMap) {
+      add_unread(node, *section->second, prefix + name.text + ".", keys);
+    } else if (!asked.keys.contains(name.text) && !is_off(node)) {
+      keys.push_back(prefix + name.text);
+    }
+  }
+}
+
 std::vector<std::string> HfFields::unread() const {
   std::vector<std::string> keys;
-  for (const auto& [name, node] : map_->entries) {
-    if (!asked_->contains(name.text)) keys.push_back(name.text);
-  }
+  add_unread(*map_, *asked_, "", keys);
   return keys;
 }
 
@@ -216,7 +232,10 @@ HfFields HfFields::section(std::string_view name) {
     error({name}, "'" + std::string(name) + "' must be a mapping");
     node = nullptr;
   }
-  return {*document_, node == nullptr ? no_keys() : *node, *origins_};
+  HfFields inner{*document_, node == nullptr ? no_keys() : *node, *origins_};
+  const auto [same, is_new] = asked_->sections.emplace(std::string(name), inner.asked_);
+  if (!is_new) inner.asked_ = same->second;
+  return inner;
 }
 
 }  // namespace meshplan

@@ -53,7 +53,8 @@ class HfFields {
   std::vector<HfFields> sections(std::string_view name);
   // Whether the value is a list.
   [[nodiscard]] bool is_list(const HfNames& names) const;
-  // Keys of this mapping that nothing asked for.
+  // Keys of this mapping that nothing asked for, and of its sections that were opened ("a.b"), but
+  // for those whose value is null, false, none or empty.
   [[nodiscard]] std::vector<std::string> unread() const;
   // The mapping under `name`, without keys if there is none.
   HfFields section(std::string_view name);
@@ -65,10 +66,16 @@ class HfFields {
   Document* document_;
   const YamlNode* map_;
   HfOrigins* origins_;
-  // Keys that were asked for; copies of this object share them.
-  std::shared_ptr<std::set<std::string, std::less<>>> asked_;
+  // Keys that were asked for; copies of this object, and those of its sections, share them.
+  struct Asked {
+    std::set<std::string, std::less<>> keys;
+    std::map<std::string, std::shared_ptr<Asked>, std::less<>> sections;
+  };
+  std::shared_ptr<Asked> asked_;
 
   void ask(const HfNames& names) const;
+  static void add_unread(const YamlNode& map, const Asked& asked, const std::string& prefix,
+                         std::vector<std::string>& keys);
   const YamlNode* value(const HfNames& names);
   const YamlNode& nearest_node(const HfNames& names) const;
   std::int64_t integer(const std::string& key, const HfNames& names, std::int64_t fallback,

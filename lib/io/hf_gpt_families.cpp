@@ -24,11 +24,16 @@ void read_ffn(HfFields& f, ModelSpec& m, const HfNames& names) {
   m.ffn_hidden_size = f.size_or("ffn_hidden_size", names, 4 * m.hidden_size);
 }
 
-ModelSpec gpt2_like(HfFields& f, const std::string& activation) {
+ModelSpec gpt2_like(HfFields& f, const std::string& activation, bool swiglu = false) {
   ModelSpec m = read_core(f, kGpt2Core);
   read_head_dim(f, m, 0);
   read_ffn(f, m, {"n_inner"});
-  read_activation(f, m, {"activation_function"}, activation);
+  m.gated_mlp = swiglu;
+  if (swiglu) {
+    m.activation = Activation::kSilu;
+  } else {
+    read_activation(f, m, {"activation_function"}, activation);
+  }
   m.position_embedding = PositionEmbedding::kLearned;
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
   m.linear_bias = true;
@@ -92,6 +97,17 @@ ModelSpec read_gpt2(HfFields& f) {
   return m;
 }
 
+// GPT-2 with a gated MLP and positions by a slope (2308.16149 sec. 3.1).
+ModelSpec read_jais(HfFields& f) {
+  const std::string name = f.text_or({"activation_function"}, "gelu");
+  ModelSpec m = gpt2_like(f, "gelu", name == "swiglu");
+  if (f.text_or({"position_embedding_type"}, "learned") == "alibi") {
+    m.position_embedding = PositionEmbedding::kAlibi;
+  }
+  set_attention_kind(m);
+  return m;
+}
+
 ModelSpec read_gpt_bigcode(HfFields& f) {
   ModelSpec m = gpt2_like(f, "gelu_pytorch_tanh");
   if (f.flag_or({"multi_query"}, true)) m.num_query_groups = 1;
@@ -107,6 +123,7 @@ ModelSpec read_gpt_neox(HfFields& f) {
   read_activation(f, m, {"hidden_act"}, "gelu");
   set_biases(m, f.flag_or({"attention_bias"}, true), true);
   m.parallel_block = f.flag_or({"use_parallel_residual"}, true);
+  m.rotary_percent = f.real_or("rotary_percent", {"rotary_pct"}, 0.25);
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
   m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 2048);
   read_dropout(f, m, {"hidden_dropout"}, 0.0, {"attention_dropout"}, 0.0);
@@ -166,6 +183,48 @@ ModelSpec read_bloom(HfFields& f) {
   return m;
 }
 
+// Learned positions, windows in the layers that the file calls local, and biases everywhere but in
+// the query/key/value projection.
+ModelSpec read_gpt_neo(HfFields& f) {
+  ModelSpec m = read_core(
+      f,
+      {{"num_layers", "num_hidden_layers"}, {"hidden_size"}, {"num_heads", "num_attention_heads"}});
+  read_head_dim(f, m, 0);
+  set_attention_kind(m);
+  read_ffn(f, m, {"intermediate_size"});
+  read_activation(f, m, {"activation_function"}, "gelu_new");
+  m.position_embedding = PositionEmbedding::kLearned;
+  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
+  m.attention_out_bias = m.mlp_bias = true;
+  m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 2048);
+  read_dropout(f, m, {"resid_dropout"}, 0.0, {"attention_dropout"}, 0.0);
+  const std::int64_t window = f.size_or("attention.window", {"window_size"}, 256);
+  edit_layers(m, [](std::size_t, LayerSpec&) {});
+  const bool listed = read_layer_types(
+      f, m, {"attention_layers"}, "local", "global",
+      [&](LayerSpec& layer) { std::get<AttentionSpec>(layer.mixer).window = window; });
+  if (listed) return m;
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {  // the default of its class
+    if (i % 2 == 1) std::get<AttentionSpec>(layer.mixer).window = window;
+  });
+  return m;
+}
+
+// Positions are sines, which are no parameters.
+ModelSpec read_xglm(HfFields& f) {
+  ModelSpec m = read_core(f, {{"num_layers"}, {"d_model"}, {"attention_heads"}});
+  read_head_dim(f, m, 0);
+  set_attention_kind(m);
+  m.ffn_hidden_size = f.size("ffn_hidden_size", {"ffn_dim"});
+  read_activation(f, m, {"activation_function"}, "gelu");
+  m.position_embedding = PositionEmbedding::kNone;
+  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
+  m.linear_bias = true;
+  m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 2048);
+  read_dropout(f, m, {"dropout"}, 0.1, {"attention_dropout"}, 0.1);
+  return m;
+}
+
 ModelSpec read_opt(HfFields& f) {
   ModelSpec m = read_core(f);
   read_head_dim(f, m, 0);
@@ -192,6 +251,7 @@ ModelSpec read_nemotron(HfFields& f) {
   m.ffn_hidden_size = f.size("ffn_hidden_size", {"intermediate_size"});
   read_activation(f, m, {"hidden_act"}, "relu2");
   set_biases(m, f.flag_or({"attention_bias"}, false), f.flag_or({"mlp_bias"}, false));
+  m.rotary_percent = f.real_or("rotary_percent", {"partial_rotary_factor"}, 0.5);
   m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
   m.max_seq_length = f.size_or("max_seq_length", {"max_position_embeddings"}, 4096);
   read_dropout(f, m, {"hidden_dropout"}, 0.0, {"attention_dropout"}, 0.0);

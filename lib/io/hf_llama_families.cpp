@@ -69,6 +69,8 @@ void read_qwen_experts(HfFields& f, ModelSpec& m, const HfNames& experts, std::i
 // A null q_lora_rank means that queries are projected directly (the Lite models).
 MlaSpec read_latent(HfFields& f) {
   MlaSpec mla;
+  // Written beside the latent's sizes, which say all.
+  (void)f.has({"num_key_value_heads", "head_dim"});
   mla.q_lora_rank =
       f.is_null({"q_lora_rank"}) ? 0 : f.count_or("attention.q_lora_rank", {"q_lora_rank"}, 1536);
   mla.kv_lora_rank = f.size_or("attention.kv_lora_rank", {"kv_lora_rank"}, 512);
@@ -123,6 +125,27 @@ ModelSpec read_mistral(HfFields& f) {
   return m;
 }
 
+// Llama with norms before the output projections of attention and MLP, and weights of -1, 0 and 1
+// that are made anew from full ones in every step (2504.12285 sec. 2).
+ModelSpec read_bitnet(HfFields& f) {
+  ModelSpec m = llama_like(f, 2048, 0, 0);
+  read_activation(f, m, {"hidden_act"}, "relu2");
+  m.notes.emplace_back(
+      "BitNet's norms before its output projections, and the quantisation of its weights and "
+      "activations, are not modelled: planned as without them");
+  return m;
+}
+
+// The first Qwen states the width of both halves of its gated MLP together.
+ModelSpec read_qwen(HfFields& f) {
+  ModelSpec m = llama_like(f, 8192, 0, 0);
+  m.ffn_hidden_size = std::max<std::int64_t>(m.ffn_hidden_size / 2, 1);
+  m.qkv_bias = true;
+  m.linear_bias = !f.flag_or({"no_bias"}, true);
+  m.max_seq_length = f.size_or("max_seq_length", {"seq_length"}, m.max_seq_length);
+  return m;
+}
+
 ModelSpec read_mixtral(HfFields& f) {
   ModelSpec m = llama_like(f, 131072, 8, 0);
   m.moe = read_experts(f, {"num_local_experts", "num_experts"}, 2, {"intermediate_size"});
@@ -132,6 +155,7 @@ ModelSpec read_mixtral(HfFields& f) {
 
 ModelSpec read_phi3(HfFields& f) {
   ModelSpec m = llama_like(f, 4096, 0, 0);
+  m.rotary_percent = f.real_or("rotary_percent", {"partial_rotary_factor"}, 1.0);
   read_plain_window(f, m, 0);
   return m;
 }

@@ -11,25 +11,26 @@ namespace {
 struct ActivationRow {
   std::string_view name;
   Activation activation;
+  std::string_view unlike = {};  // what that leaves out
 };
 
 // ACT2FN of transformers: names that mean the same arithmetic up to an approximation. SiTU is SiLU
 // with both factors bounded by a tangent (Kimi K3, 2607.24653); xIELU a square where its input is
 // positive and an exponential elsewhere (Apertus, 2411.13010).
-constexpr auto kActivations =
-    std::to_array<ActivationRow>({{"gelu", Activation::kGelu},
-                                  {"gelu_new", Activation::kGelu},
-                                  {"gelu_fast", Activation::kGelu},
-                                  {"gelu_python", Activation::kGelu},
-                                  {"gelu_pytorch_tanh", Activation::kGelu},
-                                  {"quick_gelu", Activation::kGelu},
-                                  {"silu", Activation::kSilu},
-                                  {"swish", Activation::kSilu},
-                                  {"relu", Activation::kRelu},
-                                  {"relu2", Activation::kRelu2},
-                                  {"swigluoai", Activation::kSilu},
-                                  {"situ", Activation::kSilu},
-                                  {"xielu", Activation::kRelu2}});
+constexpr auto kActivations = std::to_array<ActivationRow>(
+    {{"gelu", Activation::kGelu},
+     {"gelu_new", Activation::kGelu},
+     {"gelu_fast", Activation::kGelu},
+     {"gelu_python", Activation::kGelu},
+     {"gelu_pytorch_tanh", Activation::kGelu},
+     {"quick_gelu", Activation::kGelu},
+     {"silu", Activation::kSilu},
+     {"swish", Activation::kSilu},
+     {"relu", Activation::kRelu},
+     {"relu2", Activation::kRelu2},
+     {"swigluoai", Activation::kSilu},
+     {"situ", Activation::kSilu, "the tangents that bound it are not modelled"},
+     {"xielu", Activation::kRelu2, "its exponential and learned slopes are not modelled"}});
 
 // Which layers attend to a window only: every n-th from the first by flat keys, others listed.
 void set_window(ModelSpec& m, const std::vector<bool>& windowed, std::int64_t window) {
@@ -59,6 +60,10 @@ void read_activation(HfFields& f, ModelSpec& m, const HfNames& names, const std:
   for (const ActivationRow& row : kActivations) {
     if (row.name == name) {
       m.activation = row.activation;
+      if (!row.unlike.empty()) {
+        m.notes.push_back("activation '" + name + "' is planned as " +
+                          std::string(name_of(row.activation)) + ": " + std::string(row.unlike));
+      }
       return;
     }
   }
@@ -170,6 +175,27 @@ void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts) {
       layer.feed_forward = DenseMlpSpec{m.ffn_hidden_size};
     }
   });
+}
+
+bool read_layer_types(HfFields& f, ModelSpec& m, const HfNames& names, const std::string& type,
+                      const std::string& plain, const std::function<void(LayerSpec&)>& edit) {
+  if (!f.has(names)) return false;
+  const std::vector<std::string> types = f.texts(names);
+  if (static_cast<std::int64_t>(types.size()) != m.num_layers) {
+    f.error(names, "'" + std::string(names.front()) + "' lists " + std::to_string(types.size()) +
+                       " of " + std::to_string(m.num_layers) + " layers");
+    return true;
+  }
+  for (const std::string& found : types) {
+    if (found == type || found == plain) continue;
+    f.error(names, "layers of type '" + found + "' are not supported",
+            "known: " + type + " and " + plain);
+    return true;
+  }
+  edit_layers(m, [&](std::size_t i, LayerSpec& layer) {
+    if (types[i] == type) edit(layer);
+  });
+  return true;
 }
 
 void edit_layers(ModelSpec& m, const std::function<void(std::size_t, LayerSpec&)>& edit) {

@@ -42,6 +42,10 @@ void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int
                                    const HfNames& ffn);
 // `experts` says which layers have experts: flat keys where they can say it, else a list.
 void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts);
+// Layers that the file's list calls `type` are edited, those called `plain` are not; false where
+// there is no list.
+bool read_layer_types(HfFields& f, ModelSpec& m, const HfNames& names, const std::string& type,
+                      const std::string& plain, const std::function<void(LayerSpec&)>& edit);
 // Lists the layers of `m` one by one, each as `edit` leaves it.
 void edit_layers(ModelSpec& m, const std::function<void(std::size_t, LayerSpec&)>& edit);
 
@@ -82,7 +86,12 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 [[nodiscard]] ModelSpec read_minicpm3(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt_oss(HfFields& f);
 [[nodiscard]] ModelSpec read_nemotron(HfFields& f);
+[[nodiscard]] ModelSpec read_bitnet(HfFields& f);
+[[nodiscard]] ModelSpec read_qwen(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt2(HfFields& f);
+[[nodiscard]] ModelSpec read_jais(HfFields& f);
+[[nodiscard]] ModelSpec read_gpt_neo(HfFields& f);
+[[nodiscard]] ModelSpec read_xglm(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt_bigcode(HfFields& f);
 [[nodiscard]] ModelSpec read_gpt_neox(HfFields& f);
 [[nodiscard]] ModelSpec read_falcon(HfFields& f);
@@ -110,14 +119,19 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d);
 // Compressed attention (hf_compressed_families.cpp).
 [[nodiscard]] ModelSpec read_deepseek_v4(HfFields& f);
 
-// Sparse attention, and layers with a state (hf_hybrid_families.cpp).
+// Sparse attention (hf_sparse_families.cpp).
 [[nodiscard]] ModelSpec read_deepseek_v32(HfFields& f);
 [[nodiscard]] ModelSpec read_glm_moe_dsa(HfFields& f);
-[[nodiscard]] ModelSpec read_qwen3_next(HfFields& f);
-[[nodiscard]] ModelSpec read_kimi_linear(HfFields& f);
-[[nodiscard]] ModelSpec read_minimax(HfFields& f);
 [[nodiscard]] ModelSpec read_minimax_m2(HfFields& f);
 [[nodiscard]] ModelSpec read_minimax_m3(HfFields& f);
+
+// Layers of linear attention (hf_linear_families.cpp).
+[[nodiscard]] ModelSpec read_qwen3_next(HfFields& f);
+[[nodiscard]] ModelSpec read_kimi_linear(HfFields& f);
+[[nodiscard]] ModelSpec read_bailing_linear(HfFields& f);
+[[nodiscard]] ModelSpec read_minimax(HfFields& f);
+
+// Layers of Mamba (hf_mamba_families.cpp).
 [[nodiscard]] ModelSpec read_nemotron_h(HfFields& f);
 [[nodiscard]] ModelSpec read_granite_hybrid(HfFields& f);
 [[nodiscard]] ModelSpec read_bamba(HfFields& f);

@@ -105,6 +105,11 @@ const std::vector<FamilyRow>& rows() {
        .core = {.layers = {"num_layers", "num_hidden_layers"}},
        .default_context = 2048,
        .activation = {"activation_function", "hidden_act"}},
+      {.model_type = "flex_olmo",
+       .qkv_bias = {{"attention_bias"}},
+       .output_bias = {{"attention_bias"}},
+       .qk_norm = kAlways,
+       .moe = {.experts = {"num_experts"}, .default_top_k = 5, .ffn = {"intermediate_size"}}},
       {.model_type = "glm",
        .default_groups = 2,
        .default_head_dim = 128,
@@ -116,7 +121,7 @@ const std::vector<FamilyRow>& rows() {
        .default_head_dim = 128,
        .default_context = 131072,
        .qkv_bias = {{"attention_bias"}},
-       .sandwich = true,
+       .sandwich = kAlways,
        .default_rotary_share = 0.5},
       {.model_type = "gptj",
        .core = {.layers = {"n_layer"}, .hidden = {"n_embd"}, .heads = {"n_head"}},
@@ -147,7 +152,7 @@ const std::vector<FamilyRow>& rows() {
        .default_context = 8192,
        .default_activation = "gelu",
        .tied = true,
-       .sandwich = true,
+       .sandwich = kAlways,
        .moe = {.experts = {"num_experts", "num_local_experts"},
                .default_top_k = 2,
                .ffn = {"intermediate_size"}}},
@@ -163,6 +168,11 @@ const std::vector<FamilyRow>& rows() {
                .top_k = {"moe_topk"},
                .default_top_k = 1,
                .shared_count = {"num_shared_expert"}}},
+      {.model_type = "hyperclovax",
+       .qkv_bias = {{"attention_bias"}},
+       .output_bias = {{"attention_bias"}},
+       .mlp_bias = {{"mlp_bias"}},
+       .sandwich = {{"use_post_norm"}}},
       {.model_type = "internlm2",
        .default_context = 32768,
        .qkv_bias = {{"bias"}},
@@ -172,8 +182,22 @@ const std::vector<FamilyRow>& rows() {
        .qkv_bias = {{"qkv_bias"}},
        .output_bias = {{"bias"}},
        .mlp_bias = {{"bias"}}},
+      {.model_type = "jais2",
+       .default_context = 8192,
+       .default_activation = "relu2",
+       .gated = false,
+       .norm = Norm::kLayerNorm,
+       .qkv_bias = {{"attention_bias"}, true},
+       .output_bias = {{"attention_bias"}, true},
+       .mlp_bias = {{"mlp_bias"}, true}},
       {.model_type = "mimo", .default_context = 32768, .qkv_bias = {{"attention_bias"}, true}},
       {.model_type = "minicpm", .default_context = 2048, .tied = true},
+      {.model_type = "nanochat",
+       .default_context = 2048,
+       .default_activation = "relu2",
+       .gated = false,
+       .qkv_bias = {{"attention_bias"}},
+       .qk_norm = kAlways},
       {.model_type = "olmo",
        .default_context = 2048,
        .norm = Norm::kRmsNorm,
@@ -194,6 +218,7 @@ const std::vector<FamilyRow>& rows() {
        .output_bias = {{"attention_bias"}},
        .qk_norm = kAlways,
        .moe = {.experts = {"num_experts"}, .default_top_k = 8, .ffn = {"intermediate_size"}}},
+      {.model_type = "orion", .norm = Norm::kLayerNorm},
       {.model_type = "persimmon",
        .default_context = 16384,
        .default_activation = "relu2",
@@ -259,6 +284,16 @@ const std::vector<FamilyRow>& rows() {
        .output_bias = {{"use_bias"}, true},
        .mlp_bias = {{"use_bias"}, true},
        .window = true},
+      {.model_type = "vaultgemma",
+       .default_groups = 4,
+       .default_head_dim = 256,
+       .default_context = 8192,
+       .activation = {"hidden_activation"},
+       .default_activation = "gelu_pytorch_tanh",
+       .tied = true,
+       .qkv_bias = {{"attention_bias"}},
+       .output_bias = {{"attention_bias"}},
+       .window = true},
   };
   return table;
 }
@@ -269,6 +304,11 @@ bool flag(HfFields& f, const FlagRow& row) {
 
 void read_row_experts(HfFields& f, ModelSpec& m, const ExpertRow& row) {
   if (!f.has(row.experts)) return;  // a dense size of the family
+  if (f.is_list(row.experts)) {     // ERNIE 4.5 VL: of text and of images
+    f.error(row.experts, "experts of more than one kind in a layer cannot be described",
+            "a model file with the experts of one kind plans for tokens of that kind alone");
+    return;
+  }
   MoeSpec moe;
   moe.num_experts = f.size("moe.num_experts", row.experts);
   if (moe.num_experts == 1) return;
@@ -323,7 +363,7 @@ ModelSpec read_row(HfFields& f, const FamilyRow& row) {
   m.qk_norm = flag(f, row.qk_norm);
   m.parallel_block = flag(f, row.parallel);
   m.parallel_shared_norm = m.parallel_block && row.shared_norm;
-  m.sandwich_norm = row.sandwich;
+  m.sandwich_norm = flag(f, row.sandwich);
   m.rotary_percent = f.real_or("rotary_percent", row.rotary_share, row.default_rotary_share);
   if (!row.rotary_dim.empty()) {
     const std::int64_t turned = f.count_or("rotary_percent", row.rotary_dim, m.head_dim);
@@ -336,6 +376,7 @@ ModelSpec read_row(HfFields& f, const FamilyRow& row) {
     read_window(f, m, all_layers(m, true), f.size_or("attention.window", {"sliding_window"}, 4096));
   }
   m.mtp_layers = f.count_or("mtp_layers", row.mtp, 0);
+  m.logit_softcapping = f.has({"final_logit_softcapping"});
   return m;
 }
 

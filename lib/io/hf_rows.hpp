@@ -46,7 +46,7 @@ struct FamilyRow {
   FlagRow qk_norm = {};
   FlagRow parallel = {};
   bool shared_norm = false;  // of a parallel block
-  bool sandwich = false;
+  FlagRow sandwich = {};
   HfNames rotary_share{"partial_rotary_factor"};
   double default_rotary_share = 1;
   HfNames rotary_dim = {};  // instead: elements of a head

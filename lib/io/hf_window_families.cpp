@@ -27,6 +27,9 @@ ModelSpec gemma_like(HfFields& f, std::int64_t context, std::int64_t words) {
   set_biases(m, f.flag_or({"attention_bias"}, false), false);
   m.sandwich_norm = true;
   m.logit_softcapping = f.has({"final_logit_softcapping"});
+  if (f.has({"attn_logit_softcapping"})) {
+    m.notes.emplace_back("attention's scores are capped by a tanh, whose time is not modelled");
+  }
   read_dropout(f, m, {"resid_pdrop"}, 0.0, {"attention_dropout"}, 0.0);
   return m;
 }
@@ -369,6 +372,12 @@ ModelSpec read_longcat(HfFields& f) {
   const auto all = static_cast<double>(moe.num_experts);
   const auto chosen = static_cast<double>(f.size_or("moe.top_k", {"moe_topk"}, 12));
   moe.top_k = std::max<std::int64_t>(std::llround(chosen * all / (all + same)), 1);
+  if (same > 0) {
+    m.notes.push_back(
+        "of a token's choices, those of experts that return it as it is ('zero_expert_num') "
+        "are left out by their share: top_k is " +
+        std::to_string(moe.top_k) + ", and that it differs from token to token is not modelled");
+  }
   moe.expert_ffn_hidden_size =
       f.size_or("moe.expert_ffn_hidden_size", {"expert_ffn_hidden_size"}, 2048);
   moe.shared_expert_ffn_hidden_size = m.ffn_hidden_size;

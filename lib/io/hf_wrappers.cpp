@@ -100,8 +100,14 @@ const std::vector<RefusedRow>& refused_types() {
        {"hymba"}},
       {"a decoder whose parts cannot be described yet: layers that share weights",
        {"zamba", "zamba2"}},
+      {"a decoder whose parts cannot be described yet: layers that attend to an encoder of images",
+       {"mllama", "mllama_text_model", "idefics", "evolla"}},
+      {"a decoder whose parts cannot be described yet: embeddings of each layer's own",
+       {"gemma3n", "gemma3n_text"}},
+      {"a decoder whose parts cannot be described yet: short convolutions instead of attention",
+       {"lfm2", "lfm2_moe", "lfm2_vl"}},
       {"a decoder whose parts cannot be described yet: recurrences of another kind",
-       {"rwkv", "rwkv5", "rwkv6", "rwkv7", "recurrent_gemma", "xlstm", "lfm2", "lfm2_moe"}}};
+       {"rwkv", "rwkv5", "rwkv6", "rwkv7", "recurrent_gemma", "xlstm"}}};
   return rows;
 }
 
@@ -135,6 +141,9 @@ std::int64_t merge_edge(HfFields& f, HfFields& v, std::int64_t patches) {
         shuffled.real_or("encoder.merged_patches", {"pixel_shuffle_ratio", "downsample_ratio"}, 1);
     return ratio > 0 ? std::clamp<std::int64_t>(std::llround(1 / ratio), 1, 64) : 1;
   }
+  if (f.has({"downsample_factor"})) {
+    return std::clamp<std::int64_t>(f.size("encoder.merged_patches", {"downsample_factor"}), 1, 64);
+  }
   if (f.has({"scale_factor"})) {
     return std::clamp<std::int64_t>(f.size("encoder.merged_patches", {"scale_factor"}), 1, 64);
   }
@@ -144,8 +153,22 @@ std::int64_t merge_edge(HfFields& f, HfFields& v, std::int64_t patches) {
       std::llround(std::sqrt(static_cast<double>(patches) / static_cast<double>(tokens))), 1);
 }
 
+// The inner layer of a projector of two layers, from `in` to `out`, that has as many weights.
+std::int64_t inner_width(double weights, double in, double out) {
+  return std::max<std::int64_t>(std::llround(weights / (in + out)), 1);
+}
+
+// Aya Vision's projector is gated: half of what its first layer gives goes into its second one.
+std::int64_t gated_projector_width(HfFields& f, const ModelSpec& m, const EncoderSpec& e) {
+  const double width = static_cast<double>(
+      f.size_or("encoder.projector_hidden_size", {"alignment_intermediate_size"}, m.hidden_size));
+  const auto joined = static_cast<double>(e.merged_patches * e.hidden_size),
+             out = static_cast<double>(m.hidden_size);
+  return inner_width(joined * width + width / 2 * out, joined, out);
+}
+
 // GLM-4.1V joins patches by a convolution to the language model's width, and passes a matrix and a
-// gated MLP of that width: an inner layer of as many weights.
+// gated MLP of that width.
 std::int64_t glm_projector_width(HfFields& v, const EncoderSpec& e) {
   const std::int64_t out = v.size_or("encoder.projector_hidden_size", {"out_hidden_size"}, 4096);
   const std::int64_t inner =
@@ -153,7 +176,7 @@ std::int64_t glm_projector_width(HfFields& v, const EncoderSpec& e) {
   const double joined = static_cast<double>(e.merged_patches * e.hidden_size),
                width = static_cast<double>(out);
   const double weights = joined * width + width * width + 3 * width * static_cast<double>(inner);
-  return std::max<std::int64_t>(std::llround(weights / (joined + width)), 1);
+  return inner_width(weights, joined, width);
 }
 
 }  // namespace
@@ -169,14 +192,23 @@ void read_encoder(HfFields& f, ModelSpec& m) {
   if (!f.has({"vision_config"})) return;
   HfFields v = f.section("vision_config");
   const HfNames depth{"num_hidden_layers", "depth", "vt_num_hidden_layers", "layers"};
-  if (!v.has(depth)) return;  // written as defaults of its class alone: nothing to read
+  if (!v.has(depth)) {  // written as defaults of its class alone, or as a name
+    m.notes.emplace_back(
+        "the vision encoder is left out: 'vision_config' of the file does not state its layers");
+    return;
+  }
   EncoderSpec e;
   e.num_layers = v.size("encoder.num_layers", depth);
   e.hidden_size = v.has({"embed_dim"})
                       ? v.size("encoder.hidden_size", {"embed_dim"})
                       : v.size("encoder.hidden_size", {"hidden_size", "vt_hidden_size", "width"});
-  e.num_attention_heads = v.size("encoder.num_attention_heads",
-                                 {"num_attention_heads", "num_heads", "vt_num_attention_heads"});
+  e.num_attention_heads = v.size(
+      "encoder.num_attention_heads",
+      {"num_attention_heads", "num_heads", "vt_num_attention_heads", "heads", "attention_heads"});
+  const std::int64_t queries = v.count_or("encoder.head_dim", {"qkv_hidden_size"}, 0);
+  if (queries > 0 && queries != e.hidden_size) {
+    e.head_dim = std::max<std::int64_t>(queries / e.num_attention_heads, 1);
+  }
   const std::string type = v.text_or({"model_type"}, "");
   const std::string wrapper = f.text_or({"model_type"}, "");
   const bool glm = wrapper == "glm4v" || wrapper == "glm4v_moe";
@@ -211,10 +243,14 @@ void read_encoder(HfFields& f, ModelSpec& m) {
     e.merged_patches = 1;
   } else if (f.has({"scale_factor"})) {  // one matrix (Idefics 3, SmolVLM)
     e.projector_hidden_size = 0;
+  } else if (wrapper == "aya_vision") {
+    e.projector_hidden_size = gated_projector_width(f, m, e);
   } else if (glm) {
     e.projector_hidden_size = glm_projector_width(v, e);
   } else {
-    e.projector_hidden_size = e.merged_patches * e.hidden_size;
+    // LLaVA's inner layer is as wide as the language model, others' as what they join.
+    const bool llava = wrapper.starts_with("llava") || wrapper == "vipllava";
+    e.projector_hidden_size = llava ? m.hidden_size : e.merged_patches * e.hidden_size;
     if (v.has({"vision_output_dim"})) {
       e.projector_hidden_size = v.size("encoder.projector_hidden_size", {"vision_output_dim"});
     } else if (f.has({"projector_hidden_size"})) {

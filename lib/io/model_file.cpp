@@ -46,6 +46,7 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("dropout", m.dropout);
   r.read("mtp_layers", m.mtp_layers);
   r.read("source", m.source);
+  r.read("notes", m.notes);
   r.read("published_parameters", m.published_parameters);
   r.read("published_active_parameters", m.published_active_parameters);
 }

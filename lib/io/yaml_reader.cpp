@@ -350,19 +350,34 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, Secon
   return take(d, key, node, parse_time, target);
 }
 
-bool read_value(Document& d, const std::string& key, const YamlNode& node,
-                std::vector<std::int64_t>& target) {
+namespace {
+
+template <class T>
+bool read_list(Document& d, const std::string& key, const YamlNode& node, const char* wanted,
+               std::vector<T>& target) {
   if (node.kind != YamlNode::Kind::kSequence) {
-    report_type(d, key, node, "a list of whole numbers");
+    report_type(d, key, node, wanted);
     return false;
   }
-  std::vector<std::int64_t> values(node.items.size());
+  std::vector<T> values(node.items.size());
   bool good = true;
   for (std::size_t i = 0; i < values.size(); ++i) {
     good = read_value(d, key + "[" + std::to_string(i) + "]", node.items[i], values[i]) && good;
   }
   if (good) target = std::move(values);
   return good;
+}
+
+}  // namespace
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                std::vector<std::int64_t>& target) {
+  return read_list(d, key, node, "a list of whole numbers", target);
+}
+
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                std::vector<std::string>& target) {
+  return read_list(d, key, node, "a list of texts", target);
 }
 
 std::optional<std::size_t> read_name(Document& d, const std::string& key, const YamlNode& node,

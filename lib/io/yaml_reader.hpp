@@ -123,6 +123,8 @@ bool read_value(Document& d, const std::string& key, const YamlNode& node, Flops
 bool read_value(Document& d, const std::string& key, const YamlNode& node, Seconds& target);
 bool read_value(Document& d, const std::string& key, const YamlNode& node,
                 std::vector<std::int64_t>& target);
+bool read_value(Document& d, const std::string& key, const YamlNode& node,
+                std::vector<std::string>& target);
 
 // Index of the name that a scalar spells; reports the choices otherwise.
 std::optional<std::size_t> read_name(Document& d, const std::string& key, const YamlNode& node,

@@ -35,7 +35,7 @@ bool KnownOption::leaves_out(std::string_view value) const {
   std::string_view rest = assumed;
   while (!rest.empty()) {
     const std::string_view one = rest.substr(0, rest.find('|'));
-    if (one == value) return false;
+    if (one == value || value.ends_with(" " + std::string(one))) return false;
     rest.remove_prefix(std::min(one.size() + 1, rest.size()));
   }
   return true;

@@ -25,7 +25,8 @@ struct OptionGroup {
   std::string_view what;
   // Names without dashes between blanks: "lr", which takes one value; "bf16/0", which takes none;
   // "data-path/*" and "mrope-section/+", which take any number; "rampup-batch-size/3". Behind "=",
-  // the values ("|" between them) with which an option says what the estimate does anyway.
+  // the values ("|" between them; of several, the last) with which an option says what the estimate
+  // does anyway.
   std::string_view names;
 };
 

@@ -110,7 +110,8 @@ mhc-recompute-layer-num
 )"},
     {OptionEffect::kNotModelled, "every layer is taken as the others",
      R"(
-heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json spec/* model-spec/2
+heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json spec/*=mamba_stack_spec|hybrid_stack_spec
+model-spec/2
 enable-gpt-oss/0 moe-frequency
 )"},
     {OptionEffect::kNotModelled,

@@ -18,7 +18,7 @@ ModelSpec vision_model(const ModelSpec& m) {
   v.num_layers = e.num_layers;
   v.hidden_size = e.hidden_size;
   v.num_attention_heads = v.num_query_groups = e.num_attention_heads;
-  v.head_dim = e.hidden_size / e.num_attention_heads;
+  v.head_dim = e.head_dim > 0 ? e.head_dim : e.hidden_size / e.num_attention_heads;
   v.ffn_hidden_size = e.ffn_hidden_size;
   v.gated_mlp = e.gated_mlp;
   v.linear_bias = e.linear_bias;

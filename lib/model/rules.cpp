@@ -290,6 +290,7 @@ void check_layer(const LayerSpec& layer, const std::string& at, Findings& f) {
 
 void check_encoder(const ModelSpec& m, Findings& f) {
   if (!m.encoder || !check_keys(*m.encoder, "encoder", f)) return;
+  if (m.encoder->head_dim > 0) return;
   must_be_multiple(m.encoder->hidden_size, m.encoder->num_attention_heads, "encoder", "hidden_size",
                    "num_attention_heads", f);
   must_be_multiple(m.encoder->patches_per_image, m.encoder->merged_patches, "encoder",

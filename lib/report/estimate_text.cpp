@@ -69,10 +69,12 @@ std::string warnings_text(const PlanCost& p, const TextOptions& options) {
   return text.empty() ? text : '\n' + text;
 }
 
-std::string held_by(const StageCost& s) {
-  if (s.embedding && s.head) return "embedding, head";
-  if (s.embedding) return "embedding";
-  return s.head ? "head" : "";
+std::string held_by(const StageCost& s, bool encoder) {
+  std::vector<std::string> parts;
+  if (s.embedding && encoder) parts.emplace_back("encoder");
+  if (s.embedding) parts.emplace_back("embedding");
+  if (s.head) parts.emplace_back("head");
+  return join_words(parts, ", ");
 }
 
 std::string reason_text(const Infeasible& i) {
@@ -201,7 +203,7 @@ std::string kinds_table(const PlanCost& p, const TextOptions& options) {
   return "\nLayers by kind\n" + table.text(options);
 }
 
-std::string stage_table(const PlanCost& p, const TextOptions& options) {
+std::string stage_table(const PlanCost& p, bool encoder, const TextOptions& options) {
   Table table({{"rank"},
                {"layers"},
                {"recomputed"},
@@ -214,7 +216,7 @@ std::string stage_table(const PlanCost& p, const TextOptions& options) {
     const StageCost& s = p.stages[i];
     table.add_row({std::to_string(i), std::to_string(s.layers), std::to_string(s.recomputed_layers),
                    human_time(s.forward), human_time(s.backward), std::to_string(s.in_flight),
-                   human_count(static_cast<double>(s.parameters)), held_by(s)});
+                   human_count(static_cast<double>(s.parameters)), held_by(s, encoder)});
   }
   return table.text(options) +
          paragraph("",
@@ -257,7 +259,8 @@ std::string estimate_text(const ModelSpec& m, const ClusterSpec& c, const PlanCo
   text += heading("Memory", options) + memory_table(p.stages, options) + '\n';
   text += heading("Memory ledger", options) +
           ledger_table(p.stages[p.fullest_stage].ledger, p.fullest_stage, options) + '\n';
-  text += heading("Pipeline ranks", options) + stage_table(p, options) + '\n';
+  text +=
+      heading("Pipeline ranks", options) + stage_table(p, m.encoder.has_value(), options) + '\n';
   text += heading("Communication", options) + communication_table(p, c, options) + '\n';
   text += paragraph("",
                     "MFU is the model's share of the devices' peak rate: with the scores that a "

@@ -259,6 +259,7 @@ Json model_keys(const ModelSpec& m) {
     json["published_active_parameters"] = whole(m.published_active_parameters);
   }
   if (!m.source.empty()) json["source"] = m.source;
+  if (!m.notes.empty()) json["notes"] = m.notes;
   return json;
 }
 

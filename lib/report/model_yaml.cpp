@@ -59,9 +59,11 @@ std::string model_yaml(const ModelSpec& m) {
   for (const auto& [key, value] : keys.items()) {
     if (key == "attention") {
       text += key + ": " + flow_text(value) + "\n";
-    } else if (key == "layers" && value.is_array()) {
+    } else if (value.is_array()) {
       text += key + ":\n";
-      for (const Json& run : value) text += "  - " + flow_text(run) + "\n";
+      for (const Json& item : value) {
+        text += "  - " + (item.is_object() ? flow_text(item) : scalar_text(item)) + "\n";
+      }
     } else if (value.is_object()) {
       text += key + ":\n";
       for (const auto& [inner, leaf] : value.items()) {

@@ -170,6 +170,7 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"num_layers", {1, 10'000}}, k.num_layers);
   visit(LayerKey{"hidden_size", kLayerWidth}, k.hidden_size);
   visit(LayerKey{"num_attention_heads", kLayerHeads}, k.num_attention_heads);
+  visit(LayerKey{"head_dim", or_none(kLayerWidth), true}, k.head_dim);
   visit(LayerKey{"ffn_hidden_size", kLayerWidth}, k.ffn_hidden_size);
   visit(LayerKey{"gated_mlp", {}, true}, k.gated_mlp);
   visit(LayerKey{"linear_bias", {}, true}, k.linear_bias);

@@ -18,6 +18,7 @@ struct EncoderSpec {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_attention_heads = 0;
+  std::int64_t head_dim = 0;  // 0: hidden size over heads
   std::int64_t ffn_hidden_size = 0;
   bool gated_mlp = false;
   bool linear_bias = true;
@@ -87,6 +88,8 @@ struct ModelSpec {
   // Of the documents that it is trained on; none: every sequence is full.
   std::optional<LengthSpec> lengths;
   std::string source;
+  // What whoever plans for it must know of how it was read: parts that no key can describe.
+  std::vector<std::string> notes;
   double published_parameters = 0;         // what the source states, 0 if nothing
   double published_active_parameters = 0;  // per token, for mixtures of experts
 

@@ -176,6 +176,10 @@ void check_positions(const Plan& p, Findings& f) {
                              std::to_string(p.m.max_seq_length));
 }
 
+void check_notes(const Plan& p, Findings& f) {
+  for (const std::string& note : p.m.notes) f.warning({"model"}, note);
+}
+
 // What the plan of a model that sees images stands on.
 void check_encoder(const Plan& p, Findings& f) {
   if (!p.m.encoder) return;
@@ -279,6 +283,7 @@ constexpr Rule kRules[] = {
     check_optimizer,
     check_loss,
     check_update,
+    check_notes,
     check_encoder,
     check_countable,
 };

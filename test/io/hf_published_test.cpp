@@ -103,6 +103,30 @@ const std::vector<Published>& published() {
       {"mistral-small-3.1", 24.0e9, "model card: 24B"},
       {"codegen-16b", 16.0e9, "2203.13474 Table 1: 16.1B; 34 layers of 6144 by hand"},
       {"ernie-4.5-0.3b", 360'748'032, "safetensors metadata of the hub"},
+      {"bitnet-b1.58-2b-4t", 2.41e9, "safetensors metadata of the hub, rounded"},
+      {"jais-13b", 13.0e9, "2308.16149: 13 billion; 40 layers of 4 h^2 + 3 h f by hand"},
+      {"xglm-7.5b", 7.5e9, "2112.10668 Table 1: 7.5B"},
+      {"qwen-7b", 7'721'324'544, "safetensors metadata of the hub"},
+      {"gpt-neo-2.7b", 2'651'307'520, "checkpoint of the hub"},
+      {"vaultgemma-1b", 1'038'741'120, "safetensors metadata of the hub"},
+      {"nanochat-d20", 561e6, "its repository: 561M parameters"},
+      {"flexolmo-7x7b", 33.3e9, "model card: 33B; 32 layers of 7 experts by hand"},
+      {"hyperclovax-think-14b", 14.74e9, "model card: 14.74B parameters"},
+      {"youtu-llm-2b", 1.96e9, "model card: 1.96B parameters"},
+      {"orion-14b", 14.5e9, "model card: 14B; 40 layers of 4 h^2 + 3 h f by hand"},
+      {"a.x-k1", 519e9, "model card: 519B parameters"},
+      {"jais-2-8b", 8.09e9, "model card: 8B; 32 layers of 4 h^2 + 2 h f by hand"},
+      {"ring-mini-linear-2.0", 16.4e9, "2510.19338: 16.4B parameters"},
+      {"nemotron-nano-12b-v2", 12'310'001'152, "safetensors metadata of the hub"},
+      {"granite-4.0-h-small", 32.2e9, "model card: 32B; safetensors metadata, rounded"},
+      {"gemma-3-270m", 268'098'176, "safetensors metadata of the hub"},
+      {"phi-4-mini", 3'836'021'760, "safetensors metadata of the hub"},
+      {"ernie-4.5-300b-a47b", 300e9, "model card: 300B parameters"},
+      {"ling-1t", 1000e9, "model card: 1T parameters"},
+      {"hunyuan-large", 389e9, "2411.02265: 389 billion parameters"},
+      {"trinity-large", 398e9, "model card: 398B parameters"},
+      {"aya-vision-8b", 8.63e9, "safetensors metadata of the hub, rounded"},
+      {"llava-onevision-7b", 8.03e9, "safetensors metadata of the hub, rounded"},
       {"mimo-7b", 7'833'409'536, "safetensors metadata of the hub, prediction layer included",
        true},
   };
@@ -215,6 +239,8 @@ TEST_CASE("Models that are no decoders of text are refused by their kind") {
       {"model_type": "qwen2_5_omni_thinker", "audio_config": {"d_model": 1280}}})"),
             "the model has an audio part ('audio_config')"));
   CHECK(has(refused(R"({"model_type": "zamba2"})"), "layers that share weights"));
+  CHECK(has(refused(R"({"model_type": "mllama", "text_config": {}})"), "attend to an encoder"));
+  CHECK(has(refused(R"({"model_type": "lfm2"})"), "short convolutions"));
 }
 
 TEST_CASE("An unknown family is refused with what has no place and a model file of the rest") {

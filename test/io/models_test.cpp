@@ -223,6 +223,14 @@ TEST_CASE("A shipped model is found by the names that hubs and people give it") 
   CHECK(name_of_found("Qwen/Qwen3-30B-A3B-Instruct-2507") == "qwen3-30b-a3b");
   CHECK(name_of_found("google/gemma-3-27b-it") == "gemma-3-27b");
   CHECK(name_of_found("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16") == "nemotron-3-nano-30b-a3b");
+  CHECK(name_of_found("deepseek-ai/DeepSeek-V3.2-Exp") == "deepseek-v3.2");
+  CHECK(name_of_found("deepseek-ai/DeepSeek-V3-0324") == "deepseek-v3");
+  CHECK(name_of_found("allenai/OLMo-2-1124-7B-Instruct") == "olmo-2-7b");
+  CHECK(name_of_found("mistralai/Mixtral-8x7B-Instruct-v0.1") == "mixtral-8x7b");
+  CHECK(name_of_found("meta-llama/Llama-4-Scout-17B-16E-Instruct") == "llama-4-scout");
+  CHECK(name_of_found("meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8") == "llama-4-maverick");
+  CHECK(name_of_found("nvidia/Nemotron-H-56B-Base-8K") == "nemotron-h-56b");
+  CHECK(name_of_found("Qwen/Qwen3-VL-8B").find("error") != std::string::npos);  // another model
   CHECK(name_of_found("llama-3.1-9b").find("no model is called 'llama-3.1-9b'") !=
         std::string::npos);
 }

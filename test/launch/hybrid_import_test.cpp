@@ -40,6 +40,19 @@ TEST_CASE("a hybrid's pattern says its layers, with Megatron-LM's defaults of Ma
   CHECK(layer_spec(m, 3) == LayerSpec{AttentionSpec{16, 8, 64, 0}, NoneSpec{}});
 }
 
+TEST_CASE("a hybrid's stack of layers is what its pattern says, another is left out") {
+  const auto effect = [](const std::string& spec) {
+    const MegatronRun run = read("--num-layers 2 --hybrid-override-pattern M- --spec " + spec);
+    for (const ReadOption& option : run.options) {
+      if (option.name == "--spec") return option.effect;
+    }
+    return OptionEffect::kNoEffect;
+  };
+  CHECK(effect("megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec") ==
+        OptionEffect::kModelled);
+  CHECK(effect("my.specs own_stack_spec") == OptionEffect::kNotModelled);
+}
+
 TEST_CASE("a hybrid's pattern says its stages and its passes of multi-token prediction") {
   const MegatronRun run = read(
       "--hybrid-layer-pattern 'M-M-|M*E-/*E/*E' --pipeline-model-parallel-size 2 --num-experts 8 "

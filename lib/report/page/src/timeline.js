@@ -232,14 +232,14 @@ class Drawing {
   }
 }
 
-function stageTable(timeline, plan) {
+function stageTable(timeline, plan, model) {
   const number = (text) => ({text, number: true});
   const mixed = plan.stages.some(({kinds}) => kinds.length > 1);
   const header = [{text: "rank"}, number("layers"), mixed ? {text: "kinds"} : null, number("forward"), number("backward"), number("first task"),
     number("last task ends")].filter(Boolean);
   return table("Stages of the pipeline", header, timeline.ranks.map(({tasks}, rank) => {
     const stage = plan.stages[rank];
-    return [String(rank), `${stage.layers}${stage.embedding ? " + embedding" : ""}${stage.head ? " + head" : ""}`,
+    return [String(rank), `${stage.layers}${stage.embedding && model?.encoder ? " + encoder" : ""}${stage.embedding ? " + embedding" : ""}${stage.head ? " + head" : ""}`,
       ...(mixed ? [stage.kinds.map(({kind, layers}) => `${layers} ${kind}`).join(", ")] : []),
       format.time(stage.forward_s), format.time(stage.backward_s), format.time(tasks.starts_us[0] / 1e6),
       format.time(tasks.ends_us[tasks.ends_us.length - 1] / 1e6)];
@@ -266,5 +266,5 @@ export function timeline(result, plan, resized) {
       button("+", "Zoom in", () => drawing.zoomBy(2)), button("−", "Zoom out", () => drawing.zoomBy(0.5)),
       button("Whole step", "Show the whole step", () => drawing.reset()))),
     holder, drawing.live),
-    asTable("The stages as a table", stageTable(data, plan)));
+    asTable("The stages as a table", stageTable(data, plan, result.model)));
 }
