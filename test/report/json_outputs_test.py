@@ -52,7 +52,7 @@ mtp:
   shared: true
   mixer: {kind: gqa}
   feed_forward: dense
-encoder: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, ffn_hidden_size: 128, gated_mlp: true,
+encoder: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, head_dim: 24, ffn_hidden_size: 128, gated_mlp: true,
           linear_bias: false, patch_size: 16, channels: 6, positions: 16, patches_per_image: 16, merged_patches: 4,
           projector_hidden_size: 64, projectors: 2, images_per_sequence: 2}
 layers:
