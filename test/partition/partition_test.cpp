@@ -113,9 +113,12 @@ TEST_CASE("a limit on the largest stage keeps the best division or leaves none")
     const RandomTable t(dice, 3, static_cast<int>(dice.between(3, 8)));
     Partitioner<RandomTable> partitioner(t);
     const auto free = partitioner.best(50, 0, 0, kUnbounded - 1);
+    REQUIRE(partitioner.is_possible(kUnbounded - 1) == free.has_value());
     if (!free) continue;
     const auto least = partitioner.min_bottleneck(0, kUnbounded - 1);
     REQUIRE(least.has_value());
+    CHECK(partitioner.is_possible(least->largest));
+    CHECK_FALSE(partitioner.is_possible(least->largest - 1));
     CHECK(least->largest <= free->largest);
     CHECK_FALSE(partitioner.best(50, 0, 0, least->largest - 1).has_value());
     const auto limited = partitioner.best(50, 0, 0, free->largest);
