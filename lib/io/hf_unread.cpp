@@ -27,9 +27,9 @@ constexpr auto kNames = std::to_array<string_view>(
      "do_sample", "early_stopping", "length_penalty", "max_length", "min_length", "temperature",
      "top_k", "top_p", "typical_p", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
      "bad_words_ids", "num_logits_to_keep", "remove_invalid_values", "chunk_size_feed_forward",
-     "diversity_penalty", "repetition_penalty", "prefix", "pruned_heads", "task_specific_params",
-     "finetuning_task", "torchscript", "tf_legacy_loss", "use_bfloat16", "add_cross_attention",
-     "initial_context_length", "max_new_tokens", "language_model_only",
+     "diversity_penalty", "repetition_penalty", "prefix", "task_specific_params", "finetuning_task",
+     "torchscript", "tf_legacy_loss", "use_bfloat16", "initial_context_length", "max_new_tokens",
+     "language_model_only",
      // Which experts a token goes to, and the losses that spread tokens over them.
      "n_group", "topk_group", "topk_method", "num_expert_group", "use_grouped_topk", "scoring_func",
      "score_function", "score_func", "norm_topk_prob", "moe_renormalize", "seq_aux",
@@ -38,15 +38,14 @@ constexpr auto kNames = std::to_array<string_view>(
      // Factors and bounds of values.
      "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling",
      "query_pre_attn_scalar", "logit_scale", "scale_emb", "scale_depth", "dim_model_base",
-     "attention_value_scale", "swiglu_alpha", "swiglu_limit", "swiglu_limits", "clip_qkv",
-     "scale_attn_weights", "scale_embedding", "mup_width_scale", "width_scale", "embeddings_scale",
-     "residual_in_fp32", "rescale_prenorm_residual", "use_gemma_norm", "attention_softmax_in_fp32",
-     "expert_dtype", "original_max_position_embeddings", "swa_rope_theta", "compress_rope_theta",
-     "indexer_rope_interleave", "use_mrope", "max_window_layers", "do_layer_norm_before",
-     "qk_head_dim", "qk_norm_type", "use_conv_bias", "mamba_conv_bias", "mamba_hidden_act",
-     "full_attn_layers", "mtp_transformer_layers", "attn_type_list", "init_pos_emb_time",
-     "mm_hidden_size", "moe_layer_end_index", "nope_layer_interval", "floor_scale", "attn_scale",
-     "attn_temperature_tuning"});
+     "attention_value_scale", "swiglu_alpha", "swiglu_limit", "swiglu_limits", "scale_attn_weights",
+     "scale_embedding", "mup_width_scale", "width_scale", "embeddings_scale", "residual_in_fp32",
+     "rescale_prenorm_residual", "attention_softmax_in_fp32", "expert_dtype",
+     "original_max_position_embeddings", "swa_rope_theta", "compress_rope_theta",
+     "indexer_rope_interleave", "qk_head_dim", "do_layer_norm_before",
+     // Of windows that another key turns on.
+     "max_window_layers", "qk_norm_type", "mamba_hidden_act", "init_pos_emb_time", "mm_hidden_size",
+     "floor_scale", "attn_scale", "attn_temperature_tuning"});
 
 // The images of a training run are what a plan says, not what preparation does.
 constexpr auto kVision = std::to_array<string_view>(
