@@ -201,15 +201,25 @@ ModelSpec read_jamba(HfFields& f) {
   return m;
 }
 
-ModelSpec read_mamba(HfFields& f) {
+namespace {
+
+// A model of states alone, before its layers.
+ModelSpec read_state_model(HfFields& f, bool tied) {
   ModelSpec m;
   m.num_layers = f.size("num_layers", {"num_hidden_layers", "n_layer"}, 100'000);
   m.hidden_size = f.size("hidden_size", {"hidden_size", "d_model"});
   m.vocab_size = f.size("vocab_size", {"vocab_size"});
   no_attention(m);
   m.norm = Norm::kRmsNorm;
-  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, true);
+  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, tied);
   m.max_seq_length = 1 << 20;  // a state has no longest sequence
+  return m;
+}
+
+}  // namespace
+
+ModelSpec read_mamba(HfFields& f) {
+  ModelSpec m = read_state_model(f, true);
   MambaSpec mamba;
   mamba.inner_size = f.size_or("mamba.inner_size", {"intermediate_size"},
                                f.size_or("mamba.expand", {"expand"}, 2) * m.hidden_size);
@@ -223,14 +233,7 @@ ModelSpec read_mamba(HfFields& f) {
 }
 
 ModelSpec read_mamba2(HfFields& f) {
-  ModelSpec m;
-  m.num_layers = f.size("num_layers", {"num_hidden_layers", "n_layer"}, 100'000);
-  m.hidden_size = f.size("hidden_size", {"hidden_size", "d_model"});
-  m.vocab_size = f.size("vocab_size", {"vocab_size"});
-  no_attention(m);
-  m.norm = Norm::kRmsNorm;
-  m.tied_embeddings = f.flag_or({"tie_word_embeddings"}, false);
-  m.max_seq_length = 1 << 20;
+  ModelSpec m = read_state_model(f, false);
   m.layers = {{m.num_layers, {read_mamba2_mixer(f, m, ""), NoneSpec{}}}};
   return m;
 }
