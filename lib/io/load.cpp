@@ -1,11 +1,11 @@
 #include "io/load.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "base/program_path.hpp"
 #include "base/text.hpp"
+#include "io/shipped_names.hpp"
 #include "io/yaml_tree.hpp"
 
 namespace meshplan {
@@ -28,82 +28,6 @@ bool looks_like_path(std::string_view text) {
          text.ends_with(".yml") || text.ends_with(".json");
 }
 
-// Letters and digits of a name's last part, in lower case: what differs between
-// "meta-llama/Llama-3.1-8B" and "llama-3.1-8b" is gone.
-std::string bare_name(std::string_view name) {
-  name = name.substr(name.find_last_of('/') + 1);
-  std::string bare;
-  for (const char c : name) {
-    if (c >= 'A' && c <= 'Z') {
-      bare += static_cast<char>(c - 'A' + 'a');
-    } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-      bare += c;
-    }
-  }
-  return bare;
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// A hub's name without the words inside of it that tell releases of the same sizes apart: dates
-// ("OLMo-2-1124-7B"), versions ("Mixtral-8x7B-Instruct-v0.1"), and the active size beside a number
-// of experts ("Llama-4-Scout-17B-16E").
-std::string without_release(std::string_view name) {
-  std::vector<std::string_view> words;
-  for (std::string_view rest = name; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find_first_of("-_ "));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-    const bool date = word.size() == 4 && is_number(word);
-    const bool version = word.starts_with("v0.") && is_number(word.substr(3));
-    if (date || version) continue;
-    const bool experts =
-        (word.ends_with('E') || word.ends_with('e')) && is_number(word.substr(0, word.size() - 1));
-    if (experts && !words.empty()) {
-      words.pop_back();
-    } else {
-      words.push_back(word);
-    }
-  }
-  std::string bare;
-  for (const std::string_view word : words) bare += std::string(word) + "-";
-  return bare;
-}
-
-// The shipped file whose name is the same but for case, organisation, punctuation and the suffixes
-// by which hubs tell variants of the same sizes apart.
-fs::path find_bare(std::string_view folder, std::string_view name, const DataFolders& data) {
-  std::string wanted = bare_name(name);
-  const std::vector<std::string> names = data.names(folder);
-  const auto find = [&](const std::string& bare) -> fs::path {
-    for (const std::string& known : names) {
-      if (bare_name(known) == bare) return data.find(folder, known);
-    }
-    return {};
-  };
-  if (wanted.starts_with("metallama")) wanted = wanted.substr(4);
-  if (wanted.starts_with("nvidianemotron")) wanted = wanted.substr(6);
-  for (bool again = true; again;) {
-    if (fs::path path = find(wanted); !path.empty()) return path;
-    again = false;
-    for (const std::string_view suffix :
-         {"hf", "instruct", "base", "chat", "it", "pt", "fp8", "bf16", "nvfp4", "mxfp4", "exp",
-          "4k", "8k", "thinking"}) {
-      if (wanted.size() <= suffix.size() || !wanted.ends_with(suffix)) continue;
-      wanted.resize(wanted.size() - suffix.size());
-      again = true;
-      break;
-    }
-  }
-  return {};
-}
-
-fs::path find_alike(std::string_view folder, std::string_view name, const DataFolders& data) {
-  fs::path path = find_bare(folder, name, data);
-  return path.empty() ? find_bare(folder, without_release(name), data) : path;
-}
-
 struct Named {
   std::string text;
   std::string file;
@@ -119,7 +43,7 @@ Result<Named> read_named(const std::string& name_or_path, std::string_view what,
     if (path.empty() && !name_or_path.empty() && is_file(name_or_path)) path = name_or_path;
   }
   if (path.empty() || (looks_like_path(name_or_path) && !is_file(path) && !is_folder(path))) {
-    fs::path alike = find_alike(folder, name_or_path, data);
+    fs::path alike = find_shipped(folder, name_or_path, data);
     if (!alike.empty()) path = std::move(alike);
   }
   if (path.empty()) {

@@ -434,7 +434,7 @@ bool is_nemo(std::string_view text) {
   };
   return has("trainer:") && has("model:") &&
          (text.find("_target_:") == text.npos || has("exp_manager:")) &&
-         text.find(" num_nodes:") != text.npos;
+         (text.find(" num_nodes:") != text.npos || text.find("{num_nodes:") != text.npos);
 }
 
 Result<NemoArguments> nemo_arguments(const NamedText& file, const ShellInputs& shell) {

@@ -230,6 +230,14 @@ TEST_CASE("A shipped model is found by the names that hubs and people give it") 
   CHECK(name_of_found("meta-llama/Llama-4-Scout-17B-16E-Instruct") == "llama-4-scout");
   CHECK(name_of_found("meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8") == "llama-4-maverick");
   CHECK(name_of_found("nvidia/Nemotron-H-56B-Base-8K") == "nemotron-h-56b");
+  CHECK(name_of_found("mistralai/Mistral-Nemo-Instruct-2407") == "mistral-nemo-12b");
+  CHECK(name_of_found("bigscience/bloom") == "bloom-176b");
+  CHECK(name_of_found("unsloth/Meta-Llama-3.1-8B-bnb-4bit") == "llama-3.1-8b");
+  CHECK(name_of_found("deepseek-ai/DeepSeek-R1-0528") == "deepseek-v3");
+  CHECK(name_of_found("deepseek-ai/DeepSeek-V3.1-Terminus") == "deepseek-v3");
+  CHECK(name_of_found("google/gemma-2").find("error") != std::string::npos);  // of three sizes
+  CHECK(name_of_found("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B").find("error") !=
+        std::string::npos);
   CHECK(name_of_found("Qwen/Qwen3-VL-8B").find("error") != std::string::npos);  // another model
   CHECK(name_of_found("llama-3.1-9b").find("no model is called 'llama-3.1-9b'") !=
         std::string::npos);
