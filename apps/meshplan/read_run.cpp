@@ -215,8 +215,16 @@ std::optional<LoadedRun> read_run_texts(const std::vector<NamedText>& texts,
     return std::nullopt;
   }
   // A script that passes --deepspeed is Megatron-DeepSpeed's, whatever its arguments look like.
-  const bool other = told && target == Target::kMegatron && *told == Target::kDeepspeed;
+  bool other = told && target == Target::kMegatron && *told == Target::kDeepspeed;
   if (other) log_info("these are DeepSpeed's or Megatron-DeepSpeed's files: read as such");
+  // Nor is every YAML a recipe.
+  const std::string& first = texts.front().name;
+  if (told && target == Target::kAccelerate && *told != Target::kAccelerate &&
+      (first.ends_with(".yaml") || first.ends_with(".yml"))) {
+    log_info(first + " is not a recipe: read as 'import " +
+             std::string(*told == Target::kMegatron ? "megatron-args" : name_of(*told)) + "' does");
+    other = true;
+  }
   const Target of = other ? *told : target ? *target : *told;
   const bool recipe = of == Target::kMegatron && take_recipe_model(texts, context);
   if (context.model && of == Target::kMegatron && !recipe) {
