@@ -66,6 +66,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (!is_megatron_code(s.framework) && has_word(run.notes, "chunked loss")) {
     s.runtime.loss_chunks = 8;
   }
+  // XLA drops from what is computed again what no gradient reads.
+  if (has_word(run.notes, "JAX")) s.runtime.recompute_early_stop = true;
   const FrameworkRow* row = framework_row(source);
   if (row != nullptr && row->norm_fused_where_stated)
     s.runtime.fused_norm = has_word(text, "RMS kernel");

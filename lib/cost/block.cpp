@@ -73,7 +73,10 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   for (const KernelOp& op : ops.kernels) {
     const Seconds time = pass_time(op, slowest);
     pass_of(cost, op.pass).compute += time;
-    if (op.pass == Pass::kForward) cost.forward_flops += Flops{op.flops};
+    if (op.pass == Pass::kForward && op.repeated) {
+      cost.recompute_full.compute += time;
+      cost.recompute_full_flops += Flops{op.flops};
+    }
     if (op.kind == KernelKind::kAttention) {
       (op.pass == Pass::kForward ? cost.attention_forward : cost.attention_backward) += time;
     }
@@ -87,9 +90,12 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     const Seconds exposed = pass_time(op, gap);
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     if (op.selective) exposed_field(cost.recompute_selective, op.dimension) += exposed;
+    const bool repeated = op.pass == Pass::kForward && op.repeated;
+    if (repeated) exposed_field(cost.recompute_full, op.dimension) += exposed;
     cost.communication.push_back({op.dimension, op.operation, op.group.size, op.group.level,
                                   op.bytes, op.count, op.time_each, exposed, op.kind, op.dtype,
-                                  op.pass == Pass::kForward, op.bidirectional, op.selective});
+                                  op.pass == Pass::kForward, op.bidirectional, op.selective,
+                                  repeated});
   }
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
@@ -97,10 +103,9 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const Seconds awaited = awaited_host_time(ops, x, slowest);
   cost.forward.launch = std::max(clamp_positive(host_forward - device_forward), awaited);
   cost.backward_input.launch = clamp_positive(host_backward - device_backward);
-  cost.recompute_full = cost.forward;
   // With recomputation the backward pass issues both; the slower of host and device wins once.
   const Seconds both =
-      clamp_positive(host_forward + host_backward - device_forward - device_backward);
+      clamp_positive(host_forward + host_backward - cost.recompute_full.total() - device_backward);
   cost.recompute_full.launch = std::max(clamp_positive(both - cost.backward_input.launch), awaited);
   if (x.strategy.recompute_modules.empty()) return;
   const Seconds all = host_backward + repeated_host_time(ops, x) - device_backward -
@@ -410,7 +415,7 @@ void add_reference_pass(BlockCosts& costs) {
     for (std::size_t i = 0; i < n; ++i) {
       if (!cost.communication[i].forward) continue;
       CommEntry again = cost.communication[i];
-      again.forward = again.selective = false;  // recomputation does not repeat it
+      again.forward = again.selective = again.repeated = false;  // recomputation does not repeat it
       cost.communication.push_back(again);
     }
   }

@@ -75,8 +75,7 @@ struct BlockCost {
   std::int64_t weights = 0;
   // Of its fused attention, whose work differs from document to document: one pass each way.
   Seconds attention_forward, attention_backward;
-  Flops forward_flops;  // executed by one device: matrix products and attention
-  Flops recompute_selective_flops;
+  Flops recompute_full_flops, recompute_selective_flops;  // products and attention, of one device
   std::vector<CommEntry> communication;  // per microbatch: count_per_step counts one microbatch
   bool operator==(const BlockCost&) const = default;
 };

@@ -33,7 +33,7 @@ double runs(const KernelOp& op, const Strategy& s, const Chunk& chunk, std::size
   const auto blocks = static_cast<double>(chunk.blocks[kind]);
   const auto full = static_cast<double>(chunk.recomputed[kind]);
   double count = blocks;
-  if (op.pass == Pass::kForward) count += full;
+  if (op.pass == Pass::kForward && op.repeated) count += full;
   if (s.recompute == Recompute::kSelective) count += op.selective * (blocks - full);
   return count;
 }

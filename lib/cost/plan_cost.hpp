@@ -68,9 +68,10 @@ struct CommEntry {
   Seconds exposed;             // of all calls of a step
   Group group = Group::kTp;    // whose ranks it joins
   Dtype dtype = Dtype::kBf16;  // of the elements
-  bool forward = false;        // of the forward pass: full recomputation repeats it
+  bool forward = false;        // of the forward pass
   bool bidirectional = false;  // send-recv: every rank sends while it receives
   bool selective = false;      // selective recomputation repeats it
+  bool repeated = false;       // full recomputation repeats it
 
   bool operator==(const CommEntry&) const = default;
 };

@@ -63,7 +63,7 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
       const auto again = static_cast<double>(kind.recomputed[k]) * passes;
       if (once == 0) continue;
       for (CommEntry entry : blocks_->of(k, last.mine.device).communication) {
-        double times = entry.forward ? once + again : once;
+        double times = entry.repeated ? once + again : once;
         if (entry.selective && s.recompute == Recompute::kSelective) times += once - again;
         entry.count_per_step *= times;
         entry.exposed *= times;
@@ -100,7 +100,7 @@ void StepModel::explain_utilisation(const Strategy& s, PlanCost& plan) const {
       const BlockCost& block = blocks_->of(k, chunk.device);
       const auto full = static_cast<double>(chunk.recomputed[k]);
       const auto rest = static_cast<double>(chunk.blocks[k] - chunk.recomputed[k]);
-      again += block.forward_flops * full;
+      again += block.recompute_full_flops * full;
       if (selective) again += block.recompute_selective_flops * rest;
     }
   }

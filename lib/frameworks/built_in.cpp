@@ -204,7 +204,7 @@ void add_deepspeed(std::vector<Preset>& all) {
 void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
-  v.runtime.late_gradients = v.runtime.grouped_kernel = true;
+  v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
   all.push_back({.framework_name = "fsdp",
                  .release_name = "torch2.6",
                  .date = "2025-01-29",
@@ -246,7 +246,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .op_recompute = true,
                              .split_projections = true,
                              .grouped_kernel = true,
-                             .weighted_expert_outputs = true}};
+                             .weighted_expert_outputs = true,
+                             .recompute_early_stop = true}};
   all.push_back(torchtitan("v0.2", "2026-02-20",
                            "torchtitan v0.2.2 config/job_config.py, components/loss.py", v));
   all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));

@@ -30,8 +30,8 @@ bool is_number(std::string_view text) {
 }
 
 // A hub's name without the words inside of it that tell releases of the same sizes apart: dates
-// ("OLMo-2-1124-7B"), versions ("Mixtral-8x7B-Instruct-v0.1"), and the active size beside a number
-// of experts ("Llama-4-Scout-17B-16E").
+// ("OLMo-2-1124-7B"), versions ("Mixtral-8x7B-Instruct-v0.1"), the active size beside a number of
+// experts ("Llama-4-Scout-17B-16E"), and bits ("bnb-4bit", which would otherwise end in "it").
 std::string without_release(std::string_view name) {
   std::vector<std::string_view> words;
   for (std::string_view rest = name; !rest.empty();) {
@@ -39,7 +39,8 @@ std::string without_release(std::string_view name) {
     rest.remove_prefix(std::min(word.size() + 1, rest.size()));
     const bool date = word.size() == 4 && is_number(word);
     const bool version = word.starts_with("v0.") && is_number(word.substr(3));
-    if (date || version) continue;
+    const bool bits = word == "bnb" || word == "4bit" || word == "8bit";
+    if (date || version || bits) continue;
     const bool experts =
         (word.ends_with('E') || word.ends_with('e')) && is_number(word.substr(0, word.size() - 1));
     if (experts && !words.empty()) {
@@ -54,11 +55,10 @@ std::string without_release(std::string_view name) {
 }
 
 // What ends a hub's name and tells variants of the same sizes apart: how it was tuned, and in what
-// its weights are stored (a plan says itself in what they are). "4bit" is before the "it" in it.
-constexpr std::array<std::string_view, 24> kVariants{
-    "4bit", "8bit", "hf",    "instruct", "base", "chat",     "it",      "pt",
-    "fp8",  "bf16", "nvfp4", "mxfp4",    "bnb",  "gptq",     "awq",     "gguf",
-    "int4", "int8", "exp",   "4k",       "8k",   "thinking", "unsloth", "terminus"};
+// its weights are stored (a plan says itself in what they are).
+constexpr std::array<std::string_view, 21> kVariants{
+    "hf",  "instruct", "base", "chat", "it",  "pt", "fp8", "bf16",     "nvfp4",   "mxfp4",   "gptq",
+    "awq", "gguf",     "int4", "int8", "exp", "4k", "8k",  "thinking", "unsloth", "terminus"};
 
 // Releases whose cards say that they are another one's architecture, trained on.
 struct SameSizes {

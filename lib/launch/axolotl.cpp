@@ -29,6 +29,10 @@ class Recipe {
     add("gradient_accumulation_steps", std::to_string(num_microbatches(s_)));
     const bool recomputes = recomputed_per_chunk(s_, p_.model).value_or(0) != 0;
     add("gradient_checkpointing", yes(recomputes));
+    if (recomputes) {
+      text_ += "gradient_checkpointing_kwargs:\n  use_reentrant: " +
+               std::string(yes(!s_.runtime.recompute_early_stop)) + "\n";
+    }
     // The inputs of checkpoints; other offloading takes the place of recomputation.
     if (recomputes && s_.runtime.host_checkpoints) add("activation_offloading", "hidden_states");
     add_liger();

@@ -238,6 +238,7 @@ class Importer {
                                  : !settings_.flag("disable_gradient_checkpointing", false);
     if (checkpoints) s.recompute = Recompute::kFull;
     if (!is_axolotl() && settings_.flag("use_unsloth_gc", false)) s.recompute = Recompute::kFull;
+    read_reentrant(settings_, !is_axolotl(), s);
     read_host_checkpoints(settings_, is_axolotl(), s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);

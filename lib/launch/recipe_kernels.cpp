@@ -43,6 +43,23 @@ void read_compilation(Settings& settings, const std::string& key, bool loss, Str
   if (loss && s.loss == Loss::kLm) k.fused_cross_entropy = k.inplace_cross_entropy = true;
 }
 
+void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s) {
+  std::string said = settings.text("gradient_checkpointing_kwargs.use_reentrant", "");
+  if (const Settings::Setting* mapping = settings.find("gradient_checkpointing_kwargs")) {
+    const YamlNode* inside = mapping->value.find("use_reentrant");
+    const std::size_t at = mapping->value.text.find("use_reentrant");
+    if (inside != nullptr) {
+      said = inside->text;
+    } else if (at != std::string::npos) {  // a script passes it as JSON
+      said = mapping->value.text.find("rue", at) != std::string::npos ? "true" : "false";
+    }
+  }
+  // PEFT's examples (examples/sft/train.py) pass it on as it is.
+  if (settings.has("use_reentrant")) said = settings.text("use_reentrant");
+  if (is_llama_factory) said = settings.text("use_reentrant_gc", "true");
+  if (!said.empty()) s.runtime.recompute_early_stop = said == "false" || said == "False";
+}
+
 void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s) {
   bool host = settings.text("gradient_checkpointing", "").starts_with("offload");
   for (const char* name : {"activation_offloading", "use_unsloth_gc"}) {

@@ -15,6 +15,10 @@ void read_fused_kernels(Settings& settings, Strategy& s);
 // too.
 void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s);
 
+// Whether checkpoints are reentrant, where the settings say so; LLaMA-Factory's are by default
+// (hparams/model_args.py, use_reentrant_gc).
+void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s);
+
 // Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,
 // axolotl's gradient_checkpointing: offload, Unsloth's checkpoints.
 void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s);

@@ -96,7 +96,6 @@ constexpr auto kTrainerWithoutEffect =
                                      "trackio*",
                                      "project*",
                                      "run*",
-                                     "use_reentrant",
                                      "bnb_4bit*",
                                      "model_revision",
                                      "attn_implementation",

@@ -330,6 +330,7 @@ class TrainerRun {
       run_.assumed.push_back(
           {"recompute", "full", "TRL checkpoints every layer unless told otherwise"});
     }
+    read_reentrant(settings_, false, s);
     read_host_checkpoints(settings_, false, s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);

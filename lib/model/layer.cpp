@@ -54,6 +54,7 @@ void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) 
   append_mixer(x, layer.mixer, ops);
   append_feed_forward(x, layer.feed_forward, ops);
   limit_hidden_dispatch(x, ops);
+  stop_recompute_early(x, ops);
 }
 
 namespace {

@@ -28,6 +28,7 @@ struct KernelOp {
   double flops = 0;               // matrix products and attention only
   double launches = 1;            // kernels that the host issues
   double selective = 0;           // share of it that selective recomputation repeats
+  bool repeated = true;           // by full recomputation, where it is of the forward pass
   bool graphed = false;           // issued with all of a CUDA graph, by one call
   bool awaited = false;           // issued only once the device has told the tokens per expert
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
@@ -56,6 +57,7 @@ struct CommOp {
   Dtype dtype = Dtype::kBf16;
   bool bidirectional = false;  // send-recv: every member sends while it receives
   bool selective = false;      // repeated by selective recomputation
+  bool repeated = true;        // by full recomputation, where it is of the forward pass
   bool graphed = false;        // issued with all of a CUDA graph, by one call
 };
 

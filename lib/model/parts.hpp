@@ -73,6 +73,9 @@ struct PartBegin {
 [[nodiscard]] PartBegin part_begin(const BlockOps& ops);
 // Selective recomputation repeats the forward pass of all that was appended since.
 void repeat_part(PartBegin begin, BlockOps& ops);
+
+// Takes from a layer what runtime.recompute_early_stop does not repeat.
+void stop_recompute_early(const BlockContext& x, BlockOps& ops);
 // [F-HOST-5] A CUDA graph holds all that was appended since, if the strategy's hold this module.
 void graph_part(const BlockContext& x, CudaGraphModule module, PartBegin begin, BlockOps& ops);
 // The norm that a part begins with is inside of its first product's module, so that no list of

@@ -38,6 +38,33 @@ void repeat_part(PartBegin begin, BlockOps& ops) {
   ++ops.checkpoints;
 }
 
+// [F-REC-3] A checkpoint that is not reentrant stops where the last tensor is saved: what a product
+// saves is saved before it runs, so that neither the layer's last product nor the reduction of its
+// output is repeated; behind anything else, only additions and the exchange that brings experts'
+// outputs back (a function that saves no tensor: DeepEP's and HybridEP's) are not (PyTorch
+// torch/utils/checkpoint.py, _StopRecomputationError; csrc/autograd/saved_variable.h). Compiled
+// layers and JAX repeat no more than that: what nothing reads is dropped.
+void stop_recompute_early(const BlockContext& x, BlockOps& ops) {
+  if (!x.strategy.runtime.recompute_early_stop) return;
+  bool product = false;
+  for (auto op = ops.kernels.rbegin(); op != ops.kernels.rend(); ++op) {
+    if (op->pass != Pass::kForward) continue;
+    const bool saves = op->kind != KernelKind::kResidual;
+    product = op->gemm.has_value();
+    if (!saves || product) op->repeated = false;
+    if (saves) break;
+  }
+  const auto last = std::find_if(ops.comm.rbegin(), ops.comm.rend(),
+                                 [](const CommOp& op) { return op.pass == Pass::kForward; });
+  if (last == ops.comm.rend()) return;
+  const bool reduces =
+      last->operation == Collective::kReduceScatter || last->operation == Collective::kAllReduce;
+  const bool combines = last->dimension == CommDimension::kEp && x.strategy.runtime.flex_dispatcher;
+  if ((product && last->dimension == CommDimension::kTp && reduces) || combines) {
+    last->repeated = false;
+  }
+}
+
 void graph_part(const BlockContext& x, CudaGraphModule module, PartBegin begin, BlockOps& ops) {
   const Runtime& k = x.strategy.runtime;
   if (k.cuda_graph != CudaGraph::kLayer || !k.cuda_graph_modules.has(module)) return;

@@ -131,6 +131,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.optimizer_in_backward", "each weight is updated as soon as its gradient is there"},
     {"runtime.weighted_expert_outputs",
      "the router weighs what experts made, which is kept; else their hidden features"},
+    {"runtime.recompute_early_stop",
+     "a recomputed layer is repeated up to the last tensor that is saved in it"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

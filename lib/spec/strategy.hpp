@@ -238,6 +238,11 @@ struct Runtime {
   // (Transformers integrations/moe.py, torchtitan models/common/moe.py); else the experts' hidden
   // features (Megatron-Core moe/experts.py, since 2659630721 of 2025-04).
   bool weighted_expert_outputs = false;
+  // A layer that is recomputed is repeated only up to the last tensor that its backward pass reads:
+  // not its last product and what follows (torch.utils.checkpoint without use_reentrant, since
+  // PyTorch 2.1; compilers drop what nothing reads). Else all of it (Megatron-Core
+  // tensor_parallel/random.py, CheckpointFunction; reentrant checkpoints).
+  bool recompute_early_stop = false;
 
   bool operator==(const Runtime&) const = default;
 };

@@ -133,6 +133,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.host_checkpoints", s.runtime.host_checkpoints);
   visit("runtime.optimizer_in_backward", s.runtime.optimizer_in_backward);
   visit("runtime.weighted_expert_outputs", s.runtime.weighted_expert_outputs);
+  visit("runtime.recompute_early_stop", s.runtime.recompute_early_stop);
   visit("order", s.order);
 }
 

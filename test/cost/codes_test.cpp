@@ -159,6 +159,69 @@ TEST_CASE("[F-ACT-MEM-2] recomputation by operation keeps every second product a
   CHECK(block_costs(m, two, s)[kFirstLayerBlock].recompute_selective.tp == Seconds{});
 }
 
+TEST_CASE(
+    "[F-REC-3] a checkpoint that stops early repeats neither the last product nor its reduction") {
+  ModelSpec m = plain_gpt(4);
+  m.linear_bias = false;
+  m.dropout = 0;
+  Strategy s = plain_strategy(2, 1, 1);
+  s.sequence_parallel = true;
+  const ClusterSpec two = plain_cluster(2);
+  const auto layer = [&] { return block_costs(m, two, s)[kFirstLayerBlock]; };
+  const BlockCost whole = layer();
+  CHECK(whole.recompute_full.compute == whole.forward.compute);
+  CHECK(whole.recompute_full.tp == whole.forward.tp);
+  s.runtime.recompute_early_stop = true;
+  const BlockCost early = layer();
+  CHECK(early.forward == whole.forward);
+  CHECK(early.backward_input == whole.backward_input);
+  CHECK(early.saved == whole.saved);
+  // 2 m n k operations of the product from 4 h features to h, half of them on each rank.
+  const double product = 2.0 * 2048 * 4096 * (4 * 4096 / 2);
+  CHECK((whole.recompute_full_flops - early.recompute_full_flops).si() == Approx(product));
+  CHECK(early.recompute_full.compute < whole.recompute_full.compute);
+  // Two gathers and one reduction of two are repeated, all of a size.
+  CHECK(early.recompute_full.tp / whole.recompute_full.tp == Approx(0.75));
+  double repeated = 0;
+  for (const CommEntry& e : early.communication) repeated += e.repeated ? e.count_per_step : 0;
+  CHECK(repeated == 3);
+
+  // Behind a norm, which reads the product, only the addition is left out.
+  m.sandwich_norm = true;
+  const BlockCost behind = layer();
+  s.runtime.recompute_early_stop = false;
+  CHECK(layer().recompute_full_flops == behind.recompute_full_flops);
+  m.sandwich_norm = false;
+  // Beside an adapter the frozen product has run before the adapter saves anything.
+  s.lora.rank = 16;
+  s.lora.targets = {LoraTarget::kFc2};
+  const BlockCost adapted = layer();
+  s.runtime.recompute_early_stop = true;
+  CHECK(adapted.recompute_full_flops == layer().recompute_full_flops);
+}
+
+TEST_CASE("[F-REC-3] what brings experts' outputs back is not repeated where it saves nothing") {
+  ModelSpec m = plain_gpt(4);
+  m.dropout = 0;
+  m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 2048};
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  s.runtime.flex_dispatcher = false;
+  s.runtime.recompute_early_stop = true;
+  const ClusterSpec eight = plain_cluster(8);
+  const auto repeated = [&] {
+    const BlockCost layer = block_costs(m, eight, s)[kFirstLayerBlock];
+    return std::pair(layer.recompute_full.ep / layer.forward.ep, layer.recompute_full_flops.si());
+  };
+  const auto [all, products] = repeated();
+  CHECK(all == Approx(1));
+  s.runtime.flex_dispatcher = true;
+  const auto [half, same] = repeated();
+  CHECK(half < 0.75);
+  CHECK(half > 0.25);
+  CHECK(same == products);  // experts' outputs are put in order behind their last product
+}
+
 TEST_CASE("[F-OPT-2] an eager optimizer takes its host time per tensor, and per part of one") {
   const ModelSpec m = plain_gpt(8, 512, 8);
   Strategy s = plain_strategy(1, 1, 16);

@@ -233,6 +233,7 @@ TEST_CASE("A shipped model is found by the names that hubs and people give it") 
   CHECK(name_of_found("mistralai/Mistral-Nemo-Instruct-2407") == "mistral-nemo-12b");
   CHECK(name_of_found("bigscience/bloom") == "bloom-176b");
   CHECK(name_of_found("unsloth/Meta-Llama-3.1-8B-bnb-4bit") == "llama-3.1-8b");
+  CHECK(name_of_found("google/gemma-3-4b-it") == "gemma-3-4b");
   CHECK(name_of_found("deepseek-ai/DeepSeek-R1-0528") == "deepseek-v3");
   CHECK(name_of_found("deepseek-ai/DeepSeek-V3.1-Terminus") == "deepseek-v3");
   CHECK(name_of_found("google/gemma-2").find("error") != std::string::npos);  // of three sizes

@@ -134,6 +134,17 @@ TEST_CASE("an axolotl recipe of QLoRA") {
   CHECK(says("with --lengths documents count as long as they are, packing=pack"));
 }
 
+TEST_CASE("checkpoints are reentrant where a recipe says so") {
+  const auto stops_early = [](const std::string& more) {
+    const Result<SettingsRun> run = read(std::string(kAxolotl) + more, {.gpus = 4});
+    if (!run) FAIL(to_text(run.errors()));
+    return run->strategy.runtime.recompute_early_stop;
+  };
+  CHECK(stops_early(""));
+  CHECK(!stops_early("gradient_checkpointing_kwargs:\n  use_reentrant: true\n"));
+  CHECK(stops_early("gradient_checkpointing_kwargs: {use_reentrant: false}\n"));
+}
+
 TEST_CASE("a LLaMA-Factory recipe of LoRA with ZeRO-3") {
   const Result<SettingsRun> run = read(kLlamaFactory, {.gpus = 8});
   if (!run) FAIL(to_text(run.errors()));
@@ -145,6 +156,7 @@ TEST_CASE("a LLaMA-Factory recipe of LoRA with ZeRO-3") {
   CHECK(s.lora.targets == lora_targets("all-linear"));
   CHECK(s.lora.frozen_dtype == FrozenDtype::kTraining);
   CHECK(s.recompute == Recompute::kFull);  // checkpointing is on unless it is disabled
+  CHECK(!s.runtime.recompute_early_stop);  // its checkpoints are reentrant unless told
   CHECK(s.global_batch == 16);
   REQUIRE(run->assumed.size() == 1);
   CHECK(run->assumed.front().source == "the name examples/deepspeed/ds_z3_config.json");
