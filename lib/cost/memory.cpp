@@ -220,6 +220,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   double optimizer = is_paged(s.optimizer) ? 0 : kept.each;
   if (low_precision && s.master_weights) {
     optimizer += 4;
+    rates.master = {.bytes_each = 4, .sharded = s.zero >= 1};
     if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) {
       rates.update = {.bytes_each = 4, .sharded = s.zero >= 1};
     }
@@ -373,6 +374,7 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   if (rates.late_gradients) bytes.late = bytes.gradients;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
+  bytes.master = state(rates, rates.master, p);
   if (rates.paged.bytes_each > 0) bytes.paged = state(rates, rates.paged, p);
   if (rates.update_stays) bytes.stays = bytes.update;
   return bytes;
@@ -381,6 +383,13 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
 StateBytes on_device(StateBytes states, const Offload& offload) {
   const double share = offload.device_share();
   if (share == 1) return states;
+  // [F-OFF-6] Without the precision-aware optimizer Megatron-Core's distributed optimizer has fp32
+  // shards of weights and gradients on the device, which the hybrid one copies (Megatron-Core
+  // optimizer/__init__.py, distrib_optimizer.py, cpu_offloading/hybrid_optimizer.py).
+  if (!offload.master_weights) {
+    states.optimizer = states.master + ceil_bytes((states.optimizer - states.master).si() * share);
+    return states;
+  }
   for (Bytes* state : {&states.optimizer, &states.update, &states.stays}) {
     *state = ceil_bytes(state->si() * share);
   }
@@ -393,7 +402,9 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   Bytes bytes;
-  bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer + rank.states.paged;
+  Offload all = offload;  // the host has fp32 weights of its own in any case
+  all.master_weights = true;
+  bytes += rank.states.optimizer - on_device(rank.states, all).optimizer + rank.states.paged;
   bytes += rank.host_checkpoints;
   if (offload.activations) bytes += rank.activations;
   return bytes;

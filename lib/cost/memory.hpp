@@ -34,6 +34,7 @@ struct StateBytes {
   Bytes stays{};   // of which until the next step begins
   Bytes late{};    // gradients that take the place of activations
   Bytes paged{};   // optimizer states in unified memory
+  Bytes master{};  // fp32 weights, of `optimizer`
 };
 // On the device: of an offloaded optimizer nothing.
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p,
@@ -75,7 +76,8 @@ struct MemoryRates {
     double of_embedding = 0, of_head = 0;  // more, of their tables
   };
   State weights, gradients, optimizer, update;
-  State paged;  // optimizer states that pages of the host hold where there is no room
+  State master;  // fp32 weights, of `optimizer`
+  State paged;   // optimizer states that pages of the host hold where there is no room
   bool late_gradients = false;  // [F-MEM-5]
   bool head_goes_first = true;  // [F-MEM-13]
   std::int64_t dense_shards = 1, expert_shards = 1;

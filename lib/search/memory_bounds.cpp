@@ -44,6 +44,9 @@ BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const Bloc
   bytes.states = unrounded_bytes(rates, rates.weights, p);
   if (!rates.late_gradients) bytes.states += unrounded_bytes(rates, rates.gradients, p);
   bytes.states += unrounded_bytes(rates, rates.optimizer, p) * offload.device_share();
+  if (!offload.master_weights) {
+    bytes.states += unrounded_bytes(rates, rates.master, p) * offload.host_share();
+  }
   bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
   return bytes;
 }
