@@ -182,14 +182,19 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   return update + Seconds{p.orthogonalisation / shards / rate};
 }
 
-// [F-OFF-1] Gradients of the shard to the host and weights back over the host link; the host's Adam
-// passes 28 bytes per parameter at a device's share of its memory bandwidth, taken as 25 GB/s
-// (DeepSpeed CPU-Adam, 2101.06840 sec. 5).
+// [F-OFF-1] Gradients of the shard to the host and weights back over the host link, in fp32 where
+// the device keeps fp32 weights; the host's Adam passes 28 bytes per parameter (DeepSpeed CPU-Adam,
+// 2101.06840 sec. 5) at a device's share of its memory bandwidth. 18.5 GB/s: Megatron-Bridge's
+// measured Qwen3-30B-A3B on H100 takes 3.19 s longer with 1.9 G parameters a device on the host, of
+// which its overlapped copies hide 0.31 (skills/nemo-mbridge-perf-cpu-offloading/card.yaml).
 Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
   const std::int64_t shard = updated_parameters(s, p);
-  const double copies = real(shard) * (size_of(s.grad_dtype) + storage_size(s.precision));
-  constexpr double kHostBandwidth = 25e9, kAdamBytes = 28;
-  return Seconds{copies / d.host_link.si() + real(shard) * kAdamBytes / kHostBandwidth};
+  const bool in_fp32 = s.master_weights && !s.offload.master_weights;
+  const double each = in_fp32 ? 8 : real(size_of(s.grad_dtype) + storage_size(s.precision));
+  constexpr double kHostBandwidth = 18.5e9, kAdamBytes = 28;
+  const double copies = real(shard) * each / d.host_link.si();
+  const double update = real(shard) * kAdamBytes / kHostBandwidth;
+  return Seconds{s.offload.overlap_copies ? std::max(copies, update) : copies + update};
 }
 
 Seconds page_time(const DeviceSpec& d, Bytes states, Bytes peak) {

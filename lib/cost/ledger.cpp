@@ -13,7 +13,11 @@ bool is_there(Lifetime l, Moment m) {
       return true;
     case Lifetime::kSaved:
     case Lifetime::kBackward:
+      return m == Moment::kBackward || m == Moment::kLayers;
+    case Lifetime::kHead:
       return m == Moment::kBackward;
+    case Lifetime::kLayers:
+      return m == Moment::kLayers;
     case Lifetime::kGradients:
       return m == Moment::kLastLayer || m == Moment::kUpdate;
     case Lifetime::kLastLayer:
@@ -75,11 +79,28 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   const Bytes graphs = std::min(rank.graph_inputs, saved);
   add("inputs of CUDA graphs", "F-GRAPH-1",
       "Megatron-Core transformer_layer.py, get_layer_static_inputs", Lifetime::kPersistent, graphs);
+  // Two moments where the output layer gives back what it saved before the layers' turn.
+  const Bytes given_back = std::min(rank.given_back, saved);
+  const bool two = given_back > Bytes{};
+  const Bytes kept_saved = saved - given_back;
+  const Bytes left = kept_saved - std::min(graphs, kept_saved);
   add("saved activations", "F-ACT-MEM-1", "Korthikanti et al. 2205.05198 sec. 4", Lifetime::kSaved,
-      saved - graphs);
+      left);
+  add("saved by the output layer", "F-MEM-13", "PyTorch torch/csrc/autograd/engine.cpp",
+      Lifetime::kHead, saved - graphs - left);
   const BufferBytes& buffers = rank.buffers;
-  add("temporaries of the widest block", "F-ACT-MEM-1", "what the block's backward pass has in use",
-      Lifetime::kBackward, buffers.most - buffers.gathered - buffers.messages);
+  const Bytes others = buffers.gathered + buffers.messages;
+  const std::string_view in_use = "what the block's backward pass has in use";
+  if (two) {
+    add("temporaries of the output layer", "F-ACT-MEM-1", in_use, Lifetime::kHead,
+        buffers.ends - others);
+    add("late gradients of the output layer", "F-MEM-5", "torch/optim/optimizer.py",
+        Lifetime::kLayers, buffers.head_gradients);
+  }
+  add("temporaries of the widest block", "F-ACT-MEM-1", in_use,
+      two ? Lifetime::kLayers : Lifetime::kBackward,
+      two ? buffers.layers - buffers.head_gradients - others
+          : std::max(buffers.ends, buffers.layers) - others);
   add("gathered weights and a whole gradient", "F-ZERO-1", "PyTorch FSDP, 2304.11277",
       Lifetime::kBackward, buffers.gathered);
   add("messages in flight", "F-MEM-4", "two receives and two sends of a pipeline; gathered inputs",
@@ -95,9 +116,9 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
       "Megatron-Core transformer/transformer_block.py, set_input_tensor", Lifetime::kInputs,
       rank.inputs);
   Bytes most;
-  for (const Moment m :
-       {Moment::kBackward, Moment::kLastLayer, Moment::kUpdate, Moment::kBetweenSteps}) {
-    if (m == Moment::kLastLayer && !late) continue;
+  for (const Moment m : {Moment::kBackward, Moment::kLayers, Moment::kLastLayer, Moment::kUpdate,
+                         Moment::kBetweenSteps}) {
+    if ((m == Moment::kLastLayer && !late) || (m == Moment::kLayers && !two)) continue;
     MomentBytes here{m, {}};
     for (const LedgerEntry& e : ledger.entries) {
       if (is_there(e.lifetime, m)) here.allocated += e.bytes;

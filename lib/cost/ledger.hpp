@@ -15,6 +15,8 @@ enum class Lifetime {
   kPersistent,   // from step to step
   kSaved,        // from a microbatch's forward pass to its backward pass
   kBackward,     // within a backward pass (forward for the head)
+  kHead,         // of the output layer, until its backward pass ends
+  kLayers,       // layers' backward pass, where the output layer's comes before it
   kGradients,    // from the backward pass to the end of the step
   kLastLayer,    // while the backward pass of the last layer still needs it
   kUpdate,       // within the optimizer's step
@@ -24,6 +26,8 @@ enum class Lifetime {
 MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kSaved, "forward to backward"},
                           {Lifetime::kBackward, "within backward"},
+                          {Lifetime::kHead, "head's backward"},
+                          {Lifetime::kLayers, "layers' backward"},
                           {Lifetime::kGradients, "backward to optimizer step"},
                           {Lifetime::kLastLayer, "last layer's backward"},
                           {Lifetime::kUpdate, "within optimizer step"},
@@ -40,8 +44,9 @@ struct LedgerEntry {
 };
 
 // In the order of a step.
-enum class Moment { kBackward, kLastLayer, kUpdate, kBetweenSteps };
+enum class Moment { kBackward, kLayers, kLastLayer, kUpdate, kBetweenSteps };
 MESHPLAN_NAMES(Moment, {{Moment::kBackward, "backward begins"},
+                        {Moment::kLayers, "layers' backward"},
                         {Moment::kLastLayer, "last layer's backward"},
                         {Moment::kUpdate, "optimizer step"},
                         {Moment::kBetweenSteps, "between steps"}});

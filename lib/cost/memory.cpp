@@ -6,15 +6,11 @@
 #include "cost/block.hpp"
 #include "layout/groups.hpp"
 #include "model/quantisation.hpp"
+#include "schedule/traits.hpp"
 #include "spec/optimizers.hpp"
 
 namespace meshplan {
 namespace {
-
-// The caching allocator's unusable share of what comes and goes within a step (activations and
-// buffers); parameters and states are allocated once. Mean reserved over allocated of PyTorch
-// training runs is 1 / 0.94 (SimuMax, config of its measured B200 and A100 runs).
-constexpr double kFragmentation = 0.06;
 
 // Bytes of one kind of state: all of them, or a shard of dense and expert parameters each.
 Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const BlockParameters& p) {
@@ -100,20 +96,28 @@ Bytes bucket_bytes(const Strategy& s) {
 }  // namespace
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
-// layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages.
+// layer saves), gathered ZeRO-3 weights and an unsharded gradient, messages. Of multi-token
+// prediction when its own logits, and those of the head before it, are given back ([F-MEM-13]).
 BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, const Chunk& mine,
                          Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  Bytes widest, gathered, last;
+  const Bytes logits = rates.head_goes_first ? blocks.head().saved.full : Bytes{};
+  Bytes widest, gathered, last, of_ends;
   for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     if (mine.blocks[k] == 0) continue;
     const BlockCost& block = blocks.of(k, mine.device);
     Bytes set = block.working_set;
     if (mine.recomputed[k] > 0) set += block.saved.none - block.saved.full;
     if (mine.recomputed[k] == 0 && mode == Recompute::kSelective) set += block.repeated_set;
-    widest = std::max(widest, set);
     const BlockParameters& p = block.parameters;
     const bool layer = k >= kFirstLayerBlock && k < mtp_block(mine.blocks.size());
+    if (k == head_block(mine.blocks.size())) {
+      of_ends = std::max(of_ends, set);
+    } else if (k == mtp_block(mine.blocks.size())) {
+      of_ends = std::max({of_ends, blocks.head().working_set, set - logits * 2});
+    } else {
+      widest = std::max(widest, set);
+    }
     if (layer) {
       const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
       last = std::max(last, set + saved - state(rates, rates.gradients, p));
@@ -132,7 +136,14 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
   if (mine.blocks.embedding() > 0) {
     last -= state(rates, rates.gradients, blocks.embedding().parameters);
   }
-  return {widest + others, gathered, rates.messages, last + others};
+  BufferBytes bytes{of_ends + others, widest + others, gathered, rates.messages, last + others, {}};
+  if (rates.late_gradients && mine.blocks.head() > 0) {
+    BlockParameters ends = blocks.head().parameters;
+    if (rates.copied_frozen == 0) ends.dense += rates.copied_table;
+    bytes.head_gradients = state(rates, rates.gradients, ends);
+    bytes.layers += bytes.head_gradients;
+  }
+  return bytes;
 }
 
 BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
@@ -209,6 +220,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   double optimizer = is_paged(s.optimizer) ? 0 : kept.each;
   if (low_precision && s.master_weights) {
     optimizer += 4;
+    rates.master = {.bytes_each = 4, .sharded = s.zero >= 1};
     if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) {
       rates.update = {.bytes_each = 4, .sharded = s.zero >= 1};
     }
@@ -241,6 +253,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   states.of_embedding = kept.embedding, states.of_head = kept.head;
   if (is_paged(s.optimizer)) states.bytes_each = kept.each;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
+  rates.head_goes_first = !traits_of(s.schedule).splits_backward;
   if (k.optimizer_in_backward) rates.gradients = rates.update = {}, rates.late_gradients = false;
   // Until the next step's zero_grad sets them to none.
   rates.update_stays = rates.update.bytes_each > 0;
@@ -361,6 +374,7 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   if (rates.late_gradients) bytes.late = bytes.gradients;
   bytes.optimizer = state(rates, rates.optimizer, p);
   bytes.update = state(rates, rates.update, p);
+  bytes.master = state(rates, rates.master, p);
   if (rates.paged.bytes_each > 0) bytes.paged = state(rates, rates.paged, p);
   if (rates.update_stays) bytes.stays = bytes.update;
   return bytes;
@@ -369,6 +383,13 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
 StateBytes on_device(StateBytes states, const Offload& offload) {
   const double share = offload.device_share();
   if (share == 1) return states;
+  // [F-OFF-6] Without the precision-aware optimizer Megatron-Core's distributed optimizer has fp32
+  // shards of weights and gradients on the device, which the hybrid one copies (Megatron-Core
+  // optimizer/__init__.py, distrib_optimizer.py, cpu_offloading/hybrid_optimizer.py).
+  if (!offload.master_weights) {
+    states.optimizer = states.master + ceil_bytes((states.optimizer - states.master).si() * share);
+    return states;
+  }
   for (Bytes* state : {&states.optimizer, &states.update, &states.stays}) {
     *state = ceil_bytes(state->si() * share);
   }
@@ -381,46 +402,12 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
   Bytes bytes;
-  bytes += rank.states.optimizer - on_device(rank.states, offload).optimizer + rank.states.paged;
+  Offload all = offload;  // the host has fp32 weights of its own in any case
+  all.master_weights = true;
+  bytes += rank.states.optimizer - on_device(rank.states, all).optimizer + rank.states.paged;
   bytes += rank.host_checkpoints;
   if (offload.activations) bytes += rank.activations;
   return bytes;
-}
-
-// The fullest of the step's moments. What all of them hold: weights, gradients, optimizer states,
-// and what is reserved. Beside that, at the beginning of a backward pass activations and buffers,
-// and during the update its copies. Late gradients come only in its course.
-MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
-                                 const Offload& offload, Bytes communicators) {
-  const StateBytes states = on_device(rank.states, offload);
-  const Bytes activations = offload.activations ? rank.resident : rank.activations;
-  const BufferBytes& buffers = rank.buffers;
-  MemoryBreakdown memory;
-  memory.weights = states.weights;
-  memory.gradients = states.gradients;
-  memory.optimizer = states.optimizer;
-  memory.activations = activations;
-  const Bytes kept = rank.kept.sum();
-  memory.persistent = kept + states.stays + rank.inputs + rank.graph_inputs;
-  memory.buffers =
-      std::max(buffers.most, states.update + rank.inputs + rank.graph_inputs - activations);
-  if (states.late > Bytes{0}) {
-    const Bytes beyond =
-        std::max({activations + buffers.most - states.late, buffers.last_layer, Bytes{0}});
-    memory.buffers = std::min(memory.buffers, beyond);
-    memory.activations = beyond - memory.buffers;
-  }
-  memory.buffers += kept;
-  const Bytes held = std::min(rank.graph_inputs, memory.activations);
-  memory.activations -= held, memory.buffers += held;
-  memory.communicators = communicators;
-  memory.context = c.device.context;
-  memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers.most).si());
-  memory.reserved = memory.communicators + memory.context + memory.fragmentation;
-  memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                memory.buffers + memory.reserved;
-  memory.capacity = c.device.memory;
-  return memory;
 }
 
 }  // namespace meshplan

@@ -10,6 +10,7 @@
 #include "cost/chunks.hpp"
 #include "cost/ledger.hpp"
 #include "cost/plan_cost.hpp"
+#include "schedule/in_flight.hpp"
 
 namespace meshplan {
 
@@ -33,6 +34,7 @@ struct StateBytes {
   Bytes stays{};   // of which until the next step begins
   Bytes late{};    // gradients that take the place of activations
   Bytes paged{};   // optimizer states in unified memory
+  Bytes master{};  // fp32 weights, of `optimizer`
 };
 // On the device: of an offloaded optimizer nothing.
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p,
@@ -74,8 +76,10 @@ struct MemoryRates {
     double of_embedding = 0, of_head = 0;  // more, of their tables
   };
   State weights, gradients, optimizer, update;
-  State paged;  // optimizer states that pages of the host hold where there is no room
+  State master;  // fp32 weights, of `optimizer`
+  State paged;   // optimizer states that pages of the host hold where there is no room
   bool late_gradients = false;  // [F-MEM-5]
+  bool head_goes_first = true;  // [F-MEM-13]
   std::int64_t dense_shards = 1, expert_shards = 1;
   std::int64_t copied_table = 0;   // parameters that a head's rank without the embedding holds more
   std::int64_t copied_frozen = 0;  // bytes of it where it is frozen
@@ -139,11 +143,14 @@ using SavedRates = PerBlock<SavedRate>;
   return bytes;
 }
 
+// In use at once, gathered weights and messages included.
 struct BufferBytes {
-  Bytes most;
-  Bytes gathered{}, messages{};  // of which
-  Bytes last_layer{};  // [F-MEM-5] what it saved and needs beyond the gradients that are still to
-                       // come
+  Bytes ends;    // in the backward pass of the output layer or multi-token prediction, if any
+  Bytes layers;  // in that of a layer
+  Bytes gathered{}, messages{};  // of both
+  Bytes last_layer{};      // [F-MEM-5] what it saved and needs beyond the gradients that are still
+                           // to come
+  Bytes head_gradients{};  // of `layers`: late ones that the output layer has made
 };
 
 // What one pipeline rank stores, by name and by when in the step it is there. From here on the
@@ -154,6 +161,7 @@ struct RankMemory {
   Bytes activations;           // from forward to backward: all microbatches in flight, at the most
   Bytes resident;              // of which stay on the device where activations are offloaded
   Bytes host_checkpoints;      // inputs of recomputed layers on the host
+  Bytes given_back;            // of `activations`, before the layers' backward pass [F-MEM-13]
   BufferBytes buffers;         // within a backward pass
   KeptBuffers kept;            // from step to step
   Bytes inputs;                // of its chunks, between two steps
@@ -174,6 +182,23 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
                                        const Chunk& mine);
 [[nodiscard]] BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks,
                                        const Chunk& mine, Recompute mode);
+
+// [F-MEM-13] What the output layer and multi-token prediction saved of a microbatch is given back
+// before the layers' backward pass begins: autograd walks backwards, and frees what a node saved
+// when it has used it (PyTorch torch/csrc/autograd/engine.cpp, release_variables). The rank of the
+// head runs a microbatch's backward pass right after its forward pass or, with GPipe, all of them
+// in turn: as many as it holds, less one, stay. Not where weight gradients wait. `saved`: of the
+// rank's chunks, `activations` their most.
+[[nodiscard]] Bytes given_back(const Strategy& s, const BlockCosts& blocks, const Chunk& mine,
+                               const InFlight& in_flight, std::vector<Bytes>& saved,
+                               const std::vector<Bytes>& kept, Bytes activations);
+// The fuller of the moments at which that is still held, with what the head's backward pass needs,
+// and at which it is not, with what a layer's does.
+struct BackwardMoment {
+  Bytes activations, buffers;
+  bool of_layers = false;  // given back already
+};
+[[nodiscard]] BackwardMoment fuller_moment(const RankMemory& rank, const Offload& offload);
 
 // At the fullest moment of the step.
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,

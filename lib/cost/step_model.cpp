@@ -105,6 +105,10 @@ void StepModel::add_activations(const Strategy& s, const std::vector<InFlight>& 
     }
     activations_.push_back(in_flight[r].peak(saved_, kept_));
     group.memory.activations = std::max(group.memory.activations, activations_.back());
+    if (group.first == r) {  // the head's rank is like no other
+      group.memory.given_back =
+          given_back(s, *blocks_, group.mine, in_flight[r], saved_, kept_, activations_.back());
+    }
     if (s.runtime.cuda_graph == CudaGraph::kLayer) {
       graph_inputs_.push_back(graph_inputs(s, r, in_flight[r]));
       group.memory.graph_inputs = std::max(group.memory.graph_inputs, graph_inputs_.back());

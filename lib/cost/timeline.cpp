@@ -20,6 +20,10 @@ void StepModel::add_allocated(const Strategy& s, std::size_t r, StepTimeline& t)
   RankTimeline& rank = t.ranks[r];
   std::vector<AllocatedAt>& all = rank.allocated;
   all.push_back({Seconds{}, between});
+  // Beside all that is saved, whichever of a backward pass's moments is the fuller.
+  const BackwardMoment fuller = fuller_moment(memory, s.offload);
+  const Bytes whole = s.offload.activations ? memory.resident : memory.activations;
+  const Bytes beside = fuller.activations + fuller.buffers - whole;
   Bytes saved;
   // Of offloaded activations two layers' stay on the device.
   const auto here = [&] {
@@ -33,7 +37,7 @@ void StepModel::add_allocated(const Strategy& s, std::size_t r, StepTimeline& t)
       all.push_back({entry.end, here()});
       continue;
     }
-    all.push_back({entry.start, here() + memory.buffers.most});
+    all.push_back({entry.start, here() + beside});
     const bool split = entry.task.kind != TaskKind::kBackward;
     const bool first = entry.task.kind == TaskKind::kBackwardInput;
     saved -= split ? (first ? bytes.whole - bytes.for_weight : bytes.for_weight) : bytes.whole;

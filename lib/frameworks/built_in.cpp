@@ -98,7 +98,12 @@ void add_megatron(std::vector<Preset>& all) {
                               "nobody reads (e7c55de99e, 2025-08-01), and the last that splits "
                               "experts with biases over etp ranks (a329dd6da5, 2025-09-22)",
                               v));
-  v.runtime.head_dummy_gradient = v.runtime.fused_router = false;
+  v.runtime.fused_router = false;
+  all.push_back(megatron_core("2025-08", "2025-08-01",
+                              "main, as containers between two releases have it: e7c55de99e, the "
+                              "gradient of the output layer that nobody reads",
+                              v));
+  v.runtime.head_dummy_gradient = false;
   all.push_back(megatron_core("core_r0.13", "2025-07-25",
                               "core_v0.13.0: with Transformer Engine 2.5 and its get_dummy_wgrad; "
                               "the last without --moe-router-fusion",

@@ -167,11 +167,14 @@ void add_memory(const LaunchPlan& p, Options& o) {
     if (fraction < 1) o.push_back({"--activation-offload-fraction", key_text(fraction)});
   }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
-  if (s.offload.optimizer || low_moments) o.push_back({"--use-precision-aware-optimizer"});
+  if ((s.offload.optimizer && s.offload.master_weights) || low_moments) {
+    o.push_back({"--use-precision-aware-optimizer"});
+  }
   if (s.offload.optimizer) {
     o.push_back({"--optimizer-cpu-offload"});
     const double fraction = s.offload.optimizer_fraction;
     o.push_back({"--optimizer-offload-fraction", fraction == 1 ? "1.0" : key_text(fraction)});
+    if (s.offload.overlap_copies) o.push_back({"--overlap-cpu-optimizer-d2h-h2d"});
   }
   if (low_moments) {
     o.push_back({"--exp-avg-dtype", type_name(s.optimizer_dtype)});

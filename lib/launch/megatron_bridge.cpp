@@ -79,6 +79,8 @@ constexpr std::array kFields{
           Kind::kTrue},
     Field{"--optimizer-cpu-offload", "optimizer.optimizer_cpu_offload", Kind::kTrue},
     Field{"--optimizer-offload-fraction", "optimizer.optimizer_offload_fraction"},
+    Field{"--overlap-cpu-optimizer-d2h-h2d", "optimizer.overlap_cpu_optimizer_d2h_h2d",
+          Kind::kTrue},
     Field{"--exp-avg-dtype", "optimizer.exp_avg_dtype"},
     Field{"--exp-avg-sq-dtype", "optimizer.exp_avg_sq_dtype"},
     Field{"--attention-backend", "model.attention_backend"},

@@ -49,6 +49,16 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
 }
 
 // T: fine_grained_activation_offloading, offload_modules, activation_offload_fraction.
+// The hybrid optimizer copies the weights that it is given: fp32 ones without the precision-aware
+// optimizer (core/optimizer/distrib_optimizer.py).
+void read_offloaded_optimizer(ProgramOptions& options, Offload& offload) {
+  const double fraction = options.real("--optimizer-offload-fraction", 1);
+  if (!options.has("--optimizer-cpu-offload") || fraction <= 0) return;
+  offload.optimizer = true, offload.optimizer_fraction = fraction;
+  offload.overlap_copies = options.has("--overlap-cpu-optimizer-d2h-h2d");
+  offload.master_weights = options.has("--use-precision-aware-optimizer");
+}
+
 void read_offloaded_modules(ProgramOptions& options, ImportedRun& run) {
   const ProgramOption* listed = options.find("--offload-modules");
   const double fraction = options.real("--activation-offload-fraction", 1);

@@ -347,11 +347,8 @@ class Importer {
         }
       }
     }
-    const double fraction = options_.real("--optimizer-offload-fraction", 1);
-    if (has("--optimizer-cpu-offload") && fraction > 0) {
-      s.offload.optimizer = true, s.offload.optimizer_fraction = fraction;
-    }
     s.offload.activations = number("--cpu-offloading-num-layers", 0) > 0;
+    read_offloaded_optimizer(options_, s.offload);
     read_offloaded_modules(options_, run_);
   }
 

@@ -20,6 +20,7 @@ void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 
 // What CUDA graphs replay, into run.strategy.runtime.
 void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
+void read_offloaded_optimizer(ProgramOptions& options, Offload& offload);
 void read_offloaded_modules(ProgramOptions& options, ImportedRun& run);
 
 // Adapters that Megatron-Bridge trains in place of all weights.

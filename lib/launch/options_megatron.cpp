@@ -71,6 +71,7 @@ no-gradient-accumulation-fusion/0
 recompute-activations/0 recompute-granularity recompute-method recompute-num-layers
 checkpoint-activations/0 activations-checkpoint-method activations-checkpoint-num-layers
 checkpoint-num-layers optimizer-cpu-offload/0 optimizer-offload-fraction cpu-offloading-num-layers
+overlap-cpu-optimizer-d2h-h2d/0
 recompute-modules/+ moe-layer-recompute/0 fine-grained-activation-offloading/0 offload-modules/+
 activation-offload-fraction
 )"},
@@ -124,9 +125,9 @@ mtp-detach-heads/0 mtp-hsm/0 mtp-standalone/0 freeze-base-for-mtp/0
 distribute-saved-activations/0 distribute-recomputed-activations/0 distribute-checkpointed-activations/0
 model-parallel-memory-opt/0
 )"},
-    {OptionEffect::kNotModelled, "the host's update is taken to hide nothing",
+    {OptionEffect::kNotModelled, "the host's update is taken to be one pass over pinned memory",
      R"(
-overlap-cpu-optimizer-d2h-h2d/0 use-torch-optimizer-for-cpu-offload/0
+use-torch-optimizer-for-cpu-offload/0
 no-pin-cpu-grads/0 no-pin-cpu-params/0
 )"},
     {OptionEffect::kNotModelled, "activations stay on the device in the estimate",

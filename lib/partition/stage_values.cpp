@@ -125,7 +125,9 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   const StateBytes states = on_device(memory.states, s.offload);
   Bytes needed = states.weights + states.gradients + states.optimizer;
   if (!x_.states_only) {
-    memory.activations = x_.in_flight[rank].peak(saved_, kept_);
+    const InFlight& held = x_.in_flight[rank];
+    memory.activations = held.peak(saved_, kept_);
+    memory.given_back = given_back(s, x_.blocks, mine, held, saved_, kept_, memory.activations);
     if (s.offload.activations) {
       memory.resident = resident_activations(x_.blocks, mine, s.recompute);
     }

@@ -115,6 +115,15 @@ Bytes InFlight::peak(std::span<const Bytes> saved, std::span<const Bytes> kept) 
   return most;
 }
 
+std::int32_t InFlight::most_of_last() const {
+  const std::size_t width = chunks.size();
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < until.size(); i += width + 1) {
+    most = std::max(most, until[i + width].whole - until[i + width - 1].whole);
+  }
+  return most;
+}
+
 void InFlight::add_moment(std::span<const Held> held) {
   Held sum;
   std::int32_t least = held.front().whole;

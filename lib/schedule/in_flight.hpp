@@ -29,6 +29,8 @@ struct InFlight {
   // gradient, which that releases (Qi et al. 2023 sec. 2.3). The spans are indexed like
   // `chunks`; kept bytes are a part of the saved ones.
   [[nodiscard]] Bytes peak(std::span<const Bytes> saved, std::span<const Bytes> kept) const;
+  // Most whole microbatches of the last chunk.
+  [[nodiscard]] std::int32_t most_of_last() const;
   // Whole microbatches that every chunk holds at some one moment.
   std::int32_t least_held = 0;
 };

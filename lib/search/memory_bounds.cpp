@@ -18,6 +18,23 @@ struct BlockBytes {
   double states = 0, saved = 0;
 };
 
+// What the fullest moment of any rank needs beside all that it saves: a layer's temporaries, or on
+// the rank of the head what its own need, if that is more than a layer needs beyond what the head
+// has given back by then ([F-MEM-13]).
+Bytes least_buffers(const LayerPrefix& prefix, const ModelSpec& m, const BlockCosts& blocks) {
+  const BlockCounts counts = prefix.with_ends(m);
+  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (counts[k] > 0 && prefix.table.is_layer(k)) layer = std::min(layer, blocks[k].working_set);
+  }
+  const auto most = [](const SavedActivations& s) {
+    return std::max({s.none, s.selective, s.full});
+  };
+  Bytes back = most(blocks.head().saved);
+  if (m.mtp_layers > 0) back += most(blocks.mtp().saved) * m.mtp_layers;
+  return std::min(layer, std::max(blocks.head().working_set, layer - back));
+}
+
 BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const BlockCost& block,
                     std::int64_t number) {
   BlockBytes bytes;
@@ -27,6 +44,9 @@ BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const Bloc
   bytes.states = unrounded_bytes(rates, rates.weights, p);
   if (!rates.late_gradients) bytes.states += unrounded_bytes(rates, rates.gradients, p);
   bytes.states += unrounded_bytes(rates, rates.optimizer, p) * offload.device_share();
+  if (!offload.master_weights) {
+    bytes.states += unrounded_bytes(rates, rates.master, p) * offload.host_share();
+  }
   bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
   return bytes;
 }
@@ -41,7 +61,6 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   PerBlock<BlockBytes> kinds(counts.size());
-  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};  // working set of the smallest
   double states = 0, saved = 0;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
@@ -49,7 +68,6 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     if (saved_as && x.prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
-    if (x.prefix.table.is_layer(k)) layer = std::min(layer, blocks[k].working_set);
   }
   double weights = 0, least = 1e300, most = 0;
   for (const InFlight& rank : in_flight) {
@@ -64,7 +82,8 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     };
     sum += k.number * std::min(at(least), at(most));
   }
-  const double fixed = (layer + least_fixed(rates, x.cluster.device, communicators)).si();
+  const Bytes buffers = least_buffers(x.prefix, x.model, blocks);
+  const double fixed = (buffers + least_fixed(rates, x.cluster.device, communicators)).si();
   return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
@@ -174,7 +193,6 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   const std::int64_t copies = traits_of(s.schedule).copies();
   const BlockCounts counts = x.prefix.with_ends(x.model);
   plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
-  Bytes layer{std::numeric_limits<std::int64_t>::max() / 4};
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     const BlockCost& b = blocks[k];
@@ -183,7 +201,6 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
         (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
     Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};
     const bool is_layer = x.prefix.table.is_layer(k);
-    if (is_layer) layer = std::min(layer, b.working_set);
     if (offloads) load.plain = load.recomputed = 0;
     if (!is_layer || offloads) {
       plain_.add(load), selective_.add(load);
@@ -204,7 +221,8 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     selective_.add(load);
   }
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
-  const Bytes fixed = layer + least_fixed(rates, x.cluster.device, communicators);
+  const Bytes fixed = least_buffers(x.prefix, x.model, blocks) +
+                      least_fixed(rates, x.cluster.device, communicators);
   bytes_ = (x.capacity(communicators) - fixed).si();
   seconds_each_ = real(copies) / real(num_microbatches(s));
 }

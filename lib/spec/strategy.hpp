@@ -33,6 +33,10 @@ struct Offload {
   // Of the parameters, with `optimizer`; the others' states and update stay on the device
   // (Megatron-Core optimizer/cpu_offloading/hybrid_optimizer.py).
   double optimizer_fraction = 1;
+  // The fp32 weights leave the device with the moments; else their copy on the host is a second
+  // one.
+  bool master_weights = true;
+  bool overlap_copies = false;  // gradients and weights are copied beside the host's update
   // Of what these modules of a layer save goes to the host, the rest stays on the device.
   OffloadModules modules = {};
   double activation_fraction = 1;  // of what `modules` name

@@ -54,6 +54,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.pp", s.overlap.pp);
   visit("offload.optimizer", s.offload.optimizer);
   visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
+  visit("offload.master_weights", s.offload.master_weights);
+  visit("offload.overlap_copies", s.offload.overlap_copies);
   visit("offload.activations", s.offload.activations);
   visit("offload.modules", s.offload.modules);
   visit("offload.activation_fraction", s.offload.activation_fraction);

@@ -209,6 +209,14 @@ void check_offload(const Plan& p, Findings& f) {
     f.warning({"offload.optimizer_fraction"},
               "'offload.optimizer_fraction' does nothing without 'offload.optimizer'");
   }
+  if (!p.s.offload.optimizer && !p.s.offload.master_weights) {
+    f.warning({"offload.master_weights"},
+              "'offload.master_weights' does nothing without 'offload.optimizer'");
+  }
+  if (!p.s.offload.optimizer && p.s.offload.overlap_copies) {
+    f.warning({"offload.overlap_copies"},
+              "'offload.overlap_copies' does nothing without 'offload.optimizer'");
+  }
   if (p.s.runtime.host_checkpoints) {
     const Framework framework = p.s.framework;
     if (has_own_models(framework)) {

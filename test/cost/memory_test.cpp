@@ -216,7 +216,7 @@ TEST_CASE("[F-MEM-6] nanotron holds gathered inputs that the host has run past")
     s.sequence_parallel = tp > 1;
     s.global_batch = batch * s.micro_batch * s.dp;
     const Chunk all = chunk_plan(m, s).front();
-    return buffer_bytes(memory_rates(m, c, s), block_costs(m, c, s), all, s.recompute).most;
+    return buffer_bytes(memory_rates(m, c, s), block_costs(m, c, s), all, s.recompute).layers;
   };
   const Bytes gathered = Bytes{2} * m.hidden_size * plain_strategy(1, 1, 1).seq_len;
   const auto more = [&](std::int64_t tp, std::int64_t pp, std::int64_t batch) {

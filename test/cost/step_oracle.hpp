@@ -165,7 +165,31 @@ class StepOracle {
     set_stored(memory_rates(m_, c_, s_), blocks_, mine, s_.recompute, memory);
     memory.activations = testing::peak_activation(shape_of_pipeline(s_), rank, saved_, for_weight_);
     memory.resident = resident_activations(blocks_, mine, s_.recompute);
+    if (mine.blocks.head() > 0) memory.given_back = given_back_on(rank, memory.activations);
     return memory;
+  }
+
+  // What the rank of the head holds the less while its layers' backward pass runs: of one
+  // microbatch what the head and multi-token prediction saved.
+  [[nodiscard]] Bytes given_back_on(std::int64_t rank, Bytes activations) const {
+    const bool at_once = s_.schedule == Schedule::kGpipe || s_.schedule == Schedule::k1f1b ||
+                         s_.schedule == Schedule::kInterleaved;
+    if (!at_once) return {};
+    const Chunk& last = chunks_.back();
+    Chunk ends = last;
+    for (std::size_t k = 0; k < mtp_block(ends.blocks.size()); ++k) {
+      ends.blocks[k] = ends.recomputed[k] = 0;
+    }
+    const Bytes of_ends = saved_bytes(ends, saved_rates(blocks_, s_.recompute)).whole;
+    const std::vector<Bytes> none(saved_.size());
+    std::vector<Bytes> left = saved_, one = none;
+    left.back() -= of_ends, one.back() = Bytes{1};
+    const PipelineShape shape = shape_of_pipeline(s_);
+    const std::int64_t held = testing::peak_activation(shape, rank, one, none).count();
+    left.back() = std::max(left.back(), Bytes{});
+    const Bytes after =
+        testing::peak_activation(shape, rank, left, for_weight_) + of_ends * (held - 1);
+    return std::max(activations - after, Bytes{});
   }
 
   const ModelSpec& m_;

@@ -60,6 +60,9 @@ TEST_CASE("What a release brought is not in the ones before it") {
   CHECK_FALSE(kernels("megatron", "core_r0.11").flex_dispatcher);
   CHECK(kernels("megatron", "core_r0.14").fused_router);
   CHECK_FALSE(kernels("megatron", "core_r0.13").fused_router);
+  // e7c55de99e: on main ten weeks before a release had it.
+  CHECK(kernels("megatron", "2025-08-18").head_dummy_gradient);
+  CHECK_FALSE(kernels("megatron", "2025-07-31").head_dummy_gradient);
   CHECK(kernels("megatron", "core_r0.11").fused_permute);
   CHECK_FALSE(kernels("megatron", "core_r0.8").fused_permute);
   CHECK(kernels("megatron", "core_r0.11").weighted_expert_outputs);

@@ -185,6 +185,8 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.overlap.ep = s.ep > 1 && s.pp == 1 && s.recompute != Recompute::kFull && choices.once_in(2);
   s.offload.optimizer = choices.once_in(6);
   if (s.offload.optimizer && choices.once_in(2)) s.offload.optimizer_fraction = 0.5;
+  if (s.offload.optimizer && choices.once_in(3)) s.offload.master_weights = false;
+  if (s.offload.optimizer && choices.once_in(3)) s.offload.overlap_copies = true;
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
   if (!s.offload.activations && s.recompute != Recompute::kFull && choices.once_in(6)) {
     s.offload.modules = {OffloadModule::kCoreAttn, OffloadModule::kMlpNorm};

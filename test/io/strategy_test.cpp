@@ -238,7 +238,9 @@ TEST_CASE("Problems of key=value text point into it") {
        "  precision=bf16,zero=9,offload=true\n"
        "                        ^~~~~~~\n"
        "  hint: its keys are offload.optimizer, offload.optimizer_fraction, "
-       "offload.activations, offload.modules and offload.activation_fraction\n"},
+       "offload.master_weights, "
+       "offload.overlap_copies, offload.activations, offload.modules and "
+       "offload.activation_fraction\n"},
   }));
   CHECK(errors_of(row.text) == row.want);
 }

@@ -340,9 +340,12 @@ TEST_CASE("what selective recomputation repeats, and how much of the optimizer i
   CHECK(read("--recompute-granularity full --recompute-modules mlp").recompute_modules.empty());
 
   CHECK_FALSE(read("--optimizer-offload-fraction 0.5").offload.optimizer);
-  CHECK(read("--optimizer-cpu-offload").offload == Offload{.optimizer = true});
-  CHECK(read("--optimizer-cpu-offload --optimizer-offload-fraction 0.25").offload ==
-        Offload{.optimizer = true, .optimizer_fraction = 0.25});
+  CHECK(read("--optimizer-cpu-offload").offload ==
+        Offload{.optimizer = true, .master_weights = false});
+  CHECK(read("--optimizer-cpu-offload --optimizer-offload-fraction 0.25 "
+             "--use-precision-aware-optimizer --overlap-cpu-optimizer-d2h-h2d")
+            .offload ==
+        Offload{.optimizer = true, .optimizer_fraction = 0.25, .overlap_copies = true});
   CHECK_FALSE(read("--optimizer-cpu-offload --optimizer-offload-fraction 0").offload.optimizer);
 }
 

@@ -111,6 +111,8 @@ Strategy random_strategy(Dice& d, const ModelSpec& m, std::int64_t gpus) {
   }
   if (d.one_in(12)) s.offload.optimizer = true;
   if (s.offload.optimizer && d.one_in(2)) s.offload.optimizer_fraction = 0.5;
+  if (s.offload.optimizer && d.one_in(2)) s.offload.overlap_copies = true;
+  if (s.offload.optimizer && d.one_in(4)) s.offload.master_weights = false;
   if (d.one_in(12)) s.offload.activations = true;
   if (d.one_in(12)) s.optimizer_dtype = Dtype::kBf16;
   if (d.one_in(6)) s.grad_dtype = Dtype::kBf16;

@@ -130,6 +130,12 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
          s.offload.optimizer_fraction = 0.5, c.device.host_link = BytesPerSecond{1e9};
        },
        "warning: 'offload.optimizer_fraction' does nothing without 'offload.optimizer'\n"},
+      {"what becomes of nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.offload.master_weights = false, s.offload.overlap_copies = true;
+       },
+       "warning: 'offload.master_weights' does nothing without 'offload.optimizer'\n"
+       "warning: 'offload.overlap_copies' does nothing without 'offload.optimizer'\n"},
       {"more than all",
        [](Strategy& s, ModelSpec&, ClusterSpec& c) {
          s.offload.optimizer = true, s.offload.optimizer_fraction = 1.5;
