@@ -109,7 +109,19 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
 
 // [F-DP-2] Megatron-Core's buckets of max(40 M, 1 M x dp) parameters: of an overlapped reduction at
 // least the last bucket stays exposed, of an overlapped gather the first
-// (distributed_data_parallel_config.py).
+// (distributed_data_parallel_config.py). The share of `r` that one is.
+double last_bucket(const Strategy& s, const Reduction& r, double bytes_each) {
+  const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
+  return std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
+}
+
+bool has_own_buckets(const Strategy& s) { return s.zero == 0 && s.runtime.bucket_mib > 0; }
+
+// What is seen of so much communication of which `hidden` runs beside kernels.
+Seconds seen_of(const ClusterSpec& c, Seconds whole, Seconds hidden) {
+  return whole - hidden + hidden * (c.device.overlap_slowdown - 1);
+}
+
 Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& all,
                      bool overlapped, Seconds window, double bytes_each,
                      std::vector<CommEntry>* table) {
@@ -119,13 +131,10 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
     const Seconds whole = r.each * r.times;
     Seconds left = whole;
     if (overlapped) {
-      const double bucket = std::max(40e6, 1e6 * real(s.dp * s.cp)) * bytes_each;
-      const bool buckets = s.zero == 0 && s.runtime.bucket_mib > 0;
-      const Seconds tail =
-          buckets ? r.each : whole * std::min(1.0, bucket / std::max(r.bytes * r.times, 1.0));
+      const Seconds tail = has_own_buckets(s) ? r.each : whole * last_bucket(s, r, bytes_each);
       const Seconds hidden = std::min(whole - tail, window);
       window -= hidden;
-      left = whole - hidden + hidden * (c.device.overlap_slowdown - 1);
+      left = seen_of(c, whole, hidden);
     }
     exposed += left;
     if (table == nullptr) continue;
@@ -135,9 +144,33 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
   return exposed;
 }
 
-}  // namespace
+bool reduces_beside(const Strategy& s) {
+  return s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
+}
 
-namespace {
+LeastReduced least_reduced(const Strategy& s, const Reductions& all, const Reductions& most,
+                           bool overlapped, double bytes_each) {
+  LeastReduced least;
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const Reduction& r = all.all[i];
+    const Seconds whole = r.each * r.times;
+    least.whole += whole;
+    if (!overlapped) continue;
+    if (has_own_buckets(s)) {
+      least.hideable += whole - r.each;
+      continue;
+    }
+    Seconds bucket;
+    for (std::size_t k = 0; k < most.count; ++k) {
+      const Reduction& m = most.all[k];
+      if (m.op == r.op && m.group == r.group) {
+        bucket = m.each * m.times * last_bucket(s, m, bytes_each);
+      }
+    }
+    least.hideable += std::max(whole - bucket, Seconds{});
+  }
+  return least;
+}
 
 // Parameters whose optimizer states a rank holds: its shard, or all without ZeRO.
 std::int64_t updated_parameters(const Strategy& s, const BlockParameters& p) {
@@ -252,22 +285,37 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   return end;
 }
 
+double microbatches_beside(const Strategy& s) {
+  if (s.vp <= 1 || traits_of(s.schedule).layout != ChunkLayout::kRounds) return 1;
+  return std::max(1.0, real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp));
+}
+
 StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, Seconds forward,
                  Seconds backward, std::vector<CommEntry>* table) {
   StepEnd end;
-  if (s.vp > 1 && traits_of(s.schedule).layout == ChunkLayout::kRounds) {
-    const double others = real(std::min(s.pp, num_microbatches(s))) * real(s.vp - 1) / real(s.vp);
-    backward *= std::max(1.0, others);
-    forward *= std::max(1.0, others);
-  }
-  const bool beside = s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
-  end.exposed = exposed_time(c, s, rank.gradients, beside, backward, size_of(s.grad_dtype), table);
+  const double others = microbatches_beside(s);
+  backward *= others;
+  forward *= others;
+  end.exposed =
+      exposed_time(c, s, rank.gradients, reduces_beside(s), backward, size_of(s.grad_dtype), table);
   end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
                               storage_size(s.precision), table);
   // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
   end.offload = rank.offload * s.offload.host_share();
   end.optimizer = rank.optimizer * s.offload.device_share();
   return end;
+}
+
+LeastRankEnd least_rank_end(const Strategy& s, const RankEnd& rank, const RankEnd& most) {
+  return {
+      least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
+      least_reduced(s, rank.weights, most.weights, s.overlap.param_gather,
+                    storage_size(s.precision))};
+}
+
+Seconds least_exposed(const ClusterSpec& c, const LeastReduced& r, Seconds window) {
+  if (c.device.overlap_slowdown > 2) return r.whole;  // to hide something takes more
+  return seen_of(c, r.whole, std::min(r.hideable, window));
 }
 
 }  // namespace meshplan

@@ -66,6 +66,27 @@ struct RankEnd {
                                Seconds forward, Seconds backward,
                                std::vector<CommEntry>* table = nullptr);
 
+// Reductions that follow each other, and what of them other work may hide.
+struct LeastReduced {
+  Seconds whole, hideable;
+};
+struct LeastRankEnd {
+  LeastReduced gradients, weights;
+};
+
+// [F-DP-5] Of a rank with the parameters of `rank`, or more, but no more than those of `most`.
+// Reductions grow with their bytes and take no less per byte the fewer these are, so a last bucket
+// takes what it does of the largest reduction at least:
+//   exposed >= W - (2 - o) min(W - min(W, k W_most / S_most), window)
+// W, W_most seconds; S_most bytes, k those of a bucket or S_most, o the device's overlap_slowdown.
+// It grows with the parameters. Not of clusters where single collectives are given.
+[[nodiscard]] LeastRankEnd least_rank_end(const Strategy& s, const RankEnd& rank,
+                                          const RankEnd& most);
+// What step_end() says is exposed of it at least, beside passes that take so long.
+[[nodiscard]] Seconds least_exposed(const ClusterSpec& c, const LeastReduced& r, Seconds window);
+// Microbatches whose passes run beside the reductions.
+[[nodiscard]] double microbatches_beside(const Strategy& s);
+
 // Copies and host optimizer of an offloaded optimizer [F-OFF-1].
 [[nodiscard]] Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s,
                                              const BlockParameters& p);

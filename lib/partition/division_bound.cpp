@@ -6,6 +6,7 @@
 
 #include "base/units.hpp"
 #include "cost/chunks.hpp"
+#include "partition/least_ends.hpp"
 
 namespace meshplan {
 namespace {
@@ -16,21 +17,6 @@ TaskTimes larger(const TaskTimes& a, const TaskTimes& b) {
 
 TaskTimes smaller(const TaskTimes& a, const TaskTimes& b) {
   return {std::min(a.forward, b.forward), std::min(a.input, b.input), std::min(a.weight, b.weight)};
-}
-
-// What the engine says of one block alone, recomputed as its rank may at best choose.
-TaskTimes times_of(std::size_t block, const BlockCosts& blocks, Recompute mode, bool layer) {
-  Chunk one(blocks.size());
-  one.blocks[block] = 1;
-  const auto times = [&](Recompute recompute) {
-    const ChunkTime t = chunk_cost(one, blocks, recompute).time;
-    return TaskTimes{t.forward.si(), t.backward_input.si(), t.backward_weight.si()};
-  };
-  if (!layer) return times(Recompute::kNone);
-  const TaskTimes kept = times(mode);  // with kFull, as nothing is marked, without any
-  if (mode == Recompute::kNone) return kept;
-  one.recomputed[block] = 1;
-  return mode == Recompute::kFull ? times(mode) : smaller(kept, times(mode));
 }
 
 // What layers that follow each other take less than so much each, at most.
@@ -45,6 +31,20 @@ TaskTimes most_below(const TaskTimes& each, const std::vector<TaskTimes>& layers
 
 }  // namespace
 
+TaskTimes least_times(std::size_t block, const BlockCosts& blocks, Recompute mode, bool layer) {
+  Chunk one(blocks.size());
+  one.blocks[block] = 1;
+  const auto times = [&](Recompute recompute) {
+    const ChunkTime t = chunk_cost(one, blocks, recompute).time;
+    return TaskTimes{t.forward.si(), t.backward_input.si(), t.backward_weight.si()};
+  };
+  if (!layer) return times(Recompute::kNone);
+  const TaskTimes kept = times(mode);  // with kFull, as nothing is marked, without any
+  if (mode == Recompute::kNone) return kept;
+  one.recomputed[block] = 1;
+  return mode == Recompute::kFull ? times(mode) : smaller(kept, times(mode));
+}
+
 DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockCosts& blocks,
                              const LayerPrefix& prefix, Recompute recompute, const SendTime& send)
     : traits_(traits_of(s.schedule)), layers_(m.num_layers) {
@@ -55,7 +55,7 @@ DivisionBound::DivisionBound(const ModelSpec& m, const Strategy& s, const BlockC
   PerBlock<TaskTimes> kinds(all.size());
   TaskTimes layers;
   for (std::size_t k = 0; k < all.size(); ++k) {
-    kinds[k] = times_of(k, blocks, recompute, prefix.table.is_layer(k));
+    kinds[k] = least_times(k, blocks, recompute, prefix.table.is_layer(k));
     layers += kinds[k] * static_cast<double>(all[k]);
   }
   p_.embedding = kinds.embedding();
@@ -140,7 +140,17 @@ double DivisionBound::least(double limit) const {
   return low;
 }
 
-bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin) const {
+bool DivisionBound::keeps(double limit, const DividedRank& rank, const LeastEnds* ends) const {
+  const RankChains found = chains_of(rank);
+  if (found.step > limit) return false;
+  if (traits_.loop != nullptr && traits_.loop(rank) > limit) return false;
+  if (ends == nullptr) return true;
+  const auto layers = static_cast<std::int64_t>(rank.end - rank.begin);
+  return found.until_last + ends->exposed(rank.r, layers, rank.own) <= limit;
+}
+
+bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin,
+                             const LeastEnds* ends) const {
   for (std::int64_t r = rank; r < p_.ranks; ++r) {
     const bool end = r == 0 || r == p_.ranks - 1;
     const std::int64_t fewest = p_.even ? p_.vp - (end ? 1 : 0) : 1;
@@ -149,8 +159,7 @@ bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin
     std::int64_t fits = begin, too_far = layers_ - later + 1;
     while (fits + 1 < too_far) {
       const std::int64_t middle = fits + (too_far - fits) / 2;
-      const bool keeps = chains(r, begin, middle).step <= limit && loop(r, begin, middle) <= limit;
-      (keeps ? fits : too_far) = middle;
+      (keeps(limit, DividedRank(p_, r, begin, middle), ends) ? fits : too_far) = middle;
     }
     if (fits - begin < fewest) return false;
     begin = fits;

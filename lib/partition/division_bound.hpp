@@ -11,6 +11,12 @@
 
 namespace meshplan {
 
+class LeastEnds;  // partition/least_ends.hpp
+
+// What the engine says of one block alone, recomputed as its rank may at best choose.
+[[nodiscard]] TaskTimes least_times(std::size_t block, const BlockCosts& blocks, Recompute mode,
+                                    bool layer);
+
 // [F-SEARCH-4] The least T for which some division keeps, for every rank r of p, the chains of
 // tasks that wait for each other (m microbatches, F, B, W a rank's forward, input and weight
 // gradient, X = F + B + W; k_r forwards before the first backward):
@@ -40,8 +46,9 @@ class DivisionBound {
   [[nodiscard]] double least(double limit) const;
 
   // Whether the ranks from `rank` on may take the layers from `begin` on within the limit. May say
-  // yes where they cannot.
-  [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0) const;
+  // yes where they cannot. `ends`: what each rank must also have reduced by then.
+  [[nodiscard]] bool possible(double limit, std::int64_t rank = 0, std::int64_t begin = 0,
+                              const LeastEnds* ends = nullptr) const;
   // Chains through rank r with layers begin .. end - 1, in the order in which ranks take them.
   struct RankChains {
     double step = 0;        // the longest
@@ -76,6 +83,7 @@ class DivisionBound {
 
  private:
   [[nodiscard]] RankChains chains_of(const DividedRank& rank) const;
+  [[nodiscard]] bool keeps(double limit, const DividedRank& rank, const LeastEnds* ends) const;
   void add_layers(const std::vector<TaskTimes>& layers);
   void add_chunks(const std::vector<TaskTimes>& layers, const LayerPrefix& prefix);
   void add_messages(const Strategy& s, const SendTime& send);

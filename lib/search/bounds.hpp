@@ -34,7 +34,8 @@ namespace meshplan {
 [[nodiscard]] double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks);
 
 // Sums in another order than the cost model's differ in the last digits.
-[[nodiscard]] inline double rounded_down(Seconds bound) { return bound.si() * (1 - 1e-10); }
+inline constexpr double kRoundedDown = 1 - 1e-10;
+[[nodiscard]] inline double rounded_down(Seconds bound) { return bound.si() * kRoundedDown; }
 
 // [F-SEARCH-5] Model states, context and communicators of the average rank.
 [[nodiscard]] Bytes states_bound(const SearchContext& x, const Strategy& s,

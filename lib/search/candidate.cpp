@@ -5,9 +5,11 @@
 
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
+#include "cost/step_parts.hpp"
 #include "cost/uncertainty.hpp"
 #include "frameworks/preset.hpp"
 #include "partition/divide.hpp"
+#include "partition/division_bound.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 
@@ -65,7 +67,8 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       caches_(shared == nullptr ? *own_ : *shared),
       prefix(caches_.prefix),
       in_flight(caches_.in_flight),
-      models(caches_.models) {
+      models(caches_.models),
+      ends(caches_.ends) {
   for (const Strategy& base : s.bases()) base_numbers_.push_back(caches_.base_number(base));
 }
 
@@ -98,6 +101,8 @@ bool ranks_before(const Found& a, const Found& b, Objective o) {
 }
 
 namespace {
+
+constexpr double kUnlimited = 1e18;  // seconds
 
 // One candidate's options, one after the other.
 class Examiner {
@@ -177,6 +182,7 @@ class Examiner {
       count_out(context_of(s, option), none_too);
       return false;
     }
+    if (by_time_ && !may_reduce_within(s, option, cutoff_ / kRoundedDown - end)) return false;
     if (effort_.every) return try_every(s, option, end, least, none_too);
     const StageContext context = context_of(s, option);
     const Divided divided = divide(context, x_.space.divisions(), cutoff_ - end);
@@ -187,6 +193,23 @@ class Examiner {
     const bool some = recomputes(*divided.lists);
     cost(s, *divided.lists, option, none_too);
     return some;
+  }
+
+  // Whether the ranks may have reduced their gradients by then, with any division.
+  [[nodiscard]] bool may_reduce_within(const Strategy& s, const MemoryOption& option,
+                                       double most) const {
+    if (most >= kUnlimited) return true;
+    Recompute recomputed = Recompute::kNone;
+    if (option.counts == CountRule::kAll) recomputed = Recompute::kFull;
+    if (option.recompute == Recompute::kSelective) recomputed = Recompute::kSelective;
+    const double until = most - placement_.tied().si();
+    const LeastEnds ends(x_.model, x_.cluster, s, blocks_of(s), x_.prefix, placement_, x_.ends,
+                         recomputed, until);
+    if (!ends.any()) return true;
+    const SendTime send =
+        s.pp > 1 ? boundary_send(x_.model, x_.cluster, s, placement_).time : SendTime{};
+    const DivisionBound bound(x_.model, s, blocks_of(s), x_.prefix, recomputed, send);
+    return bound.possible(until, 0, 0, &ends);
   }
 
   // Of the fullest rank, with any division.

@@ -52,6 +52,7 @@ class SearchContext {
   const LayerPrefix& prefix;
   InFlightCache& in_flight;
   StepModelPool& models;
+  LeastEndsMemo& ends;
 
   // Of `s`, which was made from that base of the space. References stay good.
   [[nodiscard]] const BlockCosts& blocks(const Strategy& s, std::size_t base) {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "frameworks/assign.hpp"
 #include "search/near.hpp"
+#include "search/search_caches.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -92,15 +95,22 @@ class Comparison {
   // Looks for a better one: of what is usual near the best plan, or of everything. Takes the nodes
   // that it expands from `nodes`.
   void improve(Rival& rival, const Decision& d, bool everything, std::int64_t& nodes,
-               const std::optional<Seconds>& time) const {
+               const std::optional<Seconds>& time) {
     SearchRequest narrow = request_;
     narrow.limits.push_back(only(d));
     narrow.time_limit = time;
     narrow.node_limit = nodes;
     narrow.usual_only = !everything;
-    if (!everything) keep_near(narrow, result_.plans.front().strategy, d.key);
+    std::shared_ptr<const SearchSpace> space = space_of(narrow, d);
+    if (!everything) {
+      const std::size_t before = narrow.limits.size();
+      keep_near(narrow, result_.plans.front().strategy, d.key);
+      space = narrowed(space, {narrow.limits.begin() + static_cast<std::ptrdiff_t>(before),
+                               narrow.limits.end()});
+    }
     if (rival.plan) narrow.cutoff = rival.plan->step_time.si();
-    const Result<SearchResult> found = search(model_, cluster_, narrow, {}, caches_);
+    const Result<SearchResult> found =
+        search(model_, cluster_, narrow, {}, caches_, std::move(space));
     if (!found || found->statistics.illegal == found->statistics.space_size) return;
     nodes -= found->statistics.nodes;
     rival.exact = found->proof.exact;
@@ -109,6 +119,28 @@ class Comparison {
 
  private:
   static Limit only(const Decision& d) { return {d.key, LimitOp::kEqual, {d.value}}; }
+
+  using Space = std::shared_ptr<const SearchSpace>;
+
+  // Nothing where that must be made from the request.
+  static Space narrowed(const Space& space, const std::vector<Limit>& limits) {
+    if (space == nullptr || !SearchSpace::can_narrow(limits)) return nullptr;
+    return std::make_shared<const SearchSpace>(space->narrowed(limits));
+  }
+
+  // Of everything with that decision. One that takes long to make is kept for its second search.
+  Space space_of(const SearchRequest& narrow, const Decision& d) {
+    if (Space space = narrowed(result_.space, {only(d)})) return space;
+    const auto known = std::find_if(made_.begin(), made_.end(),
+                                    [&](const auto& made) { return made.first == only(d); });
+    if (known != made_.end()) return known->second;
+    SpaceMemo* memo = caches_ == nullptr ? nullptr : &caches_->spaces;
+    Result<SearchSpace> made = SearchSpace::make(model_, cluster_, narrow, memo);
+    Space space;
+    if (made) space = std::make_shared<const SearchSpace>(std::move(made).value());
+    made_.emplace_back(only(d), space);
+    return space;
+  }
 
   // Of those that are not far slower.
   [[nodiscard]] const MetPlan* best_met(const Limit& only) const {
@@ -125,6 +157,7 @@ class Comparison {
   const SearchResult& result_;
   SearchRequest request_;
   SearchCaches* caches_;
+  std::vector<std::pair<Limit, Space>> made_;
 };
 
 }  // namespace
@@ -137,7 +170,7 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
     return all;
   }
   if (budget.nodes <= 0 || is_interrupted(request)) return all;
-  const Comparison comparison(m, c, request, result, caches);
+  Comparison comparison(m, c, request, result, caches);
   const Clock::time_point start = Clock::now();
   std::vector<Decision> open = decisions_of(m, result.plans.front().strategy);
   std::erase_if(open, [&](const Decision& d) { return !is_open(request, d); });

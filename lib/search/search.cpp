@@ -116,12 +116,15 @@ void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest re
 }  // namespace
 
 Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
-                            const Progress& progress, SearchCaches* caches) {
+                            const Progress& progress, SearchCaches* caches,
+                            std::shared_ptr<const SearchSpace> space) {
   const Clock::time_point start = Clock::now();
-  Result<SearchSpace> made =
-      SearchSpace::make(m, c, request, caches == nullptr ? nullptr : &caches->spaces);
-  if (!made) return made.errors();
-  const auto space = std::make_shared<const SearchSpace>(std::move(made).value());
+  if (space == nullptr) {
+    Result<SearchSpace> made =
+        SearchSpace::make(m, c, request, caches == nullptr ? nullptr : &caches->spaces);
+    if (!made) return made.errors();
+    space = std::make_shared<const SearchSpace>(std::move(made).value());
+  }
   WorkerPool pool(request.threads);
   const auto stop = [&] {
     return is_interrupted(request) || (request.time_limit && since(start) >= *request.time_limit);

@@ -84,11 +84,12 @@ using Progress = std::function<void(const SearchProgress&)>;
 class SearchCaches;
 
 // `caches`: of this model and cluster (search_caches.hpp), for searches that follow each other;
-// they change no result.
+// they change no result. `space`: the request's, where it is made already.
 [[nodiscard]] Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c,
                                           const SearchRequest& request,
                                           const Progress& progress = {},
-                                          SearchCaches* caches = nullptr);
+                                          SearchCaches* caches = nullptr,
+                                          std::shared_ptr<const SearchSpace> space = nullptr);
 
 // The cost of a strategy that a search has found, whose memory it has judged.
 [[nodiscard]] PlanCost full_plan(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);

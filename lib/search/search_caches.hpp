@@ -7,6 +7,7 @@
 
 #include "cost/placement.hpp"
 #include "partition/in_flight_cache.hpp"
+#include "partition/least_ends.hpp"
 #include "partition/step_models.hpp"
 #include "search/block_cache.hpp"
 #include "search/part_times.hpp"
@@ -33,6 +34,7 @@ class SearchCaches {
   PipelineBounds pipelines;
   InFlightCache in_flight;
   StepModelPool models;
+  LeastEndsMemo ends;
 
   SearchCaches(const ModelSpec& m, const ClusterSpec& c);
 

@@ -74,6 +74,12 @@ class SearchSpace {
   static Result<SearchSpace> make(const ModelSpec& m, const ClusterSpec& c,
                                   const SpaceRequest& request, SpaceMemo* memo = nullptr);
 
+  // What make() gives for plans alone with these limits too, of a space without limits on their
+  // keys or with wider ones: the same legal values in the same order, and nothing illegal counted.
+  // Only of keys that can_narrow() knows: limits on others also decide what lists are made of.
+  [[nodiscard]] SearchSpace narrowed(const std::vector<Limit>& limits) const;
+  [[nodiscard]] static bool can_narrow(const std::vector<Limit>& limits);
+
   [[nodiscard]] const std::vector<Strategy>& bases() const { return bases_; }
   [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }  // legal ones
   [[nodiscard]] const std::vector<std::int64_t>& micro_batches(const Mesh& mesh) const;

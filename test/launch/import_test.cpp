@@ -237,7 +237,8 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   };
   CHECK(runtime_of("").head_dummy_gradient);
   CHECK(runtime_of("core_r0.14").head_dummy_gradient);
-  CHECK_FALSE(runtime_of("2025-09-01").head_dummy_gradient);
+  CHECK(runtime_of("2025-09-01").head_dummy_gradient);
+  CHECK_FALSE(runtime_of("2025-07-28").head_dummy_gradient);
   CHECK(runtime_of("2025-09-01").layer_dummy_gradients);
   CHECK_FALSE(runtime_of("core_r0.12").layer_dummy_gradients);
   CHECK_FALSE(runtime_of("").split_expert_biases);

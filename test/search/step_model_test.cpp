@@ -1,13 +1,17 @@
 #include "cost/step_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cost/step.hpp"
 #include "cost/step_oracle.hpp"
 #include "frameworks/preset.hpp"
+#include "partition/division_bound.hpp"
+#include "partition/least_ends.hpp"
 #include "search/block_cache.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
+#include "search/divisions.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -170,4 +174,44 @@ TEST_CASE("chunks are placed as layer by layer") {
     }
   }
   CHECK(compared > 300);
+}
+
+TEST_CASE(
+    "[F-SEARCH-16] chains with what ranks certainly show of reductions are no longer than a step") {
+  int compared = 0, tells = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    Dice dice(seed);
+    Case c = random_case(seed);
+    c.model.ffn_hidden_size *= dice.one_of({1, 16, 64});  // more than a bucket holds
+    c.cluster.device.overlap_slowdown = dice.one_of({1.0, 1.05, 1.25, 2.5});
+    const LayerPrefix prefix = layer_prefix(c.model);
+    LeastEndsMemo memo;
+    for (int i = 0; i < 60; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (!is_legal(s, c.model, c.cluster) || !is_in_space(s, c.model)) continue;
+      if (*std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < s.vp) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const Placement placement(c.model, c.cluster, s);
+      const PlanCost plan = cost_of(c.model, c.cluster, s, blocks);
+      const double time = (plan.step_time - plan.time.optimizer - placement.tied()).si();
+      const Recompute recomputed =
+          s.recompute == Recompute::kSelective ? Recompute::kSelective : Recompute::kNone;
+      const DivisionBound bound(c.model, s, blocks, prefix, recomputed);
+      const auto keeps = [&](double most) {
+        const LeastEnds ends(c.model, c.cluster, s, blocks, prefix, placement, memo, recomputed,
+                             most);
+        return !ends.any() || bound.possible(most, 0, 0, &ends);
+      };
+      REQUIRE(keeps(time * (1 + 1e-9)));
+      ++compared;
+      if (s.schedule == Schedule::kDualPipe) continue;
+      double least = time;  // that the chains alone allow
+      while (bound.possible(least * 0.95)) least *= 0.95;
+      tells += keeps(least) ? 0 : 1;
+    }
+  }
+  CAPTURE(compared, tells);
+  CHECK(compared > 3000);
+  CHECK(tells > 300);
 }

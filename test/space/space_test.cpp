@@ -367,3 +367,47 @@ TEST_CASE("what spaces of one model remember of each other changes none of them"
     }
   }
 }
+
+TEST_CASE("a space that is narrowed has what is legal in the one that is made with more limits") {
+  ModelSpec moe = small_model(6, 1024);
+  add_experts(moe, 8, 0, 1);
+  const ClusterSpec c = small_cluster(3, 8, Bytes{80 * kGiB});
+  const auto texts = [](const SearchSpace& space) {
+    std::vector<std::string> all;
+    for_each_legal(space, [&](const Strategy& s, const MemoryOption& option) {
+      all.push_back(to_text(s) + (option.counts == CountRule::kAll ? " all" : ""));
+    });
+    return all;
+  };
+  const Limit near{"pp", LimitOp::kAtLeast, {std::int64_t{2}}};
+  for (const ModelSpec& m : {small_model(6, 1024), moe}) {
+    for (const Space in : {Space::kFull, Space::kMegatron, Space::kFsdp}) {
+      SearchRequest r = request_for(48);
+      r.space = in;
+      r.plans_only = true;
+      for (const bool limited : {false, true}) {
+        r.limits = {};
+        if (limited) r.limits = {at_most("tp", std::int64_t{4}), only("zero", {"1", "3"})};
+        const auto wide = SearchSpace::make(m, c, r);
+        REQUIRE(wide.ok());
+        for (const std::vector<Limit>& more : std::vector<std::vector<Limit>>{
+                 {at_most("tp", std::int64_t{2}), near},
+                 {only("pp", {"1"})},
+                 {only("schedule", {"1f1b"}), at_most("micro_batch", std::int64_t{2})},
+                 {at_most("vp", std::int64_t{2}), at_most("cp", std::int64_t{2})},
+                 {only("ep", {"2"}), only("sequence_parallel", {"true"})},
+                 {only("tp", {"5"})}}) {
+          CAPTURE(name_of(in), limited, to_text(more.front()));
+          SearchRequest narrow = r;
+          narrow.limits.insert(narrow.limits.end(), more.begin(), more.end());
+          const auto made = SearchSpace::make(m, c, narrow);
+          REQUIRE(made.ok());
+          REQUIRE(SearchSpace::can_narrow(more));
+          CHECK(texts(wide->narrowed(more)) == texts(*made));
+        }
+      }
+    }
+  }
+  CHECK_FALSE(SearchSpace::can_narrow({only("zero", {"1"})}));
+  CHECK_FALSE(SearchSpace::can_narrow({near, only("recompute", {"full"})}));
+}

@@ -1,0 +1,74 @@
+#pragma once
+// What ranks certainly show of the reductions at the end of a step, by how many layers they have.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/shared_memo.hpp"
+#include "cost/block.hpp"
+#include "cost/placement.hpp"
+#include "model/layer_prefix.hpp"
+#include "schedule/divided.hpp"
+
+namespace meshplan {
+
+// What searches of one model on one cluster keep: largest ends by placement, and least ones by
+// placement, embedding and head, and layers. Shared by threads.
+struct LeastEndsMemo {
+  SharedMemo<1, RankEnd> largest;
+  SharedMemo<3, LeastRankEnd> least;
+};
+
+// [F-SEARCH-16] [F-DP-5] of a rank by its number of layers n: it has the parameters of the n
+// smallest at least, dense and experts' by themselves, and a forward pass of the n slowest at most,
+// which hides the gather of weights. What it hides may grow faster than what there is to gather:
+// so the least of n or more counts. A slower backward pass hides more gradients, but all
+// microbatches take as much longer, and no more of them hide it: that of the n fastest counts.
+class LeastEnds {
+ public:
+  // Of `s`; all must live as long. `recompute`: how every layer is recomputed at least. `most`:
+  // seconds; no rank with more work is asked about.
+  LeastEnds(const ModelSpec& m, const ClusterSpec& c, const Strategy& s, const BlockCosts& blocks,
+            const LayerPrefix& prefix, const Placement& placement, LeastEndsMemo& memo,
+            Recompute recompute, double most);
+
+  // Whether there is anything to reduce.
+  [[nodiscard]] bool any() const { return any_; }
+  // Of rank r with so many layers, and least passes of one microbatch through all its chunks:
+  // seconds between its last task and the optimizer.
+  [[nodiscard]] double exposed(std::int64_t rank, std::int64_t layers, const TaskTimes& own) const;
+
+ private:
+  // Layers of one kind.
+  struct Kind {
+    std::int64_t number = 0, dense = 0, experts = 0;
+    double forward = 0, all = 0;
+  };
+  // Of n layers, by n; as far as one rank may have so many.
+  struct ByLayers {
+    std::vector<LeastReduced> gradients;
+    std::vector<double> gathers;  // seconds exposed
+  };
+
+  void set_layers(Recompute recompute, double most);
+  [[nodiscard]] const RankEnd& largest_end() const;
+  [[nodiscard]] ByLayers by_layers(bool embedding, bool head) const;
+  [[nodiscard]] const LeastRankEnd& end_of(bool embedding, bool head, std::size_t layers) const;
+  [[nodiscard]] BlockParameters parameters(bool embedding, bool head, std::size_t layers) const;
+
+  const ModelSpec& model_;
+  const ClusterSpec& cluster_;
+  const Strategy& strategy_;
+  const BlockCosts& blocks_;
+  const LayerPrefix& prefix_;
+  const Placement& placement_;
+  LeastEndsMemo& memo_;
+  bool any_ = false;
+  double beside_ = 1;            // microbatches that hide reductions
+  bool hides_gradients_ = true;  // fewer than there are; else all of them may be hidden
+  std::vector<std::int64_t> dense_, experts_;  // of the smallest layers, by their number
+  std::vector<double> forward_;                // of the slowest, likewise
+  ByLayers first_, inner_, last_;              // ranks
+};
+
+}  // namespace meshplan
