@@ -134,17 +134,6 @@ TEST_CASE("an axolotl recipe of QLoRA") {
   CHECK(says("with --lengths documents count as long as they are, packing=pack"));
 }
 
-TEST_CASE("checkpoints are reentrant where a recipe says so") {
-  const auto stops_early = [](const std::string& more) {
-    const Result<SettingsRun> run = read(std::string(kAxolotl) + more, {.gpus = 4});
-    if (!run) FAIL(to_text(run.errors()));
-    return run->strategy.runtime.recompute_early_stop;
-  };
-  CHECK(stops_early(""));
-  CHECK(!stops_early("gradient_checkpointing_kwargs:\n  use_reentrant: true\n"));
-  CHECK(stops_early("gradient_checkpointing_kwargs: {use_reentrant: false}\n"));
-}
-
 TEST_CASE("a LLaMA-Factory recipe of LoRA with ZeRO-3") {
   const Result<SettingsRun> run = read(kLlamaFactory, {.gpus = 8});
   if (!run) FAIL(to_text(run.errors()));
