@@ -73,7 +73,7 @@ Result<NamedText> argument_list(const NamedText& file, RunContext& context) {
     Result<NemoArguments> read = nemo_arguments(file, context.shell);
     if (!read) return read.errors();
     if (context.gpus == 0) context.gpus = read->gpus;
-    return std::move(read->options);
+    return read->options;
   }
   return file;
 }
