@@ -98,6 +98,20 @@ void check_late_update(const Plan& p, Findings& f) {
 }
 void mend_late_update(Strategy& s, const ModelSpec&) { s.runtime.optimizer_in_backward = false; }
 
+void check_repeats_all(const Plan& p, Findings& f) {
+  if (p.s.recompute != Recompute::kFull || !p.s.runtime.recompute_early_stop) return;
+  f.error({"runtime.recompute_early_stop"}, "full recomputation repeats whole layers");
+}
+void mend_repeats_all(Strategy& s, const ModelSpec&) { s.runtime.recompute_early_stop = false; }
+
+void check_stops_early(const Plan& p, Findings& f) {
+  if (p.s.recompute != Recompute::kFull || p.s.runtime.recompute_early_stop) return;
+  f.error({"runtime.recompute_early_stop"},
+          "full recomputation stops at the last tensor that is saved",
+          "runtime.recompute_early_stop=true");
+}
+void mend_stops_early(Strategy& s, const ModelSpec&) { s.runtime.recompute_early_stop = true; }
+
 void check_resident_activations(const Plan& p, Findings& f) {
   if (p.s.offload.activations) {
     f.error({"offload.activations"}, "activations that are not recomputed stay on the device");

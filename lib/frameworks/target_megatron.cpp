@@ -326,6 +326,7 @@ constexpr TargetRule kRules[] = {
     {"core/transformer/transformer_config.py cuda_graph_impl, cuda_graph_modules", graphs,
      mend_graphs},
     {"pretrain_gpt.py: its own overlaps, data types and kernels", framework, mend_framework},
+    {"core/tensor_parallel/random.py CheckpointFunction", check_repeats_all, mend_repeats_all},
     {"core/transformer/transformer_layer.py: attention, then MLP", block, nullptr},
     {"A:1354 max_position_embeddings >= seq_length; A:2397 choices of --position-embedding-type",
      positions, mend_positions},

@@ -51,6 +51,11 @@ void check_unlisted_modules(const Plan& p, Findings& f);
 void mend_unlisted_modules(Strategy& s, const ModelSpec& m);
 void check_whole_loss(const Plan& p, Findings& f);
 void mend_whole_loss(Strategy& s, const ModelSpec& m);
+// Full recomputation repeats whole layers; or stops at the last tensor that is saved.
+void check_repeats_all(const Plan& p, Findings& f);
+void mend_repeats_all(Strategy& s, const ModelSpec& m);
+void check_stops_early(const Plan& p, Findings& f);
+void mend_stops_early(Strategy& s, const ModelSpec& m);
 void check_late_update(const Plan& p, Findings& f);
 void mend_late_update(Strategy& s, const ModelSpec& m);
 

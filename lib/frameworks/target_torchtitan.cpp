@@ -164,6 +164,8 @@ constexpr TargetRule kRules[] = {
     {"distributed/parallel_dims.py build_mesh", check_default_order, mend_default_order},
     {"config/job_config.py optimizer.name AdamW", check_adam, mend_adam},
     {"components/loss.py cross_entropy_loss", check_whole_loss, mend_whole_loss},
+    {"components/compile; distributed/activation_checkpoint.py", check_stops_early,
+     mend_stops_early},
     {"components/optimizer.py build_optimizers", early_update, mend_late_update},
     {"components/loss.py", check_lm_loss, mend_lm_loss},
 };

@@ -179,6 +179,8 @@ constexpr TargetRule kTorchtuneRules[] = {
     {"recipes/*.py enable_activation_checkpointing", check_whole_recomputation,
      mend_whole_recomputation, PartitionRule::kAny, every_layer},
     {"recipes/*.py enable_activation_checkpointing", check_unlisted_modules, mend_unlisted_modules},
+    {"torchtune/training/activation_checkpointing: checkpoint_wrapper", check_stops_early,
+     mend_stops_early},
     {"recipes/full_finetune_*.py optimizer_in_bwd", early_update, mend_late_update},
     {"recipes/configs: optimizer", optimizers, mend_optimizers},
     {"torchtune/datasets/_packed.py; recipes/*_dpo_*.py", documents, mend_documents},

@@ -89,6 +89,11 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
         "that inputs of recomputed layers are kept on the host is the program's to do (TRL: "
         "activation_offloading)");
   }
+  if (!k.recompute_early_stop && s.recompute == Recompute::kFull) {
+    command.notes.emplace_back(
+        "that checkpoints are reentrant is the program's to do (use_reentrant of "
+        "gradient_checkpointing_kwargs)");
+  }
   if (!s.master_weights && s.precision != Precision::kFp32) {
     command.notes.push_back("the program loads its weights in " +
                             std::string(name_of(s.precision)) + ": there is no fp32 copy");

@@ -44,20 +44,22 @@ void read_compilation(Settings& settings, const std::string& key, bool loss, Str
 }
 
 void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s) {
-  std::string said = settings.text("gradient_checkpointing_kwargs.use_reentrant", "");
+  const auto is_true = [](std::string_view text) { return text == "true" || text == "True"; };
+  bool reentrant = is_llama_factory;
   if (const Settings::Setting* mapping = settings.find("gradient_checkpointing_kwargs")) {
-    const YamlNode* inside = mapping->value.find("use_reentrant");
-    const std::size_t at = mapping->value.text.find("use_reentrant");
-    if (inside != nullptr) {
-      said = inside->text;
-    } else if (at != std::string::npos) {  // a script passes it as JSON
-      said = mapping->value.text.find("rue", at) != std::string::npos ? "true" : "false";
+    // A script passes it as JSON, which is YAML too.
+    YamlNode inside = mapping->value;
+    if (inside.kind == YamlNode::Kind::kScalar) {
+      Result<YamlNode> read = parse_yaml(inside.text, "gradient_checkpointing_kwargs");
+      if (read) inside = std::move(read).value();
     }
+    if (const YamlNode* said = inside.find("use_reentrant")) reentrant = is_true(said->text);
   }
-  // PEFT's examples (examples/sft/train.py) pass it on as it is.
-  if (settings.has("use_reentrant")) said = settings.text("use_reentrant");
-  if (is_llama_factory) said = settings.text("use_reentrant_gc", "true");
-  if (!said.empty()) s.runtime.recompute_early_stop = said == "false" || said == "False";
+  for (const char* name :
+       {"gradient_checkpointing_kwargs.use_reentrant", "use_reentrant", "use_reentrant_gc"}) {
+    if (settings.has(name)) reentrant = is_true(settings.text(name));
+  }
+  s.runtime.recompute_early_stop = !reentrant;
 }
 
 void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s) {

@@ -15,8 +15,10 @@ void read_fused_kernels(Settings& settings, Strategy& s);
 // too.
 void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s);
 
-// Whether checkpoints are reentrant, where the settings say so; LLaMA-Factory's are by default
-// (hparams/model_args.py, use_reentrant_gc).
+// Whether checkpoints are reentrant: as gradient_checkpointing_kwargs says, PEFT's examples'
+// --use_reentrant (examples/sft/train.py) or LLaMA-Factory's use_reentrant_gc, which is on by
+// default (hparams/model_args.py); else they are not (axolotl core/builders/base.py; TRL's
+// trainers; Transformers since 5.0).
 void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s);
 
 // Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,

@@ -205,11 +205,11 @@ void append_residual(const BlockContext& x, BlockOps& ops) {
   const bool dropout = x.model.dropout > 0;
   const double mask = dropout ? 1 : 0;
   if (x.strategy.runtime.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
-    append_elementwise(x, "residual", (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
+    append_elementwise(x, kResidualName, (3 * e + mask) * n, 1, dropout ? (2 * e + 1) * n : 0,
                        dropout ? 1 : 0, ops, false,
                        dropout ? KernelKind::kOther : KernelKind::kResidual);
   } else {
-    append_elementwise(x, "residual", (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
+    append_elementwise(x, kResidualName, (7 * e + mask) * n, 3, (3 * e + mask) * n, 2, ops);
   }
 }
 

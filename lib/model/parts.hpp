@@ -18,6 +18,8 @@ struct LinearTimes {
   Seconds forward, backward_input, backward_weight;
 };
 
+inline constexpr std::string_view kResidualName = "residual";  // of append_residual()
+
 // As the strategy, but for 8-bit products: of layers that a code leaves in 16 bits.
 [[nodiscard]] Strategy unquantised(const Strategy& s);
 // One kernel that moves bytes, and one matrix product, with their times.

@@ -48,11 +48,13 @@ void stop_recompute_early(const BlockContext& x, BlockOps& ops) {
   if (!x.strategy.runtime.recompute_early_stop) return;
   bool product = false;
   for (auto op = ops.kernels.rbegin(); op != ops.kernels.rend(); ++op) {
-    if (op->pass != Pass::kForward) continue;
-    const bool saves = op->kind != KernelKind::kResidual;
+    if (op->pass != Pass::kForward || op->launches == 0) continue;  // a bias' gradient
+    // An addition saves nothing, with a bias or without; dropout saves its mask.
+    const bool adds =
+        op->kind == KernelKind::kResidual || (op->name == kResidualName && x.model.dropout == 0);
     product = op->gemm.has_value();
-    if (!saves || product) op->repeated = false;
-    if (saves) break;
+    if (adds || product) op->repeated = false;
+    if (!adds) break;
   }
   const auto last = std::find_if(ops.comm.rbegin(), ops.comm.rend(),
                                  [](const CommOp& op) { return op.pass == Pass::kForward; });

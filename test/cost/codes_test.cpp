@@ -186,6 +186,17 @@ TEST_CASE(
   for (const CommEntry& e : early.communication) repeated += e.repeated ? e.count_per_step : 0;
   CHECK(repeated == 3);
 
+  // Biases of an eager layer are added beside the residual, which saves nothing either.
+  m.linear_bias = true, s.runtime.fused_dropout_add = false;
+  s.runtime.recompute_early_stop = false;
+  const Flops all = layer().recompute_full_flops;
+  s.runtime.recompute_early_stop = true;
+  CHECK((all - layer().recompute_full_flops).si() == Approx(product));
+  // But dropout saves its mask behind the product.
+  m.dropout = 0.1;
+  CHECK(layer().recompute_full_flops == all);
+  m.linear_bias = false, m.dropout = 0;
+
   // Behind a norm, which reads the product, only the addition is left out.
   m.sandwich_norm = true;
   const BlockCost behind = layer();

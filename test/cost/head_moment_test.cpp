@@ -9,18 +9,6 @@
 using namespace meshplan;
 using namespace meshplan::test;
 
-namespace {
-
-Bytes bytes_named(const Ledger& ledger, std::string_view name) {
-  Bytes sum;
-  for (const LedgerEntry& e : ledger.entries) {
-    if (e.name == name) sum += e.bytes;
-  }
-  return sum;
-}
-
-}  // namespace
-
 TEST_CASE("[F-MEM-13] the head's logits are gone when the layers' backward pass begins") {
   ModelSpec m = plain_gpt(8);
   const ClusterSpec c = plain_cluster(1);

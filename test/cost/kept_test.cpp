@@ -25,14 +25,6 @@ Strategy megatron(std::int64_t tp, std::int64_t pp, const ModelSpec& m, const Cl
   return complete(s, m, c);
 }
 
-Bytes of(const Ledger& ledger, std::string_view name) {
-  Bytes sum;
-  for (const LedgerEntry& e : ledger.entries) {
-    if (e.name == name) sum += e.bytes;
-  }
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE("[F-MEM-7] workspaces for cuBLAS are those of the device, the script and the layers") {
@@ -129,7 +121,7 @@ TEST_CASE("[F-MEM-11] chunks hold their last input and its gradient between two 
   const LocalShape l = local_shape(m, s);
   const Bytes message{l.norm_tokens * l.hidden * l.bytes};
   const auto held = [&](std::size_t rank) {
-    return of(cost_of(m, c, s).stages[rank].ledger, "last inputs of chunks");
+    return bytes_named(cost_of(m, c, s).stages[rank].ledger, "last inputs of chunks");
   };
   CHECK(held(0) == Bytes{});  // the embedding has none
   CHECK(held(1) == message * 2);
@@ -165,8 +157,8 @@ TEST_CASE("The ledger's entries make the peak, and what is allocated between two
       if (moment.moment == ledger.fullest) CHECK(stage.memory.allocated() == sum);
     }
     CHECK(most == stage.memory.allocated());
-    const bool late =
-        of(ledger, "gradients") > Bytes{} && framework == Framework::kFsdp && microbatches == 1;
+    const bool late = bytes_named(ledger, "gradients") > Bytes{} && framework == Framework::kFsdp &&
+                      microbatches == 1;
     const Bytes gradients = late ? Bytes{} : stage.memory.gradients;
     CHECK(between ==
           stage.memory.weights + gradients + stage.memory.optimizer + stage.memory.persistent);

@@ -1,5 +1,8 @@
 #pragma once
 // Small hand-made inputs for the cost tests: sizes whose costs can be written down.
+#include <string_view>
+
+#include "cost/ledger.hpp"
 #include "frameworks/preset.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
@@ -27,6 +30,14 @@ inline ModelSpec plain_gpt(std::int64_t layers = 8, std::int64_t hidden = 4096,
   m.max_seq_length = 2048;
   m.source = "test";
   return m;
+}
+
+inline Bytes bytes_named(const Ledger& ledger, std::string_view name) {
+  Bytes sum;
+  for (const LedgerEntry& e : ledger.entries) {
+    if (e.name == name) sum += e.bytes;
+  }
+  return sum;
 }
 
 inline DeviceSpec plain_device() {

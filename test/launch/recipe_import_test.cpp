@@ -338,6 +338,7 @@ TEST_CASE("a script of TRL with accelerate's configuration") {
   CHECK(s.packing == Packing::kPack);
   CHECK(s.precision == Precision::kBf16);
   CHECK(s.recompute == Recompute::kFull);  // TRL's default
+  CHECK(s.runtime.recompute_early_stop);   // likewise
   CHECK(s.lora.rank == 32);
   CHECK(s.lora.frozen_dtype == FrozenDtype::kNf4);
   CHECK(s.lora.targets == lora_targets("all-linear"));

@@ -26,4 +26,9 @@ TEST_CASE("checkpoints are reentrant where a recipe says so") {
   CHECK(stops_early(""));
   CHECK_FALSE(stops_early("gradient_checkpointing_kwargs:\n  use_reentrant: true\n"));
   CHECK(stops_early("gradient_checkpointing_kwargs: {use_reentrant: false}\n"));
+  // As a script passes it.
+  CHECK_FALSE(stops_early(R"(gradient_checkpointing_kwargs: '{"use_reentrant": true, "x": false}')"
+                          "\n"));
+  CHECK(stops_early(R"(gradient_checkpointing_kwargs: '{"use_reentrant": false, "x": true}')"
+                    "\n"));
 }

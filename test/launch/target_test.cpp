@@ -268,6 +268,20 @@ TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused")
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
 }
 
+TEST_CASE("what full recomputation repeats is the framework's") {
+  const auto what = [](const std::string& keys) {
+    const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, keys);
+    return inexpressible(plan.strategy, plan.model, plan.cluster);
+  };
+  CHECK(what("tp=8,recompute=full").empty());
+  CHECK(what("tp=8,recompute=full,runtime.recompute_early_stop=true")
+            .find("full recomputation repeats whole layers") != std::string::npos);
+  CHECK(what("tp=8,runtime.recompute_early_stop=true").empty());  // nothing is recomputed
+  CHECK(what("framework=torchtitan,recompute=full").empty());
+  CHECK(what("framework=torchtitan,recompute=full,runtime.recompute_early_stop=false")
+            .find("stops at the last tensor") != std::string::npos);
+}
+
 TEST_CASE("a plan of FSDP can be run if one of its programs can") {
   const char* const pure =
       "framework=fsdp,zero=3,micro_batch=64,recompute=full,master_weights=false,grad_dtype=bf16,"
