@@ -43,6 +43,7 @@ FastestDivision search_divisions(DivisionQuery q, const StageContext& context) {
     const bool every = search_rounds(q, search);
     const FastestDivision found = search.result(every);
     effort = std::max<std::int64_t>(1, search.left());
+    best.work += search.work();
     best.every = best.every && every;
     if (!every) least = std::min(least, found.least);
     if (!found.chains.chains.empty()) best.chains = found.chains;
@@ -82,6 +83,7 @@ FastestDivision search_uniform(DivisionQuery q) {
   for (x.uniform = step; x.uniform < x.model.num_layers + step; x.uniform += step) {
     if (asks) {
       const FastestDivision rest = search_from(q, x);
+      best.work += rest.work;
       if (rest.every) break;
       if (q.effort <= 1) {
         best.every = false, least = std::min(least, rest.least);
@@ -90,6 +92,7 @@ FastestDivision search_uniform(DivisionQuery q) {
       q.effort = rest.effort_left;
     }
     const FastestDivision found = search_divisions(q, x);
+    best.work += found.work;
     asks = many && found.effort_left < q.effort;
     q.effort = found.effort_left;
     if (!found.chains.chains.empty()) best.chains = found.chains, q.chains = &best.chains;

@@ -40,6 +40,7 @@ struct FastestDivision {
   bool every = true;  // each division was costed, or ruled out by a bound
   double least = 0;   // if not: a time that none of the others undercuts
   std::int64_t effort_left = 0;
+  std::int64_t work = 0;  // what was done, past the effort too: in partial divisions as long
   KnownChains chains;  // that say most of all divisions; none where none were looked for
 };
 

@@ -14,6 +14,9 @@ namespace {
 constexpr std::int64_t kCostOfRun = 8, kChunksOfStart = 2;
 constexpr std::int64_t kPassesOfStart = 256;  // of a micro-batch through a chunk
 constexpr std::int64_t kTriesOfStart = 64;    // of sums over stages alone, as long as one of chains
+// Shares whose memory is worked out, and edges and shares of a graph, that take as long as one
+// more.
+constexpr std::int64_t kSharesOfStart = 5, kBuiltOfStart = 8;
 constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
 constexpr std::int64_t kFew = 4096;    // divisions of which each is looked at
 // More say less than a split does.
@@ -43,7 +46,12 @@ DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& conte
       strategy_(x_.strategy),
       limit_(q.most),
       tied_(is(DivisionAsk::kAnySharding) ? 0 : q.placement.tied().si()),
+      given_(effort),
       left_(effort) {}
+
+std::int64_t DivisionSearch::work() const {
+  return given_ - left_ - spared_ + stages_.worked_out() / kSharesOfStart + built_ / kBuiltOfStart;
+}
 
 void DivisionSearch::try_all(const std::vector<std::vector<std::int64_t>>& all) {
   for (const std::vector<std::int64_t>& layers : all) {
@@ -184,6 +192,7 @@ bool DivisionSearch::try_chains() {
   wants_chains_ = true;
   DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
                       stages_.max_bottleneck(limit() - q_.end));
+  built_ += static_cast<std::int64_t>(graph.edges().size() + graph.shares().size());
   if (graph.empty()) return true;
   std::vector<double> exposed;
   ends_.clear();

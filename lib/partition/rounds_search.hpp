@@ -31,6 +31,8 @@ class DivisionSearch {
 
   [[nodiscard]] const std::optional<Division>& best() const { return best_; }
   [[nodiscard]] std::int64_t left() const { return left_ + spared_; }  // of the effort
+  // What was done, past the effort too: in partial divisions that take as long.
+  [[nodiscard]] std::int64_t work() const;
   [[nodiscard]] bool gave_up() const { return gave_up_; }              // more of it would not help
   // Whether the best division is better than one with other totals of the rounds, or than none.
   [[nodiscard]] bool improves(const std::optional<Division>& other, double step_time) const {
@@ -141,8 +143,10 @@ class DivisionSearch {
   Strategy strategy_;        // with the division costed last
   double limit_;             // least of the time wanted and the best one
   double tied_;              // reduction of tied embeddings
-  std::int64_t left_;        // of the effort
+  std::int64_t given_;       // the effort
+  std::int64_t left_;        // of it
   std::int64_t spared_ = 0;  // when it gave up
+  std::int64_t built_ = 0;   // edges and shares of graphs
   std::optional<Division> best_;
   double best_time_ = 0;
   std::optional<double> last_time_;  // of the division considered last, if it was costed

@@ -12,7 +12,7 @@ std::optional<StepTimeline> timeline_of(const ModelSpec& m, const ClusterSpec& c
 
 PlanDetail plan_detail(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
                        const SearchResult& result) {
-  constexpr std::size_t kMostSurveyed = 600;
+  constexpr std::size_t kMostSurveyed = 240;
   PlanDetail detail;
   detail.surveyed = survey(m, c, request, result, kMostSurveyed);
   if (!result.plans.empty()) detail.timeline = timeline_of(m, c, result.plans.front().strategy);

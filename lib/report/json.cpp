@@ -75,6 +75,12 @@ std::string verdict_name(const Verdict& v) {
 
 namespace {
 
+// Of a request that leaves no plan.
+std::vector<std::string> unplanned_because(const SearchResult& result) {
+  if (result.refused.empty()) return {};
+  return {"nothing has what is fixed: " + result.refused};
+}
+
 template <class T, class ToJson>
 std::string list_document(const ToolInfo& tool, const char* key, std::span<const T> all,
                           const ToJson& to_json) {
@@ -116,7 +122,7 @@ std::string plan_document(const ToolInfo& tool, const ModelSpec& m, const Cluste
   }
   json["explanation"] =
       result.plans.empty()
-          ? std::vector<std::string>{}
+          ? unplanned_because(result)
           : explain(m, c, result, studies == nullptr ? std::vector<Rival>{} : studies->rivals);
   if (result.plans.empty() && result.closest_miss && result.closest_strategy) {
     json["closest_miss"] = infeasible_json(*result.closest_miss, *result.closest_strategy);

@@ -117,7 +117,9 @@ std::string none_text(const SearchRequest& request, const SearchResult& result,
                                           " likely to run out of memory."
                                     : "No plan fits.";
   std::string text = emphasised(found, Emphasis::kBad, options) + '\n';
-  if (result.proof.exact && result.statistics.space_size == 0) {
+  if (!result.refused.empty()) {
+    text += paragraph("", "Nothing has what is fixed: " + result.refused + ".", options);
+  } else if (result.proof.exact && result.statistics.space_size == 0) {
     text += paragraph("",
                       "Nothing has what is fixed: tp * pp * cp must divide the " +
                           count_of(num_gpus(c), "GPUs") + ", and dp is what they leave.",
@@ -125,7 +127,8 @@ std::string none_text(const SearchRequest& request, const SearchResult& result,
   } else if (result.statistics.illegal == result.statistics.space_size) {
     text += "Every strategy breaks a rule:\n" + reasons_table(result.statistics, options);
   }
-  if (risky) text += alternatives_text(what.alternatives, options);
+  const std::optional<Alternative>& unbuilt = what.alternatives.unbuilt;
+  if (risky || (unbuilt && unbuilt->plan)) text += alternatives_text(what.alternatives, options);
   return text + miss_text(result, options);
 }
 

@@ -234,7 +234,7 @@ class Examiner {
       result_.chains = found.chains;
       effort_.chains = &result_.chains;
     }
-    result_.effort += effort_.starts - found.effort_left;
+    result_.effort += found.work;
     effort_.starts = std::max(effort_.least, found.effort_left);
     if (!found.every) result_.left = std::min(result_.left, std::max(least, found.least));
     if (!found.lists) return false;

@@ -3,8 +3,10 @@
 #include <chrono>
 
 #include "base/text.hpp"
+#include "frameworks/assign.hpp"
 #include "search/best_first.hpp"
 #include "search/search_caches.hpp"
+#include "space/target.hpp"
 
 namespace meshplan {
 namespace {
@@ -113,6 +115,18 @@ void add_closest_miss(const ModelSpec& m, const ClusterSpec& c, SearchRequest re
   result.closest_miss = evaluate(m, c, *result.closest_strategy);
 }
 
+// Of a space without strategies: why its framework cannot be told the keys that are fixed.
+std::string refusal_of_fixed(const ModelSpec& m, const ClusterSpec& c,
+                             const SearchRequest& request) {
+  Strategy s = request.base;
+  for (const Limit& limit : request.limits) {
+    if (limit.op == LimitOp::kEqual && limit.values.size() == 1) {
+      static_cast<void>(assign(s, limit.key, limit.values.front()));
+    }
+  }
+  return SpaceTarget(request.space, m, c).refusal_of(s);
+}
+
 }  // namespace
 
 Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
@@ -140,6 +154,7 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
     if (context.objective != Objective::kMemory) result.met = context.met.all();
   }
   fill_statistics(*space, outcome, result.statistics);
+  if (result.statistics.space_size == 0) result.refused = refusal_of_fixed(m, c, request);
   for (const Found& found : outcome.best) result.plans.push_back(full_plan(m, c, found.strategy));
   if (request.with_closest_miss && result.plans.empty() && outcome.exact) {
     add_closest_miss(m, c, request, pool, caches, result);

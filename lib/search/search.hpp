@@ -66,6 +66,7 @@ struct SearchResult {
   std::vector<PlanCost> plans;  // ranked, best first
   SearchStatistics statistics;
   Proof proof;
+  std::string refused;  // why the space's framework takes no strategy with the fixed keys, if so
   // When nothing fits: the strategy that misses memory by least, and what would make it fit.
   std::optional<Verdict> closest_miss;
   std::optional<Strategy> closest_strategy;

@@ -148,12 +148,12 @@ Node TreeSearch::pop() {
 // The nodes of the least bounds, together. Their number does not depend on the threads, so that
 // the same nodes are expanded whatever their number.
 void TreeSearch::open_batch(const std::function<bool()>& stop) {
-  constexpr std::size_t kBatch = 64;
+  const std::size_t most = x_.request.node_limit ? 16 : 64;  // a limit is kept to
   constexpr double kAhead = 1.25;  // of the limit: so far later budgets find their nodes made
   batch_.clear();
   const double limit = cutoff();
   const double ahead = keeps() ? limit * kAhead : limit;
-  while (!queue_.empty() && batch_.size() < kBatch) {
+  while (!queue_.empty() && batch_.size() < most) {
     if (queue_.front().bound <= limit) {
       batch_.push_back(pop());
     } else if (keeps()) {
@@ -256,7 +256,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
   drop_slow_shardings(stop);
-  constexpr std::size_t kBatch = 16;
+  const std::size_t batch = x_.request.node_limit ? 4 : 16;
   for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
     if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
@@ -264,7 +264,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
       undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
       return;
     }
-    std::size_t n = std::min(kBatch, undivided_.size() - i);
+    std::size_t n = std::min(batch, undivided_.size() - i);
     divide_batch(std::span(undivided_).subspan(i, n), cutoff(), 1, stop);
     // What was stopped stays for the next turn, which ends here.
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());

@@ -11,8 +11,11 @@
 namespace meshplan {
 namespace {
 
+// Where no framework has a plan: a fraction of a second for what none has built.
+constexpr std::int64_t kNodesOfUnbuilt = 16'384;
+
 // The request for one plan that is better than the recommended one. Where there is none yet the
-// answer depends on it, and it is searched to its end.
+// answer depends on it, and what frameworks can run is searched to its end.
 SearchRequest better_than(const SearchRequest& request, const SearchResult& result) {
   SearchRequest one = request;
   one.top = 1;
@@ -99,6 +102,7 @@ Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
     SearchRequest legal = better_than(request, result);
     legal.space = Space::kFull;
     legal.with_closest_miss = false;
+    if (result.plans.empty()) legal.node_limit = kNodesOfUnbuilt;
     if (!take_rest(legal, used)) return all;
     const Result<SearchResult> found = near_first(m, c, legal, result, steps.of(1), caches);
     if (!found) return found.errors();
