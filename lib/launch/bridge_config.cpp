@@ -357,9 +357,8 @@ class Container {
       }
     }
     for (const char* name : {"num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16"}) {
-      if (fields.find(name) == nullptr && fields.find("first_last_layers_bf16") != nullptr) {
-        set(name, "0", fields.line);
-      }
+      const YamlNode* on = fields.find("first_last_layers_bf16");
+      if (on != nullptr && fields.find(name) == nullptr) set(name, "0", on->line);
     }
   }
 

@@ -97,7 +97,8 @@ TEST_CASE("[F-FP8-6] copies and gathers in few bits are those of the other layer
   CHECK(gathered_bytes(m, c, some) == Approx((most + least) / 2));
   s.zero = some.zero = 3;
   const auto of_block = [&](const Strategy& of, std::size_t block) {
-    for (const CommEntry& entry : block_costs(m, c, of)[block].communication) {
+    const BlockCosts blocks = block_costs(m, c, of);
+    for (const CommEntry& entry : blocks[block].communication) {
       if (entry.dimension == CommDimension::kDp) return entry.bytes;
     }
     return Bytes{};

@@ -205,7 +205,7 @@ TEST_CASE("precision has its flags") {
   CHECK(option(four, "--bf16").empty());
   CHECK(option(four, "--fp4-format") == "e2m1");
   CHECK(option(four, "--fp4-recipe") == "nvfp4");
-  CHECK(option(four, "--first-last-layers-bf16") == "none");
+  CHECK(option(four, "--first-last-layers-bf16") == "-");
   const LaunchCommand ends = megatron_command(
       plan_of("llama-2-7b", "dgx-b200", 8, "precision=nvfp4,kernels.num_layers_at_end_in_bf16=4"));
   CHECK(option(ends, "--first-last-layers-bf16").empty());

@@ -236,7 +236,7 @@ TEST_CASE("Megatron-Bridge refuses layers that it lacks, and what its own cannot
 
 TEST_CASE("which frameworks leave first and last layers in bf16, and how many") {
   const auto refusal = [](Target target, const std::string& keys) {
-    const LaunchPlan p = plan_of("llama-2-7b", "dgx-b200", 8, "precision=" + keys);
+    const LaunchPlan p = plan_of("llama-3.1-8b", "dgx-b200", 8, "precision=" + keys);
     const Findings f = target_findings(target, p.strategy, p.model, p.cluster);
     return f.has_errors() ? to_text(f.diagnostics()) : std::string();
   };

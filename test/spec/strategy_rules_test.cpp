@@ -265,7 +265,7 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
        "  hint: precision=bf16\n"},
       {"fewer layers in bf16 than none",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.num_layers_at_start_in_bf16 = -1; },
-       "error: "},
+       "error: 'kernels.num_layers_at_start_in_bf16' must be from 0 to 1,000,000,000, got -1\n"},
       {"fused experts of 16 bits",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};
