@@ -352,8 +352,10 @@ class Container {
       if (std::find(kOf16Bits.begin(), kOf16Bits.end(), field) != kOf16Bits.end()) continue;
       if (field == "grad_reduce_in_fp32") {
         take_gradients(entry);
-      } else {
-        take(entry, field);
+      } else if (field == "fp8_wgrad") {
+        if (value_of(entry.second) == "False") set("no_fp8_wgrad", "True", entry.first.line);
+      } else {  // fp8_param and fp8_param_gather are kept alike
+        take(entry, field.ends_with("_param") ? field + "_gather" : field);
       }
     }
     for (const char* name : {"num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16"}) {

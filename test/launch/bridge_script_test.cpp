@@ -142,6 +142,30 @@ TEST_CASE("a recipe of precision says which layers it leaves in bf16") {
              "mixed_precision.num_layers_at_end_in_bf16=4") == Ends{0, 4});
 }
 
+TEST_CASE("fields of a precision act, are named, or are refused") {
+  RunContext context;
+  context.model = test::shipped_model("llama-3.1-8b");
+  const auto read = [&](const std::string& fields) {
+    return read_started(
+        "torchrun --nproc-per-node 8 run_recipe.py --recipe a train.global_batch_size=32 "
+        "mixed_precision.bf16=true mixed_precision.fp8=hybrid " +
+            fields + "\n",
+        context);
+  };
+  const Result<MegatronRun> run = read(
+      "mixed_precision.fp8_param=true mixed_precision.fp8_wgrad=true "
+      "mixed_precision.grad_reduce_in_fp32=false mixed_precision.autocast_enabled=false");
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->strategy.runtime.fp8_param_gather);
+  CHECK(run->strategy.grad_dtype == Dtype::kBf16);
+  const Result<MegatronRun> wide = read("mixed_precision.fp8_wgrad=false");
+  REQUIRE(wide.ok());
+  CHECK(std::any_of(wide->options.begin(), wide->options.end(),
+                    [](const ReadOption& option) { return option.name == "--no-fp8-wgrad"; }));
+  CHECK_FALSE(read("mixed_precision.fp8_reciep=tensorwise").ok());
+}
+
 TEST_CASE("a recipe's model is known by its name") {
   const auto model_of = [](const std::string& recipe) {
     return bridge_recipe_model(read_shell("torchrun --nproc-per-node 8 run_recipe.py --recipe " +
