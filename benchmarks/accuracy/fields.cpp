@@ -255,6 +255,8 @@ Run run_of(const json& row) {
   run.overlap_pp = text(field(overlap, "pp_p2p"));
   run.overlap_ep = text(field(overlap, "ep_a2a"));
   run.dispatcher = text(field(row, "dispatcher"));
+  run.layers_at_start_in_bf16 = count(field(row, "num_layers_at_start_in_bf16")).value_or(0);
+  run.layers_at_end_in_bf16 = count(field(row, "num_layers_at_end_in_bf16")).value_or(0);
   run.task = text(field(row, "task"));
   const json& peft = field(row, "peft");
   run.lora_rank = count(field(peft, "rank"));

@@ -138,6 +138,8 @@ void apply_precision(Strategy& s, const Source& source, const Run& run) {
   if (s.precision == Precision::kFp16 && is_megatron_code(s.framework)) s.grad_dtype = Dtype::kFp16;
   s.runtime.fp8_recipe =
       recipe_of(run.precision).value_or(row != nullptr ? row->fp8_recipe : ScalingRecipe::kBest);
+  s.runtime.num_layers_at_start_in_bf16 = run.layers_at_start_in_bf16;
+  s.runtime.num_layers_at_end_in_bf16 = run.layers_at_end_in_bf16;
   s.runtime.fp8_param_gather = has_word(run.precision, "fp8 all-gather");
   const std::string said = run.notes + " " + run.overlap_dp;
   if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;

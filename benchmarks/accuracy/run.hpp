@@ -70,6 +70,8 @@ struct Run {
   std::string cuda_graphs;
   std::string overlap_words;           // what the row says of overlap in one text
   std::string dispatcher, overlap_ep;  // of experts' tokens: the source's words; "true", "false"
+  // First and last layers in bf16 where the others are in fp8 or nvfp4.
+  std::int64_t layers_at_start_in_bf16 = 0, layers_at_end_in_bf16 = 0;
   std::string status, notes, where;
   std::optional<Seconds> step_time;
   std::optional<MeasuredMemory> memory;

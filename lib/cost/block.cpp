@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/collectives.hpp"
+#include "cost/block_offload.hpp"
 #include "cost/host_time.hpp"
 #include "model/encoder.hpp"
 #include "model/hyper_connections.hpp"
@@ -247,41 +248,6 @@ SavedActivations always_saved(double bytes) {
   return {ceil_bytes(bytes), ceil_bytes(bytes), ceil_bytes(bytes)};
 }
 
-// [F-OFF-4] The input of a recomputed layer goes to the host beside its forward pass and comes back
-// beside the passes before it in the backward pass; what takes longer than these is waited for. Two
-// are on the device at a time: one computed with, one on its way.
-BlockCost with_host_checkpoint(const BlockContext& x, BlockCost cost) {
-  if (cost.host_checkpoint == Bytes{}) return cost;
-  const Seconds copy = cost.host_checkpoint / x.cluster.device.host_link;
-  const Seconds forward = cost.forward.total();
-  const Seconds both =
-      cost.recompute_full.total() + cost.backward_input.total() + cost.backward_weight.total();
-  cost.recompute_full.launch += clamp_positive(copy - forward) + clamp_positive(copy - both);
-  return cost;
-}
-
-// [F-OFF-5] Modules' inputs go to the host beside the forward pass and come back beside the
-// backward pass of the layer behind; what takes longer is waited for. A layer's are on the device
-// twice: with the pass that computes, and on their way (Megatron-Core
-// fine_grained_activation_offload.py).
-BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, BlockCost cost) {
-  if (x.strategy.offload.modules.empty()) return cost;
-  const KeptBytes saved = layer_saved_bytes(x, layer);
-  const bool selective = x.strategy.recompute == Recompute::kSelective;
-  const double left = saved.all - (selective ? saved.selective : 0);
-  const double share = x.strategy.offload.activation_fraction;
-  cost.offloaded = ceil_bytes(std::min(share * saved.offloaded, left));
-  cost.saved.none -= std::min(cost.offloaded, cost.saved.none);
-  cost.saved.selective -= std::min(cost.offloaded, cost.saved.selective);
-  cost.working_set += 2 * cost.offloaded;
-  const Seconds copy = cost.offloaded / x.cluster.device.host_link;
-  const Seconds backward = cost.backward_input.total() + cost.backward_weight.total() +
-                           (selective ? cost.recompute_selective.total() : Seconds{});
-  cost.forward.launch += clamp_positive(copy - cost.forward.total());
-  cost.backward_input.launch += clamp_positive(copy - backward);
-  return cost;
-}
-
 BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& all) {
   const BlockOps ops = layer_ops(x, layer);
   BlockCost cost;
@@ -383,11 +349,19 @@ namespace {
 
 BlockCosts costs_in(const BlockContext& x) {
   const ModelSpec& m = x.model;
-  const BlockTable table = block_table(m);
+  const BlockTable table = block_table(m, x.strategy);
+  const Strategy wide = unquantised(x.strategy);
+  const BlockContext in_bf16{m, x.cluster, wide, x.shape};
   BlockCosts costs(table.size());
   costs.embedding() = embedding_cost(x);
   for (std::size_t i = 0; i < table.layers.size(); ++i) {
-    costs[kFirstLayerBlock + i] = layer_cost(x, table.layers[i], costs);
+    const bool is_wide = table.in_bf16[i];
+    BlockCost& cost = costs[kFirstLayerBlock + i];
+    cost = layer_cost(is_wide ? in_bf16 : x, table.layers[i], costs);
+    if (!is_wide) continue;
+    cost.parameters.dense_in_bf16 = cost.parameters.dense;
+    cost.parameters.experts_in_bf16 = cost.parameters.experts;
+    cost.weights = 0;
   }
   if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x, costs);
   costs.head() = head_cost(x);
@@ -434,10 +408,14 @@ BlockCosts block_costs(const ModelSpec& m, const ClusterSpec& c, const Strategy&
 
 std::vector<BlockOps> block_ops(const ModelSpec& m, const ClusterSpec& c, const Strategy& s) {
   const BlockContext x{m, c, s, timed_shape(m, s)};
-  const BlockTable table = block_table(m);
+  const BlockTable table = block_table(m, s);
+  const Strategy wide = unquantised(s);
+  const BlockContext in_bf16{m, c, wide, x.shape};
   std::vector<BlockOps> all;
   all.push_back(embedding_ops(x));
-  for (const LayerSpec& layer : table.layers) all.push_back(layer_ops(x, layer));
+  for (std::size_t i = 0; i < table.layers.size(); ++i) {
+    all.push_back(layer_ops(table.in_bf16[i] ? in_bf16 : x, table.layers[i]));
+  }
   all.push_back(m.mtp_layers > 0 ? mtp_ops(x) : BlockOps{});
   all.push_back(head_ops(x));
   return all;

@@ -38,6 +38,8 @@ struct BlockParameters {
   std::int64_t frozen_bytes = 0, frozen_expert_bytes = 0;
   // Of `dense`: the embedding's table and the output layer's, of which some optimizers keep more.
   std::int64_t embedding = 0, head = 0;
+  // Of `dense` and of `experts`: of layers that are left in bf16.
+  std::int64_t dense_in_bf16 = 0, experts_in_bf16 = 0;
   // Operations of an update by Muon, of the matrices of all.
   double orthogonalisation = 0;
 
@@ -71,7 +73,8 @@ struct BlockCost {
   Bytes host_checkpoint;  // of a layer that is recomputed, on the host (runtime.host_checkpoints)
   BlockParameters parameters;
   WeightShapes weight_shapes = 0;  // that its products have
-  // Elements of the weights of its products, all of one device; of adapters none.
+  // Elements of the weights of its products, all of one device; of adapters and of layers that are
+  // left in bf16 none.
   std::int64_t weights = 0;
   // Of its fused attention, whose work differs from document to document: one pass each way.
   Seconds attention_forward, attention_backward;

@@ -58,7 +58,7 @@ void place_chunks(const ModelSpec& m, const LayerPrefix& prefix, const Strategy&
 
 std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s) {
   std::vector<Chunk> chunks;
-  place_chunks(m, layer_prefix(m), s, chunks);
+  place_chunks(m, layer_prefix(m, s), s, chunks);
   return chunks;
 }
 

@@ -258,12 +258,12 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   append_reductions(c, s,
                     {p.dense, Group::kZeroShard, groups.shard,
                      groups.hybrid ? &groups.replica : nullptr, groups.all, shard_group(s), tensors,
-                     p.embedding + p.head, s.zero == 0 ? bucket_count(m, s) : 1},
+                     p.embedding + p.head + p.dense_in_bf16, s.zero == 0 ? bucket_count(m, s) : 1},
                     end);
   if (m.moe) {
     append_reductions(c, s,
                       {p.experts, Group::kExpertDp, groups.experts, nullptr, groups.experts,
-                       expert_dp(s), tensors},
+                       expert_dp(s), tensors, p.experts_in_bf16},
                       end);
   }
   end.optimizer = optimizer_time(c.device, s, p);

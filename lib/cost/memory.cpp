@@ -128,8 +128,10 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     const std::int64_t frozen =
         (dense ? p.frozen_bytes : 0) + (experts ? p.frozen_expert_bytes : 0);
     // Of what is frozen the block in use and the next one.
-    const Bytes weights = layer ? ceil_bytes(static_cast<double>(trained) * rates.gathered_layer)
-                                : Bytes{trained} * rates.gathered_each;
+    const std::int64_t wide =
+        layer ? (dense ? p.dense_in_bf16 : 0) + (experts ? p.experts_in_bf16 : 0) : trained;
+    const Bytes weights = ceil_bytes(static_cast<double>(trained - wide) * rates.gathered_layer) +
+                          Bytes{wide} * rates.gathered_each;
     gathered = std::max(gathered, weights + Bytes{frozen} * 2);
   }
   const Bytes others = gathered + rates.messages;
@@ -158,6 +160,8 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
     sum.frozen_expert_bytes += p.frozen_expert_bytes * mine.blocks[k];
     sum.embedding += p.embedding * mine.blocks[k];
     sum.head += p.head * mine.blocks[k];
+    sum.dense_in_bf16 += p.dense_in_bf16 * mine.blocks[k];
+    sum.experts_in_bf16 += p.experts_in_bf16 * mine.blocks[k];
     sum.orthogonalisation += p.orthogonalisation * static_cast<double>(mine.blocks[k]);
   }
   const bool copies = mine.blocks.head() > 0 && mine.blocks.embedding() == 0;

@@ -84,7 +84,7 @@ std::vector<KernelCall> step_kernels(const ModelSpec& m, const ClusterSpec& c, c
 LayerTime mean_layer(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                      std::int64_t rank) {
   const std::vector<BlockOps> blocks = block_ops(m, c, s);
-  const BlockTable table = block_table(m);
+  const BlockTable table = block_table(m, s);
   const std::vector<Chunk> chunks = chunk_plan(m, s);
   const RankChunks own = chunks_on_rank(pipeline_shape(s), rank);
   LayerTime mean;

@@ -65,12 +65,14 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
     const std::int64_t dense = weights ? p.frozen_bytes : 0;
     const std::int64_t experts = weights ? p.frozen_expert_bytes : 0;
     const bool table = p.embedding + p.head > 0;  // the ends have no products in few bits
-    push_sharded(x, cost, pass, op,
-                 (table ? plain : each) * static_cast<double>(p.dense) + static_cast<double>(dense),
+    const auto bytes = [&](std::int64_t all, std::int64_t in_bf16, std::int64_t frozen) {
+      return each * static_cast<double>(all - in_bf16) + plain * static_cast<double>(in_bf16) +
+             static_cast<double>(frozen);
+    };
+    push_sharded(x, cost, pass, op, bytes(p.dense, table ? p.dense : p.dense_in_bf16, dense),
                  groups.shard, dtype, window);
-    push_sharded(x, cost, pass, op,
-                 each * static_cast<double>(p.experts) + static_cast<double>(experts),
-                 groups.expert, dtype, window);
+    push_sharded(x, cost, pass, op, bytes(p.experts, p.experts_in_bf16, experts), groups.expert,
+                 dtype, window);
   };
   if (s.zero == 3) {
     both(Pass::kForward, Collective::kAllGather, weight, true, forward);

@@ -28,7 +28,7 @@ void add_communication(std::vector<CommEntry>& table, const CommEntry& entry) {
 
 void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
   const PipelineShape shape = pipeline_shape(s);
-  const BlockTable table = block_table(model_);
+  const BlockTable& table = prefix_.table;
   for (std::size_t r = 0; r < group_of_rank_.size(); ++r) {
     const RankGroup& group = groups_[group_of_rank_[r]];
     RankMemory memory = group.memory;

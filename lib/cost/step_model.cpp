@@ -26,7 +26,7 @@ Seconds retry_time(const Strategy& s, Bytes peak, Bytes capacity, double microba
 }  // namespace
 
 StepModel::StepModel(const ModelSpec& m, const ClusterSpec& c, PipelineRunner& runner)
-    : model_(m), cluster_(c), prefix_(layer_prefix(m)), runner_(runner) {
+    : model_(m), cluster_(c), prefix_(layer_prefix(m, Strategy{})), runner_(runner) {
   ran_.pp = 0;
 }
 
@@ -47,6 +47,9 @@ void StepModel::set_chunks(const Strategy& s, const BlockCosts& blocks) {
   blocks_ = &blocks;
   microbatches_ = static_cast<double>(num_microbatches(s));
   share_ = traits_of(s.schedule).share();
+  const std::array<std::int64_t, 2> in_bf16{s.runtime.num_layers_at_start_in_bf16,
+                                            s.runtime.num_layers_at_end_in_bf16};
+  if (in_bf16 != in_bf16_) prefix_ = layer_prefix(model_, s), in_bf16_ = in_bf16;
   place_chunks(model_, prefix_, s, chunks_);
   kinds_.clear(), kind_of_chunk_.clear(), times_.clear();
   for (const Chunk& chunk : chunks_) {

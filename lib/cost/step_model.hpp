@@ -1,6 +1,7 @@
 #pragma once
 // One training step of one strategy after the other, each costed in stages, so that work which
 // several strategies share is done once for all of them: its value, and the same value explained.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -121,7 +122,8 @@ class StepModel {
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
-  LayerPrefix prefix_;
+  LayerPrefix prefix_;                     // of strategies with
+  std::array<std::int64_t, 2> in_bf16_{};  // so many first and last layers in bf16
   PipelineRunner& runner_;
 
   // Of the pipeline.

@@ -239,6 +239,33 @@ void check_scaling(Target t, const Strategy& s, Findings& f) {
           "kernels.fp8_recipe=tensorwise");
 }
 
+// Megatron-Core transformer_config.py: of fp8 no more than an even stage holds, and not with scales
+// of earlier steps, which are brought together behind all layers. torchtitan's filter_fqns name
+// layers; the others' switches are for all of them.
+void check_bf16_layers(Target t, const Strategy& s, const ModelSpec& m, Findings& f) {
+  const std::int64_t first = s.runtime.num_layers_at_start_in_bf16;
+  const std::int64_t last = s.runtime.num_layers_at_end_in_bf16;
+  if (!has_bf16_layers(s) || t == Target::kTorchtitan) return;
+  const std::string key =
+      first >= last ? "kernels.num_layers_at_start_in_bf16" : "kernels.num_layers_at_end_in_bf16";
+  if (t != Target::kMegatron && t != Target::kMegatronBridge) {
+    f.error({key}, "all layers' products are in " + std::string(name_of(s.precision)), key + "=0");
+    return;
+  }
+  if (s.precision != Precision::kFp8) return;
+  if (s.runtime.fp8_recipe == ScalingRecipe::kDelayed) {
+    f.error({key, "kernels.fp8_recipe"},
+            "scales of earlier steps (delayed) do not go with first or last layers in bf16",
+            "kernels.fp8_recipe=tensorwise");
+  }
+  if (std::max(first, last) > m.num_layers / s.pp) {
+    f.error({key, "pp"},
+            "no more first or last layers than a stage's " + std::to_string(m.num_layers / s.pp) +
+                " may be in bf16",
+            key + "=" + std::to_string(m.num_layers / s.pp));
+  }
+}
+
 // Megatron-Bridge's recipes of precision say it themselves (training/mixed_precision.py); no file
 // of the others but torchtitan's, with FSDP, does.
 void check_low_gather(Target t, const Strategy& s, Findings& f) {
@@ -323,6 +350,7 @@ void TargetModel::check_parts(Target carrier, const Strategy& s, Findings& f) co
   check_attention_residuals(carrier, s, model_, f);
   check_attention_precision(carrier, s, f);
   check_scaling(carrier, s, f);
+  check_bf16_layers(carrier, s, model_, f);
   check_offloaded_masters(carrier, s, f);
   check_low_gather(carrier, s, f);
   check_cuda_graph(carrier, s, f);

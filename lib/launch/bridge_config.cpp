@@ -5,6 +5,7 @@
 #include <string>
 
 #include "io/yaml_tree.hpp"
+#include "launch/bridge_precision.hpp"
 #include "launch/megatron_namespace.hpp"
 
 namespace meshplan {
@@ -44,18 +45,6 @@ constexpr auto kOverlapFields = std::to_array<std::string_view>(
 constexpr auto kBeside = std::to_array<std::string_view>(
     {"checkpoint", "logger", "scheduler", "rng", "tokenizer", "profiling", "rerun_state_machine",
      "straggler", "nvrx_straggler", "ft", "inprocess_restart", "validation", "tensor_inspect"});
-
-// training/mixed_precision.py: the recipes by the words in their names.
-struct PrecisionRecipe {
-  std::string_view part, fp8, recipe;
-  bool gathers = false;
-};
-constexpr std::array kPrecisionRecipes{
-    PrecisionRecipe{"mxfp8", "e4m3", "mxfp8", true},
-    PrecisionRecipe{"nanov2_bf16_with_fp8", "hybrid", "blockwise", true},
-    PrecisionRecipe{"fp8_delayed_scaling", "hybrid", "delayed", true},
-    PrecisionRecipe{"fp8_current_scaling", "hybrid", "tensorwise", true},
-    PrecisionRecipe{"fp8_subchannel_scaling", "hybrid", "blockwise", false}};
 
 const YamlNode* target_of(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kMap ? node.find("_target_") : nullptr;
@@ -273,14 +262,18 @@ class Container {
     set("virtual_pipeline_model_parallel_size", "None", layout->line);
   }
 
+  void take_gradients(const YamlEntry& wide) {
+    const bool in_fp32 = value_of(wide.second) == "True";
+    set(in_fp32 ? "accumulate_allreduce_grads_in_fp32" : "grad_reduce_in_bf16", "True",
+        wide.first.line);
+  }
+
   void take_ddp(const YamlNode& ddp) {
     for (const YamlEntry& entry : ddp.entries) {
       const std::string& field = entry.first.text;
       if (field == "_target_") continue;
       if (field == "grad_reduce_in_fp32") {
-        const bool wide = value_of(entry.second) == "True";
-        set(wide ? "accumulate_allreduce_grads_in_fp32" : "grad_reduce_in_bf16", "True",
-            entry.first.line);
+        take_gradients(entry);
         continue;
       }
       const auto same = std::find_if(kDdpFields.begin(), kDdpFields.end(),
@@ -334,7 +327,9 @@ class Container {
   // A recipe of precisions by its name; in a whole configuration the model's fields say the same.
   void take_precision() {
     const YamlNode* recipe = root_.find("mixed_precision");
-    if (recipe == nullptr || recipe->kind != YamlNode::Kind::kScalar) return;
+    if (recipe == nullptr) return;
+    if (overrides_ && recipe->kind == YamlNode::Kind::kMap) return take_precision_fields(*recipe);
+    if (recipe->kind != YamlNode::Kind::kScalar) return;
     const std::string& name = recipe->text;
     if (name == "null") return;
     if (name.find("bf16") != std::string::npos) {
@@ -344,16 +339,28 @@ class Container {
     } else {
       refuse(*recipe, "no recipe of precisions '" + name + "' is known", "bf16_mixed");
     }
-    if (name.find("nvfp4") != std::string::npos) {
-      set("fp4", "e2m1", recipe->line);
-      set("fp4_recipe", "nvfp4", recipe->line);
+    for (const auto& [field, value] : precision_arguments(name)) set(field, value, recipe->line);
+  }
+
+  // Its fields one by one, which are the model's in a whole configuration. A class of its own has
+  // no layers in bf16 but those that are named.
+  void take_precision_fields(const YamlNode& fields) {
+    constexpr auto kOf16Bits = std::to_array<std::string_view>(
+        {"_target_", "params_dtype", "pipeline_dtype", "autocast_dtype", "autocast_enabled"});
+    for (const YamlEntry& entry : fields.entries) {
+      const std::string& field = entry.first.text;
+      if (std::find(kOf16Bits.begin(), kOf16Bits.end(), field) != kOf16Bits.end()) continue;
+      if (field == "grad_reduce_in_fp32") {
+        take_gradients(entry);
+      } else if (field == "fp8_wgrad") {
+        if (value_of(entry.second) == "False") set("no_fp8_wgrad", "True", entry.first.line);
+      } else {  // fp8_param and fp8_param_gather are kept alike
+        take(entry, field.ends_with("_param") ? field + "_gather" : field);
+      }
     }
-    for (const PrecisionRecipe& r : kPrecisionRecipes) {
-      if (name.find(r.part) == std::string::npos) continue;
-      set("fp8", std::string(r.fp8), recipe->line);
-      set("fp8_recipe", std::string(r.recipe), recipe->line);
-      if (r.gathers) set("fp8_param_gather", "True", recipe->line);
-      break;
+    for (const char* name : {"num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16"}) {
+      const YamlNode* on = fields.find("first_last_layers_bf16");
+      if (on != nullptr && fields.find(name) == nullptr) set(name, "0", on->line);
     }
   }
 

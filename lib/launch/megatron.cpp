@@ -210,6 +210,12 @@ void add_precision(const LaunchPlan& p, Options& o) {
       o.push_back({"--bf16"});
       break;
   }
+  if (has_bf16_layers(s)) {
+    const Runtime& k = s.runtime;
+    o.push_back({"--first-last-layers-bf16"});
+    o.push_back({"--num-layers-at-start-in-bf16", std::to_string(k.num_layers_at_start_in_bf16)});
+    o.push_back({"--num-layers-at-end-in-bf16", std::to_string(k.num_layers_at_end_in_bf16)});
+  }
   if (s.grad_dtype == Dtype::kBf16) o.push_back({"--grad-reduce-in-bf16"});
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "cost/chunks.hpp"
 #include "frameworks/target.hpp"
+#include "launch/bridge_precision.hpp"
 #include "launch/megatron.hpp"
 #include "launch/targets.hpp"
 #include "spec/hybrid_pattern.hpp"
@@ -98,6 +99,9 @@ constexpr std::array kPrecisionOptions{"--bf16",
                                        "--fp8-format",
                                        "--fp8-recipe",
                                        "--fp8-param-gather",
+                                       "--first-last-layers-bf16",
+                                       "--num-layers-at-start-in-bf16",
+                                       "--num-layers-at-end-in-bf16",
                                        "--fp4-format",
                                        "--fp4-recipe",
                                        "--fp4-param-gather",
@@ -124,42 +128,41 @@ std::string override_text(const std::vector<std::string>& line) {
   return start + "[" + list + "]";
 }
 
-// training/mixed_precision.py.
-std::string fp8_recipe_of(const LaunchPlan& p) {
-  switch (scaling_recipe(p.strategy, p.cluster.device.architecture)) {
-    case ScalingRecipe::kMxfp8:
-      return "bf16_with_mxfp8_mixed";
-    case ScalingRecipe::kBlockwise:
-      return "bf16_with_fp8_subchannel_scaling_mixed";
-    case ScalingRecipe::kDelayed:
-      return "bf16_with_fp8_delayed_scaling_mixed";
-    case ScalingRecipe::kTensorwise:
-    case ScalingRecipe::kBest:
-      break;
+// A recipe by its name, or the fields one by one where none says it, as its own translation writes
+// them (scripts/translate_mlm_to_bridge.py). The recipe's replace the model's and the reduction's
+// (training/mixed_precision.py, setup).
+void add_precision(const LaunchPlan& p, LaunchCommand& command,
+                   std::vector<std::vector<std::string>>& overrides) {
+  const Strategy& s = p.strategy;
+  const ScalingRecipe scaling = scaling_recipe(s, p.cluster.device.architecture);
+  const std::string wide = s.grad_dtype == Dtype::kFp32 ? "true" : "false";
+  if (const std::optional<std::string> name = precision_recipe_of(s, scaling)) {
+    overrides.push_back({"mixed_precision=" + *name});
+    overrides.push_back({"ddp.grad_reduce_in_fp32=" + wide});
+    return;
   }
-  return "bf16_with_fp8_current_scaling_mixed";
-}
-
-std::string recipe_of(const LaunchPlan& p) {
-  switch (p.strategy.precision) {
-    case Precision::kFp16:
-      return "fp16_mixed";
-    case Precision::kBf16:
-      return "bf16_mixed";
-    case Precision::kFp8:
-      return fp8_recipe_of(p);
-    case Precision::kNvfp4:
-      return "bf16_with_nvfp4_mixed";
-    case Precision::kFp32:
-    case Precision::kTf32:
-      break;
+  const auto set = [&](const char* field, const std::string& value) {
+    overrides.push_back({std::string("mixed_precision.") + field + "=" + value});
+  };
+  const std::string gathers = s.runtime.fp8_param_gather ? "true" : "false";
+  set("bf16", "true");
+  set("grad_reduce_in_fp32", wide);
+  if (s.precision == Precision::kFp8) {
+    set("fp8", scaling == ScalingRecipe::kMxfp8 ? "e4m3" : "hybrid");
+    set("fp8_recipe", std::string(name_of(scaling)));
+    set("fp8_param_gather", gathers);
+    if (scaling == ScalingRecipe::kMxfp8) set("reuse_grad_buf_for_mxfp8_param_ag", gathers);
+  } else {
+    set("fp4", "e2m1");
+    set("fp4_recipe", "nvfp4");
+    set("fp4_param_gather", gathers);
   }
-  return "null";
+  set("first_last_layers_bf16", has_bf16_layers(s) ? "true" : "false");
+  set("num_layers_at_start_in_bf16", std::to_string(s.runtime.num_layers_at_start_in_bf16));
+  set("num_layers_at_end_in_bf16", std::to_string(s.runtime.num_layers_at_end_in_bf16));
+  command.notes.push_back(
+      "the recipe's mixed_precision must be an object, as bf16_mixed() makes it, not a name");
 }
-
-}  // namespace
-
-namespace {
 
 // Fields of Megatron-Bridge's LoRA (peft/lora.py).
 void add_adapters(const Strategy& s, std::vector<std::vector<std::string>>& overrides) {
@@ -183,9 +186,7 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
                                      line.front()) != kPrecisionOptions.end();
     if (!precision) overrides.push_back({override_text(line)});
   }
-  const bool fp32 = plan.strategy.grad_dtype == Dtype::kFp32;
-  overrides.push_back({"mixed_precision=" + recipe_of(plan)});
-  overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (fp32 ? "true" : "false")});
+  add_precision(plan, command, overrides);
   if (has_fp8_attention(plan.strategy)) {
     overrides.push_back({"model.fp8_dot_product_attention=true"});
   }

@@ -374,24 +374,7 @@ class Importer {
 
   void read_precision() {
     Strategy& s = run_.strategy;
-    const bool bf16 = has("--bf16"), fp16 = has("--fp16");
-    s.precision = bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32;
-    const Dtype own = s.precision == Precision::kFp16 ? Dtype::kFp16 : Dtype::kBf16;
-    const bool sums = has("--accumulate-allreduce-grads-in-fp32"),
-               reduced = has("--grad-reduce-in-bf16");
-    const bool fp32 = s.precision != Precision::kFp16 || sums;
-    s.grad_dtype = fp32 && !reduced ? Dtype::kFp32 : own;
-    const bool old_fp8 = has("--fp8-hybrid"), old_e4m3 = has("--fp8-e4m3");
-    if (!text("--fp8-format").empty() || old_fp8 || old_e4m3) s.precision = Precision::kFp8;
-    s.optimizer_dtype = from_name<Dtype>(text("--exp-avg-dtype", "fp32")).value_or(Dtype::kFp32);
-    const std::string recipe = text("--fp8-recipe", "delayed");
-    if (s.precision == Precision::kFp8) {
-      s.runtime.fp8_recipe = from_name<ScalingRecipe>(recipe).value_or(ScalingRecipe::kBest);
-    }
-    if (!text("--fp4-format").empty()) s.precision = Precision::kNvfp4;
-    const bool fp8_gather = has("--fp8-param-gather"), fp4_gather = has("--fp4-param-gather");
-    s.runtime.fp8_param_gather = (fp8_gather && s.precision == Precision::kFp8) ||
-                                 (fp4_gather && s.precision == Precision::kNvfp4);
+    read_data_types(options_, run_);
     const bool legacy = has("--use-legacy-models"), flash = has("--use-flash-attn");
     const bool engine = text("--transformer-impl", "transformer_engine") != "local" && !legacy;
     s.runtime.transformer_engine = s.runtime.transformer_engine && engine;

@@ -18,6 +18,9 @@ inline constexpr IntegerRange kCount{0, kTokens.highest};
 // missing are reported.
 void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 
+// Data types, and which layers' products are in few bits, into run.strategy.
+void read_data_types(ProgramOptions& options, ImportedRun& run);
+
 // What CUDA graphs replay, into run.strategy.runtime.
 void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
 void read_offloaded_optimizer(ProgramOptions& options, Offload& offload);

@@ -307,7 +307,7 @@ class Configuration {
       return;
     }
     if (key == "tokenizer") return take_tokenizer(entry.second);
-    if (key.starts_with("fp8")) return take_fp8(entry);
+    if (key.starts_with("fp8") || key.ends_with("_bf16")) return take_fp8(entry);
     const auto other = std::find_if(kOtherNames.begin(), kOtherNames.end(),
                                     [&](const OtherName& o) { return o.key == key; });
     if (other != kOtherNames.end()) {
@@ -349,6 +349,8 @@ class Configuration {
       if (used && yes) set("fp8", key == "fp8_e4m3" ? "e4m3" : "hybrid", entry.first.line);
     } else if (key == "fp8_params") {
       if (used && yes) set("fp8_param_gather", "True", entry.first.line);
+    } else if (key == "fp8_recipe" || key.ends_with("_bf16")) {  // which layers are not in fp8
+      if (used) set(key, value_of(entry.second), entry.first.line);
     } else {
       keep("model." + key, entry.second, entry.first.line);
     }

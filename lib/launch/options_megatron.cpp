@@ -78,7 +78,8 @@ activation-offload-fraction
     {OptionEffect::kModelled, "data types and kernels",
      R"(
 bf16/0 fp16/0 fp8-format fp8-recipe fp8-hybrid/0 fp8-e4m3/0 fp4-format fp4-recipe grad-reduce-in-bf16/0
-accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 fp4-param-gather/0 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
+accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 fp4-param-gather/0
+first-last-layers-bf16/0 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
 cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 moe-router-fusion/0 moe-permute-fusion/0
@@ -137,10 +138,9 @@ moe-paged-stash/0 moe-paged-stash-page-size moe-paged-stash-buffer-size-factor-c
 moe-paged-stash-buffer-size-factor-cpu fine-grained-offloading-max-inflight-offloads
 cpu-offloading-retain-pinned-cpu-buffers/0
 )"},
-    {OptionEffect::kNotModelled, "the products of all layers are taken to be in 8 or 4 bits",
+    {OptionEffect::kNotModelled, "the products of a layer in 8 or 4 bits are all taken to be so",
      R"(
-first-last-layers-bf16/0 num-layers-at-start-in-bf16
-num-layers-at-end-in-bf16 no-fp8-wgrad/0 disable-fp8-wgrad/0 fp8-output-proj/0
+no-fp8-wgrad/0 disable-fp8-wgrad/0 fp8-output-proj/0
 fp8-quantizer-factory te-precision-config-file keep-fp8-transpose-cache/0
 keep-fp8-transpose-cache-when-using-custom-fsdp/0 reuse-grad-buf-for-mxfp8-param-ag/0
 fp4-quantizer-factory kitchen-config-file kitchen-recipe-number use-kitchen-attention/0 kitchen-attention-backend

@@ -101,6 +101,17 @@ void add_optimizer(const Strategy& s, Toml& t) {
   t.key("early_step_in_backward", "true");
 }
 
+// Modules that stay in bf16: those with one of these in their names.
+std::string filter_fqns(const ModelSpec& m, const Strategy& s) {
+  std::string all = "[\"output\"";
+  for (std::int64_t i = 0; i < m.num_layers; ++i) {
+    const bool wide = i < s.runtime.num_layers_at_start_in_bf16 ||
+                      i >= m.num_layers - s.runtime.num_layers_at_end_in_bf16;
+    if (wide) all += ", \"layers." + std::to_string(i) + ".\"";
+  }
+  return all + "]";
+}
+
 }  // namespace
 
 LaunchCommand torchtitan_command(const LaunchPlan& plan) {
@@ -122,7 +133,7 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
   t.key("components", "[\"model\", \"loss\"]");
   if (s.precision == Precision::kFp8) {
     t.section("quantize.linear.float8");
-    t.key("filter_fqns", "[\"output\"]");
+    t.key("filter_fqns", filter_fqns(plan.model, s));
     if (s.zero == 3 && s.runtime.fp8_param_gather) t.key("enable_fsdp_float8_all_gather", "true");
   }
   LaunchCommand command;

@@ -1,6 +1,10 @@
 // Settings of torchtitan that decide what a layer keeps and how fast it runs.
 #include <algorithm>
 #include <charconv>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "launch/torchtitan_parts.hpp"
 
@@ -63,6 +67,11 @@ class KernelReader {
       s.runtime.fp8_param_gather =
           settings_.flag("quantize.linear.float8.enable_fsdp_float8_all_gather", false) &&
           s.precision == Precision::kFp8;
+      if (s.precision == Precision::kFp8) {
+        const bool blocks = s.runtime.fp8_recipe == ScalingRecipe::kMxfp8;
+        read_filter(blocks ? "quantize.linear.mx.filter_fqns"
+                           : "quantize.linear.float8.filter_fqns");
+      }
     }
     s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
     if (settings_.flag("training.enable_cpu_offload", false)) {
@@ -94,6 +103,40 @@ class KernelReader {
   }
 
  private:
+  // Modules that stay in bf16 are those whose names hold one of the list (components/quantization/
+  // utils.py, module_filter_fn); of layers, whole ones at both ends are told apart.
+  void read_filter(const char* name) {
+    const Settings::Setting* listed = settings_.find(name);
+    if (listed == nullptr) return;
+    std::vector<std::string> parts;
+    for (const YamlNode& item : listed->value.items) parts.push_back(item.text);
+    std::istringstream words(listed->value.text);  // "output,layers.0." of the command line
+    for (std::string word; std::getline(words, word, ',');) parts.push_back(word);
+    const auto is_wide = [&](std::int64_t layer) {
+      const std::string own = "layers." + std::to_string(layer) + ".";
+      return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+        return part.starts_with("layers.") && own.starts_with(part);
+      });
+    };
+    Runtime& k = run_.strategy.runtime;
+    const std::int64_t layers = run_.model.num_layers;
+    std::int64_t wide = 0;
+    for (std::int64_t i = 0; i < layers; ++i) wide += is_wide(i) ? 1 : 0;
+    std::int64_t& first = k.num_layers_at_start_in_bf16;
+    std::int64_t& last = k.num_layers_at_end_in_bf16;
+    while (first < layers && is_wide(first)) ++first;
+    while (first + last < layers && is_wide(layers - 1 - last)) ++last;
+    const bool in_part = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+      const std::size_t dot = part.find('.', std::string_view("layers.").size());
+      return part.starts_with("layers.") && dot != std::string::npos && dot + 1 < part.size();
+    });
+    if (wide > first + last || in_part) {
+      run_.notes.push_back(std::string(name) +
+                           " leaves out layers between others or parts of layers, which are taken "
+                           "to be in fp8");
+    }
+  }
+
   Settings& settings_;
   SettingsRun& run_;
 };

@@ -19,6 +19,33 @@ Place place_of(const LayerSpec& layer) {
 
 }  // namespace
 
+BlockTable block_table(const ModelSpec& m, const Strategy& s) {
+  const BlockTable all = block_table(m);
+  if (!has_bf16_layers(s)) return all;
+  const auto count = static_cast<std::int64_t>(all.of_layer.size());
+  const auto is_in_bf16 = [&](std::int64_t layer) {
+    return layer < s.runtime.num_layers_at_start_in_bf16 ||
+           layer >= count - s.runtime.num_layers_at_end_in_bf16;
+  };
+  BlockTable table;
+  table.of_layer.resize(all.of_layer.size());
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(all.size()); ++k) {
+    for (const bool in_bf16 : {false, true}) {
+      const std::size_t number = kFirstLayerBlock + table.layers.size();
+      bool any = false;
+      for (std::size_t i = 0; i < all.of_layer.size(); ++i) {
+        if (all.of_layer[i] != k || is_in_bf16(static_cast<std::int64_t>(i)) != in_bf16) continue;
+        table.of_layer[i] = number;
+        any = true;
+      }
+      if (!any) continue;
+      table.layers.push_back(all.layer(k));
+      table.in_bf16.push_back(in_bf16);
+    }
+  }
+  return table;
+}
+
 BlockTable block_table(const ModelSpec& m) {
   BlockTable table;
   std::map<Place, std::vector<LayerSpec>> by_place;
@@ -26,6 +53,7 @@ BlockTable block_table(const ModelSpec& m) {
   for (const auto& [place, layers] : by_place) {
     table.layers.insert(table.layers.end(), layers.begin(), layers.end());
   }
+  table.in_bf16.assign(table.layers.size(), false);
   const auto number = [&](const LayerSpec& layer) {
     const auto at = std::find(table.layers.begin(), table.layers.end(), layer);
     return kFirstLayerBlock + static_cast<std::size_t>(at - table.layers.begin());
@@ -71,6 +99,7 @@ std::vector<LayerKindCount> layer_kinds(const BlockTable& table, const BlockCoun
     std::string kind = mixes ? name(layer.mixer) : std::string();
     if (mixes && window_of(layer.mixer) > 0) kind += " window";
     if (feeds) kind += (mixes ? " + " : "") + name(layer.feed_forward);
+    if (table.in_bf16[i]) kind += " in bf16";
     const auto same = std::find_if(all.begin(), all.end(),
                                    [&](const LayerKindCount& k) { return k.kind == kind; });
     if (same == all.end()) {

@@ -8,11 +8,15 @@
 
 #include "model/per_block.hpp"
 #include "spec/model.hpp"
+#include "spec/strategy.hpp"
 
 namespace meshplan {
 
 struct BlockTable {
-  std::vector<LayerSpec> layers;      // each once; without experts first, full attention first
+  // Each once, or twice where some of its kind are in bf16 and others not; without experts first,
+  // full attention first.
+  std::vector<LayerSpec> layers;
+  std::vector<bool> in_bf16;  // of each of `layers`: whether precision's products are not its
   std::vector<std::size_t> of_layer;  // number of each decoder layer's block
 
   [[nodiscard]] std::size_t size() const { return layers.size() + kEndBlocks; }
@@ -24,10 +28,16 @@ struct BlockTable {
   }
 };
 
-[[nodiscard]] BlockTable block_table(const ModelSpec& m);
+[[nodiscard]] BlockTable block_table(const ModelSpec& m);  // whatever precision layers are in
+
+// [F-FP8-6] The first and last layers that the strategy leaves in bf16 are blocks of their own,
+// beside those of the same kind that follow its precision (Megatron-Core fp8_utils.py,
+// is_first_last_bf16_layer: by number over all ranks, those of multi-token prediction aside).
+[[nodiscard]] BlockTable block_table(const ModelSpec& m, const Strategy& s);
 
 // Layers by what they consist of, whatever their sizes: "gqa + dense", "mamba2", "experts", or "gqa
-// window + experts" where tokens see only those near them. In the order of the table.
+// window + experts" where tokens see only those near them, with " in bf16" behind it where the
+// strategy's precision leaves them so. In the order of the table.
 struct LayerKindCount {
   std::string kind;
   std::int64_t layers = 0;

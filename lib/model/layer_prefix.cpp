@@ -24,9 +24,9 @@ void find_period(const std::vector<std::size_t>& blocks, LayerPrefix& prefix) {
 
 }  // namespace
 
-LayerPrefix layer_prefix(const ModelSpec& m) {
+LayerPrefix layer_prefix(const ModelSpec& m, const Strategy& s) {
   LayerPrefix prefix;
-  prefix.table = block_table(m);
+  prefix.table = block_table(m, s);
   const std::vector<std::size_t>& blocks = prefix.table.of_layer;
   prefix.whole.assign(prefix.table.size(), 0);
   prefix.first.reserve((blocks.size() + 1) * prefix.table.size());

@@ -6,6 +6,7 @@
 
 #include "model/block_table.hpp"
 #include "spec/model.hpp"
+#include "spec/strategy.hpp"
 
 namespace meshplan {
 
@@ -39,6 +40,6 @@ struct LayerPrefix {
   // chunks can hold: then it does not matter which layers later rounds hold.
   [[nodiscard]] bool has_uniform_tail() const;
 };
-[[nodiscard]] LayerPrefix layer_prefix(const ModelSpec& m);
+[[nodiscard]] LayerPrefix layer_prefix(const ModelSpec& m, const Strategy& s);
 
 }  // namespace meshplan

@@ -14,23 +14,24 @@ namespace meshplan {
 namespace {
 
 // The whole model as one rank of a pipeline.
-Chunk whole_model(const SearchContext& x) {
-  Chunk whole(x.prefix.table.size());
-  whole.blocks = x.prefix.with_ends(x.model);
+Chunk whole_model(const SearchContext& x, const Strategy& s) {
+  const LayerPrefix& prefix = x.prefix(s);
+  Chunk whole(prefix.table.size());
+  whole.blocks = prefix.with_ends(x.model);
   return whole;
 }
 
 // A rank that holds no more than the average one, shards rounded down.
 BlockParameters average_rank(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
   const std::int64_t copies = traits_of(s.schedule).copies();
-  BlockParameters p = held_parameters(MemoryRates{}, blocks, whole_model(x));
+  BlockParameters p = held_parameters(MemoryRates{}, blocks, whole_model(x, s));
   p.dense = std::max<std::int64_t>(0, p.dense * copies / s.pp - shard_group(s));
   p.experts = std::max<std::int64_t>(0, p.experts * copies / s.pp - expert_dp(s));
   for (std::int64_t* bytes : {&p.frozen_bytes, &p.frozen_expert_bytes}) {
     *bytes =
         std::max<std::int64_t>(0, *bytes * copies / s.pp - std::max(shard_group(s), expert_dp(s)));
   }
-  p.embedding = p.head = 0;
+  p.embedding = p.head = p.dense_in_bf16 = p.experts_in_bf16 = 0;
   return p;
 }
 
@@ -74,7 +75,7 @@ double parts_bound(const Strategy& s, const PartTime& layers) {
 }
 
 double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  return even_share(s, chunk_cost(whole_model(x), blocks, Recompute::kNone).time);
+  return even_share(s, chunk_cost(whole_model(x, s), blocks, Recompute::kNone).time);
 }
 
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
@@ -83,7 +84,7 @@ double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCost
 }
 
 double recompute_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks) {
-  Chunk whole = whole_model(x);
+  Chunk whole = whole_model(x, s);
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(whole.blocks.size()); ++k) {
     const bool least = blocks[k].recompute_full.total() < blocks[k].recompute_selective.total();
     if (s.recompute == Recompute::kFull || least) whole.recomputed[k] = whole.blocks[k];

@@ -65,7 +65,6 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       cutoff(r.cutoff),
       own_(shared == nullptr ? std::make_unique<SearchCaches>(m, c) : nullptr),
       caches_(shared == nullptr ? *own_ : *shared),
-      prefix(caches_.prefix),
       in_flight(caches_.in_flight),
       models(caches_.models),
       ends(caches_.ends) {
@@ -203,12 +202,12 @@ class Examiner {
     if (option.counts == CountRule::kAll) recomputed = Recompute::kFull;
     if (option.recompute == Recompute::kSelective) recomputed = Recompute::kSelective;
     const double until = most - placement_.tied().si();
-    const LeastEnds ends(x_.model, x_.cluster, s, blocks_of(s), x_.prefix, placement_, x_.ends,
+    const LeastEnds ends(x_.model, x_.cluster, s, blocks_of(s), x_.prefix(s), placement_, x_.ends,
                          recomputed, until);
     if (!ends.any()) return true;
     const SendTime send =
         s.pp > 1 ? boundary_send(x_.model, x_.cluster, s, placement_).time : SendTime{};
-    const DivisionBound bound(x_.model, s, blocks_of(s), x_.prefix, recomputed, send);
+    const DivisionBound bound(x_.model, s, blocks_of(s), x_.prefix(s), recomputed, send);
     return bound.possible(until, 0, 0, &ends);
   }
 
@@ -307,7 +306,7 @@ class Examiner {
             x_.cluster,
             s,
             blocks_of(s),
-            x_.prefix,
+            x_.prefix(s),
             held_,
             placement_.communicators(),
             x_.capacity(placement_.communicators()),
@@ -363,7 +362,7 @@ class LeastMemory {
             x_.cluster,
             strategy_,
             blocks_,
-            x_.prefix,
+            x_.prefix(strategy_),
             in_flight_,
             communicators_,
             x_.capacity(communicators_),

@@ -49,24 +49,25 @@ class SearchContext {
   std::vector<std::size_t> base_numbers_;  // of the caches, by base of the space
 
  public:
-  const LayerPrefix& prefix;
   InFlightCache& in_flight;
   StepModelPool& models;
   LeastEndsMemo& ends;
 
+  // The layers as `s` runs them. Stays good.
+  [[nodiscard]] const LayerPrefix& prefix(const Strategy& s) const { return caches_.prefix(s); }
   // Of `s`, which was made from that base of the space. References stay good.
   [[nodiscard]] const BlockCosts& blocks(const Strategy& s, std::size_t base) {
     return caches_.blocks.costs(s, base_numbers_[base]);
   }
   [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base) {
-    return caches_.parts.without_experts(s, base_numbers_[base]);
+    return caches_.parts.without_experts(s, base_numbers_[base], prefix(s));
   }
   [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base) {
-    return caches_.parts.experts(s, base_numbers_[base]);
+    return caches_.parts.experts(s, base_numbers_[base], prefix(s));
   }
   [[nodiscard]] double least_pipeline_time(const Strategy& s, const BlockCosts& costs,
                                            double limit) const {
-    return caches_.pipelines.least(s, costs, limit);
+    return caches_.pipelines.least(s, costs, prefix(s), limit);
   }
   [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base) {
     return caches_.communicators(s, base_numbers_[base]);

@@ -59,13 +59,14 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
   MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
-  const BlockCounts counts = x.prefix.with_ends(x.model);
+  const LayerPrefix& prefix = x.prefix(s);
+  const BlockCounts counts = prefix.with_ends(x.model);
   PerBlock<BlockBytes> kinds(counts.size());
   double states = 0, saved = 0;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     kinds[k] = bytes_of(rates, s.offload, blocks[k], counts[k] * copies);
-    if (saved_as && x.prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
+    if (saved_as && prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
   }
@@ -82,19 +83,20 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     };
     sum += k.number * std::min(at(least), at(most));
   }
-  const Bytes buffers = least_buffers(x.prefix, x.model, blocks);
+  const Bytes buffers = least_buffers(prefix, x.model, blocks);
   const double fixed = (buffers + least_fixed(rates, x.cluster.device, communicators)).si();
   return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
 Bytes weights_bound(const SearchContext& x, const Strategy& s) {
   if (x.request.ignore_activations) return {};
+  const LayerPrefix& prefix = x.prefix(s);
   const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   double states = 0;
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
     BlockCost block;
-    block.parameters = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
-    states += real(x.prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
+    block.parameters = layer_parameters_of_device(x.model, s, prefix.table.layer(k));
+    states += real(prefix.all()[k]) * bytes_of(rates, s.offload, block, 1).states;
   }
   const double fixed = least_fixed(rates, x.cluster.device, Bytes{}).si();
   return Bytes{static_cast<std::int64_t>((fixed + states / real(s.pp)) * (1 - 1e-9))};
@@ -103,11 +105,12 @@ Bytes weights_bound(const SearchContext& x, const Strategy& s) {
 bool host_may_hold(const SearchContext& x, const Strategy& s) {
   const Bytes most = x.host_capacity();
   if (most >= kNoLimit) return true;
+  const LayerPrefix& prefix = x.prefix(s);
   const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   double bytes = 0;
-  for (std::size_t k = kFirstLayerBlock; k < mtp_block(x.prefix.table.size()); ++k) {
-    const BlockParameters p = layer_parameters_of_device(x.model, s, x.prefix.table.layer(k));
-    bytes += real(x.prefix.all()[k]) * unrounded_bytes(rates, rates.optimizer, p);
+  for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
+    const BlockParameters p = layer_parameters_of_device(x.model, s, prefix.table.layer(k));
+    bytes += real(prefix.all()[k]) * unrounded_bytes(rates, rates.optimizer, p);
   }
   return bytes * s.offload.optimizer_fraction / real(s.pp) * (1 - 1e-9) <= most.si();
 }
@@ -191,7 +194,8 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
   const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
-  const BlockCounts counts = x.prefix.with_ends(x.model);
+  const LayerPrefix& prefix = x.prefix(s);
+  const BlockCounts counts = prefix.with_ends(x.model);
   plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
@@ -200,7 +204,7 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     const double time =
         (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
     Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};
-    const bool is_layer = x.prefix.table.is_layer(k);
+    const bool is_layer = prefix.table.is_layer(k);
     if (offloads) load.plain = load.recomputed = 0;
     if (!is_layer || offloads) {
       plain_.add(load), selective_.add(load);
@@ -221,8 +225,8 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     selective_.add(load);
   }
   plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
-  const Bytes fixed = least_buffers(x.prefix, x.model, blocks) +
-                      least_fixed(rates, x.cluster.device, communicators);
+  const Bytes fixed =
+      least_buffers(prefix, x.model, blocks) + least_fixed(rates, x.cluster.device, communicators);
   bytes_ = (x.capacity(communicators) - fixed).si();
   seconds_each_ = real(copies) / real(num_microbatches(s));
 }

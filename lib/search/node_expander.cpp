@@ -21,8 +21,12 @@ std::vector<Node> NodeExpander::roots() const {
     for (std::uint32_t b = 0; b < n; ++b) {
       Node node;
       node.mesh = i, node.micro_batch = b;
-      node.bound =
-          by_time() ? flops_bound(x_.model, x_.cluster, x_.prefix, strategy(node)) : weights;
+      if (by_time()) {
+        const Strategy s = strategy(node);
+        node.bound = flops_bound(x_.model, x_.cluster, x_.prefix(s), s);
+      } else {
+        node.bound = weights;
+      }
       all.push_back(node);
     }
   }

@@ -1,7 +1,9 @@
 #include "search/part_times.hpp"
 
-#include <algorithm>
+#include <cstddef>
 #include <vector>
+
+#include "model/parts.hpp"
 
 namespace meshplan {
 namespace {
@@ -21,22 +23,29 @@ PartTime times(const PartTime& t, std::int64_t n) {
   return {t.chain * static_cast<double>(n), t.all * static_cast<double>(n)};
 }
 
-// Seconds of one part of the layers, the same part of different blocks once.
+// Seconds of one part of the layers, the same part of different blocks once. `append` takes what
+// the part's operations depend on: of layers that are left in bf16 another strategy.
 template <class Part, class Append>
-PartTime sum_over(const LayerPrefix& prefix, const Part& part, double slowest,
-                  const Append& append) {
+PartTime sum_over(const BlockContext& x, const LayerPrefix& prefix, const Part& part,
+                  double slowest, const Append& append) {
   const std::vector<LayerSpec>& layers = prefix.table.layers;
+  const std::vector<bool>& in_bf16 = prefix.table.in_bf16;
+  const Strategy wide = unquantised(x.strategy);
+  const BlockContext of_wide{x.model, x.cluster, wide, x.shape};
   PartTime sum;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto is_same = [&](const LayerSpec& other) { return part(other) == part(layers[i]); };
-    const auto here = layers.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::any_of(layers.begin(), here, is_same)) continue;
+    const auto is_same = [&](std::size_t k) {
+      return in_bf16[k] == in_bf16[i] && part(layers[k]) == part(layers[i]);
+    };
+    std::size_t first = 0;
+    while (!is_same(first)) ++first;
+    if (first < i) continue;
     BlockOps ops;
-    append(part(layers[i]), ops);
+    append(in_bf16[i] ? of_wide : x, part(layers[i]), ops);
     if (ops.kernels.empty()) continue;
     std::int64_t count = 0;
     for (std::size_t k = i; k < layers.size(); ++k) {
-      if (is_same(layers[k])) count += prefix.all()[kFirstLayerBlock + k];
+      if (is_same(k)) count += prefix.all()[kFirstLayerBlock + k];
     }
     sum = sum + times(time_of(ops, slowest), count);
   }
@@ -50,7 +59,8 @@ constexpr auto kFeedForward = [](const LayerSpec& layer) -> const FeedForward& {
 
 }  // namespace
 
-PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
+PartTime PartTimes::without_experts(const Strategy& s, std::size_t base,
+                                    const LayerPrefix& prefix) {
   const IntegerKey<8> key{static_cast<std::int64_t>(base),
                           s.tp,
                           s.cp,
@@ -62,13 +72,14 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
   return without_experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, timed_shape(model_, s)};
     const double slowest = slowest_of(cluster_.device, num_gpus(s));
-    PartTime sum = sum_over(prefix_, kMixer, slowest, [&](const Mixer& mixer, BlockOps& ops) {
-      append_mixer(x, mixer, ops);
-    });
-    const auto dense = [&](const FeedForward& feed_forward, BlockOps& ops) {
-      if (!has_experts(feed_forward)) append_feed_forward(x, feed_forward, ops);
+    const auto mix = [](const BlockContext& own, const Mixer& mixer, BlockOps& ops) {
+      append_mixer(own, mixer, ops);
     };
-    sum = sum + sum_over(prefix_, kFeedForward, slowest, dense);
+    const auto dense = [](const BlockContext& own, const FeedForward& feeds, BlockOps& ops) {
+      if (!has_experts(feeds)) append_feed_forward(own, feeds, ops);
+    };
+    PartTime sum = sum_over(x, prefix, kMixer, slowest, mix);
+    sum = sum + sum_over(x, prefix, kFeedForward, slowest, dense);
     BlockOps ends;
     append_embedding(x, ends);
     append_head(x, ends);
@@ -76,7 +87,7 @@ PartTime PartTimes::without_experts(const Strategy& s, std::size_t base) {
   });
 }
 
-PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
+PartTime PartTimes::experts(const Strategy& s, std::size_t base, const LayerPrefix& prefix) {
   if (!model_.moe) return {};
   const LocalShape shape = timed_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.
@@ -92,10 +103,10 @@ PartTime PartTimes::experts(const Strategy& s, std::size_t base) {
                            shapes_.id(s, Group::kEtp)};
   return experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, shape};
-    const auto experts = [&](const FeedForward& feed_forward, BlockOps& ops) {
-      if (has_experts(feed_forward)) append_feed_forward(x, feed_forward, ops);
+    const auto experts = [](const BlockContext& own, const FeedForward& feeds, BlockOps& ops) {
+      if (has_experts(feeds)) append_feed_forward(own, feeds, ops);
     };
-    return sum_over(prefix_, kFeedForward, slowest_of(cluster_.device, num_gpus(s)), experts);
+    return sum_over(x, prefix, kFeedForward, slowest_of(cluster_.device, num_gpus(s)), experts);
   });
 }
 

@@ -22,18 +22,19 @@ struct PartTime {
 
 class PartTimes {
  public:
-  PartTimes(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix, ShapeIds& shapes)
-      : model_(m), cluster_(c), prefix_(prefix), shapes_(shapes) {}
+  PartTimes(const ModelSpec& m, const ClusterSpec& c, ShapeIds& shapes)
+      : model_(m), cluster_(c), shapes_(shapes) {}
 
   // Everything but routed experts' layers: attention of all layers, dense MLPs, embedding and head.
-  [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base);
+  // `prefix`: of `s`.
+  [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base,
+                                         const LayerPrefix& prefix);
   // Routing, experts and shared experts of all layers that have them.
-  [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base);
+  [[nodiscard]] PartTime experts(const Strategy& s, std::size_t base, const LayerPrefix& prefix);
 
  private:
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
-  const LayerPrefix& prefix_;
   ShapeIds& shapes_;
   SharedMemo<8, PartTime> without_experts_;
   SharedMemo<10, PartTime> experts_;

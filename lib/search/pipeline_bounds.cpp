@@ -8,7 +8,8 @@
 
 namespace meshplan {
 
-double PipelineBounds::least(const Strategy& s, const BlockCosts& blocks, double limit) {
+double PipelineBounds::least(const Strategy& s, const BlockCosts& blocks, const LayerPrefix& prefix,
+                             double limit) {
   const Key key{static_cast<std::int64_t>(std::bit_cast<std::uintptr_t>(&blocks)), s.pp, s.vp,
                 static_cast<std::int64_t>(s.schedule), num_microbatches(s)};
   Part& part = parts_[IntegerKeyHash<5>()(key) % kParts];
@@ -19,7 +20,7 @@ double PipelineBounds::least(const Strategy& s, const BlockCosts& blocks, double
       return it->second.least;
     }
   }
-  const double least = division_bound(model_, s, blocks, prefix_, limit);
+  const double least = division_bound(model_, s, blocks, prefix, limit);
   const std::lock_guard lock(part.mutex);
   Known& known = part.known[key];
   known.least = least;

@@ -14,10 +14,12 @@ namespace meshplan {
 // Shared by threads.
 class PipelineBounds {
  public:
-  PipelineBounds(const ModelSpec& m, const LayerPrefix& prefix) : model_(m), prefix_(prefix) {}
+  explicit PipelineBounds(const ModelSpec& m) : model_(m) {}
 
-  // Seconds; infinite where that exceeds `limit` by far. `blocks` must stay where they are.
-  [[nodiscard]] double least(const Strategy& s, const BlockCosts& blocks, double limit);
+  // Seconds; infinite where that exceeds `limit` by far. `blocks` must stay where they are;
+  // `prefix`: of `s`.
+  [[nodiscard]] double least(const Strategy& s, const BlockCosts& blocks, const LayerPrefix& prefix,
+                             double limit);
 
  private:
   using Key = IntegerKey<5>;
@@ -33,7 +35,6 @@ class PipelineBounds {
   };
 
   const ModelSpec& model_;
-  const LayerPrefix& prefix_;
   std::array<Part, kParts> parts_;
 };
 

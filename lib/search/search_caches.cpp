@@ -20,12 +20,12 @@ IntegerKey<9> place_key(const Strategy& s, std::size_t base) {
 SearchCaches::SearchCaches(const ModelSpec& m, const ClusterSpec& c)
     : model(m),
       cluster(c),
-      prefix(layer_prefix(m)),
       shapes_(c),
-      parts(m, c, prefix, shapes_),
+      parts(m, c, shapes_),
       blocks(m, c, shapes_),
-      pipelines(m, prefix),
-      models(m, c) {}
+      pipelines(m),
+      models(m, c),
+      alike_(layer_prefix(m, Strategy{})) {}
 
 std::size_t SearchCaches::base_number(const Strategy& base) {
   const std::lock_guard lock(mutex_);
@@ -38,6 +38,12 @@ std::size_t SearchCaches::base_number(const Strategy& base) {
 Bytes SearchCaches::communicators(const Strategy& s, std::size_t base) {
   return communicators_.get(place_key(s, base),
                             [&] { return communicator_bytes(model, cluster, s); });
+}
+
+const LayerPrefix& SearchCaches::prefix(const Strategy& s) const {
+  if (!has_bf16_layers(s)) return alike_;
+  return prefixes_.get({s.runtime.num_layers_at_start_in_bf16, s.runtime.num_layers_at_end_in_bf16},
+                       [&] { return layer_prefix(model, s); });
 }
 
 const Placement& SearchCaches::placement(const Strategy& s, std::size_t base) {

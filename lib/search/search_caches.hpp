@@ -22,7 +22,6 @@ class SearchCaches {
  public:
   const ModelSpec& model;
   const ClusterSpec& cluster;
-  const LayerPrefix prefix;
 
  private:
   ShapeIds shapes_;
@@ -43,12 +42,16 @@ class SearchCaches {
   [[nodiscard]] std::size_t base_number(const Strategy& base);
   // Buffers of a rank's communicators: many more shardings are asked for these than are costed.
   [[nodiscard]] Bytes communicators(const Strategy& s, std::size_t base);
+  // The layers as `s` runs them. Stays good.
+  [[nodiscard]] const LayerPrefix& prefix(const Strategy& s) const;
   // Where the ranks of `s` sit. Stays good.
   [[nodiscard]] const Placement& placement(const Strategy& s, std::size_t base);
 
  private:
   std::mutex mutex_;
   std::deque<Strategy> bases_;
+  LayerPrefix alike_;  // where no layers are left in bf16
+  mutable SharedMemo<2, LayerPrefix> prefixes_;
   SharedMemo<9, Bytes> communicators_;
   SharedMemo<9, Placement> placements_;
 };

@@ -81,6 +81,9 @@ struct Runtime {
   bool dispatch_nvshmem = false;
   // With precision fp8: over what operands are scaled.
   ScalingRecipe fp8_recipe = ScalingRecipe::kBest;
+  // With precision fp8 or nvfp4: so many of the first and last layers make their products in bf16
+  // (Megatron-Core first_last_layers_bf16).
+  std::int64_t num_layers_at_start_in_bf16 = 0, num_layers_at_end_in_bf16 = 0;
   // With precision fp8: fused attention multiplies in 8 bits too (Transformer Engine's fp8_dpa;
   // Megatron-Core fp8_dot_product_attention).
   bool fp8_attention = false;
@@ -310,6 +313,10 @@ struct Strategy {
   if (s.runtime.fp8_recipe != ScalingRecipe::kBest) return s.runtime.fp8_recipe;
   const bool blocks = s.runtime.transformer_engine && a == Architecture::kBlackwell;
   return blocks ? ScalingRecipe::kMxfp8 : ScalingRecipe::kTensorwise;
+}
+// Whether some layers' products are in bf16 while the others' are not.
+[[nodiscard]] inline bool has_bf16_layers(const Strategy& s) {
+  return s.runtime.num_layers_at_start_in_bf16 > 0 || s.runtime.num_layers_at_end_in_bf16 > 0;
 }
 [[nodiscard]] inline bool has_fp8_attention(const Strategy& s) {
   return s.runtime.fp8_attention && s.flash_attention && s.precision == Precision::kFp8;

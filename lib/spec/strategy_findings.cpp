@@ -46,6 +46,10 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("kernels.shard_launches", s.runtime.shard_launches, {0, 1000});
   f.check("kernels.bucket_mib", s.runtime.bucket_mib, {0, 1e6});
   f.check("kernels.retry_stall", s.runtime.retry_stall, {0, 1000});
+  f.check("kernels.num_layers_at_start_in_bf16", s.runtime.num_layers_at_start_in_bf16,
+          {0, 1'000'000'000});
+  f.check("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16,
+          {0, 1'000'000'000});
   f.check("runtime.zero_bucket_size", s.runtime.zero_bucket_size, {0, 1'000'000'000'000});
   f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
   f.check("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch,
@@ -168,6 +172,28 @@ void check_scaling(const Plan& p, Findings& f) {
   }
 }
 
+// [F-FP8-6] At both ends of the model, and beside layers that are not in bf16.
+void check_bf16_layers(const Plan& p, Findings& f) {
+  if (!has_bf16_layers(p.s)) return;
+  const std::int64_t first = p.s.runtime.num_layers_at_start_in_bf16;
+  const std::int64_t last = p.s.runtime.num_layers_at_end_in_bf16;
+  const char* key =
+      first > 0 ? "kernels.num_layers_at_start_in_bf16" : "kernels.num_layers_at_end_in_bf16";
+  const std::string none = std::string(key) + "=0";
+  if (!is_quantised(p.s.precision)) {
+    f.error({key, "precision"},
+            "'" + std::string(key) + "' leaves layers in bf16 where others are in fp8 or nvfp4: " +
+                "products are in " + std::string(name_of(p.s.precision)),
+            none);
+    return;
+  }
+  if (first + last <= p.m.num_layers) return;
+  f.error({"kernels.num_layers_at_start_in_bf16", "kernels.num_layers_at_end_in_bf16"},
+          std::to_string(first) + " first and " + std::to_string(last) +
+              " last layers in bf16 are more than the model's " + std::to_string(p.m.num_layers),
+          "precision=bf16");
+}
+
 // A:1354 for learned positions; others extrapolate.
 void check_positions(const Plan& p, Findings& f) {
   if (p.s.seq_len <= p.m.max_seq_length) return;
@@ -278,6 +304,7 @@ constexpr Rule kRules[] = {
     check_lora,
     check_precision,
     check_scaling,
+    check_bf16_layers,
     check_positions,
     check_documents,
     check_optimizer,

@@ -80,6 +80,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.flex_dispatcher", s.runtime.flex_dispatcher);
   visit("kernels.dispatch_nvshmem", s.runtime.dispatch_nvshmem);
   visit("kernels.fp8_recipe", s.runtime.fp8_recipe);
+  visit("kernels.num_layers_at_start_in_bf16", s.runtime.num_layers_at_start_in_bf16);
+  visit("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16);
   visit("kernels.fp8_attention", s.runtime.fp8_attention);
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);

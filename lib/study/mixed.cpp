@@ -152,7 +152,7 @@ class MixedSearch {
     s.tp = split.size;
     s.dp = (gpus_[0] + gpus_[1]) / split.size;
     s.global_batch = split.sequences[g] * s.dp;
-    return flops_bound(model_, clusters_[g], caches_[g].prefix, s);
+    return flops_bound(model_, clusters_[g], caches_[g].prefix(s), s);
   }
 
   [[nodiscard]] std::vector<Split> every_split() const {

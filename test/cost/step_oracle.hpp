@@ -49,7 +49,7 @@ inline std::vector<std::int64_t> spread_layers(std::int64_t layers, std::size_t 
 inline std::vector<Chunk> place_by_layer(const ModelSpec& m, const Strategy& s) {
   const PipelineShape shape = shape_of_pipeline(s);
   const auto count = static_cast<std::size_t>(num_chunks(shape));
-  const BlockTable table = block_table(m);
+  const BlockTable table = block_table(m, s);
   std::vector<Chunk> chunks(count, Chunk(table.size()));
   std::vector<std::vector<std::size_t>> owned(static_cast<std::size_t>(s.pp));
   for (std::size_t c = 0; c < count; ++c) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "cost/chunks.hpp"
+#include "cost/memory.hpp"
 #include "cost/support.hpp"
 #include "frameworks/preset.hpp"
 #include "support/catch.hpp"

@@ -177,6 +177,10 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
       if (choices.once_in(3)) s.recompute_modules.add(row.value);
     }
   }
+  if (is_quantised(s.precision) && choices.once_in(3)) {
+    s.runtime.num_layers_at_start_in_bf16 = choices.one_of({0, 1, 2});
+    s.runtime.num_layers_at_end_in_bf16 = choices.one_of({0, 1});
+  }
   s.overlap.grad_reduce = choices.once_in(2);
   s.overlap.param_gather = s.overlap.grad_reduce && choices.once_in(2);
   s.overlap.tp = choices.once_in(3);

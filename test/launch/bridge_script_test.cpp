@@ -43,6 +43,8 @@ constexpr std::array kBridgeKeys{"tp",
                                  "lora.targets",
                                  "lora.dropout",
                                  "kernels.flex_dispatcher",
+                                 "kernels.num_layers_at_start_in_bf16",
+                                 "kernels.num_layers_at_end_in_bf16",
                                  "kernels.cuda_graph",
                                  "kernels.cuda_graph_modules",
                                  "offload.optimizer"};
@@ -82,6 +84,10 @@ TEST_CASE("a plan comes back from the script that is written for Megatron-Bridge
       {"mixtral-8x7b", 64,
        "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
+      {"qwen3-32b", 32,
+       "tp=2,precision=fp8,kernels.num_layers_at_start_in_bf16=1,"
+       "kernels.num_layers_at_end_in_bf16=1"},
+      {"qwen3-32b", 32, "tp=2,precision=fp8,kernels.num_layers_at_end_in_bf16=4"},
       {"llama-3.1-8b", 8, "tp=2,lora.rank=16,lora.dropout=0.1,lora.targets=[linear_qkv]"},
       {"llama-3.1-8b", 8, "lora.rank=8"},
   }));
@@ -104,6 +110,60 @@ TEST_CASE("a plan comes back from the script that is written for Megatron-Bridge
     CAPTURE(key);
     CHECK(value_text(read, key) == value_text(p.strategy, key));
   }
+}
+
+TEST_CASE("a recipe of precision says which layers it leaves in bf16") {
+  RunContext context;
+  context.model = test::shipped_model("llama-3.1-8b");
+  const auto ends = [&](const std::string& precision) {
+    const Result<MegatronRun> run = read_started(
+        "torchrun --nproc-per-node 8 run_recipe.py --recipe a train.global_batch_size=32 " +
+            precision + "\n",
+        context);
+    INFO((run.ok() ? "" : to_text(run.errors())));
+    REQUIRE(run.ok());
+    const Runtime& k = run->strategy.runtime;
+    return std::pair{k.num_layers_at_start_in_bf16, k.num_layers_at_end_in_bf16};
+  };
+  using Ends = std::pair<std::int64_t, std::int64_t>;
+  CHECK(ends("mixed_precision=bf16_with_fp8_current_scaling_mixed") == Ends{1, 1});
+  CHECK(ends("mixed_precision=bf16-with-fp8-current-scaling-mixed") == Ends{1, 1});
+  CHECK(ends("mixed_precision=nemotron_h_bf16_with_fp8_current_scaling_mixed") == Ends{2, 2});
+  CHECK(ends("mixed_precision=nanov2_bf16_with_fp8_current_scaling_mixed") == Ends{2, 2});
+  CHECK(ends("mixed_precision=nemotron_3_super_bf16_with_nvfp4_mixed") == Ends{0, 14});
+  CHECK(ends("mixed_precision=bf16_with_nvfp4_mixed") == Ends{0, 0});
+  CHECK(ends("mixed_precision=bf16_with_mxfp8_mixed") == Ends{0, 0});
+  // The recipe's fields replace the model's.
+  CHECK(ends("mixed_precision=bf16_with_mxfp8_mixed model.first_last_layers_bf16=true") ==
+        Ends{0, 0});
+  const std::string fp8 = "mixed_precision.fp8=hybrid mixed_precision.fp8_recipe=tensorwise ";
+  CHECK(ends("mixed_precision.bf16=true " + fp8 +
+             "mixed_precision.first_last_layers_bf16=true "
+             "mixed_precision.num_layers_at_end_in_bf16=4") == Ends{0, 4});
+}
+
+TEST_CASE("fields of a precision act, are named, or are refused") {
+  RunContext context;
+  context.model = test::shipped_model("llama-3.1-8b");
+  const auto read = [&](const std::string& fields) {
+    return read_started(
+        "torchrun --nproc-per-node 8 run_recipe.py --recipe a train.global_batch_size=32 "
+        "mixed_precision.bf16=true mixed_precision.fp8=hybrid " +
+            fields + "\n",
+        context);
+  };
+  const Result<MegatronRun> run = read(
+      "mixed_precision.fp8_param=true mixed_precision.fp8_wgrad=true "
+      "mixed_precision.grad_reduce_in_fp32=false mixed_precision.autocast_enabled=false");
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->strategy.runtime.fp8_param_gather);
+  CHECK(run->strategy.grad_dtype == Dtype::kBf16);
+  const Result<MegatronRun> wide = read("mixed_precision.fp8_wgrad=false");
+  REQUIRE(wide.ok());
+  CHECK(std::any_of(wide->options.begin(), wide->options.end(),
+                    [](const ReadOption& option) { return option.name == "--no-fp8-wgrad"; }));
+  CHECK_FALSE(read("mixed_precision.fp8_reciep=tensorwise").ok());
 }
 
 TEST_CASE("a recipe's model is known by its name") {

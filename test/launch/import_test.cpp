@@ -41,6 +41,8 @@ constexpr std::array kCarried{"tp",
                               "overlap.grad_reduce",
                               "overlap.ep",
                               "kernels.flex_dispatcher",
+                              "kernels.num_layers_at_start_in_bf16",
+                              "kernels.num_layers_at_end_in_bf16",
                               "kernels.cuda_graph",
                               "kernels.cuda_graph_modules",
                               "offload.optimizer",
@@ -99,6 +101,7 @@ TEST_CASE("what was exported is read back") {
       {"mixtral-8x7b", 64, "ep=8,offload.modules=[moe_act],offload.activation_fraction=0.5"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,kernels.fp8_recipe=blockwise"},
+      {"qwen3-32b", 32, "tp=2,precision=fp8,kernels.num_layers_at_start_in_bf16=2"},
       {"megatron-22b", 16, "tp=4,pp=2,precision=fp16,seq_len=2048,order=tp-cp-ep-pp-dp"},
   }));
   INFO(row.model << " " << row.keys);
@@ -377,6 +380,17 @@ TEST_CASE("layers of one's own are never fused attention, and the script says cu
   CHECK(read("", "--fp8-format e4m3 --fp8-recipe mxfp8").runtime.fp8_recipe ==
         ScalingRecipe::kMxfp8);
   CHECK(read("", "--fp8-recipe mxfp8").runtime.fp8_recipe == ScalingRecipe::kBest);
+  const auto in_bf16 = [&](const std::string& more) {
+    const Runtime k = read("", more).runtime;
+    return std::pair{k.num_layers_at_start_in_bf16, k.num_layers_at_end_in_bf16};
+  };
+  using Ends = std::pair<std::int64_t, std::int64_t>;
+  const std::string scaled = "--fp8-format hybrid --fp8-recipe tensorwise ";
+  CHECK(in_bf16(scaled + "--num-layers-at-end-in-bf16 4") == Ends{0, 0});
+  CHECK(in_bf16(scaled + "--first-last-layers-bf16") == Ends{1, 1});
+  CHECK(in_bf16(scaled + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 0 "
+                         "--num-layers-at-end-in-bf16 2") == Ends{0, 2});
+  CHECK(in_bf16("--first-last-layers-bf16") == Ends{0, 0});  // nothing is in few bits
   const Strategy four = read("", "--fp4-format e2m1 --fp4-recipe nvfp4 --fp4-param-gather");
   CHECK(four.precision == Precision::kNvfp4);
   CHECK(four.runtime.fp8_param_gather);

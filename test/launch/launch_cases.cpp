@@ -117,6 +117,10 @@ Strategy random_strategy(Dice& d, const ModelSpec& m, std::int64_t gpus) {
   if (d.one_in(12)) s.optimizer_dtype = Dtype::kBf16;
   if (d.one_in(6)) s.grad_dtype = Dtype::kBf16;
   if (d.one_in(8)) s.precision = d.one_in(2) ? Precision::kFp16 : Precision::kFp8;
+  if (is_quantised(s.precision) && d.one_in(3)) {
+    s.runtime.num_layers_at_start_in_bf16 = d.of({0, 1, 2});
+    s.runtime.num_layers_at_end_in_bf16 = d.of({0, 1, 4});
+  }
   if (d.one_in(8)) s.order = kPipelineInsideOrder;
   s.stage_layers = random_layers(d, m, s);
   return s;

@@ -205,6 +205,12 @@ TEST_CASE("precision has its flags") {
   CHECK(option(four, "--bf16").empty());
   CHECK(option(four, "--fp4-format") == "e2m1");
   CHECK(option(four, "--fp4-recipe") == "nvfp4");
+  CHECK(option(four, "--first-last-layers-bf16") == "-");
+  const LaunchCommand ends = megatron_command(
+      plan_of("llama-2-7b", "dgx-b200", 8, "precision=nvfp4,kernels.num_layers_at_end_in_bf16=4"));
+  CHECK(option(ends, "--first-last-layers-bf16").empty());
+  CHECK(option(ends, "--num-layers-at-start-in-bf16") == "0");
+  CHECK(option(ends, "--num-layers-at-end-in-bf16") == "4");
 }
 
 TEST_CASE("no flag is written twice and every section but the dry start follows from the plan") {
@@ -255,13 +261,24 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   const auto experts = words("mixtral-8x7b", 64, "ep=8,zero=3,precision=fp8,grad_dtype=bf16");
   CHECK(holds(experts, "model.expert_model_parallel_size=8"));
   CHECK(holds(experts, "ddp.data_parallel_sharding_strategy=optim_grads_params"));
-  CHECK(holds(experts, "mixed_precision=bf16_with_fp8_current_scaling_mixed"));
+  // Its recipe of one scale per tensor leaves the first and the last layer in bf16.
+  CHECK(holds(experts, "mixed_precision.fp8_recipe=tensorwise"));
+  CHECK(holds(experts, "mixed_precision.first_last_layers_bf16=false"));
+  const auto ends = words("mixtral-8x7b", 64,
+                          "ep=8,precision=fp8,kernels.num_layers_at_start_in_bf16=1,"
+                          "kernels.num_layers_at_end_in_bf16=1");
+  CHECK(holds(ends, "mixed_precision=bf16_with_fp8_current_scaling_mixed"));
+  const auto last =
+      words("mixtral-8x7b", 64, "ep=8,precision=fp8,kernels.num_layers_at_end_in_bf16=3");
+  CHECK(holds(last, "mixed_precision.first_last_layers_bf16=true"));
+  CHECK(holds(last, "mixed_precision.num_layers_at_start_in_bf16=0"));
+  CHECK(holds(last, "mixed_precision.num_layers_at_end_in_bf16=3"));
   // The recipe of the precision stores weights in 8 bits by itself.
   const auto stored = words("mixtral-8x7b", 64,
                             "ep=8,zero=3,precision=fp8,kernels.fp8_recipe=delayed,"
                             "runtime.fp8_param_gather=true,grad_dtype=bf16");
   CHECK(holds(stored, "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"));
-  CHECK(holds(experts, "ddp.grad_reduce_in_fp32=false"));
+  CHECK(holds(experts, "mixed_precision.grad_reduce_in_fp32=false"));
 }
 
 }  // namespace meshplan

@@ -119,6 +119,17 @@ TEST_CASE("a configuration of NeMo 1 acts only where its switch is on") {
   const Result<MegatronRun> run = read_nemo(nemo_with("fp8: true", "fp8: false"));
   REQUIRE(run.ok());
   CHECK(run->strategy.precision == Precision::kBf16);
+  const std::string ends =
+      "\n  fp8_recipe: tensorwise\n  first_last_layers_bf16: true\n"
+      "  num_layers_at_end_in_bf16: 2";
+  const Result<MegatronRun> low = read_nemo(nemo_with("fp8: true", "fp8: true" + ends));
+  REQUIRE(low.ok());
+  CHECK(low->strategy.runtime.fp8_recipe == ScalingRecipe::kTensorwise);
+  CHECK(low->strategy.runtime.num_layers_at_start_in_bf16 == 1);
+  CHECK(low->strategy.runtime.num_layers_at_end_in_bf16 == 2);
+  const Result<MegatronRun> wide = read_nemo(nemo_with("fp8: true", "fp8: false" + ends));
+  REQUIRE(wide.ok());
+  CHECK(wide->strategy.runtime.num_layers_at_end_in_bf16 == 0);
   const Result<MegatronRun> kept = read_nemo(nemo_with("granularity: full", "granularity: null"));
   REQUIRE(kept.ok());
   CHECK(kept->strategy.recompute == Recompute::kNone);

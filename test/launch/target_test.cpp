@@ -234,6 +234,27 @@ TEST_CASE("Megatron-Bridge refuses layers that it lacks, and what its own cannot
   CHECK(refusal(m, "ep=8").find("no lightning attention") != std::string::npos);
 }
 
+TEST_CASE("which frameworks leave first and last layers in bf16, and how many") {
+  const auto refusal = [](Target target, const std::string& keys) {
+    const LaunchPlan p = plan_of("llama-3.1-8b", "dgx-b200", 8, "precision=" + keys);
+    const Findings f = target_findings(target, p.strategy, p.model, p.cluster);
+    return f.has_errors() ? to_text(f.diagnostics()) : std::string();
+  };
+  const std::string one = ",kernels.num_layers_at_start_in_bf16=1";
+  const std::string nine = ",kernels.num_layers_at_end_in_bf16=9";
+  for (const Target target : {Target::kMegatron, Target::kMegatronBridge}) {
+    CHECK(refusal(target, "fp8" + one + nine).empty());
+    CHECK(refusal(target, "fp8,kernels.fp8_recipe=delayed" + one).find("do not go with") !=
+          std::string::npos);
+    CHECK(refusal(target, "fp8,pp=4" + nine).find("a stage's 8 may be in bf16") !=
+          std::string::npos);
+    CHECK(refusal(target, "nvfp4,pp=4" + nine).empty());  // checked of fp8 alone
+  }
+  CHECK(refusal(Target::kTorchtitan, "fp8,framework=torchtitan" + one + nine).empty());
+  CHECK(refusal(Target::kAccelerate, "fp8,framework=fsdp" + one)
+            .find("all layers' products are in fp8") != std::string::npos);
+}
+
 TEST_CASE("Megatron-Bridge is told the stages of models that no option describes") {
   const auto script = [](const char* model, const char* keys) {
     const auto files =

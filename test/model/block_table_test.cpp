@@ -42,6 +42,28 @@ TEST_CASE("layers that differ in window or experts are blocks of their own") {
   CHECK(mtp_layer(m) == table.layer(experts_windowed));
 }
 
+TEST_CASE(
+    "[F-FP8-6] the first and last layers in bf16 are blocks beside the others of their kind") {
+  ModelSpec m = layers(6);
+  m.mtp_layers = 1;
+  m.moe = MoeSpec{8, 2, 16, 0, 1, 1};  // the first layer is dense
+  Strategy s;
+  s.precision = Precision::kFp8;
+  CHECK(block_table(m, s).of_layer == block_table(m).of_layer);
+  s.runtime.num_layers_at_start_in_bf16 = 2, s.runtime.num_layers_at_end_in_bf16 = 1;
+  const BlockTable table = block_table(m, s);
+  const std::size_t dense = 1, experts = 2, wide = 3;  // the only dense layer is in bf16
+  CHECK(table.of_layer == std::vector<std::size_t>{dense, wide, experts, experts, experts, wide});
+  CHECK(table.in_bf16 == std::vector<bool>{true, false, true});
+  CHECK(table.layer(wide) == table.layer(experts));
+  CHECK(layer_kinds(table, all_blocks(m, table)) ==
+        std::vector<LayerKindCount>{
+            {"gqa + dense in bf16", 1}, {"gqa + experts", 3}, {"gqa + experts in bf16", 2}});
+  s.runtime.num_layers_at_start_in_bf16 = 6, s.runtime.num_layers_at_end_in_bf16 = 0;
+  CHECK(block_table(m, s).of_layer == block_table(m).of_layer);
+  CHECK(block_table(m, s).in_bf16 == std::vector<bool>{true, true});
+}
+
 TEST_CASE("layers are counted by what they consist of, whatever their sizes") {
   ModelSpec m = layers(7);
   m.window = 128, m.window_every = 2;

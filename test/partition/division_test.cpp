@@ -80,7 +80,7 @@ void compare(const Case& c, Compared& n) {
         first.stage_layers = divided.lists->layers;
         first.recompute_layers = divided.lists->recomputed;
         // Where rounds of chunks need totals, the first that allow a division do for the beginning.
-        if (!StageLayout::needs_rounds(s, x.prefix)) {
+        if (!StageLayout::needs_rounds(s, x.prefix(s))) {
           REQUIRE(std::abs(every.cost(first) / best.cost - 1) < 1e-9);
         }
         const double excess = every.step_time(first) / best.step_time - 1;
@@ -289,7 +289,7 @@ TEST_CASE(
         wanted.push_back((t.forward + t.backward_input + t.backward_weight).si());
       }
       std::vector<ChunkTime> times;
-      const StageLayout layout(c.model, s, x.prefix);
+      const StageLayout layout(c.model, s, x.prefix(s));
       LayerCursor place = layout.place(layout.start());
       for (int stage = 0; stage < stages.num_stages(); ++stage) {
         const StageMove& move = division->stages[static_cast<std::size_t>(stage)];

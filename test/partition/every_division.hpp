@@ -122,7 +122,7 @@ inline StageContext stages_of(SearchContext& x, const Strategy& s, std::size_t b
           x.cluster,
           s,
           x.blocks(s, base),
-          x.prefix,
+          x.prefix(s),
           x.in_flight.of(pipeline_shape(s)),
           x.placement(s, base).communicators(),
           x.capacity(),

@@ -77,7 +77,7 @@ TEST_CASE("evaluating stages allocates nothing") {
                              x.cluster,
                              s,
                              x.blocks(s, 0),
-                             x.prefix,
+                             x.prefix(s),
                              x.in_flight.of(pipeline_shape(s)),
                              x.placement(s, 0).communicators(),
                              x.capacity(),

@@ -226,6 +226,14 @@ inline Case random_case(unsigned seed) {
   r.base.seq_len = dice.one_of<std::int64_t>({1024, 2048, 8192});
   r.limits = random_limits(dice);
   r.threads = 1;
+  if (seed >= 16 && seed % 8 == 2) {  // some of the layers in bf16, the others in fp8
+    constexpr auto kFp8 = static_cast<std::size_t>(Precision::kFp8);
+    c.cluster.device.peak[kFp8] = FlopsPerSecond{600e12};
+    c.cluster.device.gemm.sustained[kFp8] = 0.8;
+    r.base.precision = Precision::kFp8;
+    r.base.runtime.num_layers_at_start_in_bf16 = seed / 8 % 2;
+    r.base.runtime.num_layers_at_end_in_bf16 = c.model.num_layers > 2 ? 1 + seed / 16 % 2 : 1;
+  }
   return c;
 }
 

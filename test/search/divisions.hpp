@@ -11,8 +11,8 @@
 namespace meshplan::search_test {
 
 // Layers before the last run of layers of one kind.
-inline std::int64_t leading(const ModelSpec& m) {
-  const std::vector<std::size_t> blocks = block_table(m).of_layer;
+inline std::int64_t leading(const ModelSpec& m, const Strategy& s) {
+  const std::vector<std::size_t> blocks = block_table(m, s).of_layer;
   std::size_t n = blocks.size() - 1;
   while (n > 0 && blocks[n - 1] == blocks[n]) --n;
   return static_cast<std::int64_t>(n);
@@ -36,7 +36,8 @@ inline bool is_in_space(const Strategy& s, const ModelSpec& m) {
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     rounds[c / static_cast<std::size_t>(s.pp)] += chunks[c].layers;
   }
-  if (leading(m) <= 4) return rounds.front() >= leading(m);
+  const std::int64_t first = leading(m, s);
+  if (first <= 4) return rounds.front() >= first;
   const auto [low, high] = std::minmax_element(rounds.begin(), rounds.end());
   return *high - *low <= (s.vp <= 4 ? 3 : s.vp <= 8 ? 2 : 1);
 }

@@ -1,6 +1,8 @@
 // Every key of a strategy, fixed, limited and freed.
 #include "io/limits.hpp"
 
+#include <algorithm>
+
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "search/cases.hpp"
@@ -181,4 +183,27 @@ TEST_CASE("a freed key never worsens the optimum, in any space") {
     CHECK(after.plans.front().step_time <= best);
   }
   CHECK(larger >= 2);
+}
+
+TEST_CASE("strategies that differ in the layers left in bf16 are searched beside each other") {
+  constexpr unsigned kWithFp8 = 18;  // random_case
+  Case c = random_case(kWithFp8);
+  const std::string key = "kernels.num_layers_at_start_in_bf16";
+  c.request.top = 1;
+  Seconds fastest{1e300};
+  for (const char* value : {"0", "1"}) {
+    SearchRequest one = c.request;
+    one.limits.push_back(only(key, {value}));
+    const Result<SearchResult> found = search(c.model, c.cluster, one);
+    REQUIRE(found.ok());
+    REQUIRE_FALSE(found->plans.empty());
+    CHECK(value_text(found->plans.front().strategy, key) == value);
+    fastest = std::min(fastest, found->plans.front().step_time);
+  }
+  c.request.limits.push_back(only(key, {"0", "1"}));
+  const Result<SearchResult> both = search(c.model, c.cluster, c.request);
+  REQUIRE(both.ok());
+  REQUIRE_FALSE(both->plans.empty());
+  CHECK(both->proof.exact);
+  CHECK(both->plans.front().step_time == fastest);
 }

@@ -184,7 +184,7 @@ TEST_CASE(
     Case c = random_case(seed);
     c.model.ffn_hidden_size *= dice.one_of({1, 16, 64});  // more than a bucket holds
     c.cluster.device.overlap_slowdown = dice.one_of({1.0, 1.05, 1.25, 2.5});
-    const LayerPrefix prefix = layer_prefix(c.model);
+    const LayerPrefix prefix = layer_prefix(c.model, c.request.base);
     LeastEndsMemo memo;
     for (int i = 0; i < 60; ++i) {
       const Strategy s = random_strategy(dice, c);

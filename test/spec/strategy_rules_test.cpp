@@ -251,6 +251,21 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
       {"weights of 16-bit products",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.fp8_param_gather = true; },
        "warning: 'runtime.fp8_param_gather' does nothing: products are in bf16\n"},
+      {"layers in bf16 among others",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.num_layers_at_end_in_bf16 = 1; },
+       "error: 'kernels.num_layers_at_end_in_bf16' leaves layers in bf16 where others are in fp8 "
+       "or nvfp4: products are in bf16\n  hint: kernels.num_layers_at_end_in_bf16=0\n"},
+      {"more layers in bf16 than there are",
+       [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
+         c.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
+         s.precision = Precision::kFp8, m.num_layers = 8;
+         s.runtime.num_layers_at_start_in_bf16 = 5, s.runtime.num_layers_at_end_in_bf16 = 4;
+       },
+       "error: 5 first and 4 last layers in bf16 are more than the model's 8\n"
+       "  hint: precision=bf16\n"},
+      {"fewer layers in bf16 than none",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.num_layers_at_start_in_bf16 = -1; },
+       "error: 'kernels.num_layers_at_start_in_bf16' must be from 0 to 1,000,000,000, got -1\n"},
       {"fused experts of 16 bits",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};

@@ -27,6 +27,8 @@ PLANS = [
     ("llama-3.1-8b", 32, "cp=4,cp_kind=ulysses"),
     ("llama-2-13b", 16, "zero=3"),
     ("qwen3-32b", 32, "tp=2,precision=fp8,grad_dtype=bf16"),
+    ("qwen3-32b", 32, "tp=2,precision=fp8,kernels.num_layers_at_start_in_bf16=1,"
+                      "kernels.num_layers_at_end_in_bf16=1"),
     ("llama-2-7b", 16, "zero=1,offload.optimizer=true"),
 ]
 # Fields of configurations there whose options the translation lists as unknown or leaves out.
@@ -34,7 +36,11 @@ UNTRANSLATED = {"comm_overlap.tp_comm_overlap", "comm_overlap.overlap_moe_expert
                 "comm_overlap.overlap_p2p_comm", "model.recompute_modules", "model.cp_comm_type",
                 "model.num_layers_in_first_pipeline_stage", "model.moe_flex_dispatcher_backend",
                 "model.num_layers_in_last_pipeline_stage", "model.init_model_with_meta_device",
-                "ddp.grad_reduce_in_fp32", "ddp.use_megatron_fsdp",
+                "ddp.grad_reduce_in_fp32", "ddp.use_megatron_fsdp", "mixed_precision.bf16",
+                "mixed_precision.grad_reduce_in_fp32", "mixed_precision.fp8_param_gather",
+                "mixed_precision.first_last_layers_bf16",
+                "mixed_precision.num_layers_at_start_in_bf16",
+                "mixed_precision.num_layers_at_end_in_bf16",
                 "ddp.data_parallel_sharding_strategy", "ddp.megatron_fsdp_main_grads_dtype",
                 "ddp.megatron_fsdp_grad_comm_dtype", "optimizer.use_precision_aware_optimizer",
                 "optimizer.optimizer_cpu_offload", "optimizer.optimizer_offload_fraction"}
@@ -53,10 +59,11 @@ def plain(value):
 
 
 def compare(ours, theirs):
-    # A named recipe stands for what the translation sets one by one.
+    # A named recipe stands for what the translation sets one by one; where none does, so are ours.
     fp8 = "mixed_precision.fp8" in theirs
-    if fp8 != ("fp8" in ours["mixed_precision"]):
-        yield f"precision {ours['mixed_precision']}"
+    named = ours.get("mixed_precision", "")
+    if fp8 != ("fp8" in named or "mixed_precision.fp8" in ours):
+        yield f"precision {named or 'in fields'}"
     for key, value in ours.items():
         if fp8 and key == "mixed_precision":
             continue
