@@ -156,6 +156,12 @@ std::int64_t HfFields::count_or(const std::string& key, const HfNames& names,
   return integer(key, names, fallback, {0, kLargestHfSize});
 }
 
+std::int64_t HfFields::index_or(const std::string& key, const HfNames& names,
+                                std::int64_t fallback) {
+  if (is_list(names)) return first_count_or(key, names, fallback);
+  return integer(key, names, fallback, {-1, kLargestHfSize});
+}
+
 double HfFields::real_or(const std::string& key, const HfNames& names, double fallback) {
   const YamlNode* node = value(names);
   if (node == nullptr) return fallback;

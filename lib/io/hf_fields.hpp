@@ -41,6 +41,8 @@ class HfFields {
   std::int64_t size_or(const std::string& key, const HfNames& names, std::int64_t fallback);
   // A whole number of at least 0.
   std::int64_t count_or(const std::string& key, const HfNames& names, std::int64_t fallback);
+  // The number of a layer, or the first of a list of them; -1 stands for the last one.
+  std::int64_t index_or(const std::string& key, const HfNames& names, std::int64_t fallback);
   double real_or(const std::string& key, const HfNames& names, double fallback);
   bool flag_or(const HfNames& names, bool fallback);
   std::string text_or(const HfNames& names, const std::string& fallback);

@@ -100,6 +100,7 @@ const std::vector<FamilyRow>& rows() {
                .correction = true,
                .first_dense = {"moe_layer_start_index"},
                .default_first_dense = 1,
+               .last = {"moe_layer_end_index"},
                .every = {"moe_layer_interval"}}},
       {.model_type = "exaone",
        .core = {.layers = {"num_layers", "num_hidden_layers"}},
@@ -331,10 +332,12 @@ void read_row_experts(HfFields& f, ModelSpec& m, const ExpertRow& row) {
           ? 0
           : f.first_count_or("moe.layers.first_dense", row.first_dense, row.default_first_dense);
   const std::int64_t every = row.every.empty() ? 1 : f.size_or("moe.layers.every", row.every, 1);
+  std::int64_t last = row.last.empty() ? -1 : f.index_or("moe.layers", row.last, -1);
+  if (last < 0) last = m.num_layers - 1;
   std::vector<bool> sparse = all_layers(m, false);
   for (std::size_t i = 0; i < sparse.size(); ++i) {
     const auto layer = static_cast<std::int64_t>(i);
-    sparse[i] = layer >= dense && (layer + 1) % every == 0;
+    sparse[i] = layer >= dense && layer <= last && (layer + 1) % every == 0;
   }
   set_expert_layers(m, sparse);
 }

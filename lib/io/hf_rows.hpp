@@ -23,6 +23,7 @@ struct ExpertRow {
   bool correction = false;
   HfNames first_dense = {};
   std::int64_t default_first_dense = 0;
+  HfNames last = {};  // number of the last layer with experts; -1: of the model's last
   HfNames every = {};
 };
 

@@ -249,6 +249,23 @@ TEST_CASE("Patterns of expert layers become leading dense layers and a step") {
   CHECK(layer_kind(listed, 6) == LayerKind::kMoe);
 }
 
+TEST_CASE("ERNIE's experts end where the configuration says, or with the last layer") {
+  const auto with_end = [](const std::string& end) {
+    return imported(R"({"model_type": "ernie4_5_moe", "hidden_size": 512, "intermediate_size": 1024,
+        "num_attention_heads": 4, "num_hidden_layers": 6, "vocab_size": 1000,
+        "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 256,
+        "moe_layer_start_index": 1, "moe_layer_end_index": )" +
+                    end + "}");
+  };
+  CHECK(num_moe_layers(with_end("-1")) == 5);
+  CHECK(num_moe_layers(with_end("5")) == 5);
+  CHECK(with_end("-1").notes.empty());
+  const ModelSpec shorter = with_end("[3, 3]");
+  CHECK(num_moe_layers(shorter) == 3);
+  CHECK(layer_kind(shorter, 3) == LayerKind::kMoe);
+  CHECK(layer_kind(shorter, 4) == LayerKind::kDense);
+}
+
 TEST_CASE("layer_types decides which layers are windowed") {
   const std::string head = R"({"model_type": "qwen3", "hidden_size": 512, "intermediate_size": 1024,
       "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 4,
