@@ -265,8 +265,11 @@ void apply_graphs(Strategy& s, const Run& run) {
 // attention the documents' bounds (cu_seqlens), so that its pairs are few whatever the exact
 // length.
 void apply_documents(ModelSpec& m, const Run& run) {
-  if (!run.packed || !has_word(run.lengths, "SQuAD")) return;
-  const Result<LengthSpec> lengths = parse_length_distribution("lognormal(200, 80)");
+  if (!run.packed) return;
+  const bool short_ones = has_word(run.lengths, "SQuAD");
+  if (!short_ones && !has_word(run.lengths, "Tulu")) return;
+  const Result<LengthSpec> lengths =
+      parse_length_distribution(short_ones ? "lognormal(200, 80)" : "lognormal(380, 400)");
   PLAN_CHECK(lengths);
   m.lengths = *lengths;
 }

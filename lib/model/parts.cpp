@@ -183,17 +183,32 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
   }
 }
 
+// [F-ROPE-2] What Megatron-Core works out for queries, and again for keys, in every layer where it
+// has no fused kernel (models/common/embeddings/rope_utils.py): cosines and sines of the angles,
+// scaled and cast; of documents in one row also each token's position in its own
+// (_apply_rotary_pos_emb_thd). Few bytes, and nothing that autograd records: such an operation
+// takes two thirds of another one's host time (benchmarks/device/host_operations.py).
+void append_rotary_angles(const BlockContext& x, BlockOps& ops) {
+  constexpr double kTensors = 2, kAngles = 6, kPositions = 15, kUnrecorded = 2.0 / 3;
+  const bool documents = x.model.lengths.has_value() && x.strategy.packing == Packing::kPack;
+  const double kernels = kTensors * (documents ? kAngles + kPositions : kAngles);
+  append_elementwise(x, "rotary angles", 0, kernels, 0, 0, ops);
+  (ops.kernels.end() - 2)->launches = kUnrecorded * kernels;
+}
+
 // [F-ROPE-1] Rotary embedding of queries and keys: one read and write when fused; else about nine
 // element passes in five kernels each for queries and keys (rotate_half, two products, a sum).
 void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
   if (x.model.position_embedding != PositionEmbedding::kRope) return;
   const double e = x.shape.bytes;
-  if (x.strategy.runtime.fused_rope) {
+  const Strategy& s = x.strategy;
+  if (s.runtime.fused_rope) {
     append_elementwise(x, "rotary", 2 * e * elements, 2, 2 * e * elements, 2, ops, false,
                        KernelKind::kRotary);
-  } else {
-    append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
+    return;
   }
+  append_elementwise(x, "rotary", 9 * e * elements, 10, 10 * e * elements, 12, ops);
+  if (s.runtime.transformer_engine) append_rotary_angles(x, ops);
 }
 
 // [F-DROP-1] Bias, dropout and residual: one pass that reads two tensors and writes one (and a

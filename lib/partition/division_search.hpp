@@ -41,7 +41,7 @@ struct FastestDivision {
   double least = 0;   // if not: a time that none of the others undercuts
   std::int64_t effort_left = 0;
   std::int64_t work = 0;  // what was done, past the effort too: in partial divisions as long
-  KnownChains chains;  // that say most of all divisions; none where none were looked for
+  KnownChains chains;     // that say most of all divisions; none where none were looked for
 };
 
 // [F-SEARCH-13] Whether each division's layers and recomputation alone, without messages and the

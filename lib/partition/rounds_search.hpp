@@ -33,7 +33,7 @@ class DivisionSearch {
   [[nodiscard]] std::int64_t left() const { return left_ + spared_; }  // of the effort
   // What was done, past the effort too: in partial divisions that take as long.
   [[nodiscard]] std::int64_t work() const;
-  [[nodiscard]] bool gave_up() const { return gave_up_; }              // more of it would not help
+  [[nodiscard]] bool gave_up() const { return gave_up_; }  // more of it would not help
   // Whether the best division is better than one with other totals of the rounds, or than none.
   [[nodiscard]] bool improves(const std::optional<Division>& other, double step_time) const {
     if (!best_ || !other) return best_.has_value();
