@@ -27,6 +27,8 @@ bool is_there(Lifetime l, Moment m) {
     case Lifetime::kUntilZeroed:
     case Lifetime::kInputs:
       return m == Moment::kUpdate || m == Moment::kBetweenSteps;
+    case Lifetime::kOutside:
+      return false;
   }
   return false;
 }
@@ -42,6 +44,8 @@ constexpr std::array<KeptRow, kNumKept> kKeptRows{{
      "PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp"},
     {Kept::kEngineWorkspace, "Transformer Engine workspace", "F-MEM-7",
      "TransformerEngine pytorch/module/base.py, get_cublas_workspace_size_bytes"},
+    {Kept::kOverlapWorkspace, "workspace of overlapped products", "F-UB-1",
+     "TransformerEngine pytorch/cpp_extensions/gemm.py, get_cublas_workspace"},
     {Kept::kGroupedWorkspace, "grouped products' workspaces", "F-MEM-7",
      "TransformerEngine pytorch/module/base.py, get_multi_stream_cublas_workspace"},
     {Kept::kGatheredInput, "gathered input", "F-MEM-8",
@@ -115,6 +119,9 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   add("last inputs of chunks", "F-MEM-11",
       "Megatron-Core transformer/transformer_block.py, set_input_tensor", Lifetime::kInputs,
       rank.inputs);
+  add("user buffers of overlapped collectives", "F-UB-1",
+      "TransformerEngine pytorch/module/base.py, initialize_ub", Lifetime::kOutside,
+      rank.user_buffers);
   Bytes most;
   for (const Moment m : {Moment::kBackward, Moment::kLayers, Moment::kLastLayer, Moment::kUpdate,
                          Moment::kBetweenSteps}) {

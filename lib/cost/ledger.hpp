@@ -22,6 +22,7 @@ enum class Lifetime {
   kUpdate,       // within the optimizer's step
   kUntilZeroed,  // from the optimizer's step to the beginning of the next one
   kInputs,       // from a chunk's last backward pass to its next forward pass
+  kOutside,      // from step to step, and not the allocator's: at no moment of its sums
 };
 MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kSaved, "forward to backward"},
@@ -32,7 +33,8 @@ MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kLastLayer, "last layer's backward"},
                           {Lifetime::kUpdate, "within optimizer step"},
                           {Lifetime::kUntilZeroed, "optimizer step to next step"},
-                          {Lifetime::kInputs, "backward to next forward"}});
+                          {Lifetime::kInputs, "backward to next forward"},
+                          {Lifetime::kOutside, "persistent, outside the allocator"}});
 
 struct LedgerEntry {
   std::string_view name;

@@ -4,6 +4,7 @@
 
 #include "base/units.hpp"
 #include "cost/block.hpp"
+#include "cost/user_buffers.hpp"
 #include "layout/groups.hpp"
 #include "model/quantisation.hpp"
 #include "schedule/traits.hpp"
@@ -210,6 +211,7 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
   rank.buffers = buffer_bytes(rates, blocks, mine, mode);
   rank.host_checkpoints = host_checkpoint_bytes(blocks, mine);
   rank.kept = kept_buffers(rates, blocks, mine);
+  rank.user_buffers = rates.user_buffers;
   rank.inputs = rates.stage_inputs - (mine.blocks.embedding() > 0 ? rates.chunk_inputs : Bytes{});
 }
 
@@ -281,15 +283,19 @@ std::int64_t held_by_streams(const Strategy& s) {
 // (aten/src/ATen/cuda/CublasHandlePool.cpp). Transformer Engine has one more, of 32 MiB since
 // Hopper and 4 MiB before, and four for experts' products
 // (pytorch/module/base.py, get_cublas_workspace_size_bytes, get_multi_stream_cublas_workspace).
-void add_workspaces(const ModelSpec& m, const DeviceSpec& d, const Runtime& k, KeptBuffers& kept) {
+// Products beside communication go to three streams, which share one of three times that size
+// (cpp_extensions/gemm.py, get_cublas_workspace, _NUM_MAX_UB_STREAMS) [F-UB-1].
+void add_workspaces(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, KeptBuffers& kept) {
+  const Runtime& k = s.runtime;
   if (is_amd(d.architecture)) return;
   const bool old = is_before_hopper(d.architecture);
-  constexpr std::int64_t kThreads = 2, kStreams = 4;
+  constexpr std::int64_t kThreads = 2, kStreams = 4, kBeside = 3;
   const std::int64_t chosen = old ? 2 * 4 * kMiB + 8 * 16 * kKiB : 8 * 4 * kMiB;
   const Bytes engine{(old ? 4 : 32) * kMiB};
   kept[Kept::kMathWorkspace] =
       Bytes{k.cublas_workspace_bytes > 0 ? k.cublas_workspace_bytes : chosen} * kThreads;
   if (k.transformer_engine) kept[Kept::kEngineWorkspace] = engine;
+  if (has_user_buffers(s)) kept[Kept::kOverlapWorkspace] = engine * kBeside;
   if (k.transformer_engine && k.grouped_gemm && m.moe) {
     kept[Kept::kGroupedWorkspace] = engine * kStreams;
   }
@@ -298,7 +304,8 @@ void add_workspaces(const ModelSpec& m, const DeviceSpec& d, const Runtime& k, K
 void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const LocalShape& l,
               MemoryRates& rates) {
   const Runtime& k = s.runtime;
-  add_workspaces(m, d, k, rates.kept);
+  add_workspaces(m, d, s, rates.kept);
+  rates.user_buffers = user_buffer_bytes(l, s);
   rates.kept[Kept::kReductionBuckets] = bucket_bytes(s);
   // [F-MEM-8] The buffer that Megatron-LM's own layers gather their inputs into, the output layer
   // always; its own attention writes the scores of a microbatch into the same one
@@ -365,7 +372,10 @@ MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strateg
   const Bytes gathered = Bytes{l.bytes} * l.hidden * l.tokens;
   // Where layers gather into a buffer of their own, that is counted for itself ([F-MEM-8]).
   const bool kept_apart = s.runtime.kept_gather_buffer && !s.runtime.transformer_engine;
-  if (s.sequence_parallel && !kept_apart) rates.messages += gathered;
+  // So do the user buffers of dense layers ([F-UB-1]; pytorch/module/layernorm_linear.py,
+  // fill_userbuffers_buffer_for_all_gather); the tokens of experts are gathered without.
+  const bool in_user_buffers = has_user_buffers(s) && !m.moe;
+  if (s.sequence_parallel && !kept_apart && !in_user_buffers) rates.messages += gathered;
   rates.messages += gathered * held_by_streams(s);
   add_kept(m, c.device, s, l, rates);
   return rates;

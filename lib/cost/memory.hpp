@@ -44,6 +44,7 @@ struct StateBytes {
 enum class Kept {
   kMathWorkspace,     // PyTorch's for cuBLAS
   kEngineWorkspace,   // Transformer Engine's for cuBLAS
+  kOverlapWorkspace,  // its others, for products beside communication [F-UB-1]
   kGroupedWorkspace,  // Transformer Engine's for experts' products
   kGatheredInput,     // the buffer that inputs are gathered into
   kLayerDummies,      // gradients that nobody reads, of layers' weights
@@ -51,7 +52,7 @@ enum class Kept {
   kLowWeights,        // copies of weights in 8 bits
   kReductionBuckets,  // [F-MEM-2]
 };
-inline constexpr std::size_t kNumKept = 8;
+inline constexpr std::size_t kNumKept = 9;
 class KeptBuffers {
  public:
   [[nodiscard]] Bytes& operator[](Kept k) { return bytes_[static_cast<std::size_t>(k)]; }
@@ -95,10 +96,13 @@ struct MemoryRates {
   bool update_stays = false;     // `update` is held until the next step begins
   Bytes stage_inputs;            // likewise, of all chunks of a rank
   Bytes chunk_inputs;            // of one of them
+  Bytes user_buffers;            // [F-UB-1], outside the allocator, of every rank
 };
 [[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
 // At least that much of what does not grow with a rank's layers: messages' and kept buffers, its
-// communicators and the driver's context. Nothing of what comes and goes is free of fragmentation.
+// communicators and the driver's context. Without user buffers, as the capacities are that bounds
+// are held against (SearchContext::capacity). Nothing of what comes and goes is free of
+// fragmentation.
 [[nodiscard]] inline Bytes least_fixed(const MemoryRates& rates, const DeviceSpec& d,
                                        Bytes communicators) {
   return rates.messages + rates.kept.sum() + communicators + d.context;
@@ -166,6 +170,7 @@ struct RankMemory {
   KeptBuffers kept;            // from step to step
   Bytes inputs;                // of its chunks, between two steps
   Bytes graph_inputs;          // of `activations`, what CUDA graphs keep from step to step
+  Bytes user_buffers;          // outside the allocator
 };
 
 // Parameters, states and buffers of a rank.

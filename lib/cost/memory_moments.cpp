@@ -65,7 +65,7 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   memory.buffers += kept;
   const Bytes held = std::min(rank.graph_inputs, memory.activations);
   memory.activations -= held, memory.buffers += held;
-  memory.communicators = communicators;
+  memory.communicators = communicators + rank.user_buffers;
   memory.context = c.device.context;
   memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers).si());
   memory.reserved = memory.communicators + memory.context + memory.fragmentation;

@@ -26,7 +26,7 @@ struct MemoryBreakdown {
   // Allocated between two steps beside weights, gradients and optimizer states: part of `buffers`,
   // but for the copies of gradients that an update leaves until the next step begins.
   Bytes persistent;
-  Bytes communicators;  // part of `reserved`: NCCL buffers of every process group
+  Bytes communicators;  // part of `reserved`: NCCL buffers of every process group, user buffers
   Bytes context;        // part of `reserved`: driver context and library workspaces
   Bytes fragmentation;  // part of `reserved`: what the caching allocator cannot use
   Bytes reserved;       // communicators + context + fragmentation

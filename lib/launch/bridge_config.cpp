@@ -332,14 +332,11 @@ class Container {
     if (recipe->kind != YamlNode::Kind::kScalar) return;
     const std::string& name = recipe->text;
     if (name == "null") return;
-    if (name.find("bf16") != std::string::npos) {
-      set("bf16", "True", recipe->line);
-    } else if (name.find("fp16") != std::string::npos) {
-      set("fp16", "True", recipe->line);
-    } else {
+    const auto arguments = precision_arguments(name);
+    if (arguments.empty()) {
       refuse(*recipe, "no recipe of precisions '" + name + "' is known", "bf16_mixed");
     }
-    for (const auto& [field, value] : precision_arguments(name)) set(field, value, recipe->line);
+    for (const auto& [field, value] : arguments) set(field, value, recipe->line);
   }
 
   // Its fields one by one, which are the model's in a whole configuration. A class of its own has

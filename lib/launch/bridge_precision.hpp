@@ -10,14 +10,22 @@
 
 namespace meshplan {
 
-// Fields of the model that a recipe's name stands for beyond 16 bits, and their values; none of a
-// name that says no more.
+// Whether mixed_precision, the recipe's or the script's, replaces this field where training begins
+// (training/mixed_precision.py, update_config_with_precision_overrides): "ddp.grad_reduce_in_fp32",
+// "model.fp8_dot_product_attention".
+[[nodiscard]] bool is_precision_field(std::string_view path);
+
+// Arguments that a recipe's name stands for, as Megatron-LM has them; none of a name of no type.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> precision_arguments(
     std::string_view name);
 
-// The name that says the strategy's precision; none where no recipe leaves as many layers in bf16.
-// `scaling`: of fp8.
+// The name that says all of the strategy's precision; none where no recipe has its type of
+// gradients, its weights, attention in 8 bits or as many layers in bf16. `scaling`: of fp8.
 [[nodiscard]] std::optional<std::string> precision_recipe_of(const Strategy& s,
                                                              ScalingRecipe scaling);
+
+// What no name says, in fields of mixed_precision.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> precision_fields(
+    const Strategy& s, ScalingRecipe scaling);
 
 }  // namespace meshplan

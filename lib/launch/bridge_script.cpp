@@ -8,6 +8,7 @@
 
 #include "io/yaml_tree.hpp"
 #include "launch/bridge_config.hpp"
+#include "launch/bridge_precision.hpp"
 #include "launch/shell.hpp"
 
 namespace meshplan {
@@ -80,6 +81,16 @@ void set_at(YamlNode& root, const std::string& path, YamlNode value) {
   }
 }
 
+// The script asks for no recipe of precisions, so that what the model and others say of it stays.
+bool without_precision(const ShellScript& script) {
+  std::string last;
+  for (const ShellWord& word : script.words) {
+    const std::optional<Override> set = override_of(word.text);
+    if (set && set->path.starts_with("mixed_precision")) last = set->path + "=" + set->value;
+  }
+  return last == "mixed_precision=null";
+}
+
 const ShellWord* recipe_word(const ShellScript& script) {
   for (std::size_t i = 0; i + 1 < script.words.size(); ++i) {
     if (script.words[i].text == "--recipe") return &script.words[i + 1];
@@ -137,6 +148,10 @@ Result<MegatronRun> read_bridge_script(const NamedText& file, const RunContext& 
     if (is_beside_training(section)) {
       beside.push_back({set->path, set->value, OptionEffect::kNoEffect,
                         "Megatron-Bridge's logging, checkpoints and schedules", word.line});
+    } else if (is_precision_field(set->path) && !without_precision(script)) {
+      beside.push_back({set->path, set->value, OptionEffect::kNoEffect,
+                        "the fields of mixed_precision, this script's or its recipe's, replace it",
+                        word.line});
     } else if (!word.unknown.empty()) {
       problems.push_back(error_at({file.name, word.line, word.column, 1},
                                   "nothing says what '" + set->path + "' is: " + word.unknown,

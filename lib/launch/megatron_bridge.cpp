@@ -93,7 +93,7 @@ constexpr std::array kFields{
     Field{"--no-bias-gelu-fusion", "model.bias_activation_fusion", Kind::kFalse},
 };
 
-// Options that `mixed_precision` and `ddp.grad_reduce_in_fp32` stand for.
+// Options that `mixed_precision` stands for.
 constexpr std::array kPrecisionOptions{"--bf16",
                                        "--fp16",
                                        "--fp8-format",
@@ -129,37 +129,24 @@ std::string override_text(const std::vector<std::string>& line) {
 }
 
 // A recipe by its name, or the fields one by one where none says it, as its own translation writes
-// them (scripts/translate_mlm_to_bridge.py). The recipe's replace the model's and the reduction's
-// (training/mixed_precision.py, setup).
+// them (scripts/translate_mlm_to_bridge.py). They replace the model's and the reduction's
+// (training/mixed_precision.py, setup), which are written only where there is no recipe.
 void add_precision(const LaunchPlan& p, LaunchCommand& command,
                    std::vector<std::vector<std::string>>& overrides) {
   const Strategy& s = p.strategy;
   const ScalingRecipe scaling = scaling_recipe(s, p.cluster.device.architecture);
-  const std::string wide = s.grad_dtype == Dtype::kFp32 ? "true" : "false";
   if (const std::optional<std::string> name = precision_recipe_of(s, scaling)) {
     overrides.push_back({"mixed_precision=" + *name});
-    overrides.push_back({"ddp.grad_reduce_in_fp32=" + wide});
+    if (*name == "null") {
+      const bool wide = s.grad_dtype == Dtype::kFp32;
+      overrides.push_back({std::string("ddp.grad_reduce_in_fp32=") + (wide ? "true" : "false")});
+    }
     return;
   }
-  const auto set = [&](const char* field, const std::string& value) {
-    overrides.push_back({std::string("mixed_precision.") + field + "=" + value});
-  };
-  const std::string gathers = s.runtime.fp8_param_gather ? "true" : "false";
-  set("bf16", "true");
-  set("grad_reduce_in_fp32", wide);
-  if (s.precision == Precision::kFp8) {
-    set("fp8", scaling == ScalingRecipe::kMxfp8 ? "e4m3" : "hybrid");
-    set("fp8_recipe", std::string(name_of(scaling)));
-    set("fp8_param_gather", gathers);
-    if (scaling == ScalingRecipe::kMxfp8) set("reuse_grad_buf_for_mxfp8_param_ag", gathers);
-  } else {
-    set("fp4", "e2m1");
-    set("fp4_recipe", "nvfp4");
-    set("fp4_param_gather", gathers);
+  for (const auto& [field, value] : precision_fields(s, scaling)) {
+    overrides.push_back({"mixed_precision."});
+    overrides.back().front().append(field).append("=").append(value);
   }
-  set("first_last_layers_bf16", has_bf16_layers(s) ? "true" : "false");
-  set("num_layers_at_start_in_bf16", std::to_string(s.runtime.num_layers_at_start_in_bf16));
-  set("num_layers_at_end_in_bf16", std::to_string(s.runtime.num_layers_at_end_in_bf16));
   command.notes.push_back(
       "the recipe's mixed_precision must be an object, as bf16_mixed() makes it, not a name");
 }
@@ -187,9 +174,6 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
     if (!precision) overrides.push_back({override_text(line)});
   }
   add_precision(plan, command, overrides);
-  if (has_fp8_attention(plan.strategy)) {
-    overrides.push_back({"model.fp8_dot_product_attention=true"});
-  }
   if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
     overrides.push_back({"model.use_te_rng_tracker=true"});
   }

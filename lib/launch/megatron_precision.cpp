@@ -49,6 +49,8 @@ void read_data_types(ProgramOptions& options, ImportedRun& run) {
              fp4_gather = options.has("--fp4-param-gather");
   s.runtime.fp8_param_gather = (fp8_gather && s.precision == Precision::kFp8) ||
                                (fp4_gather && s.precision == Precision::kNvfp4);
+  const bool attention = options.has("--fp8-dot-product-attention");
+  s.runtime.fp8_attention = attention && s.precision == Precision::kFp8;
   read_bf16_layers(options, run);
 }
 

@@ -9,6 +9,10 @@ constexpr OptionGroup kMegatron[] = {
      R"(
 peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
 )"},
+    {OptionEffect::kModelled, "attention in 8 bits, which Megatron-LM's arguments leave out",
+     R"(
+fp8-dot-product-attention/0
+)"},
     {OptionEffect::kModelled, "layers and widths",
      R"(
 num-layers hidden-size num-attention-heads kv-channels ffn-hidden-size group-query-attention/0

@@ -7,7 +7,9 @@
 #include "cost/step.hpp"
 #include "cost/step_parts.hpp"
 #include "cost/uncertainty.hpp"
+#include "cost/user_buffers.hpp"
 #include "frameworks/preset.hpp"
+#include "model/context.hpp"
 #include "partition/divide.hpp"
 #include "partition/division_bound.hpp"
 #include "schedule/traits.hpp"
@@ -302,20 +304,21 @@ class Examiner {
   }
 
   [[nodiscard]] StageContext context_of(const Strategy& s, const MemoryOption& option) const {
-    return {x_.model,
-            x_.cluster,
-            s,
-            blocks_of(s),
-            x_.prefix(s),
-            held_,
-            placement_.communicators(),
-            x_.capacity(placement_.communicators()),
-            x_.host_capacity(),
-            x_.request.ignore_activations,
-            by_time_ ? Measure::kTime : Measure::kMemory,
-            option.counts,
-            0,
-            &option.given};
+    return {
+        x_.model,
+        x_.cluster,
+        s,
+        blocks_of(s),
+        x_.prefix(s),
+        held_,
+        placement_.communicators(),
+        x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s)),
+        x_.host_capacity(),
+        x_.request.ignore_activations,
+        by_time_ ? Measure::kTime : Measure::kMemory,
+        option.counts,
+        0,
+        &option.given};
   }
 
   SearchContext& x_;

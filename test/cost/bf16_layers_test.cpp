@@ -119,7 +119,8 @@ TEST_CASE("[F-FP8-6] with all layers in bf16 a step takes and holds what one in 
   const PlanCost wide = step(Precision::kBf16, 0, 0), low = step(Precision::kFp8, 0, 0);
   const PlanCost all = step(Precision::kFp8, 2, 4), some = step(Precision::kFp8, 1, 1);
   CHECK(all.step_time == wide.step_time);
-  CHECK(all.memory().peak == wide.memory().peak);
+  // But for user buffers, of which fp8 has a set of its own.
+  CHECK(all.memory().allocated() == wide.memory().allocated());
   CHECK(some.step_time < wide.step_time);
   CHECK(some.step_time > low.step_time);
   REQUIRE(some.stages.size() == 2);

@@ -267,3 +267,17 @@ TEST_CASE("what Megatron-Bridge trains and Megatron-LM's arguments cannot say is
   CHECK_THAT(bridge_errors(changed_bridge("  num_layers: 48\n", "")),
              Contains("no 'model' with its sizes"));
 }
+
+TEST_CASE("a whole configuration of Megatron-Bridge says whether attention is in 8 bits") {
+  const Result<MegatronRun> on = read_bridge(changed_bridge(
+      "  gated_linear_unit: true\n",
+      "  fp8: hybrid\n  fp8_dot_product_attention: true\n  gated_linear_unit: true\n"));
+  INFO((on.ok() ? "" : to_text(on.errors())));
+  REQUIRE(on.ok());
+  CHECK(on->strategy.runtime.fp8_attention);
+  const Result<MegatronRun> off = read_bridge(changed_bridge(
+      "  gated_linear_unit: true\n",
+      "  fp8: hybrid\n  fp8_dot_product_attention: false\n  gated_linear_unit: true\n"));
+  REQUIRE(off.ok());
+  CHECK_FALSE(off->strategy.runtime.fp8_attention);
+}

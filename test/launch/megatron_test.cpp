@@ -246,7 +246,6 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   CHECK(holds(dense, "model.recompute_modules=[layernorm,mlp]"));
   CHECK(holds(dense, "comm_overlap.overlap_p2p_comm=false"));
   CHECK(holds(dense, "mixed_precision=bf16_mixed"));
-  CHECK(holds(dense, "ddp.grad_reduce_in_fp32=true"));
   const auto graphs = words("llama-3.1-8b", 8, "kernels.cuda_graph=full_iteration");
   CHECK(holds(graphs, "model.cuda_graph_impl=local"));
   CHECK(holds(graphs, "model.cuda_graph_scope=[full_iteration]"));
@@ -266,7 +265,7 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   CHECK(holds(experts, "mixed_precision.first_last_layers_bf16=false"));
   const auto ends = words("mixtral-8x7b", 64,
                           "ep=8,precision=fp8,kernels.num_layers_at_start_in_bf16=1,"
-                          "kernels.num_layers_at_end_in_bf16=1");
+                          "kernels.num_layers_at_end_in_bf16=1,runtime.fp8_param_gather=true");
   CHECK(holds(ends, "mixed_precision=bf16_with_fp8_current_scaling_mixed"));
   const auto last =
       words("mixtral-8x7b", 64, "ep=8,precision=fp8,kernels.num_layers_at_end_in_bf16=3");
@@ -276,7 +275,7 @@ TEST_CASE("Megatron-Bridge gets every option of a plan as an override") {
   // The recipe of the precision stores weights in 8 bits by itself.
   const auto stored = words("mixtral-8x7b", 64,
                             "ep=8,zero=3,precision=fp8,kernels.fp8_recipe=delayed,"
-                            "runtime.fp8_param_gather=true,grad_dtype=bf16");
+                            "runtime.fp8_param_gather=true,grad_dtype=fp32");
   CHECK(holds(stored, "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"));
   CHECK(holds(experts, "mixed_precision.grad_reduce_in_fp32=false"));
 }
