@@ -190,7 +190,9 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   const double moments = 2 * optimizer_states(s, kAnyWidth).each;
   const double grad = size_of(s.grad_dtype);
   const bool copy = storage_size(s.precision) == 2 && s.master_weights;
-  const double weights = copy ? 8 + 2 : 2.0 * storage_size(s.precision);
+  // [F-MEM-14] Remainders and weights in 16 bits are read and written both.
+  const double masters = holds_param_remainders(s) ? 4 + 4 : 8 + 2;
+  const double weights = copy ? masters : 2.0 * storage_size(s.precision);
   const double passes = s.runtime.fused_optimizer ? 1 : 3;
   const double update = real(updated_parameters(s, p)) * (moments + weights + 3 * grad) * passes;
   // ZeRO-2 and 3 free what they reduce; without replicas there is nothing to shard and to free.

@@ -119,9 +119,8 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   add("last inputs of chunks", "F-MEM-11",
       "Megatron-Core transformer/transformer_block.py, set_input_tensor", Lifetime::kInputs,
       rank.inputs);
-  add("user buffers of overlapped collectives", "F-UB-1",
-      "TransformerEngine pytorch/module/base.py, initialize_ub", Lifetime::kOutside,
-      rank.user_buffers);
+  add("user buffers", "F-UB-1", "TransformerEngine pytorch/module/base.py, initialize_ub",
+      Lifetime::kOutside, rank.user_buffers);
   Bytes most;
   for (const Moment m : {Moment::kBackward, Moment::kLayers, Moment::kLastLayer, Moment::kUpdate,
                          Moment::kBetweenSteps}) {

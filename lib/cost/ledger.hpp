@@ -34,7 +34,7 @@ MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kUpdate, "within optimizer step"},
                           {Lifetime::kUntilZeroed, "optimizer step to next step"},
                           {Lifetime::kInputs, "backward to next forward"},
-                          {Lifetime::kOutside, "persistent, outside the allocator"}});
+                          {Lifetime::kOutside, "outside the allocator"}});
 
 struct LedgerEntry {
   std::string_view name;

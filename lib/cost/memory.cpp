@@ -225,9 +225,13 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   const OptimizerStates kept = optimizer_states(s, hidden_size);
   double optimizer = is_paged(s.optimizer) ? 0 : kept.each;
   if (low_precision && s.master_weights) {
-    optimizer += 4;
-    rates.master = {.bytes_each = 4, .sharded = s.zero >= 1};
-    if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32) {
+    // [F-MEM-14] Transformer Engine's Adam makes the fp32 weight of the bf16 one and the 16 bits
+    // that that lacks, and reads 16-bit gradients (pytorch/optimizers/fused_adam.py, since 2.1;
+    // Megatron-Core distrib_optimizer.py, decoupled_grad).
+    const double master = holds_param_remainders(s) ? 2 : 4;
+    optimizer += master;
+    rates.master = {.bytes_each = master, .sharded = s.zero >= 1};
+    if (k.fp32_grad_copies && s.grad_dtype != Dtype::kFp32 && !engine_holds_masters(s)) {
       rates.update = {.bytes_each = 4, .sharded = s.zero >= 1};
     }
   }

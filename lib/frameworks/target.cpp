@@ -200,28 +200,6 @@ void check_attention_precision(Target t, const Strategy& s, Findings& f) {
                                  : "kernels.fp8_attention=false");
 }
 
-// Megatron-LM's arguments.py wants the precision-aware optimizer beside an offloaded one, whose
-// fp32 weights are on the host alone; Megatron-Bridge takes both.
-void check_offloaded_masters(Target t, const Strategy& s, Findings& f) {
-  const Offload& offload = s.offload;
-  const bool bridge = t == Target::kMegatronBridge;
-  if (!offload.optimizer) return;
-  if (!offload.master_weights && !bridge) {
-    f.error({"offload.master_weights"}, "an optimizer on the host takes its fp32 weights along",
-            t == Target::kMegatron ? "--format megatron-bridge, or offload.master_weights=true"
-                                   : "offload.master_weights=true");
-  } else if (!offload.master_weights && s.optimizer_dtype != Dtype::kFp32) {
-    f.error({"offload.master_weights", "optimizer_dtype"},
-            "moments in 16 bits are the precision-aware optimizer's, whose fp32 weights are on the "
-            "host alone",
-            "offload.master_weights=true");
-  }
-  if (offload.overlap_copies && !bridge && t != Target::kMegatron) {
-    f.error({"offload.overlap_copies"}, "copies are not overlapped with the host's update",
-            "offload.overlap_copies=false");
-  }
-}
-
 // torchao's float8, which PyTorch's trainers call, is written with scales of whole tensors.
 void check_scaling(Target t, const Strategy& s, Findings& f) {
   const ScalingRecipe recipe = s.runtime.fp8_recipe;
@@ -337,6 +315,7 @@ TargetModel::TargetModel(Target t, const ModelSpec& m) : target_(t), model_(m) {
 Target TargetModel::carrier_of(const Strategy& s) const {
   if (target_ != Target::kMegatron) return target_;
   if (has_adapters(s) || !s.frozen.empty() || has_fp8_attention(s)) return Target::kMegatronBridge;
+  if (is_precision_aware(s) && !s.runtime.param_remainders) return Target::kMegatronBridge;
   if (own_.has_errors()) return Target::kMegatronBridge;
   Findings f;
   check_streams(target_, s, model_, f);
@@ -349,6 +328,7 @@ void TargetModel::check_parts(Target carrier, const Strategy& s, Findings& f) co
   check_streams(carrier, s, model_, f);
   check_attention_residuals(carrier, s, model_, f);
   check_attention_precision(carrier, s, f);
+  check_precision_aware(carrier, s, f);
   check_scaling(carrier, s, f);
   check_bf16_layers(carrier, s, model_, f);
   check_offloaded_masters(carrier, s, f);

@@ -29,6 +29,10 @@ void mend_layer_recomputation(Strategy& s, const ModelSpec& m);
 void check_host_weights(const Plan& p, Findings& f);
 void mend_host_weights(Strategy& s, const ModelSpec& m);
 
+// Of whatever framework: the precision-aware optimizer, and one on the host.
+void check_precision_aware(Target t, const Strategy& s, Findings& f);
+void check_offloaded_masters(Target t, const Strategy& s, Findings& f);
+
 // Ranks are numbered tp-cp-ep-dp-pp, and no other way.
 void check_default_order(const Plan& p, Findings& f);
 void mend_default_order(Strategy& s, const ModelSpec& m);

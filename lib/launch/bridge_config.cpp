@@ -32,8 +32,8 @@ constexpr std::array kDdpFields{
 // The optimizer's other fields say what the model's and the gradients' reduction say.
 constexpr auto kOptimizerFields = std::to_array<std::string_view>(
     {"optimizer", "use_precision_aware_optimizer", "main_grads_dtype", "main_params_dtype",
-     "exp_avg_dtype", "exp_avg_sq_dtype", "optimizer_cpu_offload", "optimizer_offload_fraction",
-     "overlap_cpu_optimizer_d2h_h2d", "use_distributed_optimizer"});
+     "exp_avg_dtype", "exp_avg_sq_dtype", "store_param_remainders", "optimizer_cpu_offload",
+     "optimizer_offload_fraction", "overlap_cpu_optimizer_d2h_h2d", "use_distributed_optimizer"});
 constexpr auto kTrainFields =
     std::to_array<std::string_view>({"micro_batch_size", "global_batch_size", "rampup_batch_size"});
 constexpr auto kDistFields =
@@ -119,6 +119,7 @@ class Container {
     take_adapters();
     if (overrides_) take_rest();
     if (!problems_.empty()) return problems_;
+    settle_remainders(all_);
     std::vector<std::string> unknown;
     return NamedText{file_, options_of(all_, megatron_options(), unknown)};
   }

@@ -108,7 +108,20 @@ std::vector<std::pair<std::string, std::string>> precision_arguments(std::string
   return all;
 }
 
+void settle_remainders(Namespace& all) {
+  const auto aware = all.find("use_precision_aware_optimizer");
+  if (aware == all.end() || aware->second.value != "True") return;
+  const auto recipe = all.find("fp8_recipe");
+  const std::string name = recipe != all.end() ? recipe->second.value : "tensorwise";
+  if (name == "delayed" || name == "None") return;
+  NamespaceArgument whole = aware->second;
+  whole.name = "store_param_remainders", whole.value = "False";
+  all[whole.name] = whole;
+}
+
 std::optional<std::string> precision_recipe_of(const Strategy& s, ScalingRecipe scaling) {
+  // The names' fp8_recipe is one even without fp8, and another than the optimizer's needs.
+  if (engine_holds_masters(s) && s.precision != Precision::kFp8) return std::nullopt;
   const bool wide = s.grad_dtype == Dtype::kFp32;
   switch (s.precision) {
     case Precision::kFp16:
@@ -161,9 +174,11 @@ std::vector<std::pair<std::string, std::string>> precision_fields(const Strategy
     all.emplace_back("fp4", "e2m1");
     all.emplace_back("fp4_recipe", "nvfp4");
     all.emplace_back("fp4_param_gather", gathers);
-  } else {
-    return all;
   }
+  if (s.precision != Precision::kFp8 && engine_holds_masters(s)) {
+    all.emplace_back("fp8_recipe", "delayed");
+  }
+  if (!is_quantised(s.precision)) return all;
   const Runtime& k = s.runtime;
   all.emplace_back("first_last_layers_bf16", text(has_bf16_layers(s)));
   all.emplace_back("num_layers_at_start_in_bf16", std::to_string(k.num_layers_at_start_in_bf16));

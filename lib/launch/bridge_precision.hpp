@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "launch/megatron_namespace.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -18,6 +19,12 @@ namespace meshplan {
 // Arguments that a recipe's name stands for, as Megatron-LM has them; none of a name of no type.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> precision_arguments(
     std::string_view name);
+
+// Where mixed_precision says no other fp8_recipe than its default, tensorwise, or one that is not
+// "delayed", with or without fp8, the precision-aware optimizer holds whole fp32 weights
+// (Megatron-Core optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8, which
+// Megatron-Bridge works out after mixed_precision.setup).
+void settle_remainders(Namespace& all);
 
 // The name that says all of the strategy's precision; none where no recipe has its type of
 // gradients, its weights, attention in 8 bits or as many layers in bf16. `scaling`: of fp8.

@@ -167,7 +167,8 @@ void add_memory(const LaunchPlan& p, Options& o) {
     if (fraction < 1) o.push_back({"--activation-offload-fraction", key_text(fraction)});
   }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
-  if ((s.offload.optimizer && s.offload.master_weights) || low_moments) {
+  const bool aware = is_precision_aware(s) || low_moments;
+  if ((s.offload.optimizer && s.offload.master_weights) || aware) {
     o.push_back({"--use-precision-aware-optimizer"});
   }
   if (s.offload.optimizer) {

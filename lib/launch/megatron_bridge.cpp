@@ -174,6 +174,9 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
     if (!precision) overrides.push_back({override_text(line)});
   }
   add_precision(plan, command, overrides);
+  if (is_precision_aware(plan.strategy) && !plan.strategy.runtime.param_remainders) {
+    overrides.push_back({"optimizer.store_param_remainders=false"});
+  }
   if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
     overrides.push_back({"model.use_te_rng_tracker=true"});
   }

@@ -23,6 +23,7 @@ constexpr std::array kRenamed{
     Renamed{"bias_swiglu_fusion", "False", "--no-bias-swiglu-fusion"},
     Renamed{"bias_dropout_fusion", "False", "--no-bias-dropout-fusion"},
     Renamed{"gradient_accumulation_fusion", "False", "--no-gradient-accumulation-fusion"},
+    Renamed{"store_param_remainders", "False", "--no-store-param-remainders"},
     Renamed{"fp8", "", "--fp8-format"},
     Renamed{"fp4", "", "--fp4-format"},
     Renamed{"virtual_pipeline_model_parallel_size", "", "--num-virtual-stages-per-pipeline-rank"}};

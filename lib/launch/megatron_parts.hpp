@@ -20,6 +20,8 @@ void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 
 // Data types, and which layers' products are in few bits, into run.strategy.
 void read_data_types(ProgramOptions& options, ImportedRun& run);
+// Once it is known how the optimizer is sharded.
+void read_precision_aware(ProgramOptions& options, ImportedRun& run);
 
 // What CUDA graphs replay, into run.strategy.runtime.
 void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);

@@ -54,4 +54,20 @@ void read_data_types(ProgramOptions& options, ImportedRun& run) {
   read_bf16_layers(options, run);
 }
 
+void read_precision_aware(ProgramOptions& options, ImportedRun& run) {
+  Strategy& s = run.strategy;
+  const bool on = options.has("--use-precision-aware-optimizer");
+  s.runtime.param_remainders = !options.has("--no-store-param-remainders");
+  if (!on || options.has("--optimizer-cpu-offload")) return;  // beside that it says something else
+  Strategy aware = s;
+  aware.runtime.precision_aware_optimizer = true;
+  if (is_precision_aware(aware)) {
+    s.runtime.precision_aware_optimizer = s.optimizer_dtype == Dtype::kFp32;
+  } else {
+    run.notes.emplace_back(
+        "the precision-aware optimizer is counted only with the distributed optimizer, Adam and "
+        "16-bit weights: it is estimated as without");
+  }
+}
+
 }  // namespace meshplan

@@ -13,6 +13,10 @@ peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
      R"(
 fp8-dot-product-attention/0
 )"},
+    {OptionEffect::kModelled, "what the optimizer holds",
+     R"(
+use-precision-aware-optimizer/0 no-store-param-remainders/0
+)"},
     {OptionEffect::kModelled, "layers and widths",
      R"(
 num-layers hidden-size num-attention-heads kv-channels ffn-hidden-size group-query-attention/0
@@ -153,7 +157,7 @@ moe-dispatch-fwd-dtype moe-combine-bwd-dtype
     {OptionEffect::kNotModelled,
      "data types of the optimizer other than the first moment's are taken as fp32",
      R"(
-exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32 use-precision-aware-optimizer/0
+exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32
 megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32 megatron-fsdp-grad-comm-dtype
 )"},
     {OptionEffect::kNotModelled, "the optimizer is taken as Adam",

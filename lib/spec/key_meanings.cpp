@@ -139,6 +139,10 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
      "the router weighs what experts made, which is kept; else their hidden features"},
     {"runtime.recompute_early_stop",
      "a recomputed layer is repeated up to the last tensor that is saved in it"},
+    {"runtime.precision_aware_optimizer",
+     "Adam takes gradients, moments and fp32 weights in types of their own"},
+    {"runtime.param_remainders",
+     "that Adam holds of fp32 weights the 16 bits that bf16 weights lack"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

@@ -250,6 +250,15 @@ struct Runtime {
   // PyTorch 2.1; compilers drop what nothing reads). Else all of it (Megatron-Core
   // tensor_parallel/random.py, CheckpointFunction; reentrant checkpoints).
   bool recompute_early_stop = false;
+  // Adam is one kernel that takes gradients, moments and weights in types of their own
+  // (Megatron-Core use_precision_aware_optimizer, Transformer Engine's FusedAdam); so it is in any
+  // case where such a framework's moments are not fp32.
+  bool precision_aware_optimizer = false;
+  // That Adam holds the fp32 weights itself, and of those beside bf16 ones only the 16 bits that
+  // these lack (store_param_remainders); else the framework holds them, whole, and casts gradients
+  // to fp32 for the update (Megatron-Bridge, whose mixed_precision names an fp8_recipe even without
+  // fp8; Megatron-Core optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8).
+  bool param_remainders = true;
 
   bool operator==(const Runtime&) const = default;
 };
@@ -320,6 +329,24 @@ struct Strategy {
 }
 [[nodiscard]] inline bool has_fp8_attention(const Strategy& s) {
   return s.runtime.fp8_attention && s.flash_attention && s.precision == Precision::kFp8;
+}
+// The precision-aware optimizer, with its weights on the device.
+[[nodiscard]] inline bool is_precision_aware(const Strategy& s) {
+  const bool whole = s.precision == Precision::kFp32 || s.precision == Precision::kTf32;
+  if (s.optimizer != Optimizer::kAdam || s.zero != 1 || !s.master_weights || whole) return false;
+  const bool low_moments = s.runtime.transformer_engine && s.optimizer_dtype != Dtype::kFp32;
+  return (s.runtime.precision_aware_optimizer || low_moments) && !s.offload.optimizer;
+}
+// Whether that one holds the fp32 weights itself, which it does with one scale per tensor of
+// delayed scaling alone; and whether only their remainders, which weights in 8 or 4 bits have none
+// of.
+[[nodiscard]] inline bool engine_holds_masters(const Strategy& s) {
+  const bool scaled =
+      s.precision == Precision::kFp8 && s.runtime.fp8_recipe != ScalingRecipe::kDelayed;
+  return is_precision_aware(s) && s.runtime.param_remainders && !scaled;
+}
+[[nodiscard]] inline bool holds_param_remainders(const Strategy& s) {
+  return engine_holds_masters(s) && s.precision != Precision::kFp16 && !s.runtime.fp8_param_gather;
 }
 [[nodiscard]] std::int64_t num_gpus(const Strategy& s);
 [[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step

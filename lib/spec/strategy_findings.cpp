@@ -194,6 +194,22 @@ void check_bf16_layers(const Plan& p, Findings& f) {
           "precision=bf16");
 }
 
+void check_precision_aware(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  if (!s.runtime.precision_aware_optimizer || is_precision_aware(s)) return;
+  if (s.offload.optimizer) {
+    f.warning({"runtime.precision_aware_optimizer"},
+              "'runtime.precision_aware_optimizer' does nothing with 'offload.optimizer': "
+              "'offload.master_weights' says where that one's fp32 weights are");
+    return;
+  }
+  f.error(
+      {"runtime.precision_aware_optimizer"},
+      "'runtime.precision_aware_optimizer' is Adam with fp32 weights beside 16-bit ones, sharded "
+      "by zero=1",
+      "runtime.precision_aware_optimizer=false");
+}
+
 // A:1354 for learned positions; others extrapolate.
 void check_positions(const Plan& p, Findings& f) {
   if (p.s.seq_len <= p.m.max_seq_length) return;
@@ -305,6 +321,7 @@ constexpr Rule kRules[] = {
     check_precision,
     check_scaling,
     check_bf16_layers,
+    check_precision_aware,
     check_positions,
     check_documents,
     check_optimizer,

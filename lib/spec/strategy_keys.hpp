@@ -138,6 +138,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.optimizer_in_backward", s.runtime.optimizer_in_backward);
   visit("runtime.weighted_expert_outputs", s.runtime.weighted_expert_outputs);
   visit("runtime.recompute_early_stop", s.runtime.recompute_early_stop);
+  visit("runtime.precision_aware_optimizer", s.runtime.precision_aware_optimizer);
+  visit("runtime.param_remainders", s.runtime.param_remainders);
   visit("order", s.order);
 }
 

@@ -126,6 +126,49 @@ TEST_CASE("a recipe's name is written where it says all of the precision") {
   CHECK(holds(none, "ddp.grad_reduce_in_fp32=true"));
 }
 
+TEST_CASE(
+    "[F-MEM-14] Megatron-Bridge's optimizer holds remainders where its recipe of fp8 lets it") {
+  const auto export_of = [](const std::string& keys) {
+    return written(plan_of("llama-3.1-8b", "dgx-h100", 8, keys + ",optimizer_dtype=bf16"));
+  };
+  const auto holds = [](const std::vector<std::string>& all, const char* word) {
+    return std::find(all.begin(), all.end(), word) != all.end();
+  };
+  // mixed_precision's fp8_recipe is tensorwise without fp8 too.
+  const auto bf16 = export_of("precision=bf16");
+  CHECK(holds(bf16, "mixed_precision.fp8_recipe=delayed"));
+  CHECK(holds(bf16, "mixed_precision.fp8=null"));
+  const auto whole = export_of("precision=bf16,runtime.param_remainders=false");
+  CHECK(holds(whole, "mixed_precision=bf16_mixed"));
+  CHECK(holds(whole, "optimizer.store_param_remainders=false"));
+  for (const char* keys :
+       {"precision=bf16", "precision=bf16,runtime.param_remainders=false", "precision=fp16",
+        "precision=fp8,kernels.fp8_recipe=delayed",
+        "precision=fp8,kernels.fp8_recipe=delayed,runtime.param_remainders=false",
+        "precision=fp8,kernels.fp8_recipe=tensorwise"}) {
+    for (const char* moments :
+         {",optimizer_dtype=bf16", ",runtime.precision_aware_optimizer=true"}) {
+      const LaunchPlan p = plan_of("llama-3.1-8b", "dgx-h100", 8, std::string(keys) + moments);
+      const std::string text = node_script(p, bridge_command(p));
+      CAPTURE(keys, moments, text);
+      const Result<MegatronRun> run = read_precision(text);
+      INFO((run.ok() ? "" : to_text(run.errors())));
+      REQUIRE(run.ok());
+      const Strategy read = complete(run->strategy, p.model, p.cluster);
+      CHECK(is_precision_aware(read));
+      CHECK(holds_param_remainders(read) == holds_param_remainders(p.strategy));
+      CHECK(engine_holds_masters(read) == engine_holds_masters(p.strategy));
+      CHECK(read.runtime.precision_aware_optimizer == p.strategy.runtime.precision_aware_optimizer);
+    }
+  }
+  const auto named = started_with(
+      "mixed_precision=bf16_mixed optimizer.use_precision_aware_optimizer=true "
+      "ddp.use_distributed_optimizer=true");
+  REQUIRE(named.ok());
+  CHECK(is_precision_aware(named->strategy));
+  CHECK_FALSE(named->strategy.runtime.param_remainders);
+}
+
 TEST_CASE("fields that mixed_precision replaces are named, and do not act") {
   const auto wide = started_with(
       "mixed_precision=bf16_mixed ddp.grad_reduce_in_fp32=false "

@@ -266,6 +266,19 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
       {"fewer layers in bf16 than none",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.num_layers_at_start_in_bf16 = -1; },
        "error: 'kernels.num_layers_at_start_in_bf16' must be from 0 to 1,000,000,000, got -1\n"},
+      {"an optimizer of own types that is not sharded",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.zero = 0, s.runtime.precision_aware_optimizer = true;
+       },
+       "error: 'runtime.precision_aware_optimizer' is Adam with fp32 weights beside 16-bit ones, "
+       "sharded by zero=1\n  hint: runtime.precision_aware_optimizer=false\n"},
+      {"an optimizer of own types on the host",
+       [](Strategy& s, ModelSpec&, ClusterSpec& c) {
+         c.device.host_link = BytesPerSecond{25e9};
+         s.offload.optimizer = s.runtime.precision_aware_optimizer = true;
+       },
+       "warning: 'runtime.precision_aware_optimizer' does nothing with 'offload.optimizer': "
+       "'offload.master_weights' says where that one's fp32 weights are\n"},
       {"fused experts of 16 bits",
        [](Strategy& s, ModelSpec& m, ClusterSpec&) {
          m.moe = MoeSpec{.num_experts = 8, .top_k = 2, .expert_ffn_hidden_size = 1024};

@@ -1,0 +1,42 @@
+// What frameworks can be told of where the optimizer's states are, and of which types.
+#include "frameworks/target_tables.hpp"
+
+namespace meshplan {
+
+void check_precision_aware(Target t, const Strategy& s, Findings& f) {
+  const bool megatron = t == Target::kMegatron || t == Target::kMegatronBridge;
+  if (s.runtime.precision_aware_optimizer && !megatron) {
+    f.error({"runtime.precision_aware_optimizer"},
+            "Adam with types of its own for all that it holds is Transformer Engine's",
+            "runtime.precision_aware_optimizer=false");
+  }
+  if (t == Target::kMegatron && is_precision_aware(s) && !s.runtime.param_remainders) {
+    f.error({"runtime.param_remainders"},
+            "the precision-aware optimizer stores the remainders of fp32 weights",
+            "--format megatron-bridge, or runtime.param_remainders=true");
+  }
+}
+
+// Megatron-LM's arguments.py wants the precision-aware optimizer beside an offloaded one, whose
+// fp32 weights are on the host alone; Megatron-Bridge takes both.
+void check_offloaded_masters(Target t, const Strategy& s, Findings& f) {
+  const Offload& offload = s.offload;
+  const bool bridge = t == Target::kMegatronBridge;
+  if (!offload.optimizer) return;
+  if (!offload.master_weights && !bridge) {
+    f.error({"offload.master_weights"}, "an optimizer on the host takes its fp32 weights along",
+            t == Target::kMegatron ? "--format megatron-bridge, or offload.master_weights=true"
+                                   : "offload.master_weights=true");
+  } else if (!offload.master_weights && s.optimizer_dtype != Dtype::kFp32) {
+    f.error({"offload.master_weights", "optimizer_dtype"},
+            "moments in 16 bits are the precision-aware optimizer's, whose fp32 weights are on the "
+            "host alone",
+            "offload.master_weights=true");
+  }
+  if (offload.overlap_copies && !bridge && t != Target::kMegatron) {
+    f.error({"offload.overlap_copies"}, "copies are not overlapped with the host's update",
+            "offload.overlap_copies=false");
+  }
+}
+
+}  // namespace meshplan
