@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 using namespace meshplan;
-using namespace meshplan::search_test;
 
 namespace {
 
@@ -17,7 +16,7 @@ Strategy unfused(Framework f) {
 }
 
 double launches(const ModelSpec& m, const Strategy& s, Pass pass) {
-  const ClusterSpec c = small_cluster(1, 8, Bytes{80 * kGiB});
+  const ClusterSpec c = search_test::small_cluster(1, 8, Bytes{80 * kGiB});
   double all = 0;
   const std::vector<BlockOps> blocks = block_ops(m, c, s);
   for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
@@ -29,7 +28,7 @@ double launches(const ModelSpec& m, const Strategy& s, Pass pass) {
 }  // namespace
 
 TEST_CASE("[F-ROPE-2] Megatron-Core works out angles in every layer, and positions in documents") {
-  ModelSpec m = small_model(4, 2048);
+  ModelSpec m = search_test::small_model(4, 2048);
   m.position_embedding = PositionEmbedding::kRope;
   Strategy s = unfused(Framework::kMegatron);
   CHECK(launches(m, s, Pass::kForward) == Approx(2.0 / 3 * 2 * 6));
