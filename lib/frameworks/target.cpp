@@ -139,6 +139,7 @@ void check_model_parts(Target t, const ModelSpec& m, Findings& f) {
   refuse(m.encoder.has_value(), "encoder", "vision encoder");
   refuse(m.sandwich_norm, "sandwich_norm", "norms behind attention and MLP");
   refuse(m.logit_softcapping, "logit_softcapping", "soft-capping of logits");
+  refuse(m.attn_logit_softcapping, "attn_logit_softcapping", "soft-capping of scores");
   refuse(m.mlp_bias, "mlp_bias", "biases of the MLP alone");
   refuse(m.mla && (m.mla->index.top_k > 0 || m.mla->output_gate), "attention",
          "index or output gate of latent attention");

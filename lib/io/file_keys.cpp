@@ -30,6 +30,7 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"rotary_percent", "share of a head's elements that rotate"},
     {"sandwich_norm", "norms behind attention and feed-forward layers too"},
     {"logit_softcapping", "logits go through a scaled tanh"},
+    {"attn_logit_softcapping", "attention's scores go through a scaled tanh"},
     {"parallel_block", "attention and feed-forward read the same normalised input"},
     {"parallel_shared_norm", "with parallel_block: one norm for both"},
     {"embedding_norm", "a norm behind the embedding"},

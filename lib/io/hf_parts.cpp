@@ -151,6 +151,13 @@ std::vector<bool> all_layers(const ModelSpec& m, bool value) {
   return std::vector<bool>(static_cast<std::size_t>(m.num_layers), value);
 }
 
+void read_score_cap(HfFields& f, ModelSpec& m) {
+  m.attn_logit_softcapping = f.has({"attn_logit_softcapping"});
+  if (!m.attn_logit_softcapping) return;
+  m.notes.emplace_back(
+      "attention's scores are capped by a tanh, which fused attention is taken to hide");
+}
+
 void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts) {
   if (std::find(experts.begin(), experts.end(), true) == experts.end()) {
     m.moe.reset();

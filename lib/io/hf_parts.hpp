@@ -40,6 +40,8 @@ void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int
 
 [[nodiscard]] MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k,
                                    const HfNames& ffn);
+// `attn_logit_softcapping`, and what is not modelled of it.
+void read_score_cap(HfFields& f, ModelSpec& m);
 // `experts` says which layers have experts: flat keys where they can say it, else a list.
 void set_expert_layers(ModelSpec& m, const std::vector<bool>& experts);
 // Layers that the file's list calls `type` are edited, those called `plain` are not; false where

@@ -380,6 +380,12 @@ ModelSpec read_row(HfFields& f, const FamilyRow& row) {
   }
   m.mtp_layers = f.count_or("mtp_layers", row.mtp, 0);
   m.logit_softcapping = f.has({"final_logit_softcapping"});
+  read_score_cap(f, m);
+  if (f.flag_or({"use_cla"}, false)) {
+    static_cast<void>(f.has({"cla_share_factor"}));
+    m.notes.emplace_back(
+        "layers that share keys and values (use_cla) are planned as if each projected its own");
+  }
   return m;
 }
 

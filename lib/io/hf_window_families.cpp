@@ -27,9 +27,7 @@ ModelSpec gemma_like(HfFields& f, std::int64_t context, std::int64_t words) {
   set_biases(m, f.flag_or({"attention_bias"}, false), false);
   m.sandwich_norm = true;
   m.logit_softcapping = f.has({"final_logit_softcapping"});
-  if (f.has({"attn_logit_softcapping"})) {
-    m.notes.emplace_back("attention's scores are capped by a tanh, whose time is not modelled");
-  }
+  read_score_cap(f, m);
   read_dropout(f, m, {"resid_pdrop"}, 0.0, {"attention_dropout"}, 0.0);
   return m;
 }

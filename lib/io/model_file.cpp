@@ -37,6 +37,7 @@ void read_sizes(MapReader& r, ModelSpec& m) {
   r.read("rotary_percent", m.rotary_percent);
   r.read("sandwich_norm", m.sandwich_norm);
   r.read("logit_softcapping", m.logit_softcapping);
+  r.read("attn_logit_softcapping", m.attn_logit_softcapping);
   r.read("parallel_block", m.parallel_block);
   r.read("parallel_shared_norm", m.parallel_shared_norm);
   r.read("embedding_norm", m.embedding_norm);

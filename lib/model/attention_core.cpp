@@ -215,6 +215,10 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   product(Pass::kBackwardInput, l.whole, v_dim, l.sequence);
   product(Pass::kBackwardInput, l.sequence, dim, l.whole);
   product(Pass::kBackwardInput, l.whole, dim, l.sequence);
+  if (x.model.attn_logit_softcapping) {
+    // [F-ATT-4] A division, a tanh and a product; back the same, the tanh's with its output.
+    append_elementwise(x, "score cap", 6 * e * scores, 3, 7 * e * scores, 3, ops, repeated);
+  }
   if (softmax_is_fused(x, h.heads)) {
     append_elementwise(x, "softmax", 2 * e * scores, 1, 3 * e * scores, 1, ops, repeated);
   } else {
@@ -230,12 +234,14 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   append_elementwise(x, "context layout", 2 * e * context, 1, 2 * e * context, 1, ops, repeated);
 }
 
-// What is saved of scores: softmax output, and dropout's mask and output (5 a s^2 b of 2205.05198
+// What is saved of scores: softmax output, that of a soft cap's tanh, and dropout's mask and output
+// (5 a s^2 b of 2205.05198
 // eq. 2). Separate kernels keep the softmax output in fp32 besides its 16-bit copy.
 double score_bytes(const BlockContext& x, std::int64_t heads) {
   const LocalShape& l = x.shape;
   double per_score = l.bytes;
   if (x.model.dropout > 0) per_score += 1 + l.bytes;
+  if (x.model.attn_logit_softcapping) per_score += l.bytes;  // the tanh's output
   if (l.bytes < 4 && !softmax_is_fused(x, heads)) per_score += 4;
   return per_score * materialised_scores(x, heads);
 }

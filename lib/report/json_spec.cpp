@@ -234,6 +234,7 @@ Json model_keys(const ModelSpec& m) {
   if (m.rotary_percent < 1) json["rotary_percent"] = number(m.rotary_percent);
   add_if(json, "sandwich_norm", m.sandwich_norm);
   add_if(json, "logit_softcapping", m.logit_softcapping);
+  add_if(json, "attn_logit_softcapping", m.attn_logit_softcapping);
   add_if(json, "parallel_block", m.parallel_block);
   add_if(json, "parallel_shared_norm", m.parallel_shared_norm);
   add_if(json, "embedding_norm", m.embedding_norm);

@@ -127,8 +127,9 @@ std::string none_text(const SearchRequest& request, const SearchResult& result,
   } else if (result.statistics.illegal == result.statistics.space_size) {
     text += "Every strategy breaks a rule:\n" + reasons_table(result.statistics, options);
   }
-  const std::optional<Alternative>& unbuilt = what.alternatives.unbuilt;
-  if (risky || (unbuilt && unbuilt->plan)) text += alternatives_text(what.alternatives, options);
+  Alternatives shown = what.alternatives;
+  if (!risky) shown.fastest.reset();  // as there is no plan, neither is there a faster one
+  if (risky || (shown.unbuilt && shown.unbuilt->plan)) text += alternatives_text(shown, options);
   return text + miss_text(result, options);
 }
 

@@ -50,15 +50,16 @@ struct ModelSpec {
   bool tied_embeddings = false;
   bool linear_bias = false;  // every linear layer has a bias
   bool qkv_bias = false;     // the query/key/value projection has one (implied by linear_bias)
-  bool attention_out_bias = false;     // the output projection has one (implied by linear_bias)
-  bool mlp_bias = false;               // the dense MLPs' layers have one (implied by linear_bias)
-  bool expert_bias = false;            // the experts' linear layers have one (gpt-oss)
-  bool qk_norm = false;                // queries and keys are normalised per head
-  bool attention_sinks = false;        // one learned logit per head (gpt-oss)
-  bool attention_output_gate = false;  // AttentionSpec::output_gate
-  double rotary_percent = 1.0;         // share of a head's elements that rotate
-  bool sandwich_norm = false;          // norms behind attention and MLP too (Gemma 2)
-  bool logit_softcapping = false;      // tanh of the logits, scaled (Gemma 2)
+  bool attention_out_bias = false;      // the output projection has one (implied by linear_bias)
+  bool mlp_bias = false;                // the dense MLPs' layers have one (implied by linear_bias)
+  bool expert_bias = false;             // the experts' linear layers have one (gpt-oss)
+  bool qk_norm = false;                 // queries and keys are normalised per head
+  bool attention_sinks = false;         // one learned logit per head (gpt-oss)
+  bool attention_output_gate = false;   // AttentionSpec::output_gate
+  double rotary_percent = 1.0;          // share of a head's elements that rotate
+  bool sandwich_norm = false;           // norms behind attention and MLP too (Gemma 2)
+  bool logit_softcapping = false;       // tanh of the logits, scaled (Gemma 2)
+  bool attn_logit_softcapping = false;  // the same of attention's scores (Gemma 2)
   bool parallel_block = false;  // attention and MLP read the same normalised input (PaLM, NeoX)
   bool parallel_shared_norm =
       false;                    // with parallel_block: one norm for both (PaLM), else two (NeoX)

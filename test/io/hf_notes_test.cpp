@@ -52,6 +52,7 @@ TEST_CASE("what a family has and a plan does not is said") {
   CHECK(says(
       read_config("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": 50.0, " + kLlama + "}"),
       "capped by a tanh"));
+  CHECK(says(read_shipped_config("hunyuan-large"), "share keys and values (use_cla)"));
   const ModelSpec vision =
       read_config("{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", " +
                   kLlama + "}, \"vision_config\": {\"model_type\": \"radio\"}}");

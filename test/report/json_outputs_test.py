@@ -41,6 +41,7 @@ attention_output_gate: true
 rotary_percent: 0.5
 sandwich_norm: true
 logit_softcapping: true
+attn_logit_softcapping: true
 moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512, latent_size: 256, latent_norm: true}
 """
 RUNS = (
