@@ -1,5 +1,7 @@
 #include "report/detail.hpp"
 
+#include <algorithm>
+
 #include "cost/chunks.hpp"
 
 namespace meshplan {
@@ -10,11 +12,21 @@ std::optional<StepTimeline> timeline_of(const ModelSpec& m, const ClusterSpec& c
   return step_timeline(m, c, s);
 }
 
+namespace {
+
+// A drawn strategy costs what some dozens of the search's nodes do: what is shown beside the plans
+// must not take longer than finding them.
+std::size_t num_surveyed(const SearchResult& result) {
+  constexpr std::int64_t kFewest = 60, kMost = 240, kNodesEach = 64;
+  return static_cast<std::size_t>(std::clamp(result.statistics.nodes / kNodesEach, kFewest, kMost));
+}
+
+}  // namespace
+
 PlanDetail plan_detail(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& request,
                        const SearchResult& result) {
-  constexpr std::size_t kMostSurveyed = 240;
   PlanDetail detail;
-  detail.surveyed = survey(m, c, request, result, kMostSurveyed);
+  detail.surveyed = survey(m, c, request, result, num_surveyed(result));
   if (!result.plans.empty()) detail.timeline = timeline_of(m, c, result.plans.front().strategy);
   return detail;
 }

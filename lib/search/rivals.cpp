@@ -135,9 +135,13 @@ class Comparison {
                                     [&](const auto& made) { return made.first == only(d); });
     if (known != made_.end()) return known->second;
     SpaceMemo* memo = caches_ == nullptr ? nullptr : &caches_->spaces;
-    Result<SearchSpace> made = SearchSpace::make(model_, cluster_, narrow, memo);
     Space space;
-    if (made) space = std::make_shared<const SearchSpace>(std::move(made).value());
+    if (result_.space != nullptr && SearchSpace::can_relist({only(d)})) {
+      space = std::make_shared<const SearchSpace>(
+          result_.space->relisted(model_, cluster_, narrow, memo));
+    } else if (Result<SearchSpace> made = SearchSpace::make(model_, cluster_, narrow, memo)) {
+      space = std::make_shared<const SearchSpace>(std::move(made).value());
+    }
     made_.emplace_back(only(d), space);
     return space;
   }

@@ -15,6 +15,11 @@ namespace {
 constexpr std::array<std::string_view, 10> kNarrowing{
     "tp", "pp", "cp", "dp", "ep", "etp", "micro_batch", "sequence_parallel", "schedule", "vp"};
 
+// Keys of the shardings and memory options, of which limits also decide what those lists are made
+// of.
+constexpr std::array<std::string_view, 4> kRelisting{"zero", "recompute", "offload.activations",
+                                                     "offload.optimizer"};
+
 // Whether values of one key keep the limits on it; each value is asked about once.
 class Kept {
  public:
@@ -57,14 +62,22 @@ std::vector<bool> keep_in(std::vector<LegalList<T>>& lists, IsKept& is_kept) {
   return emptied;
 }
 
+template <std::size_t kSize>
+bool are_of(const std::array<std::string_view, kSize>& keys, const std::vector<Limit>& limits) {
+  return std::all_of(limits.begin(), limits.end(), [&](const Limit& limit) {
+    const bool known = std::find(keys.begin(), keys.end(), limit.key) != keys.end();
+    return known && limit.op != LimitOp::kFree;
+  });
+}
+
 }  // namespace
 
 bool SearchSpace::can_narrow(const std::vector<Limit>& limits) {
-  return std::all_of(limits.begin(), limits.end(), [](const Limit& limit) {
-    const bool known =
-        std::find(kNarrowing.begin(), kNarrowing.end(), limit.key) != kNarrowing.end();
-    return known && limit.op != LimitOp::kFree;
-  });
+  return are_of(kNarrowing, limits);
+}
+
+bool SearchSpace::can_relist(const std::vector<Limit>& limits) {
+  return are_of(kRelisting, limits);
 }
 
 SearchSpace SearchSpace::narrowed(const std::vector<Limit>& limits) const {
@@ -95,20 +108,24 @@ SearchSpace SearchSpace::narrowed(const std::vector<Limit>& limits) const {
     return !tp(mesh.tp) || !pp(mesh.pp) || !cp(mesh.cp) || !dp(mesh.dp) ||
            no_batch[mesh.micro_batches] || no_split[mesh.splits];
   });
-  space.size_ = 0;
   space.illegal_.clear();
-  for (const Mesh& mesh : space.meshes_) {
-    std::int64_t schedules = 0;
-    for (const std::int64_t n : space.micro_batches(mesh)) {
-      schedules += static_cast<std::int64_t>(space.schedules(mesh, n).size());
-    }
-    for (const std::size_t n : {space.cp_kinds(mesh).size(), space.splits(mesh).size(),
-                                space.shardings(mesh).size(), space.options(mesh).size()}) {
-      schedules *= static_cast<std::int64_t>(n);
-    }
-    space.size_ += schedules;
-  }
+  space.count_legal();
   return space;
+}
+
+void SearchSpace::count_legal() {
+  size_ = 0;
+  for (const Mesh& mesh : meshes_) {
+    std::int64_t all = 0;
+    for (const std::int64_t n : micro_batches(mesh)) {
+      all += static_cast<std::int64_t>(schedules(mesh, n).size());
+    }
+    for (const std::size_t n : {cp_kinds(mesh).size(), splits(mesh).size(), shardings(mesh).size(),
+                                options(mesh).size()}) {
+      all *= static_cast<std::int64_t>(n);
+    }
+    size_ += all;
+  }
 }
 
 }  // namespace meshplan

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "spec/division_rules.hpp"
+#include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -43,5 +44,9 @@ struct MemoryOption {
 };
 // `s` with it; how many layers are recomputed is left out.
 [[nodiscard]] Strategy with_option(Strategy s, const MemoryOption& option);
+
+// Whether nothing is held twice on the mesh, so that there is nothing to shard. Copies of experts
+// may be on tensor ranks as well.
+[[nodiscard]] bool has_one_replica(const Strategy& mesh, const ModelSpec& m);
 
 }  // namespace meshplan

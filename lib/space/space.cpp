@@ -60,13 +60,33 @@ class SpaceBuilder {
                    " gives every stage as many layers, unlike any 'stage_layers' that is fixed");
     }
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
-    for (const LegalList<Sharding>& list : space_.shardings_) {
-      space_.bounding_orders_.push_back(bounding_orders(list.legal));
-    }
+    add_bounding_orders();
+    return std::move(space_);
+  }
+
+  // Of `whole`, with the lists of shardings and memory options that the request's limits leave.
+  SearchSpace relisted(const SearchSpace& whole) {
+    space_ = whole;
+    space_.shardings_.clear();
+    space_.bounding_orders_.clear();
+    space_.options_.clear();
+    space_.illegal_.clear();
+    std::erase_if(space_.meshes_, [&](Mesh& mesh) {
+      if (memo_ != nullptr) {
+        lists_.set_base(memo_->number_of(request_.space, space_.bases_[mesh.base]));
+      }
+      const Strategy s = neutral(mesh.base, mesh.tp, mesh.pp, mesh.cp);
+      mesh.shardings = shardings(mesh.base, s, lists_.shardings(s));
+      mesh.options = options(mesh.base, s, lists_.options(s));
+      return space_.shardings(mesh).empty() || space_.options(mesh).empty();
+    });
+    add_bounding_orders();
+    space_.count_legal();
     return std::move(space_);
   }
 
  private:
+  using List = SpaceLists::List;
   // Where proxies post the messages of the flexible dispatcher ([F-EP-11]) neither way to send
   // tokens is always the faster: what large messages gain, small ones lose. Elsewhere the
   // framework's own way stays.
@@ -105,6 +125,7 @@ class SpaceBuilder {
 
   // The first broken rule, or nothing.
   std::string broken_rule(const Strategy& s) const {
+    if (is_legal(s, model_, cluster_)) return {};
     for (const Finding& finding : findings(s, model_, cluster_).all()) {
       if (finding.diagnostic.severity == Severity::kError) return reason_of(finding);
     }
@@ -129,8 +150,6 @@ class SpaceBuilder {
     }
     return problems;
   }
-
-  using List = SpaceLists::List;
 
   // The same of a strategy that spaces with other limits have as well.
   std::string known_rule(const IntegerKey<8>& key, auto strategy) const {
@@ -161,6 +180,12 @@ class SpaceBuilder {
     }
     if (all.empty()) all.push_back(kDefaultOrder);
     return all;
+  }
+
+  void add_bounding_orders() {
+    for (const LegalList<Sharding>& list : space_.shardings_) {
+      space_.bounding_orders_.push_back(bounding_orders(list.legal));
+    }
   }
 
   void add_meshes(std::size_t base) {
@@ -375,39 +400,14 @@ class SpaceBuilder {
       known_splits_, known_shardings_;
 };
 
-Strategy with_partial(Strategy base, const PartialStrategy& choice) {
-  base.tp = choice.tp, base.pp = choice.pp, base.vp = choice.vp, base.cp = choice.cp;
-  base.ep = choice.ep, base.etp = choice.etp, base.dp = choice.dp;
-  base.cp_kind = choice.cp_kind;
-  base.zero = choice.zero, base.zero_group = choice.zero_group;
-  base.sequence_parallel = choice.sequence_parallel;
-  base.micro_batch = choice.micro_batch;
-  // Where none is chosen yet, the smallest that is legal: two answers make a pair.
-  if (base.loss == Loss::kDpo) base.micro_batch = std::max<std::int64_t>(base.micro_batch, 2);
-  base.schedule = choice.schedule;
-  base.order = choice.order;
-  base.stage_layers.clear();
-  base.recompute_layers.clear();
-  base.recompute = Recompute::kNone;
-  base.recompute_modules = {};
-  base.offload.optimizer = base.offload.activations = false;
-  return base;
-}
-
-Strategy with_option(Strategy s, const MemoryOption& option) {
-  s.recompute = option.recompute, s.recompute_modules = option.modules;
-  s.offload.optimizer = option.offload_optimizer;
-  s.offload.activations = option.offload_activations;
-  return s;
-}
-
-bool has_one_replica(const Strategy& mesh, const ModelSpec& m) {
-  return mesh.dp * mesh.cp == 1 && (!m.moe || mesh.tp == 1);
-}
-
 Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
                                       const SpaceRequest& request, SpaceMemo* memo) {
   return SpaceBuilder(m, c, request, memo).build();
+}
+
+SearchSpace SearchSpace::relisted(const ModelSpec& m, const ClusterSpec& c,
+                                  const SpaceRequest& request, SpaceMemo* memo) const {
+  return SpaceBuilder(m, c, request, memo).relisted(*this);
 }
 
 std::string SearchSpace::description() const {

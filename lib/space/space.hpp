@@ -27,10 +27,6 @@ struct Mesh {
   std::size_t options = 0;
 };
 
-// Whether nothing is held twice on the mesh, so that there is nothing to shard. Copies of experts
-// may be on tensor ranks as well.
-[[nodiscard]] bool has_one_replica(const Strategy& mesh, const ModelSpec& m);
-
 struct Split {
   bool sequence_parallel = false;
   std::int64_t ep = 1, etp = 1;
@@ -80,6 +76,12 @@ class SearchSpace {
   [[nodiscard]] SearchSpace narrowed(const std::vector<Limit>& limits) const;
   [[nodiscard]] static bool can_narrow(const std::vector<Limit>& limits);
 
+  // The same for `request`, which has limits that this space was made without, all on keys of the
+  // shardings or of the memory options (can_relist()): only those lists are made anew.
+  [[nodiscard]] SearchSpace relisted(const ModelSpec& m, const ClusterSpec& c,
+                                     const SpaceRequest& request, SpaceMemo* memo = nullptr) const;
+  [[nodiscard]] static bool can_relist(const std::vector<Limit>& limits);
+
   [[nodiscard]] const std::vector<Strategy>& bases() const { return bases_; }
   [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }  // legal ones
   [[nodiscard]] const std::vector<std::int64_t>& micro_batches(const Mesh& mesh) const;
@@ -101,6 +103,7 @@ class SearchSpace {
  private:
   SearchSpace() = default;
   friend class SpaceBuilder;
+  void count_legal();  // sets size_
 
   std::vector<Strategy> bases_;
   std::vector<Mesh> meshes_;

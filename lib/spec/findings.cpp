@@ -28,17 +28,19 @@ void Findings::warning(std::vector<std::string> keys, std::string message, std::
   all_.push_back({std::move(keys), std::move(d)});
 }
 
-bool Findings::check(const std::string& key, std::int64_t value, IntegerRange range) {
+bool Findings::check(std::string_view key, std::int64_t value, IntegerRange range) {
   if (value >= range.lowest && value <= range.highest) return true;
-  error({key}, "'" + key + "' must be from " + with_thousands(range.lowest) + " to " +
-                   with_thousands(range.highest) + ", got " + std::to_string(value));
+  const std::string name(key);
+  error({name}, "'" + name + "' must be from " + with_thousands(range.lowest) + " to " +
+                    with_thousands(range.highest) + ", got " + std::to_string(value));
   return false;
 }
 
-bool Findings::check(const std::string& key, double value, RealRange range) {
+bool Findings::check(std::string_view key, double value, RealRange range) {
   if (value >= range.lowest && value <= range.highest) return true;  // false for a NaN
-  error({key}, "'" + key + "' must be from " + shortest(range.lowest) + " to " +
-                   shortest(range.highest) + ", got " + shortest(value));
+  const std::string name(key);
+  error({name}, "'" + name + "' must be from " + shortest(range.lowest) + " to " +
+                    shortest(range.highest) + ", got " + shortest(value));
   return false;
 }
 

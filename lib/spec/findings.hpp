@@ -3,6 +3,7 @@
 // key stands in a file turns this into a diagnostic with a position.
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,8 +37,8 @@ class Findings {
   void warning(std::vector<std::string> keys, std::string message, std::string hint = {});
 
   // Each reports a value outside of its range (or one that is not finite) and says if it is inside.
-  bool check(const std::string& key, std::int64_t value, IntegerRange range);
-  bool check(const std::string& key, double value, RealRange range);
+  bool check(std::string_view key, std::int64_t value, IntegerRange range);
+  bool check(std::string_view key, double value, RealRange range);
 
   [[nodiscard]] bool has_errors() const;
   [[nodiscard]] const std::vector<Finding>& all() const& { return all_; }

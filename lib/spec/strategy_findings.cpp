@@ -239,7 +239,7 @@ void check_encoder(const Plan& p, Findings& f) {
 double layer_width(const Plan& p) {
   const auto width = [&](const auto& kind) { return tensor_width(kind, p); };
   double mixer = 0, feed_forward = 0;
-  for (const LayerSpec& layer : distinct_layers(p.m)) {
+  for (const LayerSpec& layer : p.layers()) {
     mixer = std::max(mixer, std::visit(width, layer.mixer));
     feed_forward = std::max(feed_forward, std::visit(width, layer.feed_forward));
   }
@@ -343,21 +343,22 @@ Findings findings(const Strategy& s) {
 Findings findings(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f = findings(s);
   if (f.has_errors()) return f;  // the rules below divide by what is out of range here
-  for (const Rule rule : kRules) rule({s, m, c}, f);
+  const Plan plan{s, m, c};
+  for (const Rule rule : kRules) rule(plan, f);
   return f;
 }
 
 bool is_legal(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {
   Findings f;
+  const Plan plan{s, m, c};
   const auto holds = [&](auto rule, const auto&... asked) {
     rule(asked..., f);
     return !f.has_errors();
   };
   return std::all_of(std::begin(kOwnRules), std::end(kOwnRules),
                      [&](OwnRule rule) { return holds(rule, s); }) &&
-         std::all_of(std::begin(kRules), std::end(kRules), [&](Rule rule) {
-           return holds(rule, Plan{s, m, c});
-         });
+         std::all_of(std::begin(kRules), std::end(kRules),
+                     [&](Rule rule) { return holds(rule, plan); });
 }
 
 Diagnostics validate(const Strategy& s, const ModelSpec& m, const ClusterSpec& c) {

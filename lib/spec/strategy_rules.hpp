@@ -5,9 +5,11 @@
 // arithmetic itself.
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spec/findings.hpp"
+#include "spec/model.hpp"
 #include "spec/strategy.hpp"
 
 namespace meshplan {
@@ -16,14 +18,20 @@ struct Plan {
   const Strategy& s;
   const ModelSpec& m;
   const ClusterSpec& c;
+  // distinct_layers(m), which several rules ask for; of one thread.
+  mutable std::vector<LayerSpec> known_layers = {};
+  [[nodiscard]] const std::vector<LayerSpec>& layers() const {
+    if (known_layers.empty()) known_layers = distinct_layers(m);
+    return known_layers;
+  }
 };
 
 // The product of some degrees, without overflow: at most 1e15, more than any cluster has.
 [[nodiscard]] std::int64_t product(std::initializer_list<std::int64_t> degrees);
 
 // Reports "'tp' must divide the 30 attention heads, got 8"; the first key is the divisor.
-void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
-                 std::int64_t value, const std::string& what);
+void must_divide(Findings& f, std::initializer_list<std::string_view> keys, std::int64_t divisor,
+                 std::int64_t value, std::string_view what);
 
 // Who holds what: devices, sizes of the layers (spec/layer_rules.hpp), experts, sequence, sharded
 // states.

@@ -12,10 +12,10 @@ namespace {
 constexpr std::int64_t kMostProduct = 1'000'000'000'000'000;
 
 // Those of the layers that have any, each once.
-std::vector<MoeSpec> distinct_experts(const ModelSpec& m) {
+std::vector<MoeSpec> distinct_experts(const Plan& p) {
   std::vector<MoeSpec> all;
-  if (!m.moe) return all;
-  for (const LayerSpec& layer : distinct_layers(m)) {
+  if (!p.m.moe) return all;
+  for (const LayerSpec& layer : p.layers()) {
     const MoeSpec* experts = experts_of(layer);
     if (experts != nullptr && std::find(all.begin(), all.end(), *experts) == all.end()) {
       all.push_back(*experts);
@@ -33,12 +33,12 @@ std::int64_t product(std::initializer_list<std::int64_t> degrees) {
   return static_cast<std::int64_t>(std::clamp(total, -kMost, kMost));
 }
 
-void must_divide(Findings& f, std::vector<std::string> keys, std::int64_t divisor,
-                 std::int64_t value, const std::string& what) {
+void must_divide(Findings& f, std::initializer_list<std::string_view> keys, std::int64_t divisor,
+                 std::int64_t value, std::string_view what) {
   if (value % divisor == 0) return;
-  const std::string text = "'" + keys.front() + "' must divide the " + std::to_string(value) + " " +
-                           what + ", got " + std::to_string(divisor);
-  f.error(std::move(keys), text);
+  std::string text = "'" + std::string(*keys.begin()) + "' must divide the ";
+  text += std::to_string(value) + " " + std::string(what) + ", got " + std::to_string(divisor);
+  f.error({keys.begin(), keys.end()}, std::move(text));
 }
 
 void check_gpus(const Plan& p, Findings& f) {
@@ -69,7 +69,7 @@ namespace {
 template <class Part, class Check>
 void check_layers(const Plan& p, Findings& f, const Part& part, const Check& check) {
   std::vector<std::size_t> broken;
-  for (const LayerSpec& layer : distinct_layers(p.m)) {
+  for (const LayerSpec& layer : p.layers()) {
     const std::size_t kind = part(layer).index(), before = f.all().size();
     if (std::find(broken.begin(), broken.end(), kind) != broken.end()) continue;
     std::visit(check, part(layer));
@@ -94,7 +94,7 @@ void check_feed_forwards(const Plan& p, Findings& f) {
 
 // A:1656, A:1657.
 void check_experts(const Plan& p, Findings& f) {
-  for (const MoeSpec& moe : distinct_experts(p.m)) {
+  for (const MoeSpec& moe : distinct_experts(p)) {
     must_divide(f, {"ep"}, p.s.ep, moe.num_experts, "experts");
   }
   if (p.m.moe) return;

@@ -342,15 +342,10 @@ TEST_CASE("what spaces of one model remember of each other changes none of them"
   const ClusterSpec c = small_cluster(3, 8, Bytes{80 * kGiB});
   SpaceMemo memo;
   SearchRequest r = request_for(48);
-  const auto texts = [&](SpaceMemo* of) {
-    const auto space = SearchSpace::make(m, c, r, of);
+  const auto made = [&](SpaceMemo* of) {
+    auto space = SearchSpace::make(m, c, r, of);
     REQUIRE(space.ok());
-    std::vector<std::string> all{std::to_string(space->size())};
-    for (const auto& [reason, n] : space->illegal()) all.push_back(reason + std::to_string(n));
-    for_each_legal(*space, [&](const Strategy& s, const MemoryOption& option) {
-      all.push_back(to_text(s) + (option.counts == CountRule::kAll ? " all" : ""));
-    });
-    return all;
+    return std::move(space).value();
   };
   for (const Space space : {Space::kMegatron, Space::kFull, Space::kFsdp, Space::kMegatron}) {
     r.space = space;
@@ -360,9 +355,12 @@ TEST_CASE("what spaces of one model remember of each other changes none of them"
                                  at_most("vp", std::int64_t{1}), only("recompute", {"full"}),
                                  at_most("micro_batch", std::int64_t{2})}) {
         r.limits = {limit};
-        const std::vector<std::string> alone = texts(nullptr);
-        CHECK(alone.size() > 1);
-        CHECK(texts(&memo) == alone);
+        const SearchSpace alone = made(nullptr), with_memo = made(&memo);
+        const Choices choices = choices_of(alone);
+        CHECK(choices.all.size() > 1);
+        CHECK((choices_of(with_memo) == choices));
+        CHECK(with_memo.size() == alone.size());
+        CHECK(with_memo.illegal() == alone.illegal());
       }
     }
   }
@@ -372,13 +370,6 @@ TEST_CASE("a space that is narrowed has what is legal in the one that is made wi
   ModelSpec moe = small_model(6, 1024);
   add_experts(moe, 8, 0, 1);
   const ClusterSpec c = small_cluster(3, 8, Bytes{80 * kGiB});
-  const auto texts = [](const SearchSpace& space) {
-    std::vector<std::string> all;
-    for_each_legal(space, [&](const Strategy& s, const MemoryOption& option) {
-      all.push_back(to_text(s) + (option.counts == CountRule::kAll ? " all" : ""));
-    });
-    return all;
-  };
   const Limit near{"pp", LimitOp::kAtLeast, {std::int64_t{2}}};
   for (const ModelSpec& m : {small_model(6, 1024), moe}) {
     for (const Space in : {Space::kFull, Space::kMegatron, Space::kFsdp}) {
@@ -390,6 +381,13 @@ TEST_CASE("a space that is narrowed has what is legal in the one that is made wi
         if (limited) r.limits = {at_most("tp", std::int64_t{4}), only("zero", {"1", "3"})};
         const auto wide = SearchSpace::make(m, c, r);
         REQUIRE(wide.ok());
+        const auto made_with = [&](const std::vector<Limit>& more) {
+          SearchRequest narrow = r;
+          narrow.limits.insert(narrow.limits.end(), more.begin(), more.end());
+          auto made = SearchSpace::make(m, c, narrow);
+          REQUIRE(made.ok());
+          return std::pair{std::move(narrow), std::move(made).value()};
+        };
         for (const std::vector<Limit>& more : std::vector<std::vector<Limit>>{
                  {at_most("tp", std::int64_t{2}), near},
                  {only("pp", {"1"})},
@@ -398,16 +396,31 @@ TEST_CASE("a space that is narrowed has what is legal in the one that is made wi
                  {only("ep", {"2"}), only("sequence_parallel", {"true"})},
                  {only("tp", {"5"})}}) {
           CAPTURE(name_of(in), limited, to_text(more.front()));
-          SearchRequest narrow = r;
-          narrow.limits.insert(narrow.limits.end(), more.begin(), more.end());
-          const auto made = SearchSpace::make(m, c, narrow);
-          REQUIRE(made.ok());
+          const auto [request, made] = made_with(more);
           REQUIRE(SearchSpace::can_narrow(more));
-          CHECK(texts(wide->narrowed(more)) == texts(*made));
+          CHECK((choices_of(wide->narrowed(more)) == choices_of(made)));
+        }
+        SpaceMemo memo;
+        for (const std::vector<Limit>& more : std::vector<std::vector<Limit>>{
+                 {only("zero", {"0"})},
+                 {only("zero", {"3"})},
+                 {only("recompute", {"none"})},
+                 {only("recompute", {"full"})},
+                 {only("offload.activations", {"true"})},
+                 {only("offload.optimizer", {"true"}), only("zero", {"1"})}}) {
+          CAPTURE(name_of(in), limited, to_text(more.front()));
+          const auto [request, made] = made_with(more);
+          REQUIRE(SearchSpace::can_relist(more));
+          const Choices relisted = choices_of(wide->relisted(m, c, request, &memo));
+          CHECK((relisted == choices_of(made)));
+          const std::vector<Limit> few{near, at_most("tp", std::int64_t{2})};
+          CHECK((choices_of(wide->relisted(m, c, request).narrowed(few)) ==
+                 choices_of(made.narrowed(few))));
         }
       }
     }
   }
   CHECK_FALSE(SearchSpace::can_narrow({only("zero", {"1"})}));
   CHECK_FALSE(SearchSpace::can_narrow({near, only("recompute", {"full"})}));
+  CHECK_FALSE(SearchSpace::can_relist({near, only("recompute", {"full"})}));
 }

@@ -4,18 +4,14 @@
 
 namespace meshplan::search_test {
 
-// Calls visit(strategy, option) for every combination of legal values, without lists of layers.
+// Calls visit(choice, option) for every combination of legal values.
 template <class Visit>
-void for_each_legal(const SearchSpace& space, Visit visit) {
+void for_each_choice(const SearchSpace& space, Visit visit) {
   for (const Mesh& mesh : space.meshes()) {
     PartialStrategy k;
     k.base = mesh.base, k.tp = mesh.tp, k.pp = mesh.pp, k.cp = mesh.cp, k.dp = mesh.dp;
     const auto with_options = [&] {
-      for (const MemoryOption& option : space.options(mesh)) {
-        Strategy s = with_partial(space.bases()[k.base], k);
-        s = with_option(s, option);
-        visit(s, option);
-      }
+      for (const MemoryOption& option : space.options(mesh)) visit(k, option);
     };
     for (const std::int64_t b : space.micro_batches(mesh)) {
       k.micro_batch = b;
@@ -34,6 +30,29 @@ void for_each_legal(const SearchSpace& space, Visit visit) {
       }
     }
   }
+}
+
+// The same with strategies, without lists of layers.
+template <class Visit>
+void for_each_legal(const SearchSpace& space, Visit visit) {
+  for_each_choice(space, [&](const PartialStrategy& k, const MemoryOption& option) {
+    visit(with_option(with_partial(space.bases()[k.base], k), option), option);
+  });
+}
+
+// Of a space all that is legal in it, to compare.
+struct Choices {
+  std::vector<Strategy> bases;
+  std::vector<std::pair<PartialStrategy, MemoryOption>> all;
+  bool operator==(const Choices&) const = default;
+};
+
+inline Choices choices_of(const SearchSpace& space) {
+  Choices choices{space.bases(), {}};
+  for_each_choice(space, [&](const PartialStrategy& k, const MemoryOption& option) {
+    choices.all.emplace_back(k, option);
+  });
+  return choices;
 }
 
 }  // namespace meshplan::search_test
