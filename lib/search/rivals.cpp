@@ -29,7 +29,11 @@ class Decisions {
     if (2 * degree <= most) add(key, 2 * degree);
   }
   void add(const std::string& key, KeyValue value) {
-    if (value_text(best_, key) != key_text(value)) all_.push_back({key, std::move(value)});
+    if (value_text(best_, key) == key_text(value)) return;
+    const bool known = std::any_of(all_.begin(), all_.end(), [&](const Decision& d) {
+      return d.key == key && key_text(d.value) == key_text(value);
+    });
+    if (!known) all_.push_back({key, std::move(value)});
   }
   [[nodiscard]] std::vector<Decision> take() { return std::move(all_); }
 
@@ -101,7 +105,12 @@ class Comparison {
     narrow.time_limit = time;
     narrow.node_limit = nodes;
     narrow.usual_only = !everything;
-    std::shared_ptr<const SearchSpace> space = space_of(narrow, d);
+    Space space;
+    if (is_of_search(d)) {
+      space = space_of(narrow, d);
+    } else if (everything && nodes < kNodesOfSpace) {
+      return;
+    }
     if (!everything) {
       const std::size_t before = narrow.limits.size();
       keep_near(narrow, result_.plans.front().strategy, d.key);
@@ -122,26 +131,28 @@ class Comparison {
 
   using Space = std::shared_ptr<const SearchSpace>;
 
+  // Whether that decision's space is one of the search's with shorter lists.
+  [[nodiscard]] bool is_of_search(const Decision& d) const {
+    return result_.space != nullptr &&
+           (SearchSpace::can_narrow({only(d)}) || SearchSpace::can_relist({only(d)}));
+  }
+
   // Nothing where that must be made from the request.
   static Space narrowed(const Space& space, const std::vector<Limit>& limits) {
     if (space == nullptr || !SearchSpace::can_narrow(limits)) return nullptr;
     return std::make_shared<const SearchSpace>(space->narrowed(limits));
   }
 
-  // Of everything with that decision. One that takes long to make is kept for its second search.
+  // Of everything with that decision, which is_of_search(). One that takes longer to make is kept
+  // for its second search.
   Space space_of(const SearchRequest& narrow, const Decision& d) {
     if (Space space = narrowed(result_.space, {only(d)})) return space;
     const auto known = std::find_if(made_.begin(), made_.end(),
                                     [&](const auto& made) { return made.first == only(d); });
     if (known != made_.end()) return known->second;
     SpaceMemo* memo = caches_ == nullptr ? nullptr : &caches_->spaces;
-    Space space;
-    if (result_.space != nullptr && SearchSpace::can_relist({only(d)})) {
-      space = std::make_shared<const SearchSpace>(
-          result_.space->relisted(model_, cluster_, narrow, memo));
-    } else if (Result<SearchSpace> made = SearchSpace::make(model_, cluster_, narrow, memo)) {
-      space = std::make_shared<const SearchSpace>(std::move(made).value());
-    }
+    const auto space = std::make_shared<const SearchSpace>(
+        result_.space->relisted(model_, cluster_, narrow, memo));
     made_.emplace_back(only(d), space);
     return space;
   }

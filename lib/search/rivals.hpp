@@ -39,6 +39,8 @@ struct RivalBudget {
 // What a comparison with the best plan may expand: an eighth of the nodes of the search itself, or
 // a tenth of a second's.
 [[nodiscard]] std::int64_t nodes_for_comparison(const SearchResult& result);
+// A space that must be made from the rules costs about as much as so many nodes.
+inline constexpr std::int64_t kNodesOfSpace = 512;
 
 // So many nodes, within what is left of the time.
 [[nodiscard]] RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result);

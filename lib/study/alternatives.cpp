@@ -21,7 +21,7 @@ SearchRequest better_than(const SearchRequest& request, const SearchResult& resu
   one.top = 1;
   one.plans_only = true;
   if (!result.plans.empty()) {
-    one.node_limit = nodes_for_comparison(result);
+    one.node_limit = nodes_for_comparison(result) / 2;
     one.cutoff = result.plans.front().step_time.si();
     one.with_closest_miss = false;
   }
@@ -61,7 +61,7 @@ Result<SearchResult> near_first(const ModelSpec& m, const ClusterSpec& c, Search
   if (!nearest) return search(m, c, one, progress, caches);  // nothing of this space is near
   SearchResult first = std::move(nearest).value();
   *one.node_limit = std::max<std::int64_t>(1, *one.node_limit - first.statistics.nodes);
-  if (!take_rest(one, first.statistics.wall)) {
+  if (!take_rest(one, first.statistics.wall) || *one.node_limit < kNodesOfSpace) {
     first.proof.exact = false;
     return first;
   }

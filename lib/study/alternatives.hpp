@@ -21,10 +21,10 @@ struct Alternatives {
   std::optional<Alternative> unbuilt;  // of all that is legal, if the request is for less
 };
 
-// Searches for step times below the first plan's, with nodes_for_comparison() each at most; without
-// a plan to the end for the fastest, and then fills in
-// the closest miss of `result` if nothing fits at all. Nothing of a search that was stopped, or for
-// less memory: what needs least is safest too.
+// Searches for step times below the first plan's, with half of nodes_for_comparison() each at most;
+// without a plan to the end for the fastest, and then fills in the closest miss of `result` if
+// nothing fits at all. Nothing of a search that was stopped, or for less memory: what needs least
+// is safest too.
 [[nodiscard]] Result<Alternatives> alternatives(const ModelSpec& m, const ClusterSpec& c,
                                                 const SearchRequest& request, SearchResult& result,
                                                 const Progress& progress = {},
