@@ -48,7 +48,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (lower(text) == "fused") s.runtime.fused_softmax = true;
   if (has_any(text, {"flash_attentionv1", "FlashAttention-1"})) {
     s.runtime.attention = AttentionKernel::kFlash1;
-  } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2"})) {
+  } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2",
+                            "flash attention 2"})) {
     s.runtime.attention = AttentionKernel::kFlash2;
   } else if (has_word(text, "Triton") && !has_word(text, "AOTriton")) {  // not AMD's library
     s.runtime.attention = AttentionKernel::kTriton;
@@ -188,6 +189,14 @@ const Preset& preset_of_run(const Source& source, const Run& run) {
     const Result<const Preset*> dated =
         find_preset(framework, month[1].str() + "-" + month[2].str());
     if (dated) return **dated;
+  }
+  // Runs on PyTorch are of the day that they state, else of before its attention was cuDNN's.
+  if (framework == name_of(Framework::kFsdp)) {
+    static const std::regex stated(R"(\b(20\d\d-(0[1-9]|1[0-2]))-[0-3]\d\b)");
+    std::smatch day;
+    const bool dated = std::regex_search(run.where, day, stated);
+    const Result<const Preset*> then = find_preset(framework, dated ? day[1].str() : "torch2.6");
+    if (then) return **then;
   }
   return known_preset(framework);
 }

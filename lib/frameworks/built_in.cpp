@@ -210,15 +210,25 @@ void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
   v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
-  all.push_back({.framework_name = "fsdp",
-                 .release_name = "torch2.6",
-                 .date = "2025-01-29",
-                 .source = "PyTorch 2.6 torch/distributed/fsdp, fully_shard and "
-                           "MixedPrecisionPolicy",
-                 .values = v,
-                 .shards = sharded_checkpoint(),
-                 .model = sharded_checkpoint(),
-                 .exported = true});
+  const auto add = [&](std::string release, std::string date, std::string source) {
+    all.push_back({.framework_name = "fsdp",
+                   .release_name = std::move(release),
+                   .date = std::move(date),
+                   .source = std::move(source),
+                   .values = v,
+                   .shards = sharded_checkpoint(),
+                   .model = sharded_checkpoint(),
+                   .exported = true});
+  };
+  // scaled_dot_product_attention prefers cuDNN's kernels on Hopper and Blackwell from cuDNN 9.15.1
+  // on, which wheels bring since 2.11; before, FlashAttention-2 comes first.
+  v.runtime.attention = AttentionKernel::kBest;
+  add("torch2.11", "2026-03-23",
+      "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, "
+      "check_prefer_cudnn_attention");
+  v.runtime.attention = AttentionKernel::kFlash2;
+  add("torch2.6", "2025-01-29",
+      "PyTorch 2.6 torch/distributed/fsdp, fully_shard and MixedPrecisionPolicy");
 }
 
 Preset torchtitan(std::string release, std::string date, std::string source,
@@ -238,14 +248,15 @@ Preset torchtitan(std::string release, std::string date, std::string source,
 // (components/loss.py), which reads the logits twice forward and makes no fp32 copy of them;
 // asynchronous tensor parallelism is off by default. Selective recomputation is by operation
 // (models/llama3/infra/parallelize.py, _save_list). Attention is PyTorch's
-// scaled_dot_product_attention: FlashAttention-2. Commits are github.com/pytorch/torchtitan's.
+// scaled_dot_product_attention, cuDNN's kernels first (models/attention.py, sdpa_backends); up to
+// v0.1 first on B200 alone, FlashAttention-2 elsewhere. Commits are
+// github.com/pytorch/torchtitan's.
 void add_torchtitan(std::vector<Preset>& all) {
   PresetValues v{.zero = 3,
                  .overlap = kShardedOverlap,
                  .runtime = {.fused_softmax = false,
                              .inplace_cross_entropy = true,
                              .fused_grad_accumulation = false,
-                             .attention = AttentionKernel::kFlash2,
                              .torch_cross_entropy = true,
                              .late_gradients = true,
                              .op_recompute = true,
@@ -254,7 +265,10 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .weighted_expert_outputs = true,
                              .recompute_early_stop = true}};
   all.push_back(torchtitan("v0.2", "2026-02-20",
-                           "torchtitan v0.2.2 config/job_config.py, components/loss.py", v));
+                           "torchtitan v0.2.2 config/job_config.py, components/loss.py, "
+                           "models/attention.py",
+                           v));
+  v.runtime.attention = AttentionKernel::kFlash2;
   all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));
   all.push_back(torchtitan("bbb1b616e", "2025-04-02",
                            "bbb1b616e: the loss is compiled again where the model is", v));

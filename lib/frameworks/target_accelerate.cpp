@@ -184,6 +184,20 @@ void mend_ring_attention(Strategy& s, const ModelSpec&) {
   s.flash_attention = true;
 }
 
+// Packed rows and ring attention run FlashAttention-2 (loaders/patch_manager.py): what is faster on
+// Hopper and after must not be promised.
+void axolotl_attention(const Plan& p, Findings& f) {
+  const bool splits_rows = p.s.packing == Packing::kPack || p.s.cp > 1;
+  if (!p.s.flash_attention || !splits_rows) return;
+  if (is_before_hopper(p.c.device.architecture)) return;
+  if (p.s.runtime.attention != AttentionKernel::kBest) return;
+  f.error({"kernels.attention", "packing", "cp"},
+          "attention over packed or split rows is flash_attention_2", "kernels.attention=flash2");
+}
+void mend_axolotl_attention(Strategy& s, const ModelSpec&) {
+  s.runtime.attention = AttentionKernel::kFlash2;
+}
+
 void packing(const Plan& p, Findings& f) {
   if (p.s.packing != Packing::kBalanced) return;
   f.error({"packing"}, "rows are packed, not dealt out so that ranks work alike", "packing=pack");
@@ -245,6 +259,7 @@ constexpr TargetRule kAxolotlRules[] = {
      axolotl_sharding, mend_sharding},
     {"utils/schemas/validation.py check_context_parallel_size", ring_attention,
      mend_ring_attention},
+    {"utils/schemas/config.py attn_implementation", axolotl_attention, mend_axolotl_attention},
     {"utils/schemas/config.py sample_packing, pad_to_sequence_len", packing, mend_packing},
     {"utils/schemas/validation.py check_sample_packing_w_rl, check_fsdp2_base_model_quant_rl",
      pairs, mend_pairs},

@@ -36,7 +36,7 @@ class Recipe {
     // The inputs of checkpoints; other offloading takes the place of recomputation.
     if (recomputes && s_.runtime.host_checkpoints) add("activation_offloading", "hidden_states");
     add_liger();
-    add("attn_implementation", s_.flash_attention ? "flash_attention_2" : "eager");
+    add("attn_implementation", attention());
     add_precision();
     add("optimizer", std::string(optimizer()));
     add_sharding();
@@ -44,6 +44,14 @@ class Recipe {
   }
 
  private:
+  // Rows that are packed or split need it; others leave the choice to PyTorch (kBest).
+  std::string attention() const {
+    if (!s_.flash_attention) return "eager";
+    const bool splits_rows = s_.packing == Packing::kPack || s_.cp > 1;
+    const bool best = s_.runtime.attention == AttentionKernel::kBest;
+    return best && !splits_rows ? "sdpa" : "flash_attention_2";
+  }
+
   static std::string yes(bool value) { return value ? "true" : "false"; }
   void add(const std::string& key, const std::string& value) { text_ += key + ": " + value + "\n"; }
 

@@ -242,13 +242,7 @@ class Importer {
     read_host_checkpoints(settings_, is_axolotl(), s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
-    const bool eager = settings_.flag("eager_attention", false) ||
-                       settings_.text("flash_attn", "auto") == "disabled";
-    for (const char* kind : {"flash_attention", "sdp_attention", "xformers_attention",
-                             "flex_attention", "attn_implementation"}) {
-      (void)settings_.find(kind);
-    }
-    s.flash_attention = !eager;
+    read_attention(settings_, s);
     const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
     const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);

@@ -2,6 +2,22 @@
 
 namespace meshplan {
 
+// transformers modeling_utils.py, attn_implementation; axolotl utils/schemas/config.py,
+// flash_attention and its like; LLaMA-Factory hparams/model_args.py, flash_attn (auto: PyTorch's).
+// Since 2.11 PyTorch's is cuDNN's on Hopper and Blackwell (frameworks/built_in.cpp, add_fsdp).
+void read_attention(Settings& settings, Strategy& s) {
+  const std::string kind = settings.text("attn_implementation", "");
+  const std::string factory = settings.text("flash_attn", "auto");
+  const bool flash = settings.flag("flash_attention", false);
+  const bool eager = settings.flag("eager_attention", false);
+  for (const char* other : {"sdp_attention", "xformers_attention", "flex_attention"}) {
+    (void)settings.find(other);
+  }
+  s.flash_attention = !eager && kind != "eager" && factory != "disabled";
+  const bool second = kind == "flash_attention_2" || factory == "fa2" || (flash && kind.empty());
+  s.runtime.attention = second ? AttentionKernel::kFlash2 : AttentionKernel::kBest;
+}
+
 // Liger-Kernel transformers/monkey_patch.py, apply_liger_kernel_to_llama: with all defaults a
 // rotary embedding, RMSNorm and SwiGLU of one kernel each, and the loss fused with the output
 // layer; axolotl integrations/liger/args.py names each, integrations/cut_cross_entropy/args.py the

@@ -11,6 +11,10 @@ namespace meshplan {
 // words. After the loss and the recomputation are known.
 void read_fused_kernels(Settings& settings, Strategy& s);
 
+// Which attention runs, in axolotl's, LLaMA-Factory's and Transformers' words. Unless stated it is
+// PyTorch's, which runs the fastest kernel that it has.
+void read_attention(Settings& settings, Strategy& s);
+
 // torch.compile joins chains of element-wise operations; where `loss` says so the loss is compiled
 // too.
 void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s);

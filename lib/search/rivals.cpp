@@ -108,7 +108,7 @@ class Comparison {
     Space space;
     if (is_of_search(d)) {
       space = space_of(narrow, d);
-    } else if (everything && nodes < kNodesOfSpace) {
+    } else if (everything && nodes < nodes_of_space(result_)) {
       return;
     }
     if (!everything) {
@@ -219,6 +219,12 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
 std::int64_t nodes_for_comparison(const SearchResult& result) {
   constexpr std::int64_t kLeast = 2048;
   return std::max(kLeast, result.statistics.nodes / 8);
+}
+
+std::int64_t nodes_of_space(const SearchResult& result) {
+  constexpr std::int64_t kEachMesh = 2, kUnknown = 512;
+  if (result.space == nullptr) return kUnknown;
+  return kEachMesh * static_cast<std::int64_t>(result.space->meshes().size());
 }
 
 RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result) {

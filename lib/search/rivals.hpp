@@ -39,8 +39,9 @@ struct RivalBudget {
 // What a comparison with the best plan may expand: an eighth of the nodes of the search itself, or
 // a tenth of a second's.
 [[nodiscard]] std::int64_t nodes_for_comparison(const SearchResult& result);
-// A space that must be made from the rules costs about as much as so many nodes.
-inline constexpr std::int64_t kNodesOfSpace = 512;
+// A space that must be made from the rules costs about as much as so many nodes: more where the
+// search's own is larger.
+[[nodiscard]] std::int64_t nodes_of_space(const SearchResult& result);
 
 // So many nodes, within what is left of the time.
 [[nodiscard]] RivalBudget rival_budget(const SearchRequest& request, const SearchResult& result);

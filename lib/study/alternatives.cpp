@@ -61,7 +61,7 @@ Result<SearchResult> near_first(const ModelSpec& m, const ClusterSpec& c, Search
   if (!nearest) return search(m, c, one, progress, caches);  // nothing of this space is near
   SearchResult first = std::move(nearest).value();
   *one.node_limit = std::max<std::int64_t>(1, *one.node_limit - first.statistics.nodes);
-  if (!take_rest(one, first.statistics.wall) || *one.node_limit < kNodesOfSpace) {
+  if (!take_rest(one, first.statistics.wall) || *one.node_limit < nodes_of_space(result)) {
     first.proof.exact = false;
     return first;
   }

@@ -43,8 +43,17 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "zero=0,kernels.fused_norm=true,kernels.fused_cross_entropy=true,"
                "kernels.inplace_cross_entropy=true");
   CAPTURE(keys);
-  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp," + keys);
+  const LaunchPlan plan =
+      plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp,kernels.attention=flash2," + keys);
   check_comes_back(plan, recipe_of(plan), "axolotl.yaml");
+}
+
+TEST_CASE("attention that PyTorch chooses comes back from axolotl as that") {
+  const LaunchPlan plan =
+      plan_of("llama-3.1-8b", "dgx-h100", 8, "framework=fsdp,zero=3,packing=none");
+  const std::string recipe = recipe_of(plan);
+  CHECK(recipe.find("attn_implementation: sdpa") != std::string::npos);
+  check_comes_back(plan, recipe, "axolotl.yaml");
 }
 
 TEST_CASE("what axolotl cannot be told is refused by name") {
@@ -67,12 +76,14 @@ TEST_CASE("what axolotl cannot be told is refused by name") {
         std::string::npos);
   CHECK(errors_of("zero=3,precision=fp16,master_weights=false,optimizer_dtype=fp16,grad_dtype=fp16")
             .find("bf16: full") != std::string::npos);
+  CHECK(errors_of("zero=3,packing=pack").find("kernels.attention=flash2") != std::string::npos);
   CHECK(errors_of("zero=3,recompute=selective").find("recomputes whole layers") !=
         std::string::npos);
 }
 
 TEST_CASE("the script of axolotl joins the plan with the recipe of its user") {
-  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 16, "framework=fsdp,zero=3");
+  const LaunchPlan plan =
+      plan_of("llama-3.1-8b", "dgx-h100", 16, "framework=fsdp,zero=3,kernels.attention=flash2");
   const Result<LaunchFiles> files = launch_files(LaunchFormat::kAxolotl, plan, "1.0");
   REQUIRE(files.ok());
   const std::string& script = files->files.front().text;
