@@ -374,7 +374,7 @@ class JsonOutputs(unittest.TestCase):
     def test_every_exporter(self):
         formats = [row["name"] for row in self.document("list", "list", "exporters")["exporters"]]
         strategies = {"deepspeed": "framework=deepspeed,zero=2", "torchtitan": "framework=torchtitan,zero=3",
-                      "accelerate": "framework=fsdp,zero=3", "axolotl": "framework=fsdp,zero=3",
+                      "accelerate": "framework=fsdp,zero=3", "axolotl": "framework=fsdp,zero=3,kernels.attention=flash2",
                       "torchtune": "framework=fsdp,zero=3,master_weights=false,grad_dtype=bf16,optimizer_dtype=bf16"}
         for name in formats:
             with self.subTest(format=name):
