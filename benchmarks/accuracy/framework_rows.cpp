@@ -54,10 +54,12 @@ constexpr std::array kFrameworks{
     FrameworkRow{"trl", "fsdp"},
     FrameworkRow{"unsloth", "fsdp"},
     // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
-    // custom_callbacks and mixed-precision plugin of the submitted code).
+    // custom_callbacks and mixed-precision plugin of the submitted code); adapters with LORA_A2A=1
+    // (training_results_v4.0, NVIDIA llama2_70b_lora nemo/configs/config_common.sh).
     FrameworkRow{.word = "mlperf",
                  .framework = "megatron",
                  .low_precision_gradients = true,
+                 .exchanges_adapters = true,
                  .fp8_recipe = ScalingRecipe::kDelayed},
     // Its runs on B200 have Transformer Engine's loss and cp_comm_type a2a alone
     // (docs/b200/b200_real_repro_guide.md, sections 4 and 7); its script of mixtures fuses the

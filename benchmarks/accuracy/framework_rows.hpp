@@ -20,6 +20,7 @@ struct FrameworkRow {
   CpKind cp_kind = CpKind::kRing;        // where the row does not say
   bool bf16_cross_entropy = false;       // PyTorch's loss of 16-bit logits
   bool eager_router = false;             // without --moe-router-fusion
+  bool exchanges_adapters = false;       // adapters' outputs go by all-to-all (LORA_A2A)
   bool megatron_experts = false;         // Megatron-Core's permutation and weighted activation
   ScalingRecipe fp8_recipe = ScalingRecipe::kBest;  // where the row does not say
 };

@@ -224,7 +224,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_dispatch(s, run);
   apply_precision(s, source, run);
   apply_sharding(s, run);
-  apply_adapters(s, run);
+  apply_adapters(s, source, run);
   apply_optimizer(s, run);
   apply_graphs(s, run);
   apply_recompute(s, run, *run.model.num_layers);

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "bridge_recipes.hpp"
+#include "framework_rows.hpp"
 #include "spec/optimizers.hpp"
 #include "words.hpp"
 
@@ -195,9 +196,11 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
 // The adapters of a row. NeMo's recipes of fine-tuning, whose tables leave them out, put those of
 // rank 8 on the queries', keys' and values' projection (nemo/collections/llm/recipes,
 // finetune_recipe).
-void apply_adapters(Strategy& s, const Run& run) {
+void apply_adapters(Strategy& s, const Source& source, const Run& run) {
   if (run.task != "lora" && run.task != "qlora") return;
   s.lora.rank = run.lora_rank.value_or(8);
+  const FrameworkRow* row = framework_row(source);
+  s.lora.all_to_all = row != nullptr && row->exchanges_adapters;
   s.lora.dropout = run.lora_dropout.value_or(0);
   s.lora.targets = run.lora_rank ? kDefaultLoraTargets : LoraTargets{LoraTarget::kQkv};
   LoraTargets stated;
