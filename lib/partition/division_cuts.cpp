@@ -75,6 +75,11 @@ void DivisionCuts::add(const CriticalPath& path) {
   chains_.push_back(chain_of(path));
   std::vector<double>& lengths = lengths_.emplace_back();
   for (const Path& known : paths_) lengths.push_back(length(chains_.back(), known));
+  for (std::size_t p = 0; p < paths_.size(); ++p) note_longest(p, chains_.size() - 1);
+}
+
+void DivisionCuts::note_longest(std::size_t path, std::size_t chain) {
+  if (lengths_[chain][path] > lengths_[longest_[path]][path]) longest_[path] = chain;
 }
 
 bool DivisionCuts::is_longer(const CriticalPath& path) const {
@@ -146,12 +151,26 @@ std::size_t DivisionCuts::number_of(Path path) {
                         return a.taken == b.taken && a.to == b.to;
                       });
   };
-  const auto known = std::find_if(paths_.begin(), paths_.end(), is_it);
-  if (known != paths_.end()) return static_cast<std::size_t>(known - paths_.begin());
-  for (std::size_t k = 0; k < lengths_.size(); ++k) lengths_[k].push_back(length(chains_[k], path));
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, of whole numbers instead of bytes
+  for (const DivisionGraph::Edge& e : path) {
+    for (const std::int64_t part : {std::int64_t{e.taken}, std::int64_t{e.to}}) {
+      hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x100000001b3U;
+    }
+  }
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto known = first; known != last; ++known) {
+    if (is_it(paths_[known->second])) return known->second;
+  }
+  const std::size_t number = paths_.size();
+  by_hash_.emplace(hash, number);
+  longest_.push_back(0);
+  for (std::size_t k = 0; k < lengths_.size(); ++k) {
+    lengths_[k].push_back(length(chains_[k], path));
+    note_longest(number, k);
+  }
   paths_.push_back(std::move(path));
   seen_.push_back(0);
-  return paths_.size() - 1;
+  return number;
 }
 
 bool DivisionCuts::turn_to_unseen(const DivisionBranch& branch) {
@@ -192,13 +211,7 @@ void DivisionCuts::drop_closed_paths(DivisionBranch& branch) const {
 DivisionCuts::Game DivisionCuts::game_of(const DivisionBranch& branch) const {
   std::vector<char> counts(chains_.size(), 0);
   for (std::size_t k = 0; k < branch.weights.size(); ++k) counts[k] = branch.weights[k] > 0 ? 1 : 0;
-  for (const std::size_t p : branch.paths) {
-    std::size_t longest = 0;
-    for (std::size_t k = 1; k < chains_.size(); ++k) {
-      if (lengths_[k][p] > lengths_[longest][p]) longest = k;
-    }
-    counts[longest] = 1;
-  }
+  for (const std::size_t p : branch.paths) counts[longest_[p]] = 1;
   std::vector<std::vector<double>> rows;
   for (std::size_t k = 0; k < chains_.size(); ++k) {
     if (counts[k] == 0) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "partition/division_graph.hpp"
@@ -112,6 +113,7 @@ class DivisionCuts {
                                const std::vector<double>& weights) const;
   bool try_mean(DivisionBranch& branch, const std::vector<double>& weights);
   [[nodiscard]] std::size_t number_of(Path path);
+  void note_longest(std::size_t path, std::size_t chain);
   [[nodiscard]] Game game_of(const DivisionBranch& branch) const;
   [[nodiscard]] bool is_open(const DivisionBranch& branch, const Path& path) const;
   void drop_closed_paths(DivisionBranch& branch) const;
@@ -120,7 +122,9 @@ class DivisionCuts {
   std::vector<double> after_;
   std::vector<std::vector<char>> above_;  // by level and share: whether it takes longer
   std::vector<Chain> chains_;
-  std::vector<Path> paths_;                   // divisions
+  std::vector<Path> paths_;                                      // divisions
+  std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;  // of them
+  std::vector<std::size_t> longest_;          // of them: the chain that is longest in it
   std::vector<char> seen_;                    // of them: whose own chain is known
   std::size_t latest_ = 0;                    // of them: that took least last
   std::vector<std::vector<double>> lengths_;  // of each chain in each of them
