@@ -189,7 +189,8 @@ void mend_ring_attention(Strategy& s, const ModelSpec&) {
 void axolotl_attention(const Plan& p, Findings& f) {
   const bool splits_rows = p.s.packing == Packing::kPack || p.s.cp > 1;
   if (!p.s.flash_attention || !splits_rows) return;
-  if (is_before_hopper(p.c.device.architecture)) return;
+  const Architecture a = p.c.device.architecture;
+  if (a != Architecture::kHopper && a != Architecture::kBlackwell) return;
   if (p.s.runtime.attention != AttentionKernel::kBest) return;
   f.error({"kernels.attention", "packing", "cp"},
           "attention over packed or split rows is flash_attention_2", "kernels.attention=flash2");

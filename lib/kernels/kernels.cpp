@@ -128,19 +128,19 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
 
 // Rate of an attention kernel over the best one of the architecture: FlashAttention-2 on Hopper
 // reaches 350 of FlashAttention-3's 640 TFLOP/s forward and 340 of 550 backward (2407.08608 figs. 5
-// and 6; Blackwell taken alike), FlashAttention-1 half of FlashAttention-2 (2307.08691 fig. 4), the
-// Triton kernel of 2023 what FlashAttention-1 does (same figure).
+// and 6; Blackwell taken alike), elsewhere it is the best one; FlashAttention-1 half of it
+// (2307.08691 fig. 4), the Triton kernel of 2023 what FlashAttention-1 does (same figure). On AMD's
+// devices Triton's kernels fall behind as on Hopper (Primus's runs of linear attention).
 static double kernel_share(AttentionKernel kernel, Architecture architecture, bool backward) {
-  const bool old = is_before_hopper(architecture);
-  const double flash2 = old ? 1.0 : (backward ? 0.62 : 0.55);
+  const double behind = is_before_hopper(architecture) ? 1.0 : (backward ? 0.62 : 0.55);
   switch (kernel) {
     case AttentionKernel::kBest:
       return 1.0;
     case AttentionKernel::kFlash2:
-      return flash2;
+      return is_amd(architecture) ? 1.0 : behind;
     case AttentionKernel::kFlash1:
     case AttentionKernel::kTriton:
-      return 0.5 * flash2;
+      return 0.5 * behind;
   }
   return 1.0;
 }
