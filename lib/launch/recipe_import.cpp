@@ -266,6 +266,9 @@ class Importer {
         settings_.text("ring_attn_func", packs ? "varlen_llama3" : "batch_ring");
     if (is_axolotl() && run_.strategy.cp > 1)
       run_.strategy.cp_kind = ring == "varlen_llama3" ? CpKind::kAllGather : CpKind::kRing;
+    // Its packed and split rows run FlashAttention-2 (frameworks/target_accelerate.cpp).
+    if (is_axolotl() && (packs || run_.strategy.cp > 1))
+      run_.strategy.runtime.attention = AttentionKernel::kFlash2;
     note_full_sequences(run_);
   }
 

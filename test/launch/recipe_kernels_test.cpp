@@ -1,6 +1,7 @@
 // Switches of recipes that change kernels, the loss and where checkpoints are.
 #include <array>
 #include <string>
+#include <utility>
 
 #include "launch/recipe_import.hpp"
 #include "support/catch.hpp"
@@ -29,6 +30,23 @@ Strategy strategy_of(const std::string& recipe) {
 }
 
 }  // namespace
+
+TEST_CASE("a recipe's attention is PyTorch's unless it names one or packs rows") {
+  const auto attention = [](const char* recipe, const char* keys) {
+    const Strategy s = strategy_of(std::string(recipe) + keys);
+    return std::pair{s.flash_attention, s.runtime.attention};
+  };
+  using enum AttentionKernel;
+  CHECK(attention(kLlamaFactoryLora, "") == std::pair{true, kBest});
+  CHECK(attention(kLlamaFactoryLora, "flash_attn: sdpa\n") == std::pair{true, kBest});
+  CHECK(attention(kLlamaFactoryLora, "flash_attn: fa2\n") == std::pair{true, kFlash2});
+  CHECK_FALSE(attention(kLlamaFactoryLora, "flash_attn: disabled\n").first);
+  CHECK(attention(kAxolotlLora, "attn_implementation: sdpa\n") == std::pair{true, kBest});
+  CHECK(attention(kAxolotlLora, "flash_attention: true\n") == std::pair{true, kFlash2});
+  CHECK(attention(kAxolotlLora, "sdp_attention: true\nsample_packing: true\n") ==
+        std::pair{true, kFlash2});
+  CHECK_FALSE(attention(kAxolotlLora, "attn_implementation: eager\n").first);
+}
 
 TEST_CASE("axolotl names each of Liger's kernels, and cut cross entropy") {
   const Runtime plain = strategy_of(kAxolotlLora).runtime;
