@@ -1,9 +1,10 @@
-// What context parallelism makes of one attention over the whole sequence.
+// Kernels of attention, and what context parallelism makes of one over the whole sequence.
 #include <map>
 #include <string>
 
 #include "cost/llama.hpp"
 #include "cost/step.hpp"
+#include "kernels/kernels.hpp"
 #include "model/parts.hpp"
 #include "support/catch.hpp"
 
@@ -41,6 +42,29 @@ double pairs(const std::vector<KernelOp>& ops) {
 }
 
 }  // namespace
+
+TEST_CASE("[F-ATT-1] FlashAttention-1 takes twice as long as FlashAttention-2 on Ampere") {
+  const DeviceSpec d = plain_device();
+  const AttentionShape a{1, 32, 4096, 4096, 128, 128, 0.5};
+  const Seconds flash2 = fused_attention_time(d, a, false, AttentionKernel::kFlash2);
+  const Seconds flash1 = fused_attention_time(d, a, false, AttentionKernel::kFlash1);
+  CHECK(flash2 == fused_attention_time(d, a, false));
+  CHECK((flash1 - d.kernel_overhead) / (flash2 - d.kernel_overhead) == Approx(2));
+}
+
+TEST_CASE("[F-ATT-1] FlashAttention-2 is not the best kernel on Hopper, but on AMD's devices") {
+  DeviceSpec d = plain_device();
+  const AttentionShape a{1, 32, 4096, 4096, 128, 128, 0.5};
+  const auto flash2_over_best = [&](Architecture architecture) {
+    d.architecture = architecture;
+    const Seconds flash2 = fused_attention_time(d, a, false, AttentionKernel::kFlash2);
+    const Seconds best = fused_attention_time(d, a, false, AttentionKernel::kBest);
+    return (flash2 - d.kernel_overhead) / (best - d.kernel_overhead);
+  };
+  CHECK(flash2_over_best(Architecture::kHopper) == Approx(640.0 / 350).epsilon(0.01));
+  CHECK(flash2_over_best(Architecture::kAda) == Approx(1));
+  CHECK(flash2_over_best(Architecture::kCdna3) == Approx(1));
+}
 
 TEST_CASE("[F-CP-2][F-CP-3] every rank has its share of the causal mask's pairs") {
   const ModelSpec m = llama_like(4);
