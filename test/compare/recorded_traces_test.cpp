@@ -31,6 +31,7 @@ Recorded recorded(const std::string& planted, const std::string& batch = "seq_le
   defaults.dp = 1;
   const Result<Strategy> s = load_strategy(
       "framework=fsdp,zero=0,precision=bf16,master_weights=false,grad_dtype=bf16,"
+      "kernels.attention=flash2,"
       "optimizer_dtype=bf16,kernels.fused_norm=true,micro_batch=4,global_batch=4," +
           batch,
       defaults);
