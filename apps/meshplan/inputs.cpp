@@ -229,10 +229,14 @@ void read_task(const WorkloadFlags& flags, WorkloadInputs& in, Diagnostics& prob
   if (task == Task::kQlora) {
     in.lora.frozen_dtype = FrozenDtype::kNf4;
   }
-  if (in.preset->framework() != Framework::kMegatron) in.lora.targets = lora_targets("all-linear");
+  in.lora.targets = usual_targets(in.preset->framework());
 }
 
 }  // namespace
+
+LoraTargets usual_targets(Framework f) {
+  return f == Framework::kMegatron ? kDefaultLoraTargets : lora_targets("all-linear");
+}
 
 WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems) {
   WorkloadInputs in;

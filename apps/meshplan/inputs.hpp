@@ -46,6 +46,10 @@ struct WorkloadInputs {
   Packing packing = Packing::kPack;                             // of --packing
 };
 
+// The linear layers that a framework's programs adapt unless told otherwise: Megatron-Bridge's LoRA
+// its four, PEFT every one.
+[[nodiscard]] LoraTargets usual_targets(Framework f);
+
 // Everything that could be read; what is wrong is added to `problems`.
 [[nodiscard]] WorkloadInputs read_workload(const WorkloadFlags& flags, Diagnostics& problems);
 

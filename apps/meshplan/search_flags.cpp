@@ -105,6 +105,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
   }
   if (const auto own = framework_of(request.space); own && workload.framework.empty()) {
     request.base = with_preset(request.base, *own);
+    if (has_adapters(request.base)) request.base.lora.targets = usual_targets(*own);
   }
   if (in.model && in.cluster) {
     request.base = as_configured(request.space, request.base, *in.model, *in.cluster);

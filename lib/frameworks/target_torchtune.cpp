@@ -118,6 +118,7 @@ void adapters(const Plan& p, Findings& f) {
   LoraTargets rest = p.s.lora.targets;
   for (const LoraTarget t : attention.all()) rest.erase(t);
   if (rest.empty() || rest == mlp) return;
+  if (p.s.lora.targets == lora_targets("all-linear")) return;  // its models have no others
   f.error({"lora.targets"},
           "adapters are on q_proj, k_proj, v_proj and o_proj one by one, and on gate_proj, up_proj "
           "and down_proj together",
