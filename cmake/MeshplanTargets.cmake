@@ -12,6 +12,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(meshplan_flags INTERFACE -Wno-restrict -Wno-stringop-overflow
     -Wno-array-bounds)
 endif()
+# GCC collects garbage while it reads headers, for a tenth of the time of compiling; without it up to a
+# third more memory is taken: 0.9 GB for the largest groups of sources.
+set(MESHPLAN_ROOMY)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(MESHPLAN_ROOMY --param=ggc-min-heapsize=524288)
+  target_compile_options(meshplan_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${MESHPLAN_ROOMY}>)
+endif()
 # Input comes from people, files and the network: what slips past the readers must not become an
 # attacker's. Checked on the built program by test/reliability/hardening_test.py.
 target_compile_options(meshplan_flags INTERFACE -fstack-protector-strong)
