@@ -194,9 +194,13 @@ const Preset& preset_of_run(const Source& source, const Run& run) {
   if (framework == name_of(Framework::kFsdp)) {
     static const std::regex stated(R"(\b(20\d\d-(0[1-9]|1[0-2]))-[0-3]\d\b)");
     std::smatch day;
-    const bool dated = std::regex_search(run.where, day, stated);
-    const Result<const Preset*> then = find_preset(framework, dated ? day[1].str() : "torch2.6");
-    if (then) return **then;
+    if (std::regex_search(run.where, day, stated)) {
+      const Result<const Preset*> then = find_preset(framework, day[1].str());
+      if (then) return **then;
+    }
+    const Result<const Preset*> before = find_preset(framework, "torch2.6");
+    PLAN_CHECK(before);
+    return **before;
   }
   return known_preset(framework);
 }

@@ -204,36 +204,10 @@ void add_deepspeed(std::vector<Preset>& all) {
 
 // --- PyTorch
 
-// torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward pass;
-// MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
-void add_fsdp(std::vector<Preset>& all) {
-  PresetValues v{
-      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
-  v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
-  const auto add = [&](std::string release, std::string date, std::string source) {
-    all.push_back({.framework_name = "fsdp",
-                   .release_name = std::move(release),
-                   .date = std::move(date),
-                   .source = std::move(source),
-                   .values = v,
-                   .shards = sharded_checkpoint(),
-                   .model = sharded_checkpoint(),
-                   .exported = true});
-  };
-  // scaled_dot_product_attention prefers cuDNN's kernels on Hopper and Blackwell from cuDNN 9.15.1
-  // on, which wheels bring since 2.11; before, FlashAttention-2 comes first.
-  v.runtime.attention = AttentionKernel::kBest;
-  add("torch2.11", "2026-03-23",
-      "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, "
-      "check_prefer_cudnn_attention");
-  v.runtime.attention = AttentionKernel::kFlash2;
-  add("torch2.6", "2025-01-29",
-      "PyTorch 2.6 torch/distributed/fsdp, fully_shard and MixedPrecisionPolicy");
-}
-
-Preset torchtitan(std::string release, std::string date, std::string source,
-                  const PresetValues& values) {
-  return {.framework_name = "torchtitan",
+// A release of a code whose checkpoints are sharded ones of PyTorch's.
+Preset sharded_release(std::string framework, std::string release, std::string date,
+                       std::string source, const PresetValues& values) {
+  return {.framework_name = std::move(framework),
           .release_name = std::move(release),
           .date = std::move(date),
           .source = std::move(source),
@@ -241,6 +215,27 @@ Preset torchtitan(std::string release, std::string date, std::string source,
           .shards = sharded_checkpoint(),
           .model = sharded_checkpoint(),
           .exported = true};
+}
+
+// torch/distributed/fsdp: fully_shard gathers ahead and reduces beside the backward pass;
+// MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
+// scaled_dot_product_attention prefers cuDNN's kernels on Hopper and Blackwell from cuDNN 9.15.1
+// on, which wheels bring since 2.11 (github.com/huggingface/transformers/pull/48163); before,
+// FlashAttention-2 comes first.
+void add_fsdp(std::vector<Preset>& all) {
+  PresetValues v{
+      .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
+  v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
+  v.runtime.attention = AttentionKernel::kBest;
+  all.push_back(sharded_release("fsdp", "torch2.11", "2026-03-23",
+                                "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/"
+                                "sdp_utils.cpp, check_prefer_cudnn_attention",
+                                v));
+  v.runtime.attention = AttentionKernel::kFlash2;
+  all.push_back(sharded_release("fsdp", "torch2.6", "2025-01-29",
+                                "PyTorch 2.6 torch/distributed/fsdp, fully_shard and "
+                                "MixedPrecisionPolicy",
+                                v));
 }
 
 // config/job_config.py (v0.2.2): mixed_precision_reduce float32; with compilation, which its
@@ -264,21 +259,23 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .grouped_kernel = true,
                              .weighted_expert_outputs = true,
                              .recompute_early_stop = true}};
-  all.push_back(torchtitan("v0.2", "2026-02-20",
-                           "torchtitan v0.2.2 config/job_config.py, components/loss.py, "
-                           "models/attention.py",
-                           v));
+  all.push_back(sharded_release("torchtitan", "v0.2", "2026-02-20",
+                                "torchtitan v0.2.2 config/job_config.py, components/loss.py, "
+                                "models/attention.py",
+                                v));
   v.runtime.attention = AttentionKernel::kFlash2;
-  all.push_back(torchtitan("v0.1", "2025-06-17", "v0.1.0 components/loss.py, build_loss_fn", v));
-  all.push_back(torchtitan("bbb1b616e", "2025-04-02",
-                           "bbb1b616e: the loss is compiled again where the model is", v));
+  all.push_back(sharded_release("torchtitan", "v0.1", "2025-06-17",
+                                "v0.1.0 components/loss.py, build_loss_fn", v));
+  all.push_back(sharded_release("torchtitan", "bbb1b616e", "2025-04-02",
+                                "bbb1b616e: the loss is compiled again where the model is", v));
   const PresetValues compiled = v;
   v.runtime.fused_cross_entropy = v.runtime.inplace_cross_entropy = false;
-  all.push_back(torchtitan("e8977b007", "2024-12-18",
-                           "e8977b007: the loss is not compiled, even with compilation on", v));
-  all.push_back(torchtitan("e10cb9494", "2024-10-22",
-                           "e10cb9494: fp32 logits are made inside the loss, which is compiled",
-                           compiled));
+  all.push_back(sharded_release("torchtitan", "e8977b007", "2024-12-18",
+                                "e8977b007: the loss is not compiled, even with compilation on",
+                                v));
+  all.push_back(sharded_release(
+      "torchtitan", "e10cb9494", "2024-10-22",
+      "e10cb9494: fp32 logits are made inside the loss, which is compiled", compiled));
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ class Importer {
     read_host_checkpoints(settings_, is_axolotl(), s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
-    read_attention(settings_, s);
+    read_attention(settings_, s, run_.notes);
     const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
     const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);

@@ -5,13 +5,17 @@ namespace meshplan {
 // transformers modeling_utils.py, attn_implementation; axolotl utils/schemas/config.py,
 // flash_attention and its like; LLaMA-Factory hparams/model_args.py, flash_attn (auto: PyTorch's).
 // Since 2.11 PyTorch's is cuDNN's on Hopper and Blackwell (frameworks/built_in.cpp, add_fsdp).
-void read_attention(Settings& settings, Strategy& s) {
+void read_attention(Settings& settings, Strategy& s, std::vector<std::string>& notes) {
   const std::string kind = settings.text("attn_implementation", "");
   const std::string factory = settings.text("flash_attn", "auto");
   const bool flash = settings.flag("flash_attention", false);
   const bool eager = settings.flag("eager_attention", false);
-  for (const char* other : {"sdp_attention", "xformers_attention", "flex_attention"}) {
-    (void)settings.find(other);
+  (void)settings.find("sdp_attention");
+  const bool xformers = settings.flag("xformers_attention", false);
+  const bool flex = settings.flag("flex_attention", false);
+  if (xformers || flex || kind == "xformers" || kind == "flex_attention") {
+    notes.emplace_back(
+        "attention of xFormers and FlexAttention counts as PyTorch's fastest kernel");
   }
   s.flash_attention = !eager && kind != "eager" && factory != "disabled";
   const bool second = kind == "flash_attention_2" || factory == "fa2" || (flash && kind.empty());

@@ -1,6 +1,7 @@
 #pragma once
 // Switches of recipes that change kernels, the loss, and where checkpoints of layers are.
 #include <string>
+#include <vector>
 
 #include "launch/settings.hpp"
 #include "spec/strategy.hpp"
@@ -12,8 +13,9 @@ namespace meshplan {
 void read_fused_kernels(Settings& settings, Strategy& s);
 
 // Which attention runs, in axolotl's, LLaMA-Factory's and Transformers' words. Unless stated it is
-// PyTorch's, which runs the fastest kernel that it has.
-void read_attention(Settings& settings, Strategy& s);
+// PyTorch's, which runs the fastest kernel that it has; xFormers' and FlexAttention are counted as
+// that, which `notes` then says.
+void read_attention(Settings& settings, Strategy& s, std::vector<std::string>& notes);
 
 // torch.compile joins chains of element-wise operations; where `loss` says so the loss is compiled
 // too.

@@ -334,7 +334,7 @@ class TrainerRun {
     read_host_checkpoints(settings_, false, s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
-    read_attention(settings_, s);
+    read_attention(settings_, s, run_.notes);
     const std::string optimizer = settings_.text("optim", "adamw_torch");
     const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);
