@@ -29,6 +29,27 @@ TEST_CASE("torchtitan's pages say the month of their runs, and the release of th
   CHECK(fused_loss("docs/performance.md"));  // the newest
 }
 
+TEST_CASE("runs of PyTorch's FSDP have the attention of the day that they state") {
+  Run run = complete_run();
+  run.gpus = 8, run.tp = 1, run.pp = 1, run.dp = 8, run.zero_stage = 3;
+  run.attention_impl.clear();
+  const auto attention = [&](const char* where) {
+    run.where = where;
+    return first_strategy(source_called("FSDP fine-tuning"), run).runtime.attention;
+  };
+  CHECK(attention("pull request 1, description (2026-08-21)") == AttentionKernel::kBest);
+  CHECK(attention("pull request 1, description (2025-08-21)") == AttentionKernel::kFlash2);
+  CHECK(attention("pull request 1, description (2023-08-21)") == AttentionKernel::kFlash2);
+  CHECK(attention("a table") == AttentionKernel::kFlash2);
+}
+
+TEST_CASE("MLPerf's adapters exchange their outputs, others' gather them") {
+  Run run = complete_run();
+  run.task = "lora";
+  CHECK(first_strategy(source_called("MLPerf Training LoRA"), run).lora.all_to_all);
+  CHECK_FALSE(first_strategy(source_called("NeMo fine-tuning"), run).lora.all_to_all);
+}
+
 TEST_CASE("SimuMax's runs of Megatron-LM exchange heads and have Transformer Engine's loss") {
   Source source = source_called("SimuMax");
   source.repo = "MooreThreads/SimuMax docs/b200";
