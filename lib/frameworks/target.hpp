@@ -139,4 +139,10 @@ struct TorchtitanFlavor {
 inline constexpr RankOrder kPipelineInsideOrder{Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp,
                                                 Axis::kDp};
 
+// Rows of several documents, or of which each rank has a part: axolotl runs FlashAttention-2 over
+// them, whatever is faster over others (loaders/patch_manager.py).
+[[nodiscard]] inline bool packs_or_splits_rows(const Strategy& s) {
+  return s.packing == Packing::kPack || s.cp > 1;
+}
+
 }  // namespace meshplan

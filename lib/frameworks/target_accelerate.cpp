@@ -184,11 +184,9 @@ void mend_ring_attention(Strategy& s, const ModelSpec&) {
   s.flash_attention = true;
 }
 
-// Packed rows and ring attention run FlashAttention-2 (loaders/patch_manager.py): what is faster on
-// Hopper and after must not be promised.
+// What is faster on Hopper and after must not be promised.
 void axolotl_attention(const Plan& p, Findings& f) {
-  const bool splits_rows = p.s.packing == Packing::kPack || p.s.cp > 1;
-  if (!p.s.flash_attention || !splits_rows) return;
+  if (!p.s.flash_attention || !packs_or_splits_rows(p.s)) return;
   const Architecture a = p.c.device.architecture;
   if (a != Architecture::kHopper && a != Architecture::kBlackwell) return;
   if (p.s.runtime.attention != AttentionKernel::kBest) return;

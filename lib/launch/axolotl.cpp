@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "frameworks/target.hpp"
 #include "io/yaml_text.hpp"
 #include "launch/targets.hpp"
 #include "spec/strategy_keys.hpp"
@@ -44,12 +45,11 @@ class Recipe {
   }
 
  private:
-  // Rows that are packed or split need it; others leave the choice to PyTorch (kBest).
+  // Of the fastest kernel the choice is left to PyTorch.
   std::string attention() const {
     if (!s_.flash_attention) return "eager";
-    const bool splits_rows = s_.packing == Packing::kPack || s_.cp > 1;
     const bool best = s_.runtime.attention == AttentionKernel::kBest;
-    return best && !splits_rows ? "sdpa" : "flash_attention_2";
+    return best && !packs_or_splits_rows(s_) ? "sdpa" : "flash_attention_2";
   }
 
   static std::string yes(bool value) { return value ? "true" : "false"; }

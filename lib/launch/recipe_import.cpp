@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "io/load.hpp"
 #include "launch/recipe_kernels.hpp"
 #include "launch/recipe_keys.hpp"
@@ -266,8 +267,7 @@ class Importer {
         settings_.text("ring_attn_func", packs ? "varlen_llama3" : "batch_ring");
     if (is_axolotl() && run_.strategy.cp > 1)
       run_.strategy.cp_kind = ring == "varlen_llama3" ? CpKind::kAllGather : CpKind::kRing;
-    // Its packed and split rows run FlashAttention-2 (frameworks/target_accelerate.cpp).
-    if (is_axolotl() && (packs || run_.strategy.cp > 1))
+    if (is_axolotl() && packs_or_splits_rows(run_.strategy))
       run_.strategy.runtime.attention = AttentionKernel::kFlash2;
     note_full_sequences(run_);
   }
