@@ -54,6 +54,10 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   } else if (has_word(text, "Triton") && !has_word(text, "AOTriton")) {  // not AMD's library
     s.runtime.attention = AttentionKernel::kTriton;
   }
+  // MLPerf's configurations: FP8_DPA=1; only with products in 8 bits.
+  if (has_word(text, "FP8")) s.runtime.fp8_attention = s.precision == Precision::kFp8;
+  s.runtime.activation_func_fp8_input_store |=
+      has_word(run.notes, "activation_func_fp8_input_store");
   // Modules of Transformer Engine below other code: its norms, rotary embeddings and attention.
   static const std::regex modules(R"(\bTE\b)");
   if (!is_megatron_code(s.framework) && std::regex_search(text, modules)) {

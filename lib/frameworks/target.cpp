@@ -201,6 +201,15 @@ void check_attention_precision(Target t, const Strategy& s, Findings& f) {
                                  : "kernels.fp8_attention=false");
 }
 
+void check_stored_input(Target t, const Strategy& s, Findings& f) {
+  if (!s.runtime.activation_func_fp8_input_store || t == Target::kMegatronBridge) return;
+  const std::string off = "kernels.activation_func_fp8_input_store=false";
+  f.error({"kernels.activation_func_fp8_input_store"},
+          "an activation's input in 8 bits (activation_func_fp8_input_store) is set in "
+          "Megatron-Bridge alone",
+          t == Target::kMegatron ? "--format megatron-bridge, or " + off : off);
+}
+
 // torchao's float8, which PyTorch's trainers call, is written with scales of whole tensors.
 void check_scaling(Target t, const Strategy& s, Findings& f) {
   const ScalingRecipe recipe = s.runtime.fp8_recipe;
@@ -316,6 +325,7 @@ TargetModel::TargetModel(Target t, const ModelSpec& m) : target_(t), model_(m) {
 Target TargetModel::carrier_of(const Strategy& s) const {
   if (target_ != Target::kMegatron) return target_;
   if (has_adapters(s) || !s.frozen.empty() || has_fp8_attention(s)) return Target::kMegatronBridge;
+  if (s.runtime.activation_func_fp8_input_store) return Target::kMegatronBridge;
   if (is_precision_aware(s) && !s.runtime.param_remainders) return Target::kMegatronBridge;
   if (own_.has_errors()) return Target::kMegatronBridge;
   Findings f;
@@ -329,6 +339,7 @@ void TargetModel::check_parts(Target carrier, const Strategy& s, Findings& f) co
   check_streams(carrier, s, model_, f);
   check_attention_residuals(carrier, s, model_, f);
   check_attention_precision(carrier, s, f);
+  check_stored_input(carrier, s, f);
   check_precision_aware(carrier, s, f);
   check_scaling(carrier, s, f);
   check_bf16_layers(carrier, s, model_, f);

@@ -177,6 +177,9 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (is_precision_aware(plan.strategy) && !plan.strategy.runtime.param_remainders) {
     overrides.push_back({"optimizer.store_param_remainders=false"});
   }
+  if (plan.strategy.runtime.activation_func_fp8_input_store) {
+    overrides.push_back({"model.activation_func_fp8_input_store=true"});
+  }
   if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
     overrides.push_back({"model.use_te_rng_tracker=true"});
   }

@@ -390,6 +390,7 @@ class Importer {
     s.runtime.fused_dropout_add = !has("--no-bias-dropout-fusion");
     const bool no_swiglu = has("--no-bias-swiglu-fusion"), no_gelu = has("--no-bias-gelu-fusion");
     s.runtime.fused_activation = !no_swiglu && !no_gelu;
+    s.runtime.activation_func_fp8_input_store = has("--activation-func-fp8-input-store");
     const bool no_rope = has("--no-rope-fusion");
     s.runtime.fused_rope = run_.model.mla.has_value() || !no_rope;
     // Latent attention's is yarn unless --rope-type says otherwise.

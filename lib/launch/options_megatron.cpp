@@ -9,9 +9,9 @@ constexpr OptionGroup kMegatron[] = {
      R"(
 peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
 )"},
-    {OptionEffect::kModelled, "attention in 8 bits, which Megatron-LM's arguments leave out",
+    {OptionEffect::kModelled, "what is in 8 bits and Megatron-LM's arguments leave out",
      R"(
-fp8-dot-product-attention/0
+fp8-dot-product-attention/0 activation-func-fp8-input-store/0
 )"},
     {OptionEffect::kModelled, "what the optimizer holds",
      R"(

@@ -286,6 +286,25 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
   append_residual(x, ops);
 }
 
+namespace {
+
+// Bytes of an element of queries, keys and values, and of the output, that fused attention keeps.
+struct KeptByAttention {
+  double inputs = 0, output = 0;
+};
+
+// [F-FP8-3] In 8 bits it keeps their casts alone; the output in 16 bits where scales are of whole
+// tensors as they are (Transformer Engine pytorch/attention/dot_product_attention/backends.py,
+// FusedAttnFunc; NVTE_DPA_FP8CS_O_in_F16).
+KeptByAttention kept_by_attention(const BlockContext& x) {
+  const double e = x.shape.bytes;
+  if (!has_fp8_attention(x.strategy)) return {e, e};
+  const Architecture a = x.cluster.device.architecture;
+  return {1, scaling_recipe(x.strategy, a) == ScalingRecipe::kTensorwise ? e : 1};
+}
+
+}  // namespace
+
 // Selective recomputation drops scores and dropout of materialised attention (2205.05198 sec. 5).
 // Fused attention has none; there Megatron-Core's modules layernorm, mlp or moe_act and mla_up_proj
 // are meant: outputs of norms and activation function, and of up-projections. Modules that are
@@ -298,17 +317,24 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   const double scores = score_bytes(x, heads.heads);
   double bytes = norm_bytes(x, norm) + kept_input(x, first) + projections;
   bytes += scores;
+  const double core_elements = t * real(heads.query_size + heads.key_size + heads.sent_values);
+  const double fewer = core_elements * (l.bytes - kept_by_attention(x).inputs);
+  bytes -= fewer;
+  // What the core casts for itself stays where the up-projections are repeated.
+  const double made_again =
+      fewer > 0 ? std::max(0.0, repeated - l.bytes * core_elements) : repeated;
   if (fused) bytes += 4 * t * real(heads.heads);  // log-sum-exp, fp32
   // Attention's output, input of the projection: one tensor where both keep it as it is.
-  const double input = kept(x, {LoraTarget::kProj});
-  const bool shared = input == l.bytes;
+  const double input = kept(x, {LoraTarget::kProj}), output_each = kept_by_attention(x).output;
+  const bool shared = input == l.bytes && output_each == l.bytes;
   bytes += input * t * real(heads.value_size);
-  if (fused && !shared) bytes += l.bytes * t * real(heads.value_size);
+  if (fused && !shared) bytes += output_each * t * real(heads.value_size);
   // The gate, and the output before it, which the projection does not keep.
   if (heads.output_gate) bytes += 2 * l.bytes * t * real(heads.value_size);
   if (x.strategy.runtime.op_recompute) {
-    const double products = l.bytes * t * real(heads.query_size + heads.sent_values);
-    const double output = l.bytes * t * real(heads.value_size) + 4 * t * real(heads.heads);
+    const double products =
+        kept_by_attention(x).inputs * t * real(heads.query_size + heads.sent_values);
+    const double output = output_each * t * real(heads.value_size) + 4 * t * real(heads.heads);
     const double operations = l.bytes * norm + products + output;
     return {bytes + hidden_mask(x), std::max(0.0, bytes + hidden_mask(x) - operations)};
   }
@@ -323,9 +349,10 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
       latent && (listed ? repeats(x, RecomputeModule::kMlaUpProj, false) : again && fused);
   const bool normed_again =
       listed ? norm_apart && repeats(x, RecomputeModule::kLayernorm, false) : again && fused;
-  const double core_inputs = latent ? repeated : projections;
-  const double core = (core_again ? 0 : scores + (fused ? 4 * t * real(heads.heads) : 0)) +
-                      (up_again ? 0 : core_inputs);
+  const double core_inputs =
+      (latent ? repeated : projections) - fewer - (up_again ? made_again : 0);
+  const double core =
+      (core_again ? 0 : scores + (fused ? 4 * t * real(heads.heads) : 0)) + core_inputs;
   const double inputs =
       (normed_again ? 0 : kept_input(x, first)) + (latent ? projections - repeated : 0);
   const double normal = norm_bytes(x, norm);
@@ -334,18 +361,19 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
                            off(OffloadModule::kCoreAttn) * core +
                            off(OffloadModule::kAttnProj) * input * t * real(heads.value_size);
   if (!listed) {
-    return {bytes + hidden_mask(x), fused ? kept_input(x, first) + repeated : scores, 0, offloaded};
+    return {bytes + hidden_mask(x), fused ? kept_input(x, first) + made_again : scores, 0,
+            offloaded};
   }
   double dropped = 0, together = 0;
   // Of fused attention only what its own backward pass needs beside its inputs: the projection
   // keeps the output.
   if (repeats(x, RecomputeModule::kCoreAttn, false)) {
     dropped += scores + (fused ? 4 * t * real(heads.heads) : 0);
-    if (fused && !shared) dropped += l.bytes * t * real(heads.value_size);
+    if (fused && !shared) dropped += output_each * t * real(heads.value_size);
   }
   if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x, first);
   if (latent && repeats(x, RecomputeModule::kMlaUpProj, false)) {
-    dropped += repeated, together = repeated;
+    dropped += made_again, together = made_again;
   }
   return {bytes + hidden_mask(x), dropped, together, offloaded};
 }

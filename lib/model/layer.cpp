@@ -111,9 +111,10 @@ double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double mixer =
       std::visit([&](const auto& kind) { return temporary_bytes(kind, x); }, layer.mixer);
   const bool freed = kept(x, {LoraTarget::kFc2}) > 0;
+  const double cast = stores_fp8_input(x) ? 2 * e : 0;  // both halves in 16 bits again
   const double streams = has_streams(x.model) ? 2 * residual_bytes(x) : 0;
   return streams + mixture_working_bytes(x) +
-         std::max(features * (x.model.gated_mlp && !freed ? 3 : 2) * e + 3 * e * hidden,
+         std::max(features * ((x.model.gated_mlp && !freed ? 3 : 2) * e + cast) + 3 * e * hidden,
                   mixer + 2 * e * hidden);
 }
 

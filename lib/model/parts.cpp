@@ -232,7 +232,8 @@ bool norm_is_inside(const BlockContext& x) { return x.strategy.runtime.transform
 
 // [F-ACT-1] Activation over n local features: plain reads and writes once (bias included when
 // fused), gated reads both halves and writes one; backward reads what forward read and the output
-// gradient and writes the input gradient. Unfused: a pass per operation.
+// gradient and writes the input gradient. Unfused: a pass per operation. An input that is kept in
+// 8 bits is cast by a kernel of its own, and back (Megatron-Core fusions/fused_bias_swiglu.py).
 void append_activation(const BlockContext& x, double features, BlockOps& ops) {
   const double e = x.shape.bytes;
   const bool fused = x.strategy.runtime.fused_activation;
@@ -241,6 +242,9 @@ void append_activation(const BlockContext& x, double features, BlockOps& ops) {
     append_elementwise(x, "activation", (fused ? 3 : 5) * e * features, fused ? 1 : 2,
                        (fused ? 5 : 12) * e * features, fused ? 1 : 4, ops, selective,
                        fused ? KernelKind::kGatedActivation : KernelKind::kOther);
+    if (!stores_fp8_input(x)) return;
+    const double cast = 2 * features * (e + 1);  // both halves: read and written
+    append_elementwise(x, "activation input cast", cast, 1, cast, 1, ops, selective);
   } else {
     append_elementwise(x, "activation", (fused ? 2 : 4) * e * features, fused ? 1 : 2,
                        (fused ? 3 : 5) * e * features, fused ? 1 : 2, ops, selective);
@@ -287,7 +291,8 @@ double activation_function_bytes(const BlockContext& x, double features) {
   const double e = x.shape.bytes;
   const double in = x.model.gated_mlp ? 2 : 1;
   const double extra = x.model.gated_mlp && !x.strategy.runtime.fused_activation ? 1 : 0;
-  return features * (e * (in + extra) + kept(x, {LoraTarget::kFc2}));
+  const double each = stores_fp8_input(x) ? 1 : e;
+  return features * (each * in + e * extra + kept(x, {LoraTarget::kFc2}));
 }
 
 bool has_mlp_bias(const ModelSpec& m) { return m.linear_bias || m.mlp_bias; }

@@ -78,6 +78,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.num_layers_at_end_in_bf16",
      "last layers whose products are in bf16 while the others' are in fp8 or nvfp4"},
     {"kernels.fp8_attention", "with precision fp8, attention's products are in 8 bits too"},
+    {"kernels.activation_func_fp8_input_store",
+     "the input of a fused gated activation is kept in 8 bits"},
     {"kernels.fused_experts", "with precision fp8, experts multiply, gate and cast in one kernel"},
     {"kernels.fused_latent_rope", "latent attention is laid out by the kernels that rotate it"},
     {"kernels.fused_router", "experts are scored and chosen by kernels, not operator by operator"},

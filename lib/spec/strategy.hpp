@@ -87,6 +87,9 @@ struct Runtime {
   // With precision fp8: fused attention multiplies in 8 bits too (Transformer Engine's fp8_dpa;
   // Megatron-Core fp8_dot_product_attention).
   bool fp8_attention = false;
+  // The input of a fused gated activation is kept for the backward pass in 8 bits, without scales
+  // (Megatron-Core activation_func_fp8_input_store), whatever the precision of products.
+  bool activation_func_fp8_input_store = false;
   // With precision fp8: the experts' first product, gated activation and cast to 8 bits are one
   // kernel, forward and backward (Transformer Engine ops/fused, grouped MLP of MXFP8;
   // Megatron-Core use_transformer_engine_op_fuser).

@@ -137,6 +137,14 @@ void check_precision(const Plan& p, Findings& f) {
   f.error({"precision"}, d.name + " does not compute in " + name, hint);
 }
 
+void check_stored_input(const Plan& p, Findings& f) {
+  if (!p.s.runtime.activation_func_fp8_input_store) return;
+  if (p.m.gated_mlp && p.m.activation == Activation::kSilu && p.s.runtime.fused_activation) return;
+  f.warning(
+      {"kernels.activation_func_fp8_input_store"},
+      "'kernels.activation_func_fp8_input_store' does nothing: it is of SwiGLU's fused kernel");
+}
+
 // MXFP8 is scaled by the matrix units of Blackwell and CDNA 4; blocks of 128 need their 8-bit
 // products to add in fp32 (Transformer Engine pytorch/quantization.py, check_mxfp8_support and
 // check_fp8_block_scaling_support).
@@ -320,6 +328,7 @@ constexpr Rule kRules[] = {
     check_lora,
     check_precision,
     check_scaling,
+    check_stored_input,
     check_bf16_layers,
     check_precision_aware,
     check_positions,

@@ -83,6 +83,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.num_layers_at_start_in_bf16", s.runtime.num_layers_at_start_in_bf16);
   visit("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16);
   visit("kernels.fp8_attention", s.runtime.fp8_attention);
+  visit("kernels.activation_func_fp8_input_store", s.runtime.activation_func_fp8_input_store);
   visit("kernels.fused_experts", s.runtime.fused_experts);
   visit("kernels.fused_latent_rope", s.runtime.fused_latent_rope);
   visit("kernels.fused_router", s.runtime.fused_router);

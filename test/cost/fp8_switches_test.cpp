@@ -80,6 +80,53 @@ TEST_CASE("[F-FP8-3] attention in 8 bits multiplies faster and casts its inputs"
   CHECK(block_costs(m, c, half)[kFirstLayerBlock] == block_costs(m, c, half_off)[kFirstLayerBlock]);
 }
 
+TEST_CASE("[F-FP8-3] attention in 8 bits keeps its casts instead of what it casts") {
+  const ModelSpec m = small_model(4, 2048);
+  const ClusterSpec c = node();
+  Strategy on = eight_bit();
+  const auto saved = [&](const Strategy& s) {
+    return layer_activations({m, c, s, local_shape(m, s)}, layer_spec(m, 0)).none.si();
+  };
+  const double tokens = 4096, output = static_cast<double>(m.num_attention_heads * m.head_dim);
+  const double inputs = output + 2 * static_cast<double>(m.num_query_groups * m.head_dim);
+  for (const auto& [recipe, output_bytes] :
+       {std::pair{ScalingRecipe::kDelayed, 1.0}, {ScalingRecipe::kTensorwise, 0.0}}) {
+    Strategy off = on;
+    off.runtime.fp8_recipe = on.runtime.fp8_recipe = recipe;
+    off.runtime.fp8_attention = false, on.runtime.fp8_attention = true;
+    CHECK(saved(off) - saved(on) == Approx(tokens * (inputs + output_bytes * output)));
+  }
+  // An adapter's input is the output in 16 bits, which attention no longer shares.
+  on.runtime.fp8_recipe = ScalingRecipe::kDelayed;
+  on.lora.rank = 4, on.lora.targets = lora_targets("all-linear");
+  Strategy off = on;
+  off.runtime.fp8_attention = false;
+  CHECK(saved(off) - saved(on) == Approx(tokens * (inputs - output)));
+}
+
+TEST_CASE("[F-ACT-1] a gated activation's input that is kept in 8 bits is cast to them and back") {
+  ModelSpec m = small_model(4, 2048);
+  m.gated_mlp = true, m.activation = Activation::kSilu;
+  const ClusterSpec c = node();
+  Strategy off = eight_bit();
+  off.precision = Precision::kBf16;  // whatever products are in
+  Strategy on = off;
+  on.runtime.activation_func_fp8_input_store = true;
+  const auto saved = [&](const Strategy& s) {
+    return layer_activations({m, c, s, local_shape(m, s)}, layer_spec(m, 0)).none.si();
+  };
+  const double halves = 2 * 4096 * static_cast<double>(m.ffn_hidden_size);
+  CHECK(saved(off) - saved(on) == Approx(halves));
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+    const Work cast = of(m, c, on, "activation input cast", pass);
+    CHECK(cast.bytes == Approx(3 * halves));
+    CHECK(cast.launches == 1);
+    CHECK(of(m, c, off, "activation input cast", pass).number == 0);
+  }
+  on.runtime.fused_activation = off.runtime.fused_activation = false;  // of the fused kernel alone
+  CHECK(saved(off) == saved(on));
+}
+
 TEST_CASE("[F-FP8-4] what a cast reads, writes and launches follows from what it scales over") {
   struct Row {
     Precision precision;

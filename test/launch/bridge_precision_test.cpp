@@ -169,6 +169,23 @@ TEST_CASE(
   CHECK_FALSE(named->strategy.runtime.param_remainders);
 }
 
+TEST_CASE(
+    "an activation's input in 8 bits is Megatron-Bridge's, and read back from its overrides") {
+  const LaunchPlan p =
+      plan_of("llama-3.1-8b", "dgx-h100", 8, "tp=2,kernels.activation_func_fp8_input_store=true");
+  CHECK(target_of(p.strategy, p.model) == Target::kMegatronBridge);
+  const std::string text = node_script(p, bridge_command(p));
+  CAPTURE(text);
+  CHECK_THAT(text, Contains("model.activation_func_fp8_input_store=true"));
+  const Result<MegatronRun> run = read_precision(text);
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  CHECK(run->strategy.runtime.activation_func_fp8_input_store);
+  const auto titan = launch_files(LaunchFormat::kTorchtitan, p, "test");
+  REQUIRE_FALSE(titan.ok());
+  CHECK_THAT(to_text(titan.errors()), Contains("activation_func_fp8_input_store"));
+}
+
 TEST_CASE("fields that mixed_precision replaces are named, and do not act") {
   const auto wide = started_with(
       "mixed_precision=bf16_mixed ddp.grad_reduce_in_fp32=false "

@@ -14,6 +14,7 @@
 #include "partition/compositions.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
+#include "search/division_rank.hpp"
 #include "search/divisions.hpp"
 
 namespace meshplan::search_test {
@@ -218,12 +219,14 @@ class Brute {
                        [&](const Limit& l) { return !is_varied(l.key) || satisfies(s, l); });
   }
 
+  // The best of all options. What a whole evaluation alone rules out is asked of the best ones.
   void try_options(Strategy s) {
     if (!keeps_others(s)) return;
-    std::optional<Found> best;
-    for (const bool optimizer : {false, true}) {
-      for (const bool activations : {false, true}) {
-        for (const auto& [mode, modules] : recomputations()) {
+    std::vector<Found> options;
+    for (const bool activations : {false, true}) {
+      for (const auto& [mode, modules] : recomputations()) {
+        std::optional<BlockCosts> blocks;  // that the optimizer is offloaded changes no block
+        for (const bool optimizer : {false, true}) {
           s.offload.optimizer = optimizer, s.offload.activations = activations;
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
@@ -231,11 +234,27 @@ class Brute {
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
           ++tried_.legal;
-          try_divisions(s, divisions, best);
+          if (!blocks) blocks = block_costs(c_.model, c_.cluster, s);
+          if (const auto option = try_divisions(s, *blocks, divisions)) options.push_back(*option);
         }
       }
     }
-    if (best) tried_.plans.push_back(*best);
+    add_best(std::move(options));
+  }
+
+  void add_best(std::vector<Found> options) {
+    std::sort(options.begin(), options.end(), [&](const Found& a, const Found& b) {
+      return ranks_before(a, b, c_.request.objective);
+    });
+    EvaluateOptions whole;
+    whole.with_remedies = false;
+    for (const Found& option : options) {
+      const Verdict verdict = evaluate(c_.model, c_.cluster, option.strategy, whole);
+      if (!verdict.feasible()) continue;
+      const PlanCost& plan = verdict.cost();
+      tried_.plans.push_back({plan.strategy, plan.step_time, plan.memory().peak});
+      return;
+    }
   }
 
   // Layers per rank with which the strategy breaks no rule.
@@ -297,21 +316,13 @@ class Brute {
 
  public:
   bool rank_fits(const Strategy& s, const BlockCosts& blocks, std::size_t rank) const {
-    const auto r = static_cast<std::int64_t>(rank);
-    const test::StepOracle step(c_.model, c_.cluster, s, blocks);
-    const MemoryBreakdown memory = step.memory(r);
-    if (memory.peak > memory.capacity) return false;
-    if (c_.request.memory_risk < 1 && !c_.request.ignore_activations &&
-        out_of_memory_probability(memory) > c_.request.memory_risk) {
-      return false;
-    }
-    return c_.cluster.host_memory == Bytes{} ||
-           step.host(r) * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
+    return holds(test::StepOracle(c_.model, c_.cluster, s, blocks), rank);
   }
 
   bool fits(const Strategy& s, const BlockCosts& blocks) const {
+    const test::StepOracle step(c_.model, c_.cluster, s, blocks);
     for (std::size_t r = 0; r < s.stage_layers.size(); ++r) {
-      if (!rank_fits(s, blocks, r)) return false;
+      if (!holds(step, r)) return false;
     }
     return true;
   }
@@ -324,21 +335,20 @@ class Brute {
   }
 
  private:
-  struct Rank {
-    double cost = 0, largest = 0;
-    std::int64_t squares = 0;
-    List order;  // sizes, as the partition breaks ties
-  };
-
-  static bool before(const Rank& a, const Rank& b) {
-    const auto differ = [](double x, double y) { return std::abs(x - y) > 1e-9 * std::max(x, y); };
-    if (differ(a.cost, b.cost)) return a.cost < b.cost;
-    if (differ(a.largest, b.largest)) return a.largest < b.largest;
-    return std::tie(a.squares, a.order) < std::tie(b.squares, b.order);
+  bool holds(const test::StepOracle& step, std::size_t rank) const {
+    const auto r = static_cast<std::int64_t>(rank);
+    const MemoryBreakdown memory = step.memory(r);
+    if (memory.peak > memory.capacity) return false;
+    if (c_.request.memory_risk < 1 && !c_.request.ignore_activations &&
+        out_of_memory_probability(memory) > c_.request.memory_risk) {
+      return false;
+    }
+    return c_.cluster.host_memory == Bytes{} ||
+           step.host(r) * c_.cluster.gpus_per_node <= c_.cluster.host_memory;
   }
 
-  Rank rank_of(const Strategy& s, const BlockCosts& blocks) const {
-    Rank rank;
+  DivisionRank rank_of(const Strategy& s, const BlockCosts& blocks) const {
+    DivisionRank rank;
     std::vector<double> times = stage_times(s, blocks);
     const bool pairs = s.schedule == Schedule::kDualPipe;
     if (pairs) times.resize(times.size() / 2);
@@ -354,8 +364,8 @@ class Brute {
   }
 
   // Where memory is the objective: bytes of the stages instead of seconds, and the largest first.
-  Rank memory_rank_of(const Strategy& s, const BlockCosts& blocks) const {
-    Rank rank;
+  DivisionRank memory_rank_of(const Strategy& s, const BlockCosts& blocks) const {
+    DivisionRank rank;
     const test::StepOracle step(c_.model, c_.cluster, s, blocks);
     const bool pairs = s.schedule == Schedule::kDualPipe;
     for (std::int64_t r = 0; r < (pairs ? s.pp / 2 : s.pp); ++r) {
@@ -371,15 +381,11 @@ class Brute {
     return rank;
   }
 
-  static bool needs_less(const Rank& a, const Rank& b) {
-    return std::tie(a.largest, a.cost, a.squares, a.order) <
-           std::tie(b.largest, b.cost, b.squares, b.order);
-  }
-
-  void try_divisions(Strategy s, const std::vector<List>& divisions, std::optional<Found>& best) {
-    const BlockCosts blocks = block_costs(c_.model, c_.cluster, s);
-    std::optional<Rank> chosen_rank;
+  std::optional<Found> try_divisions(Strategy s, const BlockCosts& blocks,
+                                     const std::vector<List>& divisions) {
+    bool is_chosen = false;
     double chosen_time = 0;
+    std::optional<DivisionRank> chosen_rank;  // of times only where two are equally long
     Strategy chosen;
     for (const List& layers : divisions) {
       s.stage_layers = layers;
@@ -393,24 +399,25 @@ class Brute {
       const bool some = std::any_of(n.begin(), n.end(), [](std::int64_t i) { return i > 0; });
       if (s.recompute == Recompute::kFull && !some) continue;
       const double time = by_memory_ ? 0 : cost_of(c_.model, c_.cluster, s, blocks).step_time.si();
-      const Rank rank = by_memory_ ? memory_rank_of(s, blocks) : rank_of(s, blocks);
-      if (chosen_rank && by_memory_) {
-        if (!needs_less(rank, *chosen_rank)) continue;
-      } else if (chosen_rank) {
+      std::optional<DivisionRank> rank;
+      if (by_memory_) {
+        rank = memory_rank_of(s, blocks);
+        if (is_chosen && !needs_less(*rank, *chosen_rank)) continue;
+      } else if (is_chosen) {
         const bool same = std::abs(time - chosen_time) <= 1e-9 * chosen_time;
-        if (same ? !before(rank, *chosen_rank) : time > chosen_time) continue;
+        if (!same && time > chosen_time) continue;
+        if (same) {
+          if (!chosen_rank) chosen_rank = rank_of(chosen, blocks);
+          rank = rank_of(s, blocks);
+          if (!before(*rank, *chosen_rank)) continue;
+        }
       }
-      chosen_rank = rank, chosen_time = time;
+      is_chosen = true, chosen_rank = std::move(rank), chosen_time = time;
       chosen = s;
     }
-    if (!chosen_rank) return;
-    EvaluateOptions options;
-    options.with_remedies = false;
-    const Verdict verdict = evaluate(c_.model, c_.cluster, chosen, options);
-    if (!verdict.feasible()) return;
-    const PlanCost& plan = verdict.cost();
-    Found found{plan.strategy, plan.step_time, plan.memory().peak};
-    if (!best || ranks_before(found, *best, c_.request.objective)) best = found;
+    if (!is_chosen) return std::nullopt;
+    const PlanCost plan = cost_of(c_.model, c_.cluster, chosen, blocks);
+    return Found{plan.strategy, plan.step_time, plan.memory().peak};
   }
 
   // With nothing recomputed, and with everything.

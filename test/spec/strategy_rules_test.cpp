@@ -286,6 +286,12 @@ TEST_CASE("Rules of sharded states, overlap and precision") {
        },
        "warning: 'kernels.fused_experts' does nothing: its kernels are those of precision=fp8 with "
        "kernels.fp8_recipe=mxfp8\n"},
+      {"an input in 8 bits of an activation that is not gated",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.runtime.activation_func_fp8_input_store = true;
+       },
+       "warning: 'kernels.activation_func_fp8_input_store' does nothing: it is of SwiGLU's fused "
+       "kernel\n"},
       {"blocks before Hopper",
        [](Strategy& s, ModelSpec&, ClusterSpec& c) {
          c.device.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{624e12};
