@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "base/check.hpp"
+#include "words.hpp"
 
 namespace meshplan::accuracy {
 namespace {
@@ -53,7 +54,12 @@ const std::vector<BridgeRecipe>& bridge_recipes() {
 NamedRecipe named_recipe(const std::vector<BridgeRecipe>& all, const Run& run) {
   static const std::regex named(R"(\brecipe (\w+_config)\b)");
   std::smatch match;
-  if (!std::regex_search(run.notes, match, named)) return {};
+  // Beside what is recomputed it is named too, "container may differ" where it is a later one.
+  const bool later = has_word(run.recompute_detail, "may differ");
+  if (!std::regex_search(run.notes, match, named) &&
+      (later || !std::regex_search(run.recompute_detail, match, named))) {
+    return {};
+  }
   NamedRecipe best;
   for (const BridgeRecipe& r : all) {
     if (r.name != match[1].str()) continue;

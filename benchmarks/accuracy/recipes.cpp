@@ -239,10 +239,11 @@ void apply_optimizer(Strategy& s, const Run& run) {
 }
 
 // Words of a row, which come before its preset's: "full_iteration (...)", "per layer (...)",
-// "transformer_engine: ['attn', 'mlp']".
+// "transformer_engine: ['attn', 'mlp']"; of MLPerf's, "CUDA graph: FULL_CUDA_GRAPH,...", which
+// captures a whole iteration.
 void apply_graphs(Strategy& s, const Run& run) {
   Runtime& k = s.runtime;
-  if (has_word(run.cuda_graphs, "full_iteration")) {
+  if (has_word(run.cuda_graphs, "full_iteration") || has_word(run.notes, "FULL_CUDA_GRAPH")) {
     k.cuda_graph = CudaGraph::kFullIteration, k.cuda_graph_modules = {};
   }
   if (has_word(run.cuda_graphs, "per layer")) {

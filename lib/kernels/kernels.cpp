@@ -151,6 +151,14 @@ Flops attention_flops(const AttentionShape& a) {
                a.pair_fraction};
 }
 
+// How many times the pairs of the mean row the row with most of them has, under a causal mask: keys
+// beyond the queries are seen by all rows; of a fraction below a half, rows see a window of
+// 1 - sqrt(1 - 2 f) of the keys at most.
+static double longest_over_mean(double fraction) {
+  if (fraction <= 0) return 1;
+  return fraction < 0.5 ? (1 - std::sqrt(1 - 2 * fraction)) / fraction : 1 / fraction;
+}
+
 Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward,
                              AttentionKernel kernel) {
   if (a.heads <= 0 || a.queries <= 0 || a.keys <= 0) return Seconds{};
@@ -169,11 +177,15 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   const double keys = static_cast<double>(a.keys);
   const double length = keys * std::max(1.0, 2 * a.pair_fraction - 1 / keys);
   const double by_length = length / (length + d.attention.seq_half);
-  // One thread block per head and 128 rows (queries forward, keys backward).
+  // One thread block per head and rows of queries forward, of keys backward: 128, but forward two
+  // tiles of 128 take turns on a multiprocessor of Blackwell. Few blocks leave multiprocessors
+  // idle, and all wait for the block that sees most keys: SimuMax's sweep on B200, 4,096 causal
+  // tokens of 4 to 128 heads (test/cost/attention_test.cpp).
+  const std::int64_t rows = !backward && d.architecture == Architecture::kBlackwell ? 256 : 128;
   const double blocks = static_cast<double>(a.batch * a.heads) *
-                        static_cast<double>(ceil_div(backward ? a.keys : a.queries, 128));
+                        static_cast<double>(ceil_div(backward ? a.keys : a.queries, rows));
   const auto sms = static_cast<double>(d.multiprocessors);
-  const double idle = std::min(1.0, blocks / sms);
+  const double idle = std::min(1.0, blocks / sms / longest_over_mean(a.pair_fraction));
   const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
                           ? Precision::kBf16
                           : Precision::kFp16;

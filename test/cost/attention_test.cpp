@@ -1,4 +1,5 @@
 // Kernels of attention, and what context parallelism makes of one over the whole sequence.
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -114,4 +115,42 @@ TEST_CASE("attention over heads of all ranks stays one masked square") {
   REQUIRE(ops.size() == 1);
   CHECK(ops[0].attention->queries == 16384);
   CHECK(ops[0].attention->heads == 8);
+}
+
+// Measured on B200, 4,096 causal tokens, heads of 128 (SimuMax 1.2, configs/system/
+// b200_bf16_ceperm.json, as shares of 2,250 TFLOP/s of which a causal mask leaves half).
+TEST_CASE("[F-ATT-1] few heads leave multiprocessors idle, and wait for the longest rows") {
+  DeviceSpec d = plain_device();
+  d.architecture = Architecture::kBlackwell;
+  d.multiprocessors = 148;
+  d.peak[static_cast<std::size_t>(Precision::kBf16)] = FlopsPerSecond{2250e12};
+  d.attention = {.forward = 0.6, .backward = 0.48, .seq_half = 1200};
+  d.kernel_overhead = Seconds{};
+  struct Row {
+    std::int64_t heads;
+    double forward, backward;
+  };
+  double forward_error = 0, backward_error = 0;
+  for (const Row& row : {Row{4, 0.167, 0.346}, Row{8, 0.317, 0.633}, Row{16, 0.582, 0.742},
+                         Row{32, 0.722, 0.787}, Row{64, 0.872, 0.729}, Row{128, 0.997, 0.832}}) {
+    const AttentionShape a{1, row.heads, 4096, 4096, 128, 128, causal_fraction(4096, 4096, 0)};
+    const auto share = [&](bool backward) {
+      return attention_flops(a).si() * (backward ? 2.5 : 1.0) /
+             fused_attention_time(d, a, backward).si() / 2250e12;
+    };
+    CAPTURE(row.heads, share(false), share(true));
+    CHECK(share(false) / (row.forward / 2) == Approx(1).epsilon(0.4));
+    CHECK(share(true) / (row.backward / 2) == Approx(1).epsilon(0.12));
+    forward_error += std::abs(share(false) / (row.forward / 2) - 1) / 6;
+    backward_error += std::abs(share(true) / (row.backward / 2) - 1) / 6;
+  }
+  CHECK(forward_error < 0.25);
+  CHECK(backward_error < 0.07);
+  // Rows that all see as much wait for nobody: half as many blocks as multiprocessors, twice the
+  // time of enough of them.
+  const AttentionShape full{1, 4, 4736, 4096, 128, 128, 1.0};  // 4 x 18.5 blocks of 256
+  AttentionShape enough = full;
+  enough.heads = 8;
+  const double one = fused_attention_time(d, full, false).si();
+  CHECK(fused_attention_time(d, enough, false).si() / one == Approx(1).epsilon(0.05));
 }
