@@ -50,6 +50,26 @@ TEST_CASE("MLPerf's adapters exchange their outputs, others' gather them") {
   CHECK_FALSE(first_strategy(source_called("NeMo fine-tuning"), run).lora.all_to_all);
 }
 
+TEST_CASE("MLPerf's rows say what is in 8 bits, and that an iteration is one graph") {
+  const Source mlperf = source_called("MLPerf Training LoRA");
+  Run run = complete_run();
+  run.precision = "fp8";
+  run.attention_impl = "cuDNN fused attention, FP8 (FP8_DPA=1)";
+  run.notes = "SwiGLU input stored in FP8 (activation_func_fp8_input_store); 8x ConnectX-7";
+  Strategy s = first_strategy(mlperf, run);
+  CHECK(s.runtime.fp8_attention);
+  CHECK(s.runtime.activation_func_fp8_input_store);
+  CHECK(s.runtime.cuda_graph == CudaGraph::kNone);
+  run.precision = "bf16";  // attention is in 8 bits only where products are
+  run.notes = "framework NeMo 25.09; CUDA graph: FULL_CUDA_GRAPH,MCORE_CUDA_GRAPH";
+  s = first_strategy(mlperf, run);
+  CHECK_FALSE(s.runtime.fp8_attention);
+  CHECK_FALSE(s.runtime.activation_func_fp8_input_store);
+  CHECK(s.runtime.cuda_graph == CudaGraph::kFullIteration);
+  run.attention_impl = "cuDNN fused attention, bf16", run.precision = "fp8";
+  CHECK_FALSE(first_strategy(mlperf, run).runtime.fp8_attention);
+}
+
 TEST_CASE("SimuMax's runs of Megatron-LM exchange heads and have Transformer Engine's loss") {
   Source source = source_called("SimuMax");
   source.repo = "MooreThreads/SimuMax docs/b200";

@@ -157,6 +157,13 @@ TEST_CASE("a row whose notes name a recipe has what the recipe sets") {
   CHECK_FALSE(s.runtime.inplace_cross_entropy);
   run.notes = "recipe nobody_ever_wrote_config";
   CHECK(named_recipe(bridge_recipes(), run) == NamedRecipe{});
+  // Beside what it recomputes a recipe is named too, unless it is another container's.
+  run.notes.clear();
+  run.recompute_detail = "recipe qwen3_8b_sft_4gpu_h100_bf16_config at 067f987 (static reading)";
+  REQUIRE(named_recipe(bridge_recipes(), run).recipe != nullptr);
+  CHECK(named_recipe(bridge_recipes(), run).recipe->name == "qwen3_8b_sft_4gpu_h100_bf16_config");
+  run.recompute_detail += "; container 26.02 may differ";
+  CHECK(named_recipe(bridge_recipes(), run) == NamedRecipe{});
 }
 
 TEST_CASE("of two recipes of one name a row has that of its batch, with its layout") {
