@@ -24,7 +24,8 @@ class ProgramOptions {
   // Takes the options of the program that `script` starts. `file` is how diagnostics call it.
   ProgramOptions(const ShellScript& script, const OptionTable& table, std::string file);
 
-  // The last one where an option is given twice.
+  // The last one where an option is given twice. One with a value that is none of its choices is as
+  // if it were not given.
   [[nodiscard]] const ProgramOption* find(const std::string& name);
   [[nodiscard]] bool has(const std::string& name) { return find(name) != nullptr; }
   // The first value; `otherwise` where there is none, or one that is not known.
@@ -50,6 +51,8 @@ class ProgramOptions {
  private:
   void account_variables(ImportedRun& run);
   void account_open(bool lenient, ImportedRun& run);
+  // Reports values that are none of the option's choices, unless `lenient`. True if there are such.
+  bool report_odd_values(const std::string& name, const ProgramOption& option, bool lenient);
   void unknown_option(const std::string& name, const ShellWord& at, bool lenient, ImportedRun& run);
 
   const ShellScript& script_;

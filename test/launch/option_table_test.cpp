@@ -1,7 +1,10 @@
 #include "launch/option_table.hpp"
 
+#include <algorithm>
 #include <set>
 
+#include "launch/megatron_import.hpp"
+#include "launch/option_values.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -44,6 +47,47 @@ TEST_CASE("every list names each option once, with a reason where it is left out
       words += one.all().size();
     }
     CHECK(words == seen.size());
+  }
+}
+
+TEST_CASE("a value that an option does not have is named, not taken for the default") {
+  const std::string start =
+      "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --bf16 "
+      "--vocab-size 1000 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 8 "
+      "--fp8-format hybrid ";
+  RunContext context;
+  context.gpus = 8;
+  const auto read = [&](const std::string& more, bool lenient) {
+    context.lenient = lenient;
+    return read_megatron_run(start + more, "a.sh", context);
+  };
+  const auto odd = GENERATE(values<std::string>(
+      {"--fp8-recipe tensorwize", "--attention-backend flashy", "--recompute-granularity all",
+       "--cross-entropy-fusion-impl linear", "--cp-comm-type p2p ring"}));
+  CAPTURE(odd);
+  const Result<MegatronRun> refused = read(odd, false);
+  REQUIRE_FALSE(refused.ok());
+  const std::string name = odd.substr(0, odd.find(' '));
+  CHECK_THAT(to_text(refused.errors()), Catch::Matchers::Contains(name + " has no value '") &&
+                                            Catch::Matchers::Contains("it is one of "));
+  // As if it were not given, and said.
+  const Result<MegatronRun> without = read("", true), lenient = read(odd, true);
+  REQUIRE(without.ok());
+  REQUIRE(lenient.ok());
+  CHECK(lenient->strategy == without->strategy);
+  CHECK(std::any_of(lenient->options.begin(), lenient->options.end(), [&](const ReadOption& o) {
+    return o.name == name && o.effect == OptionEffect::kNotModelled;
+  }));
+}
+
+TEST_CASE("options with choices are known, and values are read as configurations write them") {
+  const std::vector<std::string_view> backends = option_values("--attention-backend");
+  CHECK(is_option_value("AttnBackend.fused", backends));
+  CHECK(is_option_value("None", backends));
+  CHECK_FALSE(is_option_value("fuse", backends));
+  CHECK(option_values("--num-layers").empty());
+  for (const auto& [name, option] : megatron_options().all()) {
+    if (!option_values(name).empty()) CHECK(option.effect != OptionEffect::kNotModelled);
   }
 }
 
