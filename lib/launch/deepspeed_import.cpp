@@ -37,6 +37,7 @@ class Importer {
     read_batch();
     read_zero();
     read_precision();
+    read_optimizer();
     read_recomputation();
     read_stages();
     problems_.insert(problems_.end(), settings_.problems().begin(), settings_.problems().end());
@@ -301,9 +302,10 @@ class Importer {
     s.overlap.grad_reduce = overlapped;
     const std::string ahead = "zero_optimization.stage3_prefetch_bucket_size";
     s.overlap.param_gather = stage == 3 && settings_.integer(ahead, 1) > 0;
-    const std::string host =
-        settings_.text("zero_optimization.offload_optimizer.device",
-                       settings_.has("zero_optimization.offload_optimizer") ? "cpu" : "none");
+    const std::string host = place_of("zero_optimization.offload_optimizer");
+    if (host == "nvme") {
+      run_.notes.emplace_back("optimizer states on NVMe are estimated as in the host's memory");
+    }
     s.offload.optimizer = host != "none" || settings_.flag("zero_optimization.cpu_offload", false);
     if (s.offload.optimizer && stage == 3) {
       const std::string ratio = settings_.text("zero_optimization.offload_optimizer.ratio", "1");
@@ -312,12 +314,38 @@ class Importer {
       s.offload.optimizer = part > 0;
       if (part > 0) s.offload.optimizer_fraction = part;
     }
-    if (settings_.text("zero_optimization.offload_param.device", "none") != "none") {
+    if (place_of("zero_optimization.offload_param") != "none") {
       run_.notes.emplace_back("weights on the host (offload_param) are estimated as on the device");
     }
     if (settings_.integer("zero_optimization.zero_hpz_partition_size", 1) > 1) {
       run_.notes.emplace_back(
           "a second partition of the weights (zero_hpz_partition_size) is not estimated");
+    }
+  }
+
+  // Where an offload section puts things (runtime/zero/offload_config.py, OffloadDeviceEnum).
+  std::string place_of(const std::string& section) {
+    const std::string name = section + ".device";
+    const std::string device = settings_.text(
+        name, settings_.has(section) && section.ends_with("optimizer") ? "cpu" : "none");
+    if (device != "none" && device != "cpu" && device != "nvme") {
+      settings_.report(name, "there is no device '" + device + "' to offload to",
+                       "none, cpu or nvme");
+    }
+    return device;
+  }
+
+  // runtime/engine.py, _configure_basic_optimizer; without a name it is the program's own.
+  void read_optimizer() {
+    const std::string stated = settings_.text("optimizer.type");
+    std::string name;
+    for (const char c : stated) name += static_cast<char>(std::tolower(c));
+    if (name == "sgd") {
+      run_.strategy.optimizer = Optimizer::kSgd;
+    } else if (name == "muon") {
+      run_.strategy.optimizer = Optimizer::kMuon;
+    } else if (!name.empty() && name != "adam" && name != "adamw") {
+      run_.notes.push_back("the optimizer " + stated + " is counted as Adam with states in fp32");
     }
   }
 
@@ -330,7 +358,12 @@ class Importer {
     const std::string own = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
     const std::string sum =
         settings_.text("data_types.grad_accum_dtype", own_split_ ? "fp32" : own);
-    s.grad_dtype = sum == "bf16" ? Dtype::kBf16 : sum == "fp16" ? Dtype::kFp16 : Dtype::kFp32;
+    const std::optional<Dtype> grad = from_name<Dtype>(sum);
+    if (!grad) {
+      settings_.report("data_types.grad_accum_dtype", "there is no data type '" + sum + "'",
+                       "fp32, bf16 or fp16");
+    }
+    s.grad_dtype = grad.value_or(Dtype::kFp32);
     s.master_weights = !settings_.flag("bf16.bf16_master_weights_and_grads", false) &&
                        !settings_.flag("fp16.fp16_master_weights_and_grads", false);
     if (settings_.flag("bf16.bf16_optimizer_states", false)) s.optimizer_dtype = Dtype::kBf16;

@@ -349,6 +349,43 @@ TEST_CASE("DeepSpeed: what was exported is read back") {
   CHECK(!has_errors(found));
 }
 
+TEST_CASE("DeepSpeed: optimizers and places that are not known are named") {
+  RunContext context;
+  context.gpus = 8, context.model = test::shipped_model("llama-2-7b"), context.seq_len = 2048;
+  const auto read = [&](const std::string& more) {
+    const std::string text =
+        "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, " + more + "}";
+    const std::vector<NamedText> files{{"ds.json", text}};
+    return read_deepspeed_run(files, context);
+  };
+  const auto optimizer = [](const std::string& type) {
+    return "\"optimizer\": {\"type\": \"" + type + "\"}";
+  };
+  CHECK(read(optimizer("AdamW"))->strategy.optimizer == Optimizer::kAdam);
+  CHECK(read(optimizer("AdamW"))->notes.empty());
+  CHECK(read(optimizer("SGD"))->strategy.optimizer == Optimizer::kSgd);
+  CHECK(read(optimizer("Muon"))->strategy.optimizer == Optimizer::kMuon);
+  const auto lamb = read(optimizer("OneBitLamb"));
+  REQUIRE(lamb.ok());
+  REQUIRE(lamb->notes.size() == 1);
+  CHECK_THAT(lamb->notes.front(), Catch::Matchers::Contains("OneBitLamb is counted as Adam"));
+  const auto offload = [&](const std::string& device) {
+    return read("\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"" +
+                device + "\"}}");
+  };
+  CHECK(offload("cpu")->strategy.offload.optimizer);
+  CHECK_FALSE(offload("none")->strategy.offload.optimizer);
+  CHECK(offload("nvme")->strategy.offload.optimizer);
+  CHECK_THAT(offload("nvme")->notes.front(), Catch::Matchers::Contains("NVMe"));
+  const auto disk = offload("disk");
+  REQUIRE_FALSE(disk.ok());
+  CHECK_THAT(to_text(disk.errors()),
+             Catch::Matchers::Contains("there is no device 'disk' to offload to"));
+  const auto sums = read("\"data_types\": {\"grad_accum_dtype\": \"fp64\"}");
+  REQUIRE_FALSE(sums.ok());
+  CHECK_THAT(to_text(sums.errors()), Catch::Matchers::Contains("there is no data type 'fp64'"));
+}
+
 TEST_CASE("DeepSpeed: batch sizes follow from any two of the three") {
   const auto read = [](const std::string& text, std::int64_t gpus, std::int64_t micro = 0) {
     const std::vector<NamedText> files{{"ds.json", text}};
