@@ -1,5 +1,7 @@
 #include "launch/recipe_kernels.hpp"
 
+#include <string_view>
+
 namespace meshplan {
 
 // transformers modeling_utils.py, attn_implementation; axolotl utils/schemas/config.py,
@@ -16,6 +18,14 @@ void read_attention(Settings& settings, Strategy& s, std::vector<std::string>& n
   if (xformers || flex || kind == "xformers" || kind == "flex_attention") {
     notes.emplace_back(
         "attention of xFormers and FlexAttention counts as PyTorch's fastest kernel");
+  }
+  constexpr std::string_view kKnown =
+      " eager sdpa flash_attention_2 flash_attention_3 xformers flex_attention auto disabled fa2 "
+      "fa3 "
+      "null true false ";
+  for (const std::string& name : {kind, factory}) {
+    if (name.empty() || kKnown.find(" " + name + " ") != std::string_view::npos) continue;
+    notes.push_back("attention '" + name + "' is not known: it counts as PyTorch's fastest kernel");
   }
   s.flash_attention = !eager && kind != "eager" && factory != "disabled";
   const bool second = kind == "flash_attention_2" || factory == "fa2" || (flash && kind.empty());

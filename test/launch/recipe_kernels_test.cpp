@@ -1,4 +1,5 @@
 // Switches of recipes that change kernels, the loss and where checkpoints are.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -46,6 +47,22 @@ TEST_CASE("a recipe's attention is PyTorch's unless it names one or packs rows")
   CHECK(attention(kAxolotlLora, "sdp_attention: true\nsample_packing: true\n") ==
         std::pair{true, kFlash2});
   CHECK_FALSE(attention(kAxolotlLora, "attn_implementation: eager\n").first);
+}
+
+TEST_CASE("attention that nobody knows is named") {
+  const auto named = [](const std::string& keys) {
+    const std::vector<NamedText> files{{"recipe.yaml", std::string(kAxolotlLora) + keys}};
+    RunContext context;
+    context.gpus = 4;
+    const Result<SettingsRun> run = read_recipe_run(files, context);
+    REQUIRE(run.ok());
+    return std::count_if(run->notes.begin(), run->notes.end(), [](const std::string& note) {
+      return note.find("is not known") != std::string::npos;
+    });
+  };
+  CHECK(named("attn_implementation: flash_attention_2\n") == 0);
+  CHECK(named("") == 0);
+  CHECK(named("attn_implementation: flash_attention_9\n") == 1);
 }
 
 TEST_CASE("axolotl names each of Liger's kernels, and cut cross entropy") {
