@@ -34,14 +34,15 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops,
                           bool apart = false);
 void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
-// Whether experts multiply, gate and cast in one kernel ([F-EP-8]); of MXFP8 alone.
-// Megatron-Core's option is of its fused SwiGLU alone (fusions/fused_bias_swiglu.py).
+// Whether the activation's input is kept in 8 bits ([F-ACT-1]): an option of Megatron-Core's fused
+// SwiGLU alone (fusions/fused_bias_swiglu.py).
 [[nodiscard]] inline bool stores_fp8_input(const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
   return k.activation_func_fp8_input_store && k.fused_activation && x.model.gated_mlp &&
          x.model.activation == Activation::kSilu;
 }
 
+// Whether experts multiply, gate and cast in one kernel ([F-EP-8]); of MXFP8 alone.
 [[nodiscard]] inline bool has_fused_experts(const BlockContext& x) {
   return x.strategy.runtime.fused_experts && x.strategy.precision == Precision::kFp8 &&
          scaling_recipe(x.strategy, x.cluster.device.architecture) == ScalingRecipe::kMxfp8 &&
