@@ -18,28 +18,48 @@ OptionTable::OptionTable(std::initializer_list<std::span<const OptionGroup>> lis
         std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
         rest.remove_prefix(word.size());
         const std::size_t equals = std::min(word.find('='), word.size());
-        const std::string_view assumed =
+        const std::string_view listed =
             equals < word.size() ? word.substr(equals + 1) : std::string_view();
         word = word.substr(0, equals);
         const std::size_t slash = word.find('/');
         const char arity = slash == std::string_view::npos ? '1' : word[slash + 1];
         all_.emplace("--" + std::string(word.substr(0, slash)),
-                     KnownOption{group.effect, group.what, arity, assumed});
+                     KnownOption{group.effect, group.what, arity, listed});
       }
     }
   }
 }
 
+namespace {
+
+std::vector<std::string> parts_of(std::string_view listed) {
+  std::vector<std::string> all;
+  while (!listed.empty()) {
+    const std::size_t end = std::min(listed.find('|'), listed.size());
+    all.emplace_back(listed.substr(0, end));
+    listed.remove_prefix(std::min(end + 1, listed.size()));
+  }
+  return all;
+}
+
+}  // namespace
+
 bool KnownOption::leaves_out(std::string_view value) const {
   if (effect != OptionEffect::kNotModelled) return false;
-  std::string_view rest = assumed;
-  while (!rest.empty()) {
-    const std::string_view one = rest.substr(0, rest.find('|'));
-    if (one == value || value.ends_with(" " + std::string(one))) return false;
-    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
-  }
-  return true;
+  const std::vector<std::string> same = parts_of(listed);
+  return std::none_of(same.begin(), same.end(), [&](const std::string& one) {
+    return one == value || value.ends_with(" " + one);
+  });
 }
+
+bool KnownOption::has_value(std::string_view value) const {
+  if (effect == OptionEffect::kNotModelled || listed.empty() || value.empty()) return true;
+  if (value == "None" || value == "null" || value == "none") return true;
+  const std::vector<std::string> all = parts_of(listed);
+  return std::find(all.begin(), all.end(), value.substr(value.rfind('.') + 1)) != all.end();
+}
+
+std::string KnownOption::choices() const { return join_words(parts_of(listed)); }
 
 std::optional<KnownOption> OptionTable::find(std::string_view name) const {
   const auto found = all_.find(name);

@@ -25,19 +25,24 @@ struct OptionGroup {
   std::string_view what;
   // Names without dashes between blanks: "lr", which takes one value; "bf16/0", which takes none;
   // "data-path/*" and "mrope-section/+", which take any number; "rampup-batch-size/3". Behind "=",
-  // the values ("|" between them; of several, the last) with which an option says what the estimate
-  // does anyway.
+  // values with "|" between them: of what is not modelled those (of several, the last) with which
+  // an option says what the estimate does anyway, else all that the option has.
   std::string_view names;
 };
 
 struct KnownOption {
   OptionEffect effect = OptionEffect::kNoEffect;
   std::string_view what;
-  char arity = '1';          // a digit, '*' or '+'
-  std::string_view assumed;  // "adam|Adam"
+  char arity = '1';         // a digit, '*' or '+'
+  std::string_view listed;  // values: "adam|Adam"
 
   // Whether the estimate leaves out what `value` asks for.
   [[nodiscard]] bool leaves_out(std::string_view value) const;
+  // Whether it is one of the option's choices, where these are known, as a script, a configuration
+  // (None, null) or an enumeration (AttnBackend.auto) writes it.
+  [[nodiscard]] bool has_value(std::string_view value) const;
+  // "native and te"
+  [[nodiscard]] std::string choices() const;
 };
 
 [[nodiscard]] std::span<const OptionGroup> megatron_groups();

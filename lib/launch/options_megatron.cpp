@@ -1,6 +1,8 @@
 // Options of Megatron-LM that say what is trained and how: those that
 // megatron/training/arguments.py and the configuration classes beside it have in August 2026, and
-// those that earlier releases had.
+// those that earlier releases had; their choices likewise (core/transformer/
+// transformer_config.py and enums.py, core/model_parallel_config.py), with Megatron-DeepSpeed's and
+// Pai-Megatron-Patch's.
 #include "launch/option_table.hpp"
 namespace meshplan {
 namespace {
@@ -26,9 +28,11 @@ mtp-num-layers
 )"},
     {OptionEffect::kModelled, "what layers are made of",
      R"(
-swiglu/0 quick-geglu/0 squared-relu/0 normalization qk-layernorm/0 position-embedding-type
+swiglu/0 quick-geglu/0 squared-relu/0 normalization=LayerNorm|RMSNorm|layernorm|rmsnorm
+qk-layernorm/0
+position-embedding-type=learned_absolute|rope|yarn|mrope|relative|none|alibi|learned_parameters
 use-rotary-position-embeddings/0 no-position-embedding/0 disable-bias-linear/0 add-qkv-bias/0
-hidden-dropout attention-dropout softmax-type multi-query-attention/0
+hidden-dropout attention-dropout softmax-type=vanilla|off-by-one|learnable multi-query-attention/0
 )"},
     {OptionEffect::kModelled, "layers that differ",
      R"(
@@ -48,13 +52,16 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
     {OptionEffect::kModelled, "experts",
      R"(
 num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
-moe-layer-freq moe-router-enable-expert-bias/0 moe-token-dispatcher-type moe-enable-deepep/0
-moe-flex-dispatcher-backend moe-grouped-gemm/0 overlap-moe-expert-parallel-comm/0
+moe-layer-freq moe-router-enable-expert-bias/0
+moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
+moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
+overlap-moe-expert-parallel-comm/0
 use-transformer-engine-op-fuser/0 moe-mlp-glu-interleave-size
 )"},
     {OptionEffect::kModelled, "how the work is split",
      R"(
-tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size cp-comm-type/+
+tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size
+cp-comm-type/+=p2p|a2a|allgather|a2a+p2p
 expert-model-parallel-size expert-tensor-parallel-size sequence-parallel/0
 use-tp-pp-dp-mapping/0 num-layers-per-virtual-pipeline-stage
 num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers
@@ -70,13 +77,15 @@ seq-length encoder-seq-length max-position-embeddings
     {OptionEffect::kModelled, "sharding of the states",
      R"(
 use-distributed-optimizer/0 use-megatron-fsdp/0 use-custom-fsdp/0
-data-parallel-sharding-strategy use-torch-fsdp2/0 torch-fsdp2-no-reshard-after-forward/0
+data-parallel-sharding-strategy=no_shard|optim|optim_grads|optim_grads_params use-torch-fsdp2/0
+torch-fsdp2-no-reshard-after-forward/0
 num-distributed-optimizer-instances overlap-grad-reduce/0 overlap-param-gather/0
 no-gradient-accumulation-fusion/0
 )"},
     {OptionEffect::kModelled, "recomputation and the host's memory",
      R"(
-recompute-activations/0 recompute-granularity recompute-method recompute-num-layers
+recompute-activations/0 recompute-granularity=full|selective recompute-method=uniform|block
+recompute-num-layers
 checkpoint-activations/0 activations-checkpoint-method activations-checkpoint-num-layers
 checkpoint-num-layers optimizer-cpu-offload/0 optimizer-offload-fraction cpu-offloading-num-layers
 overlap-cpu-optimizer-d2h-h2d/0
@@ -85,13 +94,17 @@ activation-offload-fraction
 )"},
     {OptionEffect::kModelled, "data types and kernels",
      R"(
-bf16/0 fp16/0 fp8-format fp8-recipe fp8-hybrid/0 fp8-e4m3/0 fp4-format fp4-recipe grad-reduce-in-bf16/0
-accumulate-allreduce-grads-in-fp32/0 transformer-impl fp8-param-gather/0 fp4-param-gather/0
-first-last-layers-bf16/0 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 use-legacy-models/0 exp-avg-dtype attention-backend use-flash-attn/0
-cross-entropy-loss-fusion/0 cross-entropy-fusion-impl no-masked-softmax-fusion/0
+bf16/0 fp16/0 fp8-format=e4m3|hybrid fp8-recipe=tensorwise|delayed|mxfp8|blockwise fp8-hybrid/0
+fp8-e4m3/0 fp4-format=e2m1 fp4-recipe grad-reduce-in-bf16/0
+accumulate-allreduce-grads-in-fp32/0 transformer-impl=local|transformer_engine|inference_optimized
+fp8-param-gather/0 fp4-param-gather/0
+first-last-layers-bf16/0 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 use-legacy-models/0
+exp-avg-dtype=fp32|fp16|bf16|fp8 attention-backend=auto|flash|fused|unfused|local use-flash-attn/0
+cross-entropy-loss-fusion/0 cross-entropy-fusion-impl=native|te no-masked-softmax-fusion/0
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 moe-router-fusion/0 moe-permute-fusion/0
-cuda-graph-impl enable-cuda-graph/0 external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+
+cuda-graph-impl=none|local|transformer_engine|full_iteration enable-cuda-graph/0
+external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+
 )"},
     {OptionEffect::kNotModelled, "the details of such layers are taken as Megatron-LM's defaults",
      R"(
@@ -120,7 +133,8 @@ mhc-recompute-layer-num
 )"},
     {OptionEffect::kNotModelled, "every layer is taken as the others",
      R"(
-heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json spec/*=mamba_stack_spec|hybrid_stack_spec
+heterogeneous-layers-config-path heterogeneous-layers-config-encoded-json
+spec/*=mamba_stack_spec|hybrid_stack_spec
 model-spec/2
 enable-gpt-oss/0 moe-frequency
 )"},
@@ -158,7 +172,8 @@ moe-dispatch-fwd-dtype moe-combine-bwd-dtype
      "data types of the optimizer other than the first moment's are taken as fp32",
      R"(
 exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32
-megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32 megatron-fsdp-grad-comm-dtype
+megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32
+megatron-fsdp-grad-comm-dtype
 )"},
     {OptionEffect::kNotModelled, "the optimizer is taken as Adam",
      R"(

@@ -8,7 +8,7 @@ namespace {
 constexpr OptionGroup kBeside[] = {
     {OptionEffect::kNoEffect, "what kernels compute, at the same cost",
      R"(
-openai-gelu/0 rope-type activation-func-clamp-value glu-linear-offset qk-l2-norm/0
+openai-gelu/0 rope-type=rope|yarn activation-func-clamp-value glu-linear-offset qk-l2-norm/0
 norm-epsilon layernorm-epsilon apply-layernorm-1p/0 rotary-base 
 rotary-interleaved/0 rotary-seq-len-interpolation-factor use-rope-scaling/0 rope-scaling-factor
 rotary-scaling-factor mscale mscale-all-dim yarn-original-max-position-embeddings yarn-beta-fast

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/text.hpp"
-#include "launch/option_values.hpp"
 
 namespace meshplan {
 namespace {
@@ -35,18 +34,6 @@ std::optional<std::int64_t> integer_in(std::string_view text) {
   const auto [stop, failure] = std::from_chars(digits.data(), end, value);
   if (failure == std::errc{} && stop == end) return value;
   return std::nullopt;
-}
-
-// Values that are none of the option's choices, where it has such.
-std::vector<const ShellWord*> odd_values(const std::string& name, const ProgramOption& option) {
-  const std::vector<std::string_view> choices = option_values(name);
-  std::vector<const ShellWord*> odd;
-  for (const ShellWord& word : option.values) {
-    const bool known =
-        choices.empty() || !word.unknown.empty() || is_option_value(word.text, choices);
-    if (!known) odd.push_back(&word);
-  }
-  return odd;
 }
 
 std::string joined(const std::vector<ShellWord>& values) {
@@ -103,8 +90,8 @@ ProgramOptions::ProgramOptions(const ShellScript& script, const OptionTable& tab
 const ProgramOption* ProgramOptions::find(const std::string& name) {
   read_.insert(name);
   const auto found = all_.find(name);
-  if (found == all_.end() || !odd_values(name, found->second).empty()) return nullptr;
-  return &found->second;
+  return found == all_.end() || odd_value(name, found->second) != nullptr ? nullptr
+                                                                          : &found->second;
 }
 
 void ProgramOptions::report(const ShellWord& at, const std::string& message,
@@ -258,17 +245,13 @@ void ProgramOptions::account_variables(ImportedRun& run) {
   }
 }
 
-bool ProgramOptions::report_odd_values(const std::string& name, const ProgramOption& option,
-                                       bool lenient) {
-  const std::vector<const ShellWord*> odd = odd_values(name, option);
-  const std::vector<std::string_view> choices = option_values(name);
-  const std::vector<std::string> known(choices.begin(), choices.end());
-  for (const ShellWord* word : odd) {
-    if (lenient) break;
-    report(*word, name + " has no value '" + word->text + "'",
-           "it is one of " + join_words(known) + "; --lenient goes on as if it were not given");
-  }
-  return !odd.empty();
+const ShellWord* ProgramOptions::odd_value(const std::string& name,
+                                           const ProgramOption& option) const {
+  const std::optional<KnownOption> known = table_.find(name);
+  const auto odd = std::find_if(option.values.begin(), option.values.end(), [&](const auto& word) {
+    return known && word.unknown.empty() && !known->has_value(word.text);
+  });
+  return odd == option.values.end() ? nullptr : &*odd;
 }
 
 void ProgramOptions::account(bool lenient, ImportedRun& run) {
@@ -289,9 +272,13 @@ void ProgramOptions::account(bool lenient, ImportedRun& run) {
     }
     if (effect == OptionEffect::kNoEffect) run.not_read.push_back(name);
     std::string what(known->what);
-    if (effect != OptionEffect::kNotModelled && report_odd_values(name, option, lenient)) {
+    if (const ShellWord* odd = odd_value(name, option)) {
       effect = OptionEffect::kNotModelled;
       what = "a value that is not known is taken as if the option were not given";
+      if (!lenient) {
+        report(*odd, name + " has no value '" + odd->text + "'",
+               "it is one of " + known->choices() + "; --lenient goes on as if it were not given");
+      }
     }
     run.options.push_back({name, value, effect, what, place.where.line});
   }

@@ -51,8 +51,9 @@ class ProgramOptions {
  private:
   void account_variables(ImportedRun& run);
   void account_open(bool lenient, ImportedRun& run);
-  // Reports values that are none of the option's choices, unless `lenient`. True if there are such.
-  bool report_odd_values(const std::string& name, const ProgramOption& option, bool lenient);
+  // The first value that is none of the option's choices; null where there is none.
+  [[nodiscard]] const ShellWord* odd_value(const std::string& name,
+                                           const ProgramOption& option) const;
   void unknown_option(const std::string& name, const ShellWord& at, bool lenient, ImportedRun& run);
 
   const ShellScript& script_;

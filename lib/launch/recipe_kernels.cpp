@@ -20,9 +20,8 @@ void read_attention(Settings& settings, Strategy& s, std::vector<std::string>& n
         "attention of xFormers and FlexAttention counts as PyTorch's fastest kernel");
   }
   constexpr std::string_view kKnown =
-      " eager sdpa flash_attention_2 flash_attention_3 xformers flex_attention auto disabled fa2 "
-      "fa3 "
-      "null true false ";
+      " eager sdpa flash_attention_2 flash_attention_3 xformers flex_attention "
+      "auto disabled fa2 fa3 null true false ";
   for (const std::string& name : {kind, factory}) {
     if (name.empty() || kKnown.find(" " + name + " ") != std::string_view::npos) continue;
     notes.push_back("attention '" + name + "' is not known: it counts as PyTorch's fastest kernel");

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "launch/megatron_import.hpp"
-#include "launch/option_values.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -80,15 +79,15 @@ TEST_CASE("a value that an option does not have is named, not taken for the defa
   }));
 }
 
-TEST_CASE("options with choices are known, and values are read as configurations write them") {
-  const std::vector<std::string_view> backends = option_values("--attention-backend");
-  CHECK(is_option_value("AttnBackend.fused", backends));
-  CHECK(is_option_value("None", backends));
-  CHECK_FALSE(is_option_value("fuse", backends));
-  CHECK(option_values("--num-layers").empty());
-  for (const auto& [name, option] : megatron_options().all()) {
-    if (!option_values(name).empty()) CHECK(option.effect != OptionEffect::kNotModelled);
-  }
+TEST_CASE("values are known as scripts, configurations and enumerations write them") {
+  const KnownOption backend = *megatron_options().find("--attention-backend");
+  CHECK(backend.has_value("fused"));
+  CHECK(backend.has_value("AttnBackend.fused"));
+  CHECK(backend.has_value("None"));
+  CHECK_FALSE(backend.has_value("fuse"));
+  CHECK(backend.choices() == "auto, flash, fused, unfused and local");
+  CHECK(megatron_options().find("--num-layers")->has_value("61"));
+  CHECK(megatron_options().find("--optimizer")->has_value("muon"));  // left out, and said to be
 }
 
 }  // namespace meshplan
