@@ -92,11 +92,12 @@ void DivisionBound::add_chunks(const std::vector<TaskTimes>& layers, const Layer
     p_.first.push_back(p_.first.back() + of_first * (1 / vp));
     p_.rank.push_back(p_.rank.back() + each);
   }
+  p_.each = each;
   p_.rounding = each * ((vp - 1) / vp);
   if (!tail) {
-    const TaskTimes below = most_below(each, layers);
-    p_.rounding += below;
-    p_.shortfall.assign(layers.size() + 1, below * vp);
+    p_.below = most_below(each, layers);
+    p_.rounding += p_.below;
+    p_.shortfall.assign(layers.size() + 1, p_.below * vp);
     return;
   }
   if (prefix.leading == 0) return;
@@ -188,7 +189,7 @@ DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t beg
 DivisionBound::RankChains DivisionBound::chains_of(const DividedRank& rank) const {
   RankChains found;
   found.step = traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
-  found.until_last = rank.entered();
+  found.until_last = traits_.until_last == nullptr ? rank.entered() : traits_.until_last(rank);
   if (comes_back() && traits_.chain != nullptr) {
     const double back = rank.before.input + rank.before.weight + p_.hops(rank.r);
     found.until_last = std::max(found.until_last, found.step - back);

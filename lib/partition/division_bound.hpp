@@ -26,6 +26,10 @@ class LeastEnds;  // partition/least_ends.hpp
 //     1F1B          sum of X + m X_r - (B + W)_r - k_r F_r
 //     interleaved   the same with the chunks before and after r's
 //     ZB-H1         sum of F + sum of B behind r + m X_r - k_r F_r
+//     ZB-V          sum of F + sum of B of second chunks before r + m X_r - forwards before the
+//                   first backward; and back: - W after the last backward + sum of B of first
+//                   chunks before r
+//     any V         sum of F + sum of B + (m - 1) times the larger of half F_r and half B_r
 //   GPipe: sum of X + (m - 1) X_r.
 //   1F1B, to the last rank and back for as many microbatches as r holds:
 //                   sum of X before r + ceil(m / (p - r)) (sum of X from r on and both ways'

@@ -34,6 +34,8 @@ struct DividedPipeline {
   ChunkLayout layout = ChunkLayout::kRounds;
   bool even = false;   // chunks of a rank count as even shares of its layers, all alike
   TaskTimes rounding;  // what a chunk may hold less, or more, than an even share
+  TaskTimes each;      // of a layer that counts as one of all; where chunks do
+  TaskTimes below;     // what layers that follow each other take less than that, at most
   TaskTimes embedding, head, whole;
   std::vector<TaskTimes> first;  // first chunk of a rank, summed over the layers before
   std::vector<TaskTimes> rank;   // all chunks of a rank, likewise
@@ -103,5 +105,32 @@ struct DividedRank {
     return before.all() + alone() + pipeline.hops(2 * r);
   }
 };
+
+// Of a V: the second chunk of a rank holds half of its layers, or half a layer less; that of the
+// first rank, where the embedding counts as a layer, one layer less.
+[[nodiscard]] inline TaskTimes least_second_chunk(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const TaskTimes half = (p.rank[x.end] - p.rank[x.begin]) * 0.5;
+  const TaskTimes least = at_least_zero(half - p.each * (x.r == 0 ? 1.0 : 0.5) - p.below);
+  return x.r == 0 ? least + p.head : least;
+}
+
+// Those of all ranks before it, the last ones of the model.
+[[nodiscard]] inline TaskTimes least_second_chunks_before(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  if (x.r == 0) return {};
+  const TaskTimes half = p.rank[x.begin] * 0.5;
+  const double less = 0.5 * static_cast<double>(x.r + 1);
+  return p.head + at_least_zero(half - p.each * less - p.below);
+}
+
+// Of a V, whatever its order: one microbatch through the whole model and back, behind or before the
+// same pass of all others through one of the rank's chunks.
+[[nodiscard]] inline double v_chain(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const double others = (p.microbatches - 1) * 0.5 * std::max(x.own.forward, x.own.input);
+  return std::max(x.entered(),
+                  p.whole.forward + p.whole.input + others + p.hops(4 * x.last_rank()));
+}
 
 }  // namespace meshplan

@@ -70,6 +70,9 @@ struct ScheduleTraits {
   // [F-SEARCH-4] The longest chain through a rank of any division of the layers; none: the forwards
   // before its first task, and all its work.
   double (*chain)(const DividedRank& rank) = nullptr;
+  // The longest of those that end with the rank's last task, where the backward is split; none: the
+  // forwards before its first task, and all its work.
+  double (*until_last)(const DividedRank& rank) = nullptr;
   // The same of a chain that passes the rank once for as many microbatches as the rank holds; null
   // where none says more.
   double (*loop)(const DividedRank& rank) = nullptr;

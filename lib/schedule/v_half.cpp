@@ -1,4 +1,5 @@
 #include "schedule/building_block.hpp"
+#include "schedule/divided.hpp"
 
 namespace meshplan {
 namespace {
@@ -30,6 +31,7 @@ const ScheduleTraits kVHalfTraits{
     .splits_backward = true,
     .searched = false,
     .order = v_half_order,
+    .chain = v_chain,
 };
 
 }  // namespace meshplan

@@ -1,4 +1,5 @@
 #include "schedule/building_block.hpp"
+#include "schedule/divided.hpp"
 
 namespace meshplan {
 namespace {
@@ -30,6 +31,7 @@ const ScheduleTraits kVMinTraits{
     .splits_backward = true,
     .searched = false,
     .order = v_min_order,
+    .chain = v_chain,
 };
 
 }  // namespace meshplan

@@ -73,6 +73,7 @@ const ScheduleTraits kZbH1Traits{
     .paths = zb_h1_paths,
     .work_after = zb_h1_work_after,
     .chain = zb_h1_chain,
+    .until_last = zb_h1_chain,
 };
 
 }  // namespace meshplan

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "schedule/chains.hpp"
+#include "schedule/divided.hpp"
 #include "schedule/orders.hpp"
 
 namespace meshplan {
@@ -80,11 +81,20 @@ struct ZbVRest {
   double first, second;
 };
 
-ZbVRest zb_v_rest(const PipelineShape& s, std::int64_t rank) {
-  const std::int64_t first = std::clamp<std::int64_t>(s.microbatches - s.pp + 1, 1, rank + 1);
-  const std::int64_t second =
-      std::clamp<std::int64_t>(s.microbatches - 2 * s.pp + 1 + rank, 0, rank);
-  return {static_cast<double>(first), static_cast<double>(second)};
+ZbVRest zb_v_rest(double microbatches, std::int64_t ranks, std::int64_t rank) {
+  const auto p = static_cast<double>(ranks), r = static_cast<double>(rank);
+  return {std::clamp(microbatches - p + 1, 1.0, r + 1),
+          std::clamp(microbatches - 2 * p + 1 + r, 0.0, r)};
+}
+
+// Forwards of the two chunks that it runs before its first backward.
+struct ZbVAhead {
+  double first, second;
+};
+
+ZbVAhead zb_v_ahead(double microbatches, std::int64_t ranks, std::int64_t rank) {
+  const auto p = static_cast<double>(ranks), r = static_cast<double>(rank);
+  return {std::min(microbatches, 2 * p - r - 1), std::min(microbatches, r + 1)};
 }
 
 // Counts of tasks before and after follow from the loops of the order.
@@ -95,12 +105,13 @@ RankPaths zb_v_paths(const PipelineShape& s, std::int64_t rank, const Chain& cha
   const auto m = static_cast<double>(s.microbatches);
   const auto p0 = static_cast<double>(s.pp);
   const auto r = static_cast<double>(rank);
+  const ZbVAhead ahead = zb_v_ahead(m, s.pp, rank);
   RankPaths p;
   p.work = m * (t0.forward + t0.backward + t0.weight + t1.forward + t1.backward + t1.weight);
   p.enter = chain.down[static_cast<std::size_t>(rank)];
   p.enter_backward = chain.all_forward() + chain.up[static_cast<std::size_t>(second + 1)];
-  p.before_backward = std::min(m, 2 * p0 - r - 1) * t0.forward + std::min(m, r + 1) * t1.forward;
-  const ZbVRest rest = zb_v_rest(s, rank);
+  p.before_backward = ahead.first * t0.forward + ahead.second * t1.forward;
+  const ZbVRest rest = zb_v_rest(m, s.pp, rank);
   p.leave_backward = chain.drain[static_cast<std::size_t>(rank)];
   p.after_backward = rest.first * t0.weight + rest.second * t1.weight;
   p.leave_forward =
@@ -115,9 +126,36 @@ double zb_v_work_after(const PipelineShape& s, std::int64_t chunk,
                        const std::vector<ChainTimes>& chunks) {
   const double own = chunks[static_cast<std::size_t>(chunk)].weight;
   if (chunk >= s.pp) return own;
-  const ZbVRest rest = zb_v_rest(s, chunk);
+  const ZbVRest rest = zb_v_rest(static_cast<double>(s.microbatches), s.pp, chunk);
   return rest.first * own +
          rest.second * chunks[static_cast<std::size_t>(2 * s.pp - 1 - chunk)].weight;
+}
+
+// All its work but the forwards before its first backward, behind the whole model's forwards and
+// the input gradients of the chunks after its second: of the two chunks the second is the one that
+// runs fewer of them, so it counts with as little as it may hold.
+double zb_v_from_backward(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const ZbVAhead ahead = zb_v_ahead(p.microbatches, p.ranks, x.r);
+  const double forwards = (p.microbatches - ahead.first) * x.own.forward +
+                          (ahead.first - ahead.second) * least_second_chunk(x).forward;
+  return p.whole.forward + least_second_chunks_before(x).input + forwards +
+         p.microbatches * (x.own.input + x.own.weight) +
+         p.stalls(x.r, p.microbatches - ahead.first - 1) + p.hops(2 * x.last_rank() + x.r);
+}
+
+double zb_v_until_last(const DividedRank& x) {
+  return std::max(x.entered(), zb_v_from_backward(x));
+}
+
+// Those two, up to the rank's last backward alone and from there back to the first rank.
+double zb_v_chain(const DividedRank& x) {
+  const DividedPipeline& p = x.pipeline;
+  const ZbVRest rest = zb_v_rest(p.microbatches, p.ranks, x.r);
+  const double weights =
+      rest.first * x.own.weight - (rest.first - rest.second) * least_second_chunk(x).weight;
+  const double back = x.before.input + p.hops(x.r) - weights - p.end_stall;
+  return std::max(v_chain(x), zb_v_until_last(x) + std::max(0.0, back));
 }
 
 }  // namespace
@@ -132,6 +170,8 @@ const ScheduleTraits kZbVTraits{
     .order = zb_v_order,
     .paths = zb_v_paths,
     .work_after = zb_v_work_after,
+    .chain = zb_v_chain,
+    .until_last = zb_v_until_last,
 };
 
 }  // namespace meshplan

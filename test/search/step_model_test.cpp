@@ -1,10 +1,12 @@
 #include "cost/step_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cost/step.hpp"
 #include "cost/step_oracle.hpp"
+#include "cost/step_parts.hpp"
 #include "frameworks/preset.hpp"
 #include "partition/division_bound.hpp"
 #include "partition/least_ends.hpp"
@@ -214,4 +216,47 @@ TEST_CASE(
   CAPTURE(compared, tells);
   CHECK(compared > 3000);
   CHECK(tells > 300);
+}
+
+TEST_CASE("[F-SEARCH-4] chains over all divisions are no longer than the pipeline of any") {
+  constexpr std::array kAll = {Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
+                               Schedule::kZbH1,  Schedule::kZbV,  Schedule::kVHalf,
+                               Schedule::kVMin};  // not DualPipe, whose ranks hold two copies
+  std::array<int, kAll.size()> compared{}, few{};
+  std::array<double, kAll.size()> share{};  // of a pipeline of few microbatches that they tell
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    Dice dice(seed);
+    const Case c = random_case(seed);
+    const LayerPrefix prefix = layer_prefix(c.model, c.request.base);
+    for (int i = 0; i < 40; ++i) {
+      Strategy s = random_strategy(dice, c);
+      const auto k = static_cast<std::size_t>(dice.between(0, kAll.size() - 1));
+      s.schedule = kAll[k];
+      const bool several = s.schedule == Schedule::kInterleaved;
+      const bool one = k < 2 || s.schedule == Schedule::kZbH1;
+      s.vp = several ? dice.between(2, 3) : one ? 1 : 2;
+      s.global_batch = s.dp * s.micro_batch * dice.between(1, 3 * s.pp);
+      if (!is_legal(s, c.model, c.cluster) || !is_in_space(s, c.model) || s.pp == 1) continue;
+      if (*std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < s.vp) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const Placement placement(c.model, c.cluster, s);
+      const TimeTerms time = cost_of(c.model, c.cluster, s, blocks).time;
+      const Recompute recomputed =
+          s.recompute == Recompute::kSelective ? Recompute::kSelective : Recompute::kNone;
+      const SendTime send = boundary_send(c.model, c.cluster, s, placement).time;
+      const DivisionBound bound(c.model, s, blocks, prefix, recomputed, send);
+      const double pipeline = (total(time) - time.optimizer - placement.tied()).si();
+      REQUIRE(bound.possible(pipeline * (1 + 1e-9)));
+      if (time.dp_comm_exposed.si() > 0.05 * pipeline) continue;  // not of the pipeline
+      ++compared[k];
+      if (num_microbatches(s) > s.pp) continue;
+      ++few[k], share[k] += bound.least(1e30) / pipeline;
+    }
+  }
+  for (std::size_t k = 0; k < kAll.size(); ++k) {
+    CAPTURE(name_of(kAll[k]), compared[k], few[k], share[k] / few[k]);
+    CHECK(compared[k] > 140);
+    CHECK(share[k] > 0.5 * few[k]);
+  }
 }
