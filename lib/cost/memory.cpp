@@ -419,11 +419,12 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t
 }
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
-  Bytes bytes;
-  Offload all = offload;  // the host has fp32 weights of its own in any case
-  all.master_weights = true;
-  bytes += rank.states.optimizer - on_device(rank.states, all).optimizer + rank.states.paged;
-  bytes += rank.host_checkpoints;
+  Bytes bytes = rank.states.paged + rank.host_checkpoints;
+  if (offload.optimizer) {
+    Offload all = offload;  // the host has fp32 weights of its own in any case
+    all.master_weights = true;
+    bytes += rank.states.optimizer - on_device(rank.states, all).optimizer;
+  }
   if (offload.activations) bytes += rank.activations;
   return bytes;
 }

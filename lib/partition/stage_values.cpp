@@ -122,9 +122,11 @@ RankMemory& Stages::stored(const Chunk& mine) const {
 Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
   const Strategy& s = x_.strategy;
   RankMemory& memory = stored(mine);
-  const StateBytes states = on_device(memory.states, s.offload);
-  Bytes needed = states.weights + states.gradients + states.optimizer;
-  if (!x_.states_only) {
+  Bytes needed;
+  if (x_.states_only) {
+    const StateBytes states = on_device(memory.states, s.offload);
+    needed = states.weights + states.gradients + states.optimizer;
+  } else {
     const InFlight& held = x_.in_flight[rank];
     memory.activations = held.peak(saved_, kept_);
     memory.given_back = given_back(s, x_.blocks, mine, held, saved_, kept_, memory.activations);
@@ -219,8 +221,12 @@ std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::
     return need(stage, share, n, second) <= x_.capacity;
   };
   const std::int64_t most = std::min<std::int64_t>(limit, share.first);
-  if (layout_.leading() == 0) return fewest_of_one_kind(most, fits);
-  if (fits(0)) return 0;
+  if (fits(0)) return guess_ = 0;
+  if (layout_.leading() == 0) {
+    const std::int64_t fewest = fewest_of_kind(1, most, fits);
+    guess_ = fewest < 0 ? std::max<std::int64_t>(0, most) : fewest;
+    return fewest;
+  }
   layout_.ranges(stage, share, ranges_);
   seen_.assign(x_.prefix.table.size(), 0);
   firsts_.assign(x_.prefix.table.size(), 0);
@@ -236,31 +242,28 @@ std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::
   }
   firsts_[kinds] = most + 1;
   for (std::size_t i = 0; i < kinds; ++i) {
-    const std::int64_t most_of_kind = firsts_[i + 1] - 1;
-    if (fits(most_of_kind)) return smallest_that(fits, firsts_[i], most_of_kind);
+    const std::int64_t fewest = fewest_of_kind(firsts_[i], firsts_[i + 1] - 1, fits);
+    if (fewest >= 0) return guess_ = fewest;
   }
   return -1;
 }
 
-// Neighbouring shares mostly recompute as many as each other, or too many: what the last one did is
-// tried first.
+// The fewest of low .. high, or -1. Neighbouring shares mostly recompute as many as each other, or
+// one more: what the last one did is tried first.
 template <class Fits>
-std::int64_t Stages::fewest_of_one_kind(std::int64_t most, const Fits& fits) const {
-  if (fits(0)) return guess_ = 0;
-  if (most < 1) return -1;
-  std::int64_t low = 1, high = most;  // below low none fits
-  const bool known = guess_ > 0 && guess_ < most && fits(guess_);
-  if (known) {
+std::int64_t Stages::fewest_of_kind(std::int64_t low, std::int64_t high, const Fits& fits) const {
+  if (low > high) return -1;
+  const bool may_guess = low <= guess_ && guess_ < high;
+  if (may_guess && fits(guess_)) {
     high = guess_;
     if (high > low && !fits(high - 1)) low = high;
-  } else if (!fits(most)) {
-    guess_ = most;
+  } else if (!fits(high)) {
     return -1;
-  } else if (guess_ > 0 && guess_ < most) {
+  } else if (may_guess) {
     low = guess_ + 1;
     if (low < high && fits(low)) high = low;
   }
-  return guess_ = smallest_that(fits, low, high);
+  return smallest_that(fits, low, high);
 }
 
 // Layers of the rank, or the two ranks together, that can be recomputed within the limit.

@@ -65,12 +65,18 @@ class Stages {
   template <class Visit>
   std::int64_t moves(int stage, int state, std::int64_t limit, Visit visit) const;
 
-  // Whether what a stage cannot hold it cannot hold with more layers either. Of multi-token
-  // prediction on the first rank it can: that is recomputed only in a chunk that has layers.
+  // Whether what a stage cannot hold, wherever its layers are, it cannot hold with more layers
+  // either.
   [[nodiscard]] bool more_never_fits() const {
+    return layout_.is_contiguous() && more_from_there_never_fits();
+  }
+  // The same of layers that begin at the same place: then the chunks of the larger share hold all
+  // that those of the smaller do. Of multi-token prediction on the first rank it may: that is
+  // recomputed only in a chunk that has layers.
+  [[nodiscard]] bool more_from_there_never_fits() const {
     const bool counted = x_.counts == CountRule::kGiven || x_.counts == CountRule::kUniform;
     const bool mtp_first = layout_.shares_both_ends() && x_.model.mtp_layers > 0;
-    return !layout_.is_bidirectional() && layout_.is_contiguous() && !counted && !mtp_first;
+    return !layout_.is_bidirectional() && !counted && !mtp_first;
   }
   // Whether a rank may have a chunk of multi-token prediction and no layers, which is not
   // recomputed: with a layer more it may take less memory.
@@ -200,7 +206,7 @@ class Stages {
   [[nodiscard]] std::int64_t fewest_first(int stage, const StageAssignment& share,
                                           std::int64_t second, std::int64_t most) const;
   template <class Fits>
-  std::int64_t fewest_of_one_kind(std::int64_t most, const Fits& fits) const;
+  std::int64_t fewest_of_kind(std::int64_t low, std::int64_t high, const Fits& fits) const;
   [[nodiscard]] bool is_too_much(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t most_recomputed(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t most_in_time(int stage, const StageAssignment& share) const;
@@ -271,7 +277,7 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
       }
     }
     const Value& v = value(stage, share);
-    if (v.time < 0) return !more_never_fits();
+    if (v.time < 0) return may_predict_alone(stage) || !more_from_there_never_fits();
     if (v.time > limit) {
       over = std::min(over, v.time);
     } else {
