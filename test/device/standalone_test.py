@@ -30,7 +30,7 @@ class Standalone(unittest.TestCase):
 
     def configure(self, *arguments):
         return self.cmake("-S", os.path.join(SOURCE, "benchmarks", "device"), "-B", self.build,
-                          "-DCMAKE_CUDA_ARCHITECTURES=90", "-DCMAKE_BUILD_TYPE=Debug", *arguments)
+                          "-DCMAKE_CUDA_ARCHITECTURES=90", "-DCMAKE_BUILD_TYPE=None", *arguments)
 
     def test_it_is_built_and_loaded(self):
         generator = "Ninja" if shutil.which("ninja") else "Unix Makefiles"

@@ -26,22 +26,27 @@ def filled(start, piece, end=""):
     return start + piece * ((SIZE - len(start) - len(end)) // len(piece)) + end
 
 
-# Runs a command and measures it from a process that is small itself: what a process is forked from
-# counts as memory of its own.
+# Runs commands and measures them, one a line, from a process that is small itself: what a process is
+# forked from counts as memory of its own.
 MEASURE = """
 import json, os, sys
-read, write = os.pipe()
-pid = os.fork()
-if pid == 0:
-    os.dup2(write, 1)
-    os.dup2(write, 2)
-    os.close(read)
-    os.execv(sys.argv[1], sys.argv[1:])
-os.close(write)
-with os.fdopen(read, "rb") as pipe:
-    output = pipe.read().decode(errors="replace")
-_, status, usage = os.wait4(pid, 0)
-print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output]))
+for line in sys.stdin:
+    command, folder = json.loads(line)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.dup2(write, 1)
+        os.dup2(write, 2)
+        os.close(0)
+        os.close(read)
+        os.execv(command[0], command)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        output = pipe.read().decode(errors="replace")
+    _, status, usage = os.wait4(pid, 0)
+    print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024,
+                      output]), flush=True)
 """
 
 # What YAML's parser, or what is behind it, would choke on.
@@ -60,6 +65,15 @@ YAML_BOMBS = {
 
 
 class Limits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.measurer = subprocess.Popen([sys.executable, "-S", "-c", MEASURE], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.measurer.communicate()
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="meshplan-limits-"))
         self.addCleanup(shutil.rmtree, self.folder, True)
@@ -69,9 +83,8 @@ class Limits(unittest.TestCase):
         # Time of the processor: others may be using this machine too. They slow that down as well,
         # sometimes twofold: what a run needs is the least of a few.
         for _ in range(RUNS_OF_A_SLOW_ONE):
-            done = subprocess.run([sys.executable, "-S", "-c", MEASURE, PROGRAM, *arguments], cwd=self.folder,
-                                  check=True, capture_output=True, text=True)
-            code, seconds, mebibytes, output = json.loads(done.stdout)
+            print(json.dumps([[PROGRAM, *arguments], str(self.folder)]), file=self.measurer.stdin, flush=True)
+            code, seconds, mebibytes, output = json.loads(self.measurer.stdout.readline())
             if seconds < MOST_SECONDS:
                 break
         self.assertLess(seconds, MOST_SECONDS, output[:300])

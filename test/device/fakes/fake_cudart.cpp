@@ -108,14 +108,14 @@ struct FakeEvent {
   std::atomic<int> recorded{0}, reached{0};
   Clock::time_point time;
 
-  [[nodiscard]] bool has(int record) const { return reached >= record; }
+  void reach(int record) {
+    reached = record;
+    reached.notify_all();
+  }
+  void wait_for(int record) const {
+    for (int last = reached; last < record; last = reached) reached.wait(last);
+  }
 };
-
-// Every process of a test waits on few processors.
-void wait_a_little(int spins) {
-  if (spins < 20) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(100));
-}
 
 // Streams that are held back until a flag is set, or half a second is over.
 std::atomic<int> g_held_back{0};
@@ -238,9 +238,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const int record = event_of(event)->recorded;
-  stream_of(stream)->enqueue([=] {
-    for (int spins = 0; !event_of(event)->has(record); ++spins) wait_a_little(spins);
-  });
+  stream_of(stream)->enqueue([=] { event_of(event)->wait_for(record); });
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaSuccess; }
@@ -268,7 +266,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event_of(event)->time =
         steady ? Clock::time_point(std::chrono::microseconds(10 * stream_of(stream)->done()))
                : Clock::now();
-    event_of(event)->reached = record;
+    event_of(event)->reach(record);
   });
   return state_of_device();
 }

@@ -71,24 +71,24 @@ bool advance(ncclComm& c, Transfer& t) {
     t.done += filled;
     box.size.store(0, std::memory_order_release);
   }
+  tell(c.segment->news[t.peer]);
   return true;
 }
 
 bool move_all(ncclComm& c, std::vector<Transfer>& all) {
+  const std::atomic<std::uint32_t>& news = c.segment->news[c.rank];
   bool open = true;
-  int idle = 0;
   while (open) {
     open = false;
     bool moved = false;
+    const std::uint32_t seen = news.load();
     for (Transfer& t : all) {
       if (t.done == t.size) continue;
       moved = advance(c, t) || moved;
       open = open || t.done < t.size;
     }
     if (c.aborted) return false;
-    idle = moved ? 0 : idle + 1;
-    if (open && idle > 20) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (open && !moved) std::this_thread::yield();
+    if (open && !moved) wait_for_news(news, seen);
   }
   return true;
 }

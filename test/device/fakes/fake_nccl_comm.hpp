@@ -3,21 +3,24 @@
 // faults that are played.
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <nccl.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
 namespace fake_nccl {
 
 constexpr int kMostRanks = 8;
-constexpr std::size_t kChunk = 32 * 1024;
+constexpr std::size_t kChunk = 256 * 1024;
 
 // From one rank to another: full while `size` is not zero.
 struct Mailbox {
@@ -26,8 +29,20 @@ struct Mailbox {
 };
 struct Segment {
   std::atomic<int> opened;
-  Mailbox boxes[kMostRanks][kMostRanks];  // [from][to]
+  std::atomic<std::uint32_t> news[kMostRanks];  // of the rank's boxes, counted
+  Mailbox boxes[kMostRanks][kMostRanks];        // [from][to]
 };
+
+// Sleeps until the count is another one than `seen`, or a few milliseconds are over: the processes
+// of a test wait on few processors, and what they share has no other way to wake them.
+inline void wait_for_news(const std::atomic<std::uint32_t>& news, std::uint32_t seen) {
+  const timespec most{0, 2'000'000};
+  syscall(SYS_futex, &news, FUTEX_WAIT, seen, &most, nullptr, 0);
+}
+inline void tell(std::atomic<std::uint32_t>& news) {
+  news.fetch_add(1);
+  syscall(SYS_futex, &news, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 }  // namespace fake_nccl
 
