@@ -131,9 +131,10 @@ double zb_v_work_after(const PipelineShape& s, std::int64_t chunk,
          rest.second * chunks[static_cast<std::size_t>(2 * s.pp - 1 - chunk)].weight;
 }
 
-// All its work but the forwards before its first backward, behind the whole model's forwards and
-// the input gradients of the chunks after its second: of the two chunks the second is the one that
-// runs fewer of them, so it counts with as little as it may hold.
+// [F-SEARCH-4] A rank's first backward is its second chunk's, of the first microbatch: it waits for
+// that one's forwards through the whole model and for the input gradients of the chunks behind.
+// What follows is all of the rank's work but the forwards that it ran before. The second chunk runs
+// fewer of those: counted with as little as it may hold, what follows is the least.
 double zb_v_from_backward(const DividedRank& x) {
   const DividedPipeline& p = x.pipeline;
   const ZbVAhead ahead = zb_v_ahead(p.microbatches, p.ranks, x.r);
@@ -148,7 +149,8 @@ double zb_v_until_last(const DividedRank& x) {
   return std::max(x.entered(), zb_v_from_backward(x));
 }
 
-// Those two, up to the rank's last backward alone and from there back to the first rank.
+// [F-SEARCH-4] The longer of those two; and up to the rank's last backward alone, from where its
+// microbatch goes back to the first rank.
 double zb_v_chain(const DividedRank& x) {
   const DividedPipeline& p = x.pipeline;
   const ZbVRest rest = zb_v_rest(p.microbatches, p.ranks, x.r);

@@ -38,7 +38,7 @@ for line in sys.stdin:
         os.chdir(folder)
         os.dup2(write, 1)
         os.dup2(write, 2)
-        os.close(0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.close(read)
         os.execv(command[0], command)
     os.close(write)
