@@ -3,6 +3,10 @@
 published.hpp: one .jsonl per source, every field that is scored or mapped, and where it is from.
 
   compact.py SOURCE_FOLDER TARGET_FOLDER [--use score,feasibility]
+  compact.py SOURCE_FOLDER TARGET_FOLDER --use sanity --memory-only NAME,NAME
+
+The second form takes files whose rows tell their memory, but not what they computed: lengths of
+samples, the GPU. They are written as NAME_memory, of use `memory`.
 """
 
 import argparse
@@ -16,7 +20,7 @@ import yaml
 HEAD = ["schema", "use", "source", "hardware", "note"]
 SKIPPED_ROW_KEYS = {"source_kind"}
 # Other measured values restate the step time under one FLOP convention or another.
-KEPT_MEASURED = ("step_time_s", "memory")
+KEPT_MEASURED = ("step_time_s", "memory", "max_context")
 KEPT_DERIVED = ("step_time_s", "step_time_how")
 
 
@@ -91,16 +95,24 @@ def main():
     parser.add_argument("target", type=pathlib.Path)
     parser.add_argument("--use", default="score,feasibility",
                         help="which files, by their `use` (default: %(default)s)")
+    parser.add_argument("--memory-only", metavar="NAMES",
+                        help="of these files only rows that state their memory, as use `memory`")
     options = parser.parse_args()
+    memory_only = options.memory_only.split(",") if options.memory_only else []
     options.target.mkdir(parents=True, exist_ok=True)
     wanted = options.use.split(",")
     for path in sorted(options.source.glob("*.yaml")):
         file = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        if file.get("use") not in wanted:
+        name = path.stem
+        if file.get("use") not in wanted or (memory_only and name not in memory_only):
             continue
+        if memory_only:
+            file["use"] = "memory"
+            file["runs"] = [row for row in file["runs"] if kept(row.get("measured"), ("memory",))]
+            name = name.removesuffix(".sanity").removesuffix("_memory") + "_memory"
         text = compact(file)
-        (options.target / (path.stem + ".jsonl")).write_text(text, encoding="utf-8")
-        print(f"{path.stem}: {len(file.get('runs') or [])} runs, {len(text)} bytes")
+        (options.target / (name + ".jsonl")).write_text(text, encoding="utf-8")
+        print(f"{name}: {len(file.get('runs') or [])} runs, {len(text)} bytes")
 
 
 if __name__ == "__main__":

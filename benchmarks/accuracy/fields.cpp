@@ -200,7 +200,10 @@ std::optional<MeasuredMemory> memory_of(const json& measured) {
   const std::string about =
       text(field(measured, "memory_kind")) + " " + text(field(measured, "memory_unit"));
   for (const auto& [key, value] : measured.items()) {
-    if (!has_word(key, "memory") || !(has_word(key, "peak") || has_word(key, "max"))) continue;
+    const bool peak = has_word(key, "memory") && (has_word(key, "peak") || has_word(key, "max"));
+    // What fine-tuning's tables print: nvidia-smi's figure, or one like it.
+    const bool used = key == "gpu_memory_gib" || key == "gpu_memory_gb";
+    if (!peak && !used) continue;
     const std::optional<double> amount = largest(value);
     if (!amount || *amount <= 0) continue;
     // The tools behind every "GB" here divide by 1024^3 (nvidia-smi prints MiB, torch bytes).
@@ -209,7 +212,7 @@ std::optional<MeasuredMemory> memory_of(const json& measured) {
     if (has_word(key, "mib") || has_word(key, "mb")) unit = static_cast<double>(kMiB);
     MeasuredMemory memory{ceil_bytes(*amount * unit), MemoryKind::kAllocator};
     const std::string words = key + " " + about;
-    if (has_word(words, "nvidia")) {
+    if (used || has_word(words, "nvidia")) {
       memory.kind = MemoryKind::kDevice;
     } else if (has_word(words, "reserved") != has_word(words, "allocated")) {
       memory.kind = has_word(words, "reserved") ? MemoryKind::kReserved : MemoryKind::kAllocated;
@@ -219,6 +222,14 @@ std::optional<MeasuredMemory> memory_of(const json& measured) {
     return memory;
   }
   return std::nullopt;
+}
+
+// The batch of a table of lengths, which states none, is one microbatch.
+std::optional<LongestSequence> longest_of(const json& measured) {
+  const std::optional<double> memory = number(field(measured, "gpu_memory_budget_gb"));
+  if (!memory || *memory <= 0) return std::nullopt;
+  return LongestSequence{integer(field(measured, "max_context_that_fits")).value_or(0),
+                         ceil_bytes(*memory * static_cast<double>(kGiB))};
 }
 
 Run run_of(const json& row) {
@@ -262,16 +273,21 @@ Run run_of(const json& row) {
   run.lora_rank = count(field(peft, "rank"));
   run.lora_dropout = number(field(peft, "dropout"));
   run.frozen_precision = text(field(peft, "frozen_base_precision"));
+  run.adapter_notes = text(field(peft, "note"));
   const json& targets = field(peft, "targets");
   if (targets.is_array()) {
     for (const json& target : targets) run.lora_targets.push_back(text(target));
   }
   run.packed = boolean(field(row, "packed")).value_or(false);
-  run.lengths = text(field(row, "lengths"));
+  const json& lengths = field(row, "lengths");
+  run.lengths = text(lengths);
+  run.length_mean = number(field(lengths, "tokens_mean"));
+  run.length_deviation = number(field(lengths, "tokens_std"));
   const json& offload = field(row, "offload");
   for (const char* name : {"activation_checkpoints_to_cpu", "activation_offloading"}) {
     run.host_checkpoints |= boolean(field(offload, name)).value_or(false);
   }
+  run.optimizer_on_host = boolean(field(offload, "optimizer_cpu_offload")).value_or(false);
   const json& modules = field(offload, "modules");
   if (modules.is_array()) {
     for (const json& module : modules) run.offload_modules.push_back(text(module));
@@ -283,6 +299,9 @@ Run run_of(const json& row) {
   run.where = text(field(row, "where"));
   run.step_time = step_time_of(row);
   run.memory = memory_of(field(row, "measured"));
+  run.longest = longest_of(field(row, "measured"));
+  if (run.longest && !run.global_batch) run.global_batch = run.micro_batch;
+  if (run.longest && !run.model.seq_length) run.model.seq_length = 1;
   return run;
 }
 
@@ -290,6 +309,7 @@ Source head_of(const json& file) {
   Source source;
   const std::string use = text(field(file, "use"));
   if (use == "feasibility") source.use = Use::kFeasibility;
+  if (use == "memory") source.use = Use::kMemory;
   if (use == "sanity") source.use = Use::kSanity;
   const json& about = field(file, "source");
   source.title = text(field(about, "title"));

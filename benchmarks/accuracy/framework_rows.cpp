@@ -50,9 +50,19 @@ constexpr std::array kFrameworks{
                  .framework = "fsdp",
                  .states_as_weights = true,
                  .bf16_cross_entropy = true,
-                 .megatron_experts = true},
+                 .megatron_experts = true,
+                 .sharded_pipeline = true},
     FrameworkRow{"trl", "fsdp"},
-    FrameworkRow{"unsloth", "fsdp"},
+    FrameworkRow{.word = "axolotl", .framework = "fsdp", .hugging_face_trainer = true},
+    // Both tables are from before 2025.
+    FrameworkRow{.word = "unsloth",
+                 .framework = "fsdp",
+                 .shifted_logits = true,
+                 .hugging_face_trainer = true},
+    FrameworkRow{.word = "ms-swift benchmark",
+                 .framework = "fsdp",
+                 .shifted_logits = true,
+                 .hugging_face_trainer = true},
     // NVIDIA's submissions train with FP8 parameters and grad_reduce_in_fp32=False (NeMo
     // custom_callbacks and mixed-precision plugin of the submitted code); adapters with LORA_A2A=1
     // (training_results_v4.0, NVIDIA llama2_70b_lora nemo/configs/config_common.sh).

@@ -22,6 +22,9 @@ struct FrameworkRow {
   bool eager_router = false;             // without --moe-router-fusion
   bool exchanges_adapters = false;       // adapters' outputs go by all-to-all (LORA_A2A)
   bool megatron_experts = false;         // Megatron-Core's permutation and weighted activation
+  bool sharded_pipeline = false;         // FSDP2 under PyTorch's pipeline schedules
+  bool shifted_logits = false;           // Transformers before 4.50
+  bool hugging_face_trainer = false;     // weights as they were loaded, PyTorch's foreach Adam
   ScalingRecipe fp8_recipe = ScalingRecipe::kBest;  // where the row does not say
 };
 

@@ -170,13 +170,17 @@ std::optional<BytesPerSecond> stated_network(const std::string& inter_node,
 
 std::variant<MachineChoice, NoMachine> choose_machine(const Source& source, const Run& run) {
   const std::string& gpu = run.gpu.empty() ? source.gpu : run.gpu;
-  if (gpu.empty()) return NoMachine{"GPU not stated"};
+  // What a training step holds hardly depends on the device.
+  const bool any = source.use == Use::kMemory || run.longest;
+  if (gpu.empty() && !any) return NoMachine{"GPU not stated"};
   const GpuRow* row = gpu_row(gpu, memory_of(source, run));
+  if (row == nullptr && any) row = gpu_row("A100", 80);
   if (row == nullptr || row->cluster.empty()) return NoMachine{"device not shipped: " + gpu};
   MachineChoice choice;
   choice.cluster = system_of(source, row->cluster);
   if (row->memory_gib_changed > 0)
     choice.memory = ceil_bytes(row->memory_gib_changed * static_cast<double>(kGiB));
+  if (run.longest) choice.memory = run.longest->memory;
   if (row->memory_gbs_changed > 0)
     choice.memory_bandwidth = BytesPerSecond{row->memory_gbs_changed * kGb};
   if (row->nvlink_gbs_changed > 0) choice.nvlink = BytesPerSecond{row->nvlink_gbs_changed * kGb};

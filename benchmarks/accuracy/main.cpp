@@ -106,7 +106,9 @@ bool predicted(const Options& o, const Source& source, const Run& run) {
     case Use::kScore:
       return true;
     case Use::kFeasibility:
-      return is_out_of_memory(run.status);
+      return is_out_of_memory(run.status) || run.longest;
+    case Use::kMemory:
+      return run.memory.has_value();
     case Use::kSanity:
       return o.sanity;
   }
@@ -123,6 +125,10 @@ void collect(const std::vector<Source>& sources, const Options& o, Machines& mac
       if (!o.only.empty() && !std::regex_search(run.id, only)) continue;
       if (source.use == Use::kScore && !run.step_time) {
         skipped.push_back({&source, &run, "no step time"});
+        continue;
+      }
+      if (source.use == Use::kMemory && !run.packed && !run.length_mean) {
+        skipped.push_back({&source, &run, "lengths of the samples not stated"});
         continue;
       }
       std::variant<Task, Skipped> task = prepare(source, run, machines, o.overrides);

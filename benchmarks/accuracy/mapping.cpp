@@ -79,6 +79,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
   if (row != nullptr && row->eager_router) s.runtime.fused_router = false;
+  if (row != nullptr && row->sharded_pipeline) s.runtime.sharded_pipeline = true;
   // --moe-router-fusion came with Megatron-Core 0.14, in October 2025.
   const int release = stated_release(run.where);
   if (release > 0 && release < 2509) s.runtime.fused_router = false;
@@ -99,6 +100,28 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
     if (own || (s.framework == Framework::kTorchtitan && !*compiled))
       s.runtime.fused_cross_entropy = s.runtime.inplace_cross_entropy = *compiled;
   }
+}
+
+// Unsloth's kernels for norm, rotary embedding and gated activation (unsloth/kernels), and its loss,
+// which is fused with the output layer (unsloth_zoo/loss_utils.py, cut cross entropy). Others on
+// Hugging Face's Trainer prepare a model in 4 bits as PEFT's documentation says (quantization
+// guide), which casts what is not quantised to fp32; axolotl casts it back (loaders/model.py).
+void apply_trainer(Strategy& s, const Source& source, const Run& run) {
+  const FrameworkRow* row = framework_row(source);
+  if (row == nullptr || !row->hugging_face_trainer) return;
+  s.runtime.fused_optimizer = false;
+  s.runtime.cloned_logits = row->shifted_logits;
+  if (!has_adapters(s) && s.precision == Precision::kBf16) {
+    s.master_weights = false;
+    s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
+  }
+  if (has_word(run.notes, "framework unsloth")) {
+    s.runtime.fused_norm = s.runtime.fused_rope = s.runtime.fused_activation = true;
+    s.runtime.fused_linear_cross_entropy = true;
+  } else if (has_word(run.frozen_precision, "bitsandbytes") && has_word(run.notes, "framework HF")) {
+    s.runtime.fp32_unquantised = true;
+  }
+  s.runtime.fused_linear_cross_entropy |= has_word(run.notes, "CutCrossEntropy");
 }
 
 void apply_overlap(Strategy& s, const Run& run) {
@@ -233,6 +256,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_adapters(s, source, run);
+  apply_trainer(s, source, run);
   apply_optimizer(s, run);
   apply_graphs(s, run);
   apply_recompute(s, run, *run.model.num_layers);
@@ -274,7 +298,7 @@ std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
     if (other.model.hidden_size == run.model.hidden_size && other.model.num_attention_heads)
       stated.insert(*other.model.num_attention_heads);
   }
-  if (stated.empty()) {
+  if (stated.empty() && width > 0) {
     for (std::int64_t dim = 64; dim <= 256; dim += 8) {
       if (width % dim == 0) stated.insert(width / dim);
     }
@@ -365,6 +389,10 @@ void settle(Strategy& s) {
 }  // namespace
 
 std::string_view framework_of(const Source& source, const Run& run) {
+  // ms-swift's commands: `megatron sft` is Megatron-Core, `swift sft` Hugging Face's Trainer.
+  if (starts_with_word(run.notes, "swift ")) {
+    return run.zero_stage.value_or(0) > 0 ? "deepspeed" : "fsdp";
+  }
   if (has_word(run.fsdp, "megatron-fsdp")) return "megatron";
   if (run.zero_stage == 3 && has_word(run.notes, "deepspeed")) {
     // ZeRO-3 beside Megatron-LM without flash attention is DeepSpeed's of 2021.
@@ -416,7 +444,7 @@ std::variant<Mapped, Skip> map_run(const Source& source, const Run& run) {
                     [](Candidate& c, const Precision& v) { c.strategy.precision = v; });
   vary_unstated(mapped, source, run);
   for (Candidate& candidate : mapped.candidates) {
-    apply_documents(candidate.model, run);
+    apply_documents(candidate, run);
     settle(candidate.strategy);
   }
   return mapped;

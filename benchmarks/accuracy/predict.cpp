@@ -54,6 +54,24 @@ std::optional<PlanCost> uneven_chunks(const Candidate& candidate, const ClusterS
   return cost_of(m, cluster, s);
 }
 
+// The longest sequence with which the candidate's fullest stage fits; 0: not even one token.
+std::int64_t longest_sequence(Candidate c, const ClusterSpec& cluster) {
+  const auto fits = [&](std::int64_t tokens) {
+    c.strategy.seq_len = c.model.max_seq_length = tokens;
+    const Verdict verdict = evaluate(c.model, cluster, c.strategy,
+                                     {.ignore_memory = true, .with_remedies = false});
+    return verdict.feasible() && fits_everywhere(verdict.cost());
+  };
+  constexpr std::int64_t kMost = 1 << 26;
+  std::int64_t good = 0, bad = 1;
+  while (bad < kMost && fits(bad)) good = bad, bad *= 2;
+  while (bad - good > 1) {
+    const std::int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
 std::string first_line(const Diagnostics& all) {
   return all.empty() ? std::string("no reason given") : all.front().message;
 }
@@ -104,10 +122,14 @@ std::variant<Prediction, Skipped> predict(const Task& task) {
                     cost,
                     step_time_interval(task.cluster, cost),
                     fits_everywhere(cost),
-                    task.mapped.searched};
+                    task.mapped.searched,
+                    {}};
     if (!best || better(next, *best)) best = std::move(next);
   }
   if (!best) return Skipped{task.source, task.run, reason};
+  if (task.run->longest) {
+    best->longest = longest_sequence(task.mapped.candidates.front(), task.cluster);
+  }
   return std::move(*best);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Predictions for published runs, by the same calls as `meshplan estimate`.
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -32,6 +33,7 @@ struct Prediction {
   StepTimeInterval interval;
   bool fits = false;
   std::vector<std::string> searched;
+  std::optional<std::int64_t> longest;  // sequence that fits, where that was measured
 };
 
 struct Skipped {

@@ -92,6 +92,42 @@ std::string worst_runs(const SourceScore& source) {
   return text;
 }
 
+// A row per source with memory, or with longest sequences, of which no step time is scored.
+std::string memory_table(const Report& report) {
+  std::vector<Cells> rows{{"source", "what", "runs", "bias %", "median %", "mean %", "p90 %"}};
+  const auto add = [&](const SourceScore& s, const char* what, std::size_t runs,
+                       const std::optional<ErrorStats>& stats) {
+    if (!stats) return;
+    rows.push_back({s.name, what, std::to_string(runs)});
+    add_stats(rows.back(), stats);
+  };
+  for (const SourceScore& s : report.sources) {
+    if (s.runs.empty()) add(s, "memory", s.memories.size(), s.memory);
+    add(s, "longest sequence", s.lengths.size(), s.length);
+  }
+  return rows.size() == 1 ? std::string() : "\n" + aligned(rows);
+}
+
+std::string memory_line(const ScoredMemory& run, bool tokens) {
+  const auto amount = [&](double x) {
+    return tokens ? fixed(x, 0) + " tokens" : human_bytes(ceil_bytes(x));
+  };
+  return "  " + padded(percent(run.error) + " %", 9) + "  " + run.prediction->run->id +
+         "  predicted " + amount(run.predicted) + ", measured " + amount(run.measured) + "\n";
+}
+
+std::string memory_runs(std::vector<ScoredMemory> runs, bool tokens, bool verbose) {
+  if (!verbose) {
+    std::stable_sort(runs.begin(), runs.end(), [](const ScoredMemory& a, const ScoredMemory& b) {
+      return std::abs(a.error) > std::abs(b.error);
+    });
+    if (runs.size() > kWorst) runs.resize(kWorst);
+  }
+  std::string text;
+  for (const ScoredMemory& run : runs) text += memory_line(run, tokens);
+  return text;
+}
+
 std::string skipped_text(const Report& report, bool verbose) {
   if (report.skipped.empty()) return {};
   std::map<std::string, std::int64_t> reasons;
@@ -128,9 +164,14 @@ std::string to_text(const Report& report, bool verbose) {
   text +=
       "\nStep-time error is predicted / measured - 1 (bias: its mean; median, mean and p90 of its\n"
       "size). The last line averages the sources' values; its feasibility shares count runs.\n";
+  text += memory_table(report);
   for (const SourceScore& source : report.sources) {
+    const std::string title = "\n" + source.name + (verbose ? "\n" : ", worst runs:\n");
+    if (source.runs.empty() && !source.memories.empty())
+      text += title + memory_runs(source.memories, false, verbose);
+    if (!source.lengths.empty()) text += title + memory_runs(source.lengths, true, verbose);
     if (source.runs.empty()) continue;
-    text += "\n" + source.name + (verbose ? "\n" : ", worst runs:\n");
+    text += title;
     if (!verbose) text += worst_runs(source);
     if (!verbose) continue;
     for (const ScoredRun& run : source.runs) text += run_line(run);

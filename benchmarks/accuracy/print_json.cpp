@@ -55,12 +55,15 @@ json choice_json(const std::optional<Choice>& choice) {
 
 json source_json(const SourceScore& s) {
   json memory = stats_json(s.memory);
-  if (s.memory) memory["n"] = s.memory_runs;
+  if (s.memory) memory["n"] = s.memories.size();
+  json length = stats_json(s.length);
+  if (s.length) length["n"] = s.lengths.size();
   json searched = json::object();
   for (const auto& [field, count] : s.searched) searched[field] = count;
   return {{"n", s.runs.size()},
           {"step_time", stats_json(s.step_time)},
           {"memory", memory},
+          {"longest_sequence", length},
           {"feasibility", s.feasibility ? feasibility_json(*s.feasibility) : json()},
           {"choice", choice_json(s.choice)},
           {"searched", searched}};
@@ -108,6 +111,20 @@ std::string csv_text(const std::string& text) {
   return quoted + "\"";
 }
 
+std::string_view use_name(Use use) {
+  switch (use) {
+    case Use::kScore:
+      return "score";
+    case Use::kFeasibility:
+      return "feasibility";
+    case Use::kMemory:
+      return "memory";
+    case Use::kSanity:
+      return "sanity";
+  }
+  return "";
+}
+
 struct Column {
   std::string name;
   std::string value;
@@ -124,9 +141,7 @@ void add_identity(std::vector<Column>& row, const Prediction& p) {
   const ModelSpec& m = p.model;
   const ParameterCount parameters = parameter_count(m);
   row.insert(row.end(), {words("source", p.source->name),
-                         words("use", p.source->use == Use::kScore         ? "score"
-                                      : p.source->use == Use::kFeasibility ? "feasibility"
-                                                                           : "sanity"),
+                         words("use", use_name(p.source->use)),
                          words("id", p.run->id),
                          words("status", p.run->status),
                          words("device", p.device),

@@ -200,6 +200,8 @@ void apply_adapters(Strategy& s, const Source& source, const Run& run) {
   if (run.task != "lora" && run.task != "qlora") return;
   s.lora.rank = run.lora_rank.value_or(8);
   const FrameworkRow* row = framework_row(source);
+  s.runtime.fused_lora = has_word(run.adapter_notes, "Triton LoRA kernels") ||
+                         has_word(run.notes, "framework unsloth");
   s.lora.all_to_all = row != nullptr && row->exchanges_adapters;
   s.lora.dropout = run.lora_dropout.value_or(0);
   s.lora.targets = run.lora_rank ? kDefaultLoraTargets : LoraTargets{LoraTarget::kQkv};
@@ -216,6 +218,10 @@ void apply_adapters(Strategy& s, const Source& source, const Run& run) {
     s.lora.frozen_dtype = FrozenDtype::kNf4;
   } else if (has_word(frozen, "nvfp4")) {
     s.lora.frozen_dtype = FrozenDtype::kNvfp4;
+  } else if (has_any(frozen, {"int4", "4 bit"})) {  // GPTQ's and AWQ's 4 bits take as much as nf4's
+    s.lora.frozen_dtype = FrozenDtype::kNf4;
+  } else if (has_any(frozen, {"int8", "8 bit"})) {
+    s.lora.frozen_dtype = FrozenDtype::kInt8;
   }
 }
 
@@ -270,7 +276,15 @@ void apply_graphs(Strategy& s, const Run& run) {
 // length. Of Tulu 3's mixture a packed row of 8,192 tokens holds 21.55 documents (Megatron-Bridge,
 // examples/model_verification_cards/moonlight-16b-a3b/card.yaml): 380 tokens each; that they
 // spread as widely is a guess, which a row of so many hardly shows.
-void apply_documents(ModelSpec& m, const Run& run) {
+void apply_documents(Candidate& c, const Run& run) {
+  ModelSpec& m = c.model;
+  if (!run.packed && run.length_mean && run.length_deviation) {
+    const Result<LengthSpec> lengths = parse_length_distribution(
+        "lognormal(" + fixed(*run.length_mean, 1) + ", " + fixed(*run.length_deviation, 1) + ")");
+    PLAN_CHECK(lengths);
+    m.lengths = *lengths;
+    c.strategy.packing = Packing::kNone;
+  }
   if (!run.packed) return;
   const bool short_ones = has_word(run.lengths, "SQuAD");
   if (!short_ones && !has_word(run.lengths, "Tulu")) return;
@@ -297,6 +311,7 @@ void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   // What the rows state as switches, or in words ("checkpointing with offload to system RAM").
   const bool offloads = run.host_checkpoints || has_word(run.recompute_detail, "with offload to");
   s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
+  s.offload.optimizer = run.optimizer_on_host;
   for (const std::string& name : run.offload_modules) {
     if (const auto module = from_name<OffloadModule>(name)) s.offload.modules.add(*module);
   }

@@ -2,6 +2,7 @@
 // What the recipes behind a table set and the table does not print: NVIDIA's presets by model, GPU,
 // precision and release where they are files (bridge_presets.hpp), else by release and GPU.
 #include "bridge_presets.hpp"
+#include "mapping.hpp"
 #include "run.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -25,7 +26,7 @@ void apply_optimizer(Strategy& s, const Run& run);
 void apply_graphs(Strategy& s, const Run& run);
 
 // Documents of a known data set that share rows, each attending to itself alone.
-void apply_documents(ModelSpec& m, const Run& run);
+void apply_documents(Candidate& c, const Run& run);
 
 // What the row says of recomputation, of a model of so many layers.
 void apply_recompute(Strategy& s, const Run& run, std::int64_t layers);

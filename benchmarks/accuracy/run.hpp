@@ -47,6 +47,14 @@ struct MeasuredMemory {
   bool operator==(const MeasuredMemory&) const = default;
 };
 
+// The longest sequence that trained on a device of so much memory; 0: none did.
+struct LongestSequence {
+  std::int64_t tokens = 0;
+  Bytes memory;
+
+  bool operator==(const LongestSequence&) const = default;
+};
+
 struct Run {
   std::string id;
   std::string gpu;
@@ -62,10 +70,12 @@ struct Run {
   std::optional<std::int64_t> lora_rank;
   std::vector<std::string> lora_targets;
   std::optional<double> lora_dropout;
-  std::string frozen_precision;
+  std::string frozen_precision, adapter_notes;
   bool packed = false;                       // rows of several documents
   std::string lengths;                       // what the row says of the documents
+  std::optional<double> length_mean, length_deviation;  // of rows that are as long as a document
   bool host_checkpoints = false;             // inputs of recomputed layers are moved to the host
+  bool optimizer_on_host = false;
   std::vector<std::string> offload_modules;  // whose saved inputs are, as Megatron-Core names them
   std::string cuda_graphs;
   std::string overlap_words;           // what the row says of overlap in one text
@@ -75,6 +85,7 @@ struct Run {
   std::string status, notes, where;
   std::optional<Seconds> step_time;
   std::optional<MeasuredMemory> memory;
+  std::optional<LongestSequence> longest;
 
   bool operator==(const Run&) const = default;
 };
@@ -82,7 +93,12 @@ struct Run {
 // A number stated once for all GPUs of a source (empty key), or per GPU name.
 using PerGpu = std::map<std::string, double>;
 
-enum class Use { kScore, kFeasibility, kSanity };
+enum class Use {
+  kScore,
+  kFeasibility,
+  kMemory,  // step times are not stated, or of samples of unknown lengths
+  kSanity,
+};
 
 // One file of runs.
 struct Source {

@@ -8,10 +8,30 @@
 namespace meshplan::accuracy {
 namespace {
 
-std::optional<double> memory_error(const Prediction& p) {
+ScoredMemory scored(const Prediction& p, double predicted, double measured) {
+  return {&p, predicted, measured, relative_error(predicted, measured)};
+}
+
+// nvidia-smi shows what the allocator has taken, used or not: of a full device no more than that.
+constexpr double kFull = 0.95;
+
+std::optional<ScoredMemory> scored_memory(const Prediction& p) {
   if (!p.run->memory) return std::nullopt;
-  const Bytes predicted = comparable_memory(p.cost.memory(), p.run->memory->kind);
-  return relative_error(predicted.si(), p.run->memory->peak.si());
+  const MemoryBreakdown& memory = p.cost.memory();
+  const MeasuredMemory& measured = *p.run->memory;
+  const bool full = measured.peak.si() >= kFull * memory.capacity.si();
+  if (measured.kind == MemoryKind::kDevice && full) return std::nullopt;
+  const Bytes cached = measured.kind == MemoryKind::kDevice
+                           ? p.cost.stages[p.cost.fullest_stage].cached
+                           : Bytes{};
+  return scored(p, (comparable_memory(memory, measured.kind) + cached).si(), measured.peak.si());
+}
+
+std::optional<ErrorStats> stats_of(const std::vector<ScoredMemory>& runs) {
+  if (runs.empty()) return std::nullopt;
+  std::vector<double> errors;
+  for (const ScoredMemory& run : runs) errors.push_back(run.error);
+  return error_stats(errors);
 }
 
 std::optional<Choice> choice_of(const std::vector<ScoredRun>& runs) {
@@ -38,6 +58,7 @@ std::optional<Choice> choice_of(const std::vector<ScoredRun>& runs) {
 }
 
 void add_feasibility(SourceScore& score, const Source& source, const Prediction& p) {
+  if (source.use == Use::kMemory) return;
   Feasibility& f = score.feasibility.emplace(score.feasibility.value_or(Feasibility{}));
   if (source.use == Use::kScore) {
     ++f.ran;
@@ -49,15 +70,12 @@ void add_feasibility(SourceScore& score, const Source& source, const Prediction&
 }
 
 void finish(SourceScore& score) {
+  score.memory = stats_of(score.memories);
+  score.length = stats_of(score.lengths);
   if (score.runs.empty()) return;
-  std::vector<double> errors, memory_errors;
-  for (const ScoredRun& run : score.runs) {
-    errors.push_back(run.error);
-    if (run.memory_error) memory_errors.push_back(*run.memory_error);
-  }
+  std::vector<double> errors;
+  for (const ScoredRun& run : score.runs) errors.push_back(run.error);
   score.step_time = error_stats(errors);
-  score.memory_runs = static_cast<std::int64_t>(memory_errors.size());
-  if (!memory_errors.empty()) score.memory = error_stats(memory_errors);
   score.choice = choice_of(score.runs);
 }
 
@@ -120,7 +138,7 @@ std::int64_t other_failures(const Source& source) {
   if (source.use != Use::kFeasibility) return 0;
   return source.rows_without_fields +
          std::count_if(source.runs.begin(), source.runs.end(),
-                       [](const Run& run) { return !is_out_of_memory(run.status); });
+                       [](const Run& run) { return !run.longest && !is_out_of_memory(run.status); });
 }
 
 }  // namespace
@@ -161,10 +179,16 @@ Report summarise(const std::vector<Source>& sources, const std::vector<Predictio
     SourceScore& score = report.sources[place.at(p.source)];
     add_feasibility(score, *p.source, p);
     for (const std::string& field : p.searched) ++score.searched[field];
+    const std::optional<ScoredMemory> memory = scored_memory(p);
+    if (memory) score.memories.push_back(*memory);
+    if (p.longest && p.run->longest->tokens > 0) {
+      score.lengths.push_back(scored(p, static_cast<double>(*p.longest),
+                                     static_cast<double>(p.run->longest->tokens)));
+    }
     if (p.source->use != Use::kScore) continue;
     const double measured = p.run->step_time->si();
-    score.runs.push_back(
-        {&p, measured, relative_error(p.cost.step_time.si(), measured), memory_error(p)});
+    score.runs.push_back({&p, measured, relative_error(p.cost.step_time.si(), measured),
+                          memory ? std::optional(memory->error) : std::nullopt});
   }
   for (SourceScore& score : report.sources) finish(score);
   report.macro = macro_of(report.sources);

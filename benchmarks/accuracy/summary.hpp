@@ -17,6 +17,13 @@ struct ScoredRun {
   std::optional<double> memory_error;
 };
 
+// Of memory alone, or of the longest sequence in a given one.
+struct ScoredMemory {
+  const Prediction* prediction = nullptr;
+  double predicted = 0, measured = 0;  // bytes or tokens
+  double error = 0;
+};
+
 struct Feasibility {
   std::int64_t ran = 0;              // runs of the source that ran
   std::int64_t ran_not_fitting = 0;  // of which predicted not to fit
@@ -35,8 +42,8 @@ struct SourceScore {
   std::string name;
   std::vector<ScoredRun> runs;  // in the file's order
   std::optional<ErrorStats> step_time;
-  std::optional<ErrorStats> memory;
-  std::int64_t memory_runs = 0;
+  std::vector<ScoredMemory> memories, lengths;
+  std::optional<ErrorStats> memory, length;
   std::optional<Feasibility> feasibility;
   std::optional<Choice> choice;
   std::map<std::string, std::int64_t> searched;  // runs by the field that was searched

@@ -192,7 +192,8 @@ Bytes dequantised_weight(const BlockContext& x, const BlockOps& ops) {
 // The embedding's and the head's parameters, which adapters leave alone.
 BlockParameters end_parameters(const BlockContext& x, std::int64_t count) {
   if (!is_frozen(x.strategy)) return {count, 0};
-  return {0, 0, count, count * storage_size(x.strategy.precision), 0};
+  const std::int64_t each = casts_unquantised(x.strategy) ? 4 : storage_size(x.strategy.precision);
+  return {0, 0, count, count * each, 0};
 }
 
 // Each part of the encoder is trained or frozen for itself.

@@ -267,6 +267,11 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   if (k.optimizer_in_backward) rates.gradients = rates.update = {}, rates.late_gradients = false;
   // Until the next step's zero_grad sets them to none.
   rates.update_stays = rates.update.bytes_each > 0;
+  // [F-MEM-16] Adam of many tensors at a time, but in a kernel per operation, makes the square root
+  // of all second moments before it divides by it (torch/optim/adamw.py, _multi_tensor_adamw).
+  if (!k.fused_optimizer && s.optimizer == Optimizer::kAdam && !k.optimizer_in_backward) {
+    rates.update.bytes_each += size_of(s.optimizer_dtype), rates.update.sharded = s.zero >= 1;
+  }
   return rates;
 }
 

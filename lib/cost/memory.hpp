@@ -209,6 +209,13 @@ struct BackwardMoment {
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
                                                const Offload& offload, Bytes communicators);
 
+// [F-MEM-15] Where microbatches are of different lengths, what the caching allocator holds of the
+// shorter ones: a segment is as large as what was first asked for, so that a microbatch longer than
+// all before finds none for its largest tensors, and new ones are made beside them (PyTorch
+// documentation, CUDA semantics, expandable_segments). At most what is left of the device.
+[[nodiscard]] Bytes cached_bytes(const ModelSpec& m, const Strategy& s,
+                                 const MemoryBreakdown& memory);
+
 // The same by name. Its fullest moment is memory_breakdown()'s.
 [[nodiscard]] Ledger ledger_of(const RankMemory& rank, const Offload& offload);
 

@@ -85,6 +85,9 @@ struct StageCost {
   Seconds backward;            // input and weight gradients, recomputation included
   std::int64_t in_flight = 0;  // microbatches per chunk at the peak
   MemoryBreakdown memory;
+  // Beyond the peak: segments that the allocator keeps of shorter microbatches, and gives back when
+  // memory runs out. nvidia-smi shows them.
+  Bytes cached;
   Ledger ledger;                        // of what the allocator hands out
   std::int64_t parameters = 0;          // held by one device of this rank, ZeRO-3 sharding aside
   std::int64_t trained_parameters = 0;  // of which

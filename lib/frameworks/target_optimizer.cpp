@@ -1,4 +1,5 @@
-// What frameworks can be told of where the optimizer's states are, and of which types.
+// What frameworks can be told of where the optimizer's states are, of which types, and by whose
+// kernels it and adapters work.
 #include "frameworks/target_tables.hpp"
 
 namespace meshplan {
@@ -14,6 +15,28 @@ void check_precision_aware(Target t, const Strategy& s, Findings& f) {
     f.error({"runtime.param_remainders"},
             "the precision-aware optimizer stores the remainders of fp32 weights",
             "--format megatron-bridge, or runtime.param_remainders=true");
+  }
+}
+
+void check_optimizer_kernel(Target t, const Strategy& s, Findings& f) {
+  if (s.runtime.fused_optimizer || s.optimizer != Optimizer::kAdam) return;
+  if (t != Target::kDeepspeed) return;
+  f.error({"kernels.fused_optimizer"}, "Adam is DeepSpeed's FusedAdam, one multi-tensor kernel",
+          "kernels.fused_optimizer=true");
+}
+
+// What of adapters' code a framework has: axolotl has kernels of its own, and casts back to 16 bits
+// what PEFT cast to fp32 (loaders/model.py); torchtune does neither.
+void check_adapter_kernels(Target t, const Strategy& s, Findings& f) {
+  if (!has_adapters(s)) return;
+  if (s.runtime.fused_lora && t != Target::kAxolotl) {
+    f.error({"kernels.fused_lora"}, "an adapter's output is scaled by a kernel of its own",
+            "kernels.fused_lora=false, or --format axolotl");
+  }
+  const bool casts = t == Target::kAxolotl || t == Target::kTorchtune;
+  if (s.runtime.fp32_unquantised && casts) {
+    f.error({"runtime.fp32_unquantised"}, "what is not quantised is of the training dtype",
+            "runtime.fp32_unquantised=false");
   }
 }
 

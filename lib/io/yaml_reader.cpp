@@ -107,8 +107,22 @@ const YamlNode* step_down(const YamlNode& node, std::string_view& rest) {
   return node.find(word);
 }
 
+// The one known key that ends like this one, whatever its group.
+std::optional<std::string> same_ending(std::string_view key,
+                                       std::span<const std::string_view> known) {
+  const auto ending = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
+  std::optional<std::string> found;
+  for (const std::string_view k : known) {
+    if (ending(k) != ending(key)) continue;
+    if (found) return std::nullopt;
+    found = std::string(k);
+  }
+  return found;
+}
+
 // The nearest known key; for the name of a group ("overlap") its members; else every known key.
 std::string hint_for_unknown(std::string_view key, std::span<const std::string_view> known) {
+  if (const auto same = same_ending(key, known)) return "did you mean '" + *same + "'?";
   if (const auto near = nearest(key, known)) return "did you mean '" + *near + "'?";
   const std::string group = std::string(key) + ".";
   std::vector<std::string> members;

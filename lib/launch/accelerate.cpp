@@ -56,7 +56,7 @@ std::string config_text(const LaunchPlan& p) {
 LaunchCommand accelerate_command(const LaunchPlan& plan) {
   const Strategy& s = plan.strategy;
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   command.files.push_back({"accelerate.yaml", config_text(plan)});
   std::vector<std::vector<std::string>> lines{
       {"--per_device_train_batch_size", std::to_string(s.micro_batch)},
@@ -65,6 +65,9 @@ LaunchCommand accelerate_command(const LaunchPlan& plan) {
   const bool liger = k.fused_rope && k.fused_norm && k.fused_activation &&
                      k.fused_linear_cross_entropy;  // TrainingArguments.use_liger_kernel is all
   if (liger) lines.push_back({"--use_liger_kernel", "True"});
+  if (s.optimizer == Optimizer::kAdam && !k.fused_optimizer) {
+    lines.push_back({"--optim", "adamw_torch"});
+  }
   command.sections = {{"plan", std::move(lines)}};
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
   command.program = "accelerate launch --config_file \"$here/accelerate.yaml\"";

@@ -64,6 +64,9 @@ class Recipe {
     if (lora.frozen_dtype == FrozenDtype::kInt8) add("load_in_8bit", "true");
     add("lora_r", std::to_string(lora.rank));
     add("lora_dropout", key_text(lora.dropout));
+    for (const char* kernel : {"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"}) {
+      add(kernel, yes(s_.runtime.fused_lora));
+    }
     if (lora.targets == lora_targets("all-linear")) return add("lora_target_linear", "true");
     text_ += "lora_target_modules:\n";
     for (const LoraTarget t : lora.targets.all())
@@ -106,7 +109,7 @@ class Recipe {
   [[nodiscard]] std::string_view optimizer() const {
     switch (s_.optimizer) {
       case Optimizer::kAdam:
-        return "adamw_torch_fused";
+        return s_.runtime.fused_optimizer ? "adamw_torch_fused" : "adamw_torch";
       case Optimizer::kAdam8bit:
         // bitsandbytes' fails under FSDP2 (validation.py check_fsdp2_w_8bit_optimizer).
         return is_sharded() ? "adamw_torch_8bit" : "adamw_bnb_8bit";
@@ -152,7 +155,7 @@ class Recipe {
 LaunchCommand axolotl_command(const LaunchPlan& plan) {
   const Strategy& s = plan.strategy;
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   command.files.push_back({"axolotl.yaml", Recipe(plan).text()});
   // One file is what axolotl reads; of a key that both have, the later one counts.
   command.needs = {

@@ -157,7 +157,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
 LaunchCommand deepspeed_command(const LaunchPlan& plan) {
   const Strategy& s = plan.strategy;
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   command.files.push_back({"ds_config.json", config_json(plan).dump(2) + '\n'});
   command.needs = {": \"${TRAIN_PROGRAM:?set it to the training program, a Python file}\""};
   if (splits_itself(s.framework)) {

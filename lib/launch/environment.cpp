@@ -4,8 +4,13 @@
 
 namespace meshplan {
 
-EnvironmentVariables cluster_environment(const ClusterSpec& c) {
+EnvironmentVariables plan_environment(const LaunchPlan& plan) {
+  const ClusterSpec& c = plan.cluster;
   EnvironmentVariables all;
+  // PyTorch 2.9 calls it PYTORCH_ALLOC_CONF and reads the old name as well.
+  if (plan.strategy.runtime.expandable_segments) {
+    all.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
+  }
   const auto spans_nodes = [&](const LinkLevel& level) {
     return c.nodes > 1 && (level.span == 0 || level.span > c.gpus_per_node);
   };

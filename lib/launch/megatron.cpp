@@ -312,7 +312,7 @@ std::string megatron_pipeline_layout(const ModelSpec& m, const Strategy& s) {
 LaunchCommand megatron_command(const LaunchPlan& plan) {
   const Strategy& s = plan.strategy;
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   // A:1477: one queue keeps collectives in front of the products that wait for them; FSDP needs
   // more than one (A:1166), and Blackwell neither.
   const bool before_blackwell = plan.cluster.device.architecture != Architecture::kBlackwell;

@@ -96,6 +96,12 @@ class Importer {
     problems_.insert(problems_.end(), options_.problems().begin(), options_.problems().end());
     if (!problems_.empty()) return problems_;
     for (const auto& [name, value] : run_.script.variables) run_.environment[name] = value;
+    for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+      const auto set = run_.environment.find(name);
+      if (set == run_.environment.end()) continue;
+      run_.strategy.runtime.expandable_segments =
+          set->second.text.find("expandable_segments:True") != std::string::npos;
+    }
     run_.options_by_name = std::move(options_.all());
     run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);

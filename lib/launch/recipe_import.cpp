@@ -243,10 +243,12 @@ class Importer {
     read_host_checkpoints(settings_, is_axolotl(), s);
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
+    if (is_axolotl()) read_adapter_kernels(settings_, s);
     read_attention(settings_, s, run_.notes);
-    const std::string optimizer = settings_.text(key("optimizer", "optim"), "adamw_torch");
+    const std::string optimizer = settings_.text(key("optimizer", "optim"), kDefaultOptimizer);
     const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);
+    s.runtime.fused_optimizer = optimizer != "adamw_torch";
     if (!known) {
       run_.notes.push_back("the optimizer " + optimizer +
                            " is counted as Adam with states in fp32");

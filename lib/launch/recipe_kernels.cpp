@@ -63,6 +63,19 @@ void read_fused_kernels(Settings& settings, Strategy& s) {
   if (with_head && s.loss == Loss::kLm) k.fused_linear_cross_entropy = true;
 }
 
+void read_adapter_kernels(Settings& settings, Strategy& s) {
+  bool named = false, on = false;
+  for (const char* name : {"lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"}) {
+    named = settings.has(name) || named;
+    on = settings.flag(name, false) || on;
+  }
+  if (!has_adapters(s)) return;
+  const bool eight = s.lora.frozen_dtype == FrozenDtype::kInt8;
+  const bool foreign = settings.flag("trust_remote_code", false);
+  const bool chosen = s.loss == Loss::kLm && s.lora.dropout == 0 && !eight && !foreign;
+  s.runtime.fused_lora = named ? on : chosen;
+}
+
 // torchtune training/_compile.py, compile_model and compile_loss; transformers trainer.py,
 // torch_compile.
 void read_compilation(Settings& settings, const std::string& key, bool loss, Strategy& s) {

@@ -220,6 +220,9 @@ class TorchtuneRecipe {
       return;
     }
     s.optimizer = row->optimizer;
+    // torch/optim/adamw.py: foreach on a GPU unless it is told to be fused.
+    s.runtime.fused_optimizer =
+        s.optimizer != Optimizer::kAdam || settings_.flag("optimizer.fused", false);
     // These say themselves how they keep their states.
     if (s.optimizer != Optimizer::kAdam && s.optimizer != Optimizer::kSgd)
       s.optimizer_dtype = Dtype::kFp32;

@@ -335,9 +335,10 @@ class TrainerRun {
     read_compilation(settings_, "torch_compile", false, s);
     read_fused_kernels(settings_, s);
     read_attention(settings_, s, run_.notes);
-    const std::string optimizer = settings_.text("optim", "adamw_torch");
+    const std::string optimizer = settings_.text("optim", kDefaultOptimizer);
     const auto known = recipe_optimizer(optimizer);
     s.optimizer = known.value_or(Optimizer::kAdam);
+    s.runtime.fused_optimizer = optimizer != "adamw_torch";
     if (!known)
       run_.notes.push_back("the optimizer " + optimizer +
                            " is counted as Adam with states in fp32");

@@ -12,8 +12,8 @@ namespace meshplan {
 [[nodiscard]] LaunchCommand torchtune_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand bridge_command(const LaunchPlan& plan);
 
-// Variables that follow from the cluster's links.
-[[nodiscard]] EnvironmentVariables cluster_environment(const ClusterSpec& c);
+// Variables that follow from the cluster's links and the plan.
+[[nodiscard]] EnvironmentVariables plan_environment(const LaunchPlan& plan);
 
 // The sections of a command as lines of options, for people and for programs that read them.
 [[nodiscard]] std::string arguments_text(const LaunchPlan& plan, const LaunchCommand& command);

@@ -96,9 +96,10 @@ void add_recomputation(const LaunchPlan& p, Toml& t) {
 }
 
 void add_optimizer(const Strategy& s, Toml& t) {
-  if (!s.runtime.optimizer_in_backward) return;
+  if (!s.runtime.optimizer_in_backward && s.runtime.fused_optimizer) return;
   t.section("optimizer");
-  t.key("early_step_in_backward", "true");
+  if (!s.runtime.fused_optimizer) t.key("implementation", quoted("foreach"));
+  if (s.runtime.optimizer_in_backward) t.key("early_step_in_backward", "true");
 }
 
 // Modules that stay in bf16: those with one of these in their names.
@@ -137,7 +138,7 @@ LaunchCommand torchtitan_command(const LaunchPlan& plan) {
     if (s.zero == 3 && s.runtime.fp8_param_gather) t.key("enable_fsdp_float8_all_gather", "true");
   }
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   command.files.push_back({"torchtitan.toml", t.text});
   command.sections = {{"run", {{"--training.dataset", "c4_test"}}}};
   command.program = "-m torchtitan.train --job.config_file \"$here/torchtitan.toml\"";

@@ -74,6 +74,7 @@ class KernelReader {
       }
     }
     s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
+    s.runtime.fused_optimizer = settings_.text("optimizer.implementation", "fused") == "fused";
     if (settings_.flag("training.enable_cpu_offload", false)) {
       s.offload.optimizer = true;
       run_.notes.emplace_back(

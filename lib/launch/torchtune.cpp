@@ -98,7 +98,7 @@ std::string program_of(const LaunchPlan& plan) {
 LaunchCommand torchtune_command(const LaunchPlan& plan) {
   const Strategy& s = plan.strategy;
   LaunchCommand command;
-  command.environment = cluster_environment(plan.cluster);
+  command.environment = plan_environment(plan);
   Lines lines;
   add_adapters(s.lora, lines);
   set(lines, "tokenizer.max_seq_len", std::to_string(s.seq_len));
@@ -121,6 +121,9 @@ LaunchCommand torchtune_command(const LaunchPlan& plan) {
   }
   set(lines, "dtype", std::string(name_of(s.precision)));
   set(lines, "optimizer._component_", std::string(optimizer_of(s)));
+  if (s.optimizer == Optimizer::kAdam) {
+    set(lines, "optimizer.fused", yes(s.runtime.fused_optimizer));
+  }
   add_sharding(s, lines);
   command.sections = {{"plan", std::move(lines)}};
   command.needs = {

@@ -40,7 +40,7 @@ void append_adapter_collectives(const BlockContext& x, const AdapterSite& site, 
 
 // [F-LORA-2] An adapter of `columns` outputs: products of tokens x r x k and tokens x n x r in the
 // training dtype whatever the layer's precision, with the gradients of both; dropout of its input
-// (2e + 1 each way); its output scaled (2e each way) and added to the layer's (3e); its input's
+// (2e + 1 each way); its output scaled (2e each way, or by its product: kernels.fused_lora) and added to the layer's (3e); its input's
 // gradient added to the layer's (3e) (Megatron-Bridge peft/lora_layers.py, LoRALinear).
 void append_adapter(const BlockContext& x, const AdapterSite& site, std::int64_t tokens,
                     std::int64_t columns, std::int64_t k, BlockOps& ops) {
@@ -66,7 +66,9 @@ void append_adapter(const BlockContext& x, const AdapterSite& site, std::int64_t
   product("adapter in", site.row_parallel ? r : ceil_div(r, degree), k);
   const std::int64_t own = site.row_parallel ? ceil_div(columns, degree) : columns;
   product("adapter out", own, r);
-  append_elementwise(x, "adapter scale", 2 * e * t * real(own), 1, 2 * e * t * real(own), 1, ops);
+  if (!s.runtime.fused_lora) {
+    append_elementwise(x, "adapter scale", 2 * e * t * real(own), 1, 2 * e * t * real(own), 1, ops);
+  }
   // The sequence's share where a row-parallel layer has scattered its output.
   const bool scattered = site.row_parallel && s.sequence_parallel && !site.of_experts;
   const double sum = t * real(columns) / (scattered ? real(s.tp) : 1);

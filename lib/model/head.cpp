@@ -50,6 +50,12 @@ void append_head(const BlockContext& x, BlockOps& ops) {
       append_linear(plain, kLogitsName, l.tokens, l.vocab, l.hidden, false, ops);
   const bool gathered = s.runtime.gathered_logits;
   const double n = real(l.tokens) * real(gathered ? l.vocab * s.tp : l.vocab), e = l.bytes;
+  // [F-LORA-5] Autocast casts the fp32 weight for its product each way; of what is frozen it keeps
+  // no copy (aten/src/ATen/autocast_mode.cpp, cached_cast).
+  if (casts_unquantised(s)) {
+    const double cast = (4 + e) * real(l.vocab * l.hidden);
+    append_elementwise(x, "output weight cast", cast, 1, 0, 0, ops);
+  }
   if (gathered)
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, e * n, 1,
                          {}, ops);
@@ -119,7 +125,10 @@ struct LossBytes {
 //                  devices. Of the whole vocabulary, the logits freed, the logarithms and both
 //                  gradients (aten/src/ATen/native/cuda/SoftMax.cu; measured on one H200,
 //                  scripts/gpu_reference.py): e + 12. Of 16-bit logits that nobody casts
-//                  (runtime.bf16_cross_entropy; measured there too): 3 e
+//                  (runtime.bf16_cross_entropy; measured there too): 3 e. Transformers before 4.50
+//                  shifts the logits, not the labels (runtime.cloned_logits; loss/loss_utils.py,
+//                  github.com/huggingface/transformers/pull/35646): at the end of the forward pass
+//                  there are the logits, two copies in fp32 and the logarithms: e + 12
 LossBytes loss_bytes(const BlockContext& x) {
   const Runtime& k = x.strategy.runtime;
   const double e = x.shape.bytes;
@@ -127,7 +136,7 @@ LossBytes loss_bytes(const BlockContext& x) {
   if (k.fused_cross_entropy && k.inplace_cross_entropy) return {e, 2 * e};
   if (k.fused_cross_entropy && !k.fp32_copies) return {4, 2 * e + 8};
   if (k.torch_cross_entropy && k.bf16_cross_entropy) return {e, 3 * e};
-  if (k.torch_cross_entropy) return {4, 12};
+  if (k.torch_cross_entropy) return {4, k.cloned_logits ? e + 12 : 12};
   return {4, e + (k.cloned_logits ? 8 : 4)};
 }
 
@@ -161,8 +170,11 @@ double head_working_bytes(const BlockContext& x) {
   const LossBytes loss = loss_bytes(x);
   // [F-LOSS-4] Of a loss in chunks the rest comes and goes with each chunk.
   const double chunks = real(x.strategy.runtime.loss_chunks);
-  return (loss.most - loss.kept) * logits_held(x) / chunks +
-         x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
+  // The cast output weight is saved for the input's gradient.
+  const double weight =
+      casts_unquantised(x.strategy) ? x.shape.bytes * real(x.shape.vocab * x.shape.hidden) : 0;
+  return (loss.most - loss.kept) * logits_held(x) / chunks + weight +
+         hidden_bytes_each(x) * real(x.shape.tokens) * real(x.shape.hidden);
 }
 
 }  // namespace meshplan

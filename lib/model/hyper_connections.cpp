@@ -85,7 +85,7 @@ void append_contraction(const BlockContext& x, BlockOps& ops) {
 }
 
 double residual_bytes(const BlockContext& x) {
-  const double each = x.shape.bytes * real(x.shape.norm_tokens);
+  const double each = hidden_bytes_each(x) * real(x.shape.norm_tokens);
   if (!has_attention_residuals(x.model)) return each * real(x.shape.residual);
   // Of attention residuals the sum, and a block's states once for all of its layers.
   const double blocks = mixed_states(x.model) - 1;

@@ -230,6 +230,20 @@ RowVariety row_variety(const LengthSpec& lengths, Packing packing, std::int64_t 
   return v;
 }
 
+double record_growth(const LengthSpec& lengths, Packing packing, std::int64_t seq_len,
+                     std::int64_t micro_batch) {
+  std::vector<Weighted> all = row_variety(lengths, packing, seq_len, micro_batch).tokens;
+  std::sort(all.begin(), all.end(),
+            [](const Weighted& a, const Weighted& b) { return a.value > b.value; });
+  double from_here = 0, sum = 0;
+  for (const Weighted& w : all) {
+    if (w.share <= 0) continue;
+    from_here += w.share;
+    sum += w.value * w.share / from_here;
+  }
+  return std::max(1.0, sum / all.front().value);
+}
+
 double chunk_imbalance(const LengthSpec& lengths, std::int64_t seq_len, std::int64_t cp) {
   if (cp == 1) return 1;
   Known& k = known(lengths, seq_len);

@@ -96,7 +96,7 @@ void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps
 
 // A tensor that two operations read gets the sum of two gradients: reads both, writes one.
 void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops) {
-  const double bytes = 3.0 * x.shape.bytes * static_cast<double>(elements);
+  const double bytes = 3.0 * hidden_bytes_each(x) * static_cast<double>(elements);
   ops.kernels.push_back(
       memory_op(x, "gradient sum", Pass::kBackwardInput, bytes, 1, false, KernelKind::kResidual));
 }
@@ -216,7 +216,7 @@ void append_rotary(const BlockContext& x, double elements, BlockOps& ops) {
 void append_residual(const BlockContext& x, BlockOps& ops) {
   if (x.model.mhc_num_residual_streams > 1) return;  // append_connection()
   const double n = real(x.shape.norm_tokens) * real(x.shape.hidden);
-  const double e = x.shape.bytes;
+  const double e = hidden_bytes_each(x);
   const bool dropout = x.model.dropout > 0;
   const double mask = dropout ? 1 : 0;
   if (x.strategy.runtime.fused_dropout_add || (!dropout && !x.model.linear_bias)) {
@@ -276,12 +276,18 @@ double hidden_mask(const BlockContext& x) {
   return x.model.dropout > 0 ? real(x.shape.norm_tokens) * real(x.shape.hidden) : 0;
 }
 
+// [F-LORA-5] Hidden states between layers are of e bytes, or of 4 where the embedding was cast to
+// fp32: every residual sum stays so, as fp32 plus 16 bits is fp32 (PyTorch, type promotion).
+double hidden_bytes_each(const BlockContext& x) {
+  return casts_unquantised(x.strategy) ? 4 : x.shape.bytes;
+}
+
 // A norm keeps its input (e bytes per element); without a fused kernel the fp32 copy of it, which
 // the square and the scale share, and the normalised tensor in e bytes for the weight's gradient
 // (Hugging Face modeling_llama.py, LlamaRMSNorm; 4.2 and 2.0 bytes more than fused ones with
 // trained and frozen weights on one H200, scripts/gpu_switches.py).
 double norm_bytes(const BlockContext& x, double elements) {
-  if (is_fused_norm(x)) return elements * x.shape.bytes;
+  if (is_fused_norm(x)) return elements * hidden_bytes_each(x);
   return elements * (4 + (is_frozen(x.strategy) ? 0 : x.shape.bytes));
 }
 

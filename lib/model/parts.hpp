@@ -123,6 +123,7 @@ inline constexpr LoraTargets kQkvTargets{LoraTarget::kQkv, LoraTarget::kQ, LoraT
                                          LoraTarget::kV};
 inline constexpr LoraTargets kFirstTargets{LoraTarget::kFc1, LoraTarget::kGate, LoraTarget::kUp};
 [[nodiscard]] double hidden_mask(const BlockContext& x);
+[[nodiscard]] double hidden_bytes_each(const BlockContext& x);
 [[nodiscard]] double norm_bytes(const BlockContext& x, double elements);
 [[nodiscard]] double activation_function_bytes(const BlockContext& x, double features);
 

@@ -56,6 +56,13 @@ std::string summary(const ClusterSpec& c, const PlanCost& p, const TextOptions& 
                        human_percent(fullest.peak.si() / fullest.capacity.si()) +
                        ") on pipeline rank " + std::to_string(p.fullest_stage),
                    options);
+  if (const Bytes cached = p.stages[p.fullest_stage].cached; cached > Bytes{0}) {
+    text += labelled("nvidia-smi",
+                     "up to " + human_bytes(fullest.peak + cached) +
+                         ": lengths vary, and the allocator keeps segments too small for the "
+                         "longest until memory runs out (runtime.expandable_segments=true)",
+                     options);
+  }
   text += labelled("Out of memory", out_of_memory_text(fullest), options);
   if (r.usd_per_step) text += labelled("Price", usd(*r.usd_per_step) + " per step", options);
   return text;

@@ -50,6 +50,7 @@ Json stages_json(const PlanCost& p) {
                     {"in_flight", s.in_flight},
                     {"parameters", s.parameters},
                     {"peak_bytes", s.memory.peak.count()}});
+    if (s.cached > Bytes{0}) json.back()["cached_bytes"] = s.cached.count();
   }
   return json;
 }

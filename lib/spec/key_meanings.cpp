@@ -64,7 +64,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fused_cross_entropy", "the loss over a split vocabulary takes few kernels"},
     {"kernels.inplace_cross_entropy", "the fused loss writes the gradient over the logits"},
     {"kernels.fused_grad_accumulation", "weight-gradient products add to their sums themselves"},
-    {"kernels.fused_optimizer", "the optimizer updates many tensors per kernel"},
+    {"kernels.fused_optimizer", "the optimizer is one kernel for many tensors; else one per operation"},
     {"kernels.attention", "fused attention kernel: best, flash2, flash1 or triton"},
     {"kernels.scatter_gather", "pipeline messages are split over tensor ranks and gathered again"},
     {"kernels.tp_recompute_allgather",
@@ -86,6 +86,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fused_permute", "tokens are sorted to experts and back by kernels of their own"},
     {"kernels.fused_mhc", "each step of hyper-connections is one kernel"},
     {"kernels.fused_attn_res", "a mixture of attention residuals is one kernel"},
+    {"kernels.fused_lora", "an adapter's second product scales its output; else a pass of its own"},
     {"kernels.gathered_logits", "every tensor rank gathers all logits for the loss"},
     {"kernels.fused_linear_cross_entropy",
      "output layer and loss go chunk by chunk, logits unkept"},
@@ -145,6 +146,9 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
      "Adam takes gradients, moments and fp32 weights in types of their own"},
     {"runtime.param_remainders",
      "that Adam holds of fp32 weights the 16 bits that bf16 weights lack"},
+    {"runtime.fp32_unquantised",
+     "embedding, output layer, norms and hidden states beside weights in 4 or 8 bits are fp32"},
+    {"runtime.expandable_segments", "the allocator grows its segments where lengths vary"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

@@ -67,7 +67,9 @@ struct Runtime {
   // compiled).
   bool inplace_cross_entropy = false;
   bool fused_grad_accumulation = true;  // weight-gradient product adds into the main gradient
-  bool fused_optimizer = true;          // multi-tensor Adam
+  // One kernel for many tensors' Adam; else one per operation (PyTorch's foreach), which makes a
+  // copy of one moment.
+  bool fused_optimizer = true;
   AttentionKernel attention = AttentionKernel::kBest;  // with flash_attention
   // Pipeline messages are split over tensor ranks and gathered on the receiver even without
   // sequence parallelism (Narayanan et al. 2104.04473 sec. 4.1).
@@ -107,6 +109,9 @@ struct Runtime {
   // Each mixture of attention residuals is one kernel (Primus' attn_res_backend flydsl); else
   // PyTorch's operations one by one (Megatron-Bridge, and Primus' default).
   bool fused_attn_res = false;
+  // An adapter's second product scales its output (Unsloth's kernels/fast_lora.py and axolotl's
+  // kernels/lora.py; Automodel's _peft/lora_kernel.py); else a pass of its own does.
+  bool fused_lora = false;
   // The input of a column-parallel layer is gathered again for its weight gradient; else the
   // gathered copy is saved (with sequence parallelism; nanotron's key of that name).
   bool tp_recompute_allgather = true;
@@ -262,6 +267,13 @@ struct Runtime {
   // to fp32 for the update (Megatron-Bridge, whose mixed_precision names an fp8_recipe even without
   // fp8; Megatron-Core optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8).
   bool param_remainders = true;
+  // Beside frozen weights in 4 or 8 bits what is not quantised is cast to fp32: embedding, output
+  // layer, norms, and with them the hidden states from layer to layer (PEFT utils/other.py,
+  // prepare_model_for_kbit_training; trainers that cast it back do not need this).
+  bool fp32_unquantised = false;
+  // The allocator grows its segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), so that
+  // microbatches longer than all before do not leave it with segments that are too small for them.
+  bool expandable_segments = false;
 
   bool operator==(const Runtime&) const = default;
 };
@@ -314,6 +326,11 @@ struct Strategy {
 // Whether the language model's weights are not trained, but for adapters.
 [[nodiscard]] inline bool is_frozen(const Strategy& s) {
   return has_adapters(s) || s.frozen.has(FrozenPart::kLanguageModel);
+}
+// Whether what surrounds frozen weights in 4 or 8 bits is fp32.
+[[nodiscard]] inline bool casts_unquantised(const Strategy& s) {
+  return s.runtime.fp32_unquantised && has_adapters(s) &&
+         s.lora.frozen_dtype != FrozenDtype::kTraining;
 }
 // Whether a part of the vision encoder is trained; adapters are the language model's.
 [[nodiscard]] inline bool trains(const Strategy& s, FrozenPart part) {

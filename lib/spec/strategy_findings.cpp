@@ -106,6 +106,9 @@ void check_overlap(const Plan& p, Findings& f) {
 }
 
 void check_attention_residuals(const Plan& p, Findings& f) {
+  if (p.s.runtime.fused_lora && !has_adapters(p.s)) {
+    f.warning({"kernels.fused_lora"}, "'kernels.fused_lora' does nothing without adapters");
+  }
   if (!p.s.runtime.fused_attn_res || p.m.attn_res_block_size > 0) return;
   f.warning({"kernels.fused_attn_res"},
             "'kernels.fused_attn_res' does nothing: the model has no attention residuals");

@@ -90,6 +90,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_permute", s.runtime.fused_permute);
   visit("kernels.fused_mhc", s.runtime.fused_mhc);
   visit("kernels.fused_attn_res", s.runtime.fused_attn_res);
+  visit("kernels.fused_lora", s.runtime.fused_lora);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
   visit("kernels.fused_linear_cross_entropy", s.runtime.fused_linear_cross_entropy);
   visit("kernels.loss_chunks", s.runtime.loss_chunks);
@@ -141,6 +142,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.recompute_early_stop", s.runtime.recompute_early_stop);
   visit("runtime.precision_aware_optimizer", s.runtime.precision_aware_optimizer);
   visit("runtime.param_remainders", s.runtime.param_remainders);
+  visit("runtime.fp32_unquantised", s.runtime.fp32_unquantised);
+  visit("runtime.expandable_segments", s.runtime.expandable_segments);
   visit("order", s.order);
 }
 

@@ -90,6 +90,25 @@ void check_targets(const Plan& p, Findings& f) {
   }
 }
 
+// PEFT casts after it has loaded a model of Hugging Face's on one device.
+void check_unquantised(const Plan& p, Findings& f) {
+  if (!p.s.runtime.fp32_unquantised) return;
+  if (has_own_models(p.s.framework)) {
+    f.error({"runtime.fp32_unquantised", "framework"},
+            std::string(name_of(p.s.framework)) + " casts nothing beside quantised weights",
+            "framework=fsdp or deepspeed");
+  }
+  if (p.s.tp > 1 || p.s.pp > 1) {
+    f.error({"runtime.fp32_unquantised", "tp", "pp"},
+            "'runtime.fp32_unquantised' needs tp=1 and pp=1");
+  }
+  if (!casts_unquantised(p.s)) {
+    f.warning({"runtime.fp32_unquantised", "lora.frozen_dtype"},
+              "'runtime.fp32_unquantised' does nothing without adapters beside frozen weights in 4 "
+              "or 8 bits");
+  }
+}
+
 // What is frozen must be there, and something must be left to train.
 void check_frozen(const Plan& p, Findings& f) {
   const FrozenParts& frozen = p.s.frozen;
@@ -125,6 +144,7 @@ void check_lora_values(const Strategy& s, Findings& f) {
 void check_lora(const Plan& p, Findings& f) {
   const Lora& lora = p.s.lora;
   check_frozen(p, f);
+  check_unquantised(p, f);
   if (lora.rank == 0) {
     if (lora.frozen_dtype == FrozenDtype::kTraining) return;
     f.error({"lora.frozen_dtype", "lora.rank"},

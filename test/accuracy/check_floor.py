@@ -33,6 +33,9 @@ def measured(program, folder):
     for name, source in result["sources"].items():
         if source["step_time"]:
             errors[name] = source["step_time"]["median_abs"]
+        for part in ("memory", "longest_sequence"):
+            if source[part]:
+                errors[f"{name}, {part.replace('_', ' ')}"] = source[part]["median_abs"]
     for name, error in errors.items():
         if error is None or not math.isfinite(error):
             sys.exit(f"{name}: its error is no number")

@@ -191,6 +191,8 @@ TEST_CASE("measured memory is told apart by key, unit and tool") {
   };
   const auto row = GENERATE(
       Row{R"({"peak_memory_gb_nvidia_smi": 67.0})", Bytes{67 * kGiB}, MemoryKind::kDevice},
+      Row{R"({"gpu_memory_gib": 27.74})", ceil_bytes(27.74 * static_cast<double>(kGiB)),
+          MemoryKind::kDevice},
       Row{R"({"peak_memory_bytes": 1000})", Bytes{1000}, MemoryKind::kAllocator},
       Row{R"({"peak_memory_bytes_per_gpu": 5, "memory_kind": "max over ranks of nvidia-smi"})",
           Bytes{5}, MemoryKind::kDevice},
@@ -207,6 +209,7 @@ TEST_CASE("measured memory is told apart by key, unit and tool") {
 TEST_CASE("memory without unit and tool is not scored") {
   CHECK_FALSE(memory_of({{"peak_memory_gb_per_gpu", 75.0}}).has_value());
   CHECK_FALSE(memory_of({{"memory_unit", "GiB"}}).has_value());
+  CHECK_FALSE(memory_of({{"gpu_memory_budget_gb", 80}}).has_value());
 }
 
 TEST_CASE("the rows that ship are read") {

@@ -240,19 +240,28 @@ TEST_CASE("rows that offload the inputs of recomputed layers do so, in switches 
 }
 
 TEST_CASE("packed documents of a known data set attend to themselves") {
-  ModelSpec m;
+  Candidate c;
   Run run;
   run.lengths = "SQuAD v1.1 packed to 4096 tokens";
-  apply_documents(m, run);
-  CHECK_FALSE(m.lengths);
+  apply_documents(c, run);
+  CHECK_FALSE(c.model.lengths);
   run.packed = true;
-  apply_documents(m, run);
-  REQUIRE(m.lengths);
-  CHECK_THAT(mean_length(*m.lengths), Catch::Matchers::WithinRel(200, 0.01));
-  ModelSpec other;
+  apply_documents(c, run);
+  REQUIRE(c.model.lengths);
+  CHECK_THAT(mean_length(*c.model.lengths), Catch::Matchers::WithinRel(200, 0.01));
+  CHECK(c.strategy.packing == Packing::kPack);
+  Candidate other;
   run.lengths = "SCROLLS GovReport packed to 8192 tokens; cu_seqlen not used";
   apply_documents(other, run);
-  CHECK_FALSE(other.lengths);
+  CHECK_FALSE(other.model.lengths);
+  // Rows as long as their documents, whose lengths are stated.
+  Candidate uneven;
+  run = {};
+  run.length_mean = 3234.4, run.length_deviation = 2547.5;
+  apply_documents(uneven, run);
+  REQUIRE(uneven.model.lengths);
+  CHECK_THAT(mean_length(*uneven.model.lengths), Catch::Matchers::WithinRel(3234.4, 0.01));
+  CHECK(uneven.strategy.packing == Packing::kNone);
 }
 
 }  // namespace meshplan::accuracy

@@ -72,6 +72,49 @@ TEST_CASE("the macro average weighs sources, not runs") {
   CHECK(report.macro.step_time->bias == Approx(-0.1));
 }
 
+TEST_CASE("of some files memory alone is scored") {
+  std::vector<Source> sources{source_of("smi", Use::kMemory, {{1, 1}, {1, 1}, {1, 1}})};
+  std::vector<Run>& runs = sources[0].runs;
+  runs[0].memory = {Bytes{35}, MemoryKind::kDevice};
+  runs[1].memory = {Bytes{40}, MemoryKind::kAllocator};
+  // nvidia-smi of a device that the allocator has filled tells no more than that.
+  runs[2].memory = {Bytes{48}, MemoryKind::kDevice};
+  std::vector<Prediction> predictions = predictions_of(sources[0], {{1, 1}, {1, 1}, {1, 1}});
+  // What the allocator keeps of shorter microbatches is seen by nvidia-smi alone.
+  for (Prediction& p : predictions) p.cost.stages[0].cached = Bytes{2};
+  const Report report = summarise(sources, predictions, {});
+  const SourceScore& score = report.sources.at(0);
+  CHECK(score.runs.empty());
+  CHECK_FALSE(score.step_time);
+  CHECK_FALSE(score.feasibility);
+  REQUIRE(score.memories.size() == 2);
+  CHECK(score.memories[0].error == Approx(42.0 / 35 - 1));
+  CHECK(score.memories[1].error == Approx(37.0 / 40 - 1));
+  CHECK(report.macro.memory_sources == 1);
+  CHECK(report.macro.sources == 0);
+  CHECK(to_text(report, false).find("smi     memory") != std::string::npos);
+}
+
+TEST_CASE("the longest sequence that fits is scored where it was measured") {
+  std::vector<Source> sources{source_of("longest", Use::kFeasibility, {{1, 1}, {1, 1}})};
+  sources[0].runs[0].longest = {1000, Bytes{50}};
+  // None fitted at all: a question of whether it fits, not of how long.
+  sources[0].runs[1].longest = {0, Bytes{20}};
+  sources[0].runs[1].status = "OOM at any length";
+  std::vector<Prediction> predictions = predictions_of(sources[0], {{1, 1}, {1, 1}});
+  predictions[0].longest = 900;
+  predictions[1].longest = 4;
+  const Report report = summarise(sources, predictions, {});
+  const SourceScore& score = report.sources.at(0);
+  REQUIRE(score.lengths.size() == 1);
+  CHECK(score.length->bias == Approx(-0.1));
+  CHECK(score.feasibility->out_of_memory == 1);
+  CHECK(score.feasibility->oom_fitting == 1);
+  CHECK(score.feasibility->other_failures == 0);
+  CHECK(nlohmann::json::parse(to_json(report))["sources"]["longest"]["longest_sequence"]["n"] == 1);
+  CHECK(to_text(report, false).find("predicted 900 tokens, measured 1000") != std::string::npos);
+}
+
 TEST_CASE("groups of five or more competing runs are scored for the choice") {
   // Predicted fastest is measured 12, the best 10; one adjacent pair is out of order: 9 - 1 of 10.
   const std::vector<Case> five{{1, 12}, {2, 10}, {3, 14}, {4, 16}, {5, 18}};
@@ -163,7 +206,7 @@ TEST_CASE("sanity files are counted and never scored") {
 TEST_CASE("the JSON report holds fractions, runs and skipped rows") {
   const std::vector<Case> one{{12, 10}};
   std::vector<Source> sources{source_of("s", Use::kScore, one)};
-  sources[0].runs[0].memory = MeasuredMemory{Bytes{50}, MemoryKind::kDevice};
+  sources[0].runs[0].memory = MeasuredMemory{Bytes{32}, MemoryKind::kDevice};
   Run left;
   left.id = "left";
   sources[0].runs.push_back(left);
@@ -174,7 +217,7 @@ TEST_CASE("the JSON report holds fractions, runs and skipped rows") {
   CHECK(json["schema_version"] == 1);
   CHECK(json["sources"]["s"]["n"] == 1);
   CHECK(json["sources"]["s"]["step_time"]["bias"].get<double>() == Approx(0.2));
-  CHECK(json["sources"]["s"]["memory"]["bias"].get<double>() == Approx(-0.2));
+  CHECK(json["sources"]["s"]["memory"]["bias"].get<double>() == Approx(0.25));
   CHECK(json["sources"]["s"]["choice"].is_null());
   CHECK(json["macro"]["step_time"]["median_abs"].get<double>() == Approx(0.2));
   REQUIRE(json["runs"].size() == 1);

@@ -172,6 +172,9 @@ TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   CHECK(most() == Approx(10));
   s.runtime.torch_cross_entropy = true;
   CHECK(kept() == Approx(4));
+  CHECK(most() == Approx(14));
+  s.runtime.cloned_logits = false;
+  CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));
   s.runtime.bf16_cross_entropy = true;
   CHECK(kept() == Approx(2));
@@ -181,7 +184,7 @@ TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(12));
   s.runtime.fp32_copies = true;
-  s.runtime.cloned_logits = s.runtime.torch_cross_entropy = false;
+  s.runtime.torch_cross_entropy = false;
   CHECK(kept() == Approx(4));
   CHECK(most() == Approx(6));
   s.runtime.fp32_copies = false;

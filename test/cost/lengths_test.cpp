@@ -161,3 +161,38 @@ TEST_CASE("documents that cannot be are refused, and what has no effect is named
   REQUIRE_FALSE(idle.cost().warnings.empty());
   CHECK(idle.cost().warnings.front().find("'packing' has no effect") == 0);
 }
+
+TEST_CASE("[F-MEM-15] segments of shorter microbatches are kept") {
+  const auto growth = [](const std::string& text, Packing packing, std::int64_t rows = 1) {
+    const Result<LengthSpec> lengths = parse_length_distribution(text);
+    REQUIRE(lengths);
+    return record_growth(*lengths, packing, 8192, rows);
+  };
+  // Rows of one length have one record. Of two lengths the shorter comes first in half of all runs.
+  CHECK(growth("fixed(2048)", Packing::kNone) == 1);
+  CHECK(growth("lognormal(3234, 2547)", Packing::kPad) == 1);
+  CHECK(growth("lognormal(3234, 2547)", Packing::kPack) == 1);
+  const LengthSpec two{"two", {{1000, 1}, {4000, 1}}};
+  CHECK(record_growth(two, Packing::kNone, 8192, 1) == Approx((0.5 * 1000 + 4000) / 4000));
+  // Of the longest of two documents, three quarters are long.
+  CHECK(record_growth(two, Packing::kNone, 8192, 2) == Approx((0.25 * 1000 + 4000) / 4000));
+  // Against 3,000 series that were drawn until one reached the 8,192 tokens of the cut: 2.696.
+  CHECK(growth("lognormal(3234, 2547)", Packing::kNone) == Approx(2.696).epsilon(0.015));
+
+  const ModelSpec m = with_lengths("lognormal(3234, 2547)");
+  const auto cached = [&](const Strategy& s) { return cost(m, s).stages[0].cached; };
+  const MemoryBreakdown none = cost(m, strategy(Packing::kNone)).memory();
+  const double varying = (none.activations + none.buffers - none.persistent).si();
+  CHECK(cached(strategy(Packing::kNone)).si() ==
+        Approx((growth("lognormal(3234, 2547)", Packing::kNone) - 1) * varying).epsilon(1e-6));
+  CHECK(none.peak == cost(m, strategy(Packing::kPad)).memory().peak);
+  CHECK(cached(strategy(Packing::kPad)) == Bytes{0});
+  Strategy expandable = strategy(Packing::kNone);
+  expandable.runtime.expandable_segments = true;
+  CHECK(cached(expandable) == Bytes{0});
+  // No more than the device has left.
+  Strategy full = strategy(Packing::kNone);
+  full.micro_batch = 8;
+  const MemoryBreakdown most = cost(m, full).memory();
+  CHECK(most.peak + cached(full) <= std::max(most.peak, most.capacity));
+}

@@ -244,3 +244,36 @@ TEST_CASE("what adapters cannot be") {
         "'lora.frozen_dtype' is of weights beside which adapters are trained, but 'lora.rank' is "
         "0\n");
 }
+
+TEST_CASE("[F-LORA-5] what surrounds quantised weights is fp32 where PEFT has cast it") {
+  const ModelSpec m = shipped("llama-3.1-8b");
+  Strategy plain = with_preset(lora_strategy(32, lora_targets("all-linear")), Framework::kFsdp);
+  plain.zero = 0, plain.recompute = Recompute::kFull;
+  plain.lora.frozen_dtype = FrozenDtype::kNf4;
+  Strategy cast = plain;
+  cast.runtime.fp32_unquantised = true;
+  const BlockCosts before = costs_of(m, plain), after = costs_of(m, cast);
+  // 128,256 words of 4,096: 4 bytes in place of 2, of the embedding and of the output layer.
+  const std::int64_t table = 128'256 * 4096;
+  CHECK(before.embedding().parameters.frozen_bytes == 2 * table);
+  CHECK(after.embedding().parameters.frozen_bytes == 4 * table);
+  CHECK(after.head().parameters.frozen_bytes - before.head().parameters.frozen_bytes ==
+        2 * (table + 4096));
+  // Layers keep their fp32 inputs; their own weights stay quantised.
+  CHECK(after[kFirstLayerBlock].saved.full == before[kFirstLayerBlock].saved.full * 2);
+  CHECK(after[kFirstLayerBlock].parameters == before[kFirstLayerBlock].parameters);
+  // Beside the loss the weight that autocast has cast to 16 bits, and 2 more bytes of the gradient
+  // of the hidden states.
+  const std::int64_t tokens = plain.seq_len * plain.micro_batch;
+  CHECK(after.head().working_set - before.head().working_set ==
+        Bytes{2 * table + 2 * tokens * 4096});
+  CHECK(after.head().forward.total() > before.head().forward.total());
+  // Where nothing is quantised it does nothing, and is said to.
+  cast.lora.frozen_dtype = FrozenDtype::kTraining;
+  plain.lora.frozen_dtype = FrozenDtype::kTraining;
+  CHECK(costs_of(m, cast).head().working_set == costs_of(m, plain).head().working_set);
+  const Diagnostics said = validate(complete(cast, m, plain_cluster(1)), m, plain_cluster(1));
+  CHECK(std::any_of(said.begin(), said.end(), [](const Diagnostic& d) {
+    return d.message.find("'runtime.fp32_unquantised' does nothing") != std::string::npos;
+  }));
+}

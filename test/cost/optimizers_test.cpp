@@ -174,3 +174,25 @@ TEST_CASE("optimizers and losses that do not go with what is stated are refused"
     s.optimizer = Optimizer::kPagedAdam, s.zero = 1, s.offload.optimizer = true;
   }));
 }
+
+TEST_CASE("[F-MEM-16] an Adam of a kernel per operation copies one moment") {
+  // A batch so small that the update is the step's fullest moment.
+  Strategy fused = strategy(), foreach = strategy();
+  fused.micro_batch = foreach.micro_batch = 1;
+  fused.seq_len = foreach.seq_len = 128;
+  foreach.runtime.fused_optimizer = false;
+  const PlanCost before = cost(fused), after = cost(foreach);
+  const auto trained = static_cast<double>(before.stages.front().trained_parameters);
+  const auto updating = [](const PlanCost& plan) {
+    for (const MomentBytes& m : plan.stages.front().ledger.moments) {
+      if (m.moment == Moment::kUpdate) return m.allocated.si();
+    }
+    return 0.0;
+  };
+  CHECK(updating(after) - updating(before) == Approx(4 * trained).epsilon(1e-6));
+  CHECK(after.memory().persistent == before.memory().persistent);
+  foreach.optimizer = Optimizer::kAdam8bit;
+  Strategy eight = strategy(Optimizer::kAdam8bit);
+  eight.micro_batch = 1, eight.seq_len = 128;
+  CHECK(updating(cost(foreach)) == updating(cost(eight)));
+}
