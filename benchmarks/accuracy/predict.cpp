@@ -58,8 +58,8 @@ std::optional<PlanCost> uneven_chunks(const Candidate& candidate, const ClusterS
 std::int64_t longest_sequence(Candidate c, const ClusterSpec& cluster) {
   const auto fits = [&](std::int64_t tokens) {
     c.strategy.seq_len = c.model.max_seq_length = tokens;
-    const Verdict verdict = evaluate(c.model, cluster, c.strategy,
-                                     {.ignore_memory = true, .with_remedies = false});
+    const Verdict verdict =
+        evaluate(c.model, cluster, c.strategy, {.ignore_memory = true, .with_remedies = false});
     return verdict.feasible() && fits_everywhere(verdict.cost());
   };
   constexpr std::int64_t kMost = 1 << 26;

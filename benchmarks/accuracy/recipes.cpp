@@ -244,6 +244,29 @@ void apply_optimizer(Strategy& s, const Run& run) {
   if (has_own_bits(s.optimizer)) s.optimizer_dtype = Dtype::kFp32;
 }
 
+// Unsloth's kernels for norm, rotary embedding and gated activation (unsloth/kernels), and its
+// loss, which is fused with the output layer (unsloth_zoo/loss_utils.py, cut cross entropy). Others
+// on Hugging Face's Trainer prepare a model in 4 bits as PEFT's documentation says (quantization
+// guide), which casts what is not quantised to fp32; axolotl casts it back (loaders/model.py).
+void apply_trainer(Strategy& s, const Source& source, const Run& run) {
+  const FrameworkRow* row = framework_row(source);
+  if (row == nullptr || !row->hugging_face_trainer) return;
+  s.runtime.fused_optimizer = false;
+  s.runtime.cloned_logits = row->shifted_logits;
+  if (!has_adapters(s) && s.precision == Precision::kBf16) {
+    s.master_weights = false;
+    s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
+  }
+  if (has_word(run.notes, "framework unsloth")) {
+    s.runtime.fused_norm = s.runtime.fused_rope = s.runtime.fused_activation = true;
+    s.runtime.fused_linear_cross_entropy = true;
+  } else if (has_word(run.frozen_precision, "bitsandbytes") &&
+             has_word(run.notes, "framework HF")) {
+    s.runtime.fp32_unquantised = true;
+  }
+  s.runtime.fused_linear_cross_entropy |= has_word(run.notes, "CutCrossEntropy");
+}
+
 // Words of a row, which come before its preset's: "full_iteration (...)", "per layer (...)",
 // "transformer_engine: ['attn', 'mlp']"; of MLPerf's, "CUDA graph: FULL_CUDA_GRAPH,...", which
 // captures a whole iteration.

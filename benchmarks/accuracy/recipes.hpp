@@ -22,6 +22,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run);
 
 // What the row says of adapters beside frozen weights, and of CUDA graphs.
 void apply_adapters(Strategy& s, const Source& source, const Run& run);
+void apply_trainer(Strategy& s, const Source& source, const Run& run);
 void apply_optimizer(Strategy& s, const Run& run);
 void apply_graphs(Strategy& s, const Run& run);
 

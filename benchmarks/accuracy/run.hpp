@@ -71,10 +71,10 @@ struct Run {
   std::vector<std::string> lora_targets;
   std::optional<double> lora_dropout;
   std::string frozen_precision, adapter_notes;
-  bool packed = false;                       // rows of several documents
-  std::string lengths;                       // what the row says of the documents
+  bool packed = false;                                  // rows of several documents
+  std::string lengths;                                  // what the row says of the documents
   std::optional<double> length_mean, length_deviation;  // of rows that are as long as a document
-  bool host_checkpoints = false;             // inputs of recomputed layers are moved to the host
+  bool host_checkpoints = false;  // inputs of recomputed layers are moved to the host
   bool optimizer_on_host = false;
   std::vector<std::string> offload_modules;  // whose saved inputs are, as Megatron-Core names them
   std::string cuda_graphs;

@@ -21,9 +21,8 @@ std::optional<ScoredMemory> scored_memory(const Prediction& p) {
   const MeasuredMemory& measured = *p.run->memory;
   const bool full = measured.peak.si() >= kFull * memory.capacity.si();
   if (measured.kind == MemoryKind::kDevice && full) return std::nullopt;
-  const Bytes cached = measured.kind == MemoryKind::kDevice
-                           ? p.cost.stages[p.cost.fullest_stage].cached
-                           : Bytes{};
+  const Bytes cached =
+      measured.kind == MemoryKind::kDevice ? p.cost.stages[p.cost.fullest_stage].cached : Bytes{};
   return scored(p, (comparable_memory(memory, measured.kind) + cached).si(), measured.peak.si());
 }
 
@@ -137,8 +136,9 @@ Macro macro_of(const std::vector<SourceScore>& sources) {
 std::int64_t other_failures(const Source& source) {
   if (source.use != Use::kFeasibility) return 0;
   return source.rows_without_fields +
-         std::count_if(source.runs.begin(), source.runs.end(),
-                       [](const Run& run) { return !run.longest && !is_out_of_memory(run.status); });
+         std::count_if(source.runs.begin(), source.runs.end(), [](const Run& run) {
+           return !run.longest && !is_out_of_memory(run.status);
+         });
 }
 
 }  // namespace
@@ -182,8 +182,8 @@ Report summarise(const std::vector<Source>& sources, const std::vector<Predictio
     const std::optional<ScoredMemory> memory = scored_memory(p);
     if (memory) score.memories.push_back(*memory);
     if (p.longest && p.run->longest->tokens > 0) {
-      score.lengths.push_back(scored(p, static_cast<double>(*p.longest),
-                                     static_cast<double>(p.run->longest->tokens)));
+      score.lengths.push_back(
+          scored(p, static_cast<double>(*p.longest), static_cast<double>(p.run->longest->tokens)));
     }
     if (p.source->use != Use::kScore) continue;
     const double measured = p.run->step_time->si();

@@ -79,8 +79,7 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
 Bytes cached_bytes(const ModelSpec& m, const Strategy& s, const MemoryBreakdown& memory) {
   if (!m.lengths || s.runtime.expandable_segments) return {};
   const double growth = record_growth(*m.lengths, s.packing, s.seq_len, s.micro_batch) - 1;
-  const Bytes varying =
-      std::max(memory.activations + memory.buffers - memory.persistent, Bytes{0});
+  const Bytes varying = std::max(memory.activations + memory.buffers - memory.persistent, Bytes{0});
   const Bytes left = std::max(memory.capacity - memory.peak, Bytes{0});
   return std::min(ceil_bytes(growth * varying.si()), left);
 }

@@ -66,6 +66,9 @@ class TargetModel {
   return t == Target::kAccelerate || t == Target::kAxolotl || t == Target::kTorchtune;
 }
 
+// Whether axolotl takes its own kernels for the plan's adapters when nobody says anything.
+[[nodiscard]] bool fuses_adapters(const Strategy& s);
+
 struct Plan;
 
 struct TargetRule {

@@ -25,6 +25,12 @@ void check_optimizer_kernel(Target t, const Strategy& s, Findings& f) {
           "kernels.fused_optimizer=true");
 }
 
+// utils/schemas/config.py, check_auto_enable_lora_kernels (2026-07).
+bool fuses_adapters(const Strategy& s) {
+  const bool eight = s.lora.frozen_dtype == FrozenDtype::kInt8;
+  return has_adapters(s) && s.loss == Loss::kLm && !eight;
+}
+
 // What of adapters' code a framework has: axolotl has kernels of its own, and casts back to 16 bits
 // what PEFT cast to fp32 (loaders/model.py); torchtune does neither.
 void check_adapter_kernels(Target t, const Strategy& s, Findings& f) {
@@ -32,6 +38,9 @@ void check_adapter_kernels(Target t, const Strategy& s, Findings& f) {
   if (s.runtime.fused_lora && t != Target::kAxolotl) {
     f.error({"kernels.fused_lora"}, "an adapter's output is scaled by a kernel of its own",
             "kernels.fused_lora=false, or --format axolotl");
+  } else if (s.runtime.fused_lora && s.lora.frozen_dtype == FrozenDtype::kInt8) {
+    f.error({"kernels.fused_lora", "lora.frozen_dtype"},
+            "axolotl's kernels of adapters take no weights in 8 bits", "kernels.fused_lora=false");
   }
   const bool casts = t == Target::kAxolotl || t == Target::kTorchtune;
   if (s.runtime.fp32_unquantised && casts) {

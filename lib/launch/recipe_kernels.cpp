@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "frameworks/target.hpp"
+
 namespace meshplan {
 
 // transformers modeling_utils.py, attn_implementation; axolotl utils/schemas/config.py,
@@ -69,11 +71,8 @@ void read_adapter_kernels(Settings& settings, Strategy& s) {
     named = settings.has(name) || named;
     on = settings.flag(name, false) || on;
   }
-  if (!has_adapters(s)) return;
-  const bool eight = s.lora.frozen_dtype == FrozenDtype::kInt8;
   const bool foreign = settings.flag("trust_remote_code", false);
-  const bool chosen = s.loss == Loss::kLm && s.lora.dropout == 0 && !eight && !foreign;
-  s.runtime.fused_lora = named ? on : chosen;
+  s.runtime.fused_lora = has_adapters(s) && (named ? on : fuses_adapters(s) && !foreign);
 }
 
 // torchtune training/_compile.py, compile_model and compile_loss; transformers trainer.py,

@@ -30,7 +30,7 @@ void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s);
 // Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,
 // axolotl's gradient_checkpointing: offload, Unsloth's checkpoints.
 // axolotl's kernels of adapters. Unless one is named they are on where they can be
-// (utils/schemas/validation.py, check_auto_enable_lora_kernels).
+// (utils/schemas/config.py, check_auto_enable_lora_kernels).
 void read_adapter_kernels(Settings& settings, Strategy& s);
 void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s);
 

@@ -40,8 +40,9 @@ void append_adapter_collectives(const BlockContext& x, const AdapterSite& site, 
 
 // [F-LORA-2] An adapter of `columns` outputs: products of tokens x r x k and tokens x n x r in the
 // training dtype whatever the layer's precision, with the gradients of both; dropout of its input
-// (2e + 1 each way); its output scaled (2e each way, or by its product: kernels.fused_lora) and added to the layer's (3e); its input's
-// gradient added to the layer's (3e) (Megatron-Bridge peft/lora_layers.py, LoRALinear).
+// (2e + 1 each way); its output scaled (2e each way, or by its product: kernels.fused_lora) and
+// added to the layer's (3e); its input's gradient added to the layer's (3e) (Megatron-Bridge
+// peft/lora_layers.py, LoRALinear).
 void append_adapter(const BlockContext& x, const AdapterSite& site, std::int64_t tokens,
                     std::int64_t columns, std::int64_t k, BlockOps& ops) {
   const Strategy& s = x.strategy;

@@ -46,10 +46,10 @@ struct RowVariety {
 [[nodiscard]] RowVariety row_variety(const LengthSpec& lengths, Packing packing,
                                      std::int64_t seq_len, std::int64_t micro_batch);
 
-// [F-MEM-15] Expected sum of the records in an endless series of microbatches of independent lengths
-// (each longer than all before it), over the longest: sum of v p(v) / P(length >= v) over the
-// lengths v, which is how often v comes before anything longer (Arnold, Balakrishnan and Nagaraja
-// 1998, Records, ch. 2). 1 where all are as long.
+// [F-MEM-15] Expected sum of the records in an endless series of microbatches of independent
+// lengths (each longer than all before it), over the longest: sum of v p(v) / P(length >= v) over
+// the lengths v, which is how often v comes before anything longer (Arnold, Balakrishnan and
+// Nagaraja 1998, Records, ch. 2). 1 where all are as long.
 [[nodiscard]] double record_growth(const LengthSpec& lengths, Packing packing, std::int64_t seq_len,
                                    std::int64_t micro_batch);
 

@@ -78,6 +78,7 @@ Strategy as_configured(Space space, const Strategy& base, const ModelSpec& m,
   if (base.packing == Packing::kNone) configured.packing = told.packing;
   configured.flash_attention = told.flash_attention;
   configured.runtime = told.runtime;
+  if (*target == Target::kAxolotl) configured.runtime.fused_lora = fuses_adapters(base);
   return configured;
 }
 

@@ -34,7 +34,7 @@ def measured(program, folder):
         if source["step_time"]:
             errors[name] = source["step_time"]["median_abs"]
         for part in ("memory", "longest_sequence"):
-            if source[part]:
+            if source.get(part):
                 errors[f"{name}, {part.replace('_', ' ')}"] = source[part]["median_abs"]
     for name, error in errors.items():
         if error is None or not math.isfinite(error):

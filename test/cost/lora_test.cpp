@@ -113,6 +113,13 @@ TEST_CASE("[F-LORA-2] products of an adapter and none of its layer's weight grad
   CHECK(bytes_of(ops, "adapter scale", Pass::kForward) == 4.0 * 2048 * 4096);
   CHECK(bytes_of(ops, "adapter sum", Pass::kForward) == 6.0 * 2048 * 4096);
   CHECK(bytes_of(ops, "adapter sum", Pass::kBackwardInput) == 6.0 * 2048 * 16384);
+  // Where the second product scales its output nothing else does.
+  Strategy joined = s;
+  joined.runtime.fused_lora = true;
+  const BlockOps fewer = layer_ops(m, joined);
+  CHECK(bytes_of(fewer, "adapter scale", Pass::kForward) == 0);
+  CHECK(fewer.kernels.size() == ops.kernels.size() - 2);
+  CHECK(bytes_of(fewer, "adapter sum", Pass::kForward) == 6.0 * 2048 * 4096);
   // The layer's own products are those of training all weights.
   Strategy whole = s;
   whole.lora = {};

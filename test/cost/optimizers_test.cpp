@@ -180,7 +180,8 @@ TEST_CASE("[F-MEM-16] an Adam of a kernel per operation copies one moment") {
   Strategy fused = strategy(), foreach = strategy();
   fused.micro_batch = foreach.micro_batch = 1;
   fused.seq_len = foreach.seq_len = 128;
-  foreach.runtime.fused_optimizer = false;
+  foreach
+    .runtime.fused_optimizer = false;
   const PlanCost before = cost(fused), after = cost(foreach);
   const auto trained = static_cast<double>(before.stages.front().trained_parameters);
   const auto updating = [](const PlanCost& plan) {
@@ -191,7 +192,8 @@ TEST_CASE("[F-MEM-16] an Adam of a kernel per operation copies one moment") {
   };
   CHECK(updating(after) - updating(before) == Approx(4 * trained).epsilon(1e-6));
   CHECK(after.memory().persistent == before.memory().persistent);
-  foreach.optimizer = Optimizer::kAdam8bit;
+  foreach
+    .optimizer = Optimizer::kAdam8bit;
   Strategy eight = strategy(Optimizer::kAdam8bit);
   eight.micro_batch = 1, eight.seq_len = 128;
   CHECK(updating(cost(foreach)) == updating(cost(eight)));

@@ -36,7 +36,9 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "lora.targets=[q_proj,k_proj,v_proj],lora.frozen_dtype=nf4,recompute=full",
                "zero=3,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8",
                "zero=3,micro_batch=2,loss=dpo,packing=pad", "zero=3,optimizer=adam8bit",
-               "zero=0,optimizer=adam8bit",
+               "zero=0,optimizer=adam8bit", "zero=3,kernels.fused_optimizer=false",
+               "zero=0,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=nf4,"
+               "kernels.fused_lora=true",
                "zero=3,recompute=full,runtime.host_checkpoints=true,kernels.fused_norm=true,"
                "kernels.fused_rope=true,kernels.fused_activation=true,"
                "kernels.fused_linear_cross_entropy=true",
@@ -56,6 +58,18 @@ TEST_CASE("attention that PyTorch chooses comes back from axolotl as that") {
   check_comes_back(plan, recipe, "axolotl.yaml");
 }
 
+TEST_CASE("the allocator is told by the environment") {
+  const LaunchPlan plan = plan_of("llama-3.1-8b", "dgx-h100", 8,
+                                  "framework=fsdp,zero=3,packing=none,"
+                                  "runtime.expandable_segments=true");
+  const Result<LaunchFiles> files = launch_files(LaunchFormat::kAxolotl, plan, "1.0");
+  REQUIRE(files);
+  const bool told = std::any_of(files->files.begin(), files->files.end(), [](const LaunchFile& f) {
+    return f.text.find("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") != std::string::npos;
+  });
+  CHECK(told);
+}
+
 TEST_CASE("what axolotl cannot be told is refused by name") {
   CHECK(errors_of("zero=1").find("FSDP shards gradients (zero=2) or weights too") !=
         std::string::npos);
@@ -72,6 +86,12 @@ TEST_CASE("what axolotl cannot be told is refused by name") {
   CHECK(errors_of("zero=3,micro_batch=2,loss=dpo,packing=pad,lora.rank=8,lora.targets=[q_proj],"
                   "lora.frozen_dtype=nf4")
             .find("beside weights of 4 or 8 bits") != std::string::npos);
+  CHECK(errors_of("zero=0,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=nf4,"
+                  "runtime.fp32_unquantised=true")
+            .find("what is not quantised is of the training dtype") != std::string::npos);
+  CHECK(errors_of("zero=0,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8,"
+                  "kernels.fused_lora=true")
+            .find("take no weights in 8 bits") != std::string::npos);
   CHECK(errors_of("zero=3,tp=2,optimizer=adam8bit").find("no optimizer of 8 bits") !=
         std::string::npos);
   CHECK(errors_of("zero=3,precision=fp16,master_weights=false,optimizer_dtype=fp16,grad_dtype=fp16")

@@ -196,6 +196,18 @@ std::string linted(std::string text, const std::string& from, const std::string&
 
 }  // namespace
 
+TEST_CASE("a script's environment tells of the allocator") {
+  const auto expandable = [](const std::string& first) {
+    const Result<MegatronRun> run = read_megatron_run(first + kRun, "a.sh");
+    REQUIRE(run.ok());
+    return run->strategy.runtime.expandable_segments;
+  };
+  CHECK_FALSE(expandable(""));
+  CHECK(expandable("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"));
+  CHECK(expandable("export PYTORCH_ALLOC_CONF=expandable_segments:True,max_split_size_mb:512\n"));
+  CHECK_FALSE(expandable("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512\n"));
+}
+
 TEST_CASE("a sound run has nothing to be said of it") { CHECK(linted(kRun, "", "").empty()); }
 
 TEST_CASE("what Megatron-LM refuses, ignores or wastes is named") {

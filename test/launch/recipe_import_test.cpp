@@ -223,15 +223,6 @@ TEST_CASE("optimizers by the names that Transformers gives them") {
   CHECK(optimizer("paged_adamw_32bit") == Optimizer::kPagedAdam);
   CHECK(optimizer("adafactor") == Optimizer::kAdafactor);
   CHECK(optimizer("muon") == Optimizer::kMuon);
-  // PyTorch's own, fused or in a kernel per operation.
-  const auto is_fused = [&](const std::string& line) {
-    const Result<SettingsRun> run = read(text + line, {.gpus = 1});
-    REQUIRE(run);
-    return run->strategy.runtime.fused_optimizer;
-  };
-  CHECK(is_fused(""));
-  CHECK(is_fused("optimizer: adamw_torch_fused\n"));
-  CHECK_FALSE(is_fused("optimizer: adamw_torch\n"));
   // One that is not known is said to be counted as Adam.
   const Result<SettingsRun> other = read(text + "optimizer: lion_8bit\n", {.gpus = 1});
   REQUIRE(other);

@@ -87,6 +87,28 @@ TEST_CASE("axolotl names each of Liger's kernels, and cut cross entropy") {
   CHECK_FALSE(whole.fused_linear_cross_entropy);
 }
 
+TEST_CASE("axolotl's kernels of adapters are on where they can be, unless one is named") {
+  const std::string adapters = kAxolotlLora;
+  CHECK(strategy_of(adapters).runtime.fused_lora);
+  CHECK(strategy_of(adapters + "lora_qkv_kernel: true\n").runtime.fused_lora);
+  CHECK_FALSE(strategy_of(adapters + "lora_mlp_kernel: false\n").runtime.fused_lora);
+  CHECK_FALSE(strategy_of(adapters + "load_in_8bit: true\n").runtime.fused_lora);
+  CHECK(strategy_of(adapters + "lora_dropout: 0.1\n").runtime.fused_lora);
+  CHECK_FALSE(strategy_of(adapters + "trust_remote_code: true\n").runtime.fused_lora);
+  CHECK_FALSE(strategy_of(kLlamaFactoryLora).runtime.fused_lora);
+}
+
+TEST_CASE("PyTorch's Adam is fused, or foreach where a recipe says adamw_torch") {
+  const std::string whole = "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 4096\nbf16: auto\n";
+  CHECK(strategy_of(whole).runtime.fused_optimizer);
+  CHECK(strategy_of(whole + "optimizer: adamw_torch_fused\n").runtime.fused_optimizer);
+  CHECK_FALSE(strategy_of(whole + "optimizer: adamw_torch\n").runtime.fused_optimizer);
+  const std::string torchtune = kTorchtuneFull;
+  CHECK_FALSE(strategy_of(torchtune).runtime.fused_optimizer);
+  CHECK(strategy_of(torchtune + "optimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n")
+            .runtime.fused_optimizer);
+}
+
 TEST_CASE("LLaMA-Factory's switch is all of Liger, but not its loss for pairs of answers") {
   const Strategy s = strategy_of(std::string(kLlamaFactoryLora) + "enable_liger_kernel: true\n");
   CHECK(s.runtime.fused_norm);

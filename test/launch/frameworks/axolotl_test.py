@@ -23,6 +23,8 @@ PLANS = [
     ("llama-3.1-8b", "dgx-h100", 8, "zero=3,tp=2,precision=fp8"),
     ("llama-3.1-8b", "rtx-4090", 1, "lora.rank=16,lora.targets=[all-linear],lora.frozen_dtype=nf4,recompute=full"),
     ("llama-3.1-8b", "dgx-h100", 8, "zero=3,lora.rank=8,lora.targets=[q_proj,v_proj],lora.frozen_dtype=int8"),
+    ("llama-3.1-8b", "rtx-4090", 1, "lora.rank=16,lora.targets=[all-linear],kernels.fused_lora=true"),
+    ("llama-3.1-8b", "dgx-h100", 8, "zero=3,kernels.fused_optimizer=false,packing=none"),
     ("qwen3-8b", "dgx-h100", 8, "zero=3,micro_batch=2,loss=dpo,packing=pad,optimizer=adam8bit"),
     ("qwen3-8b", "dgx-h100", 8, "zero=0,optimizer=muon"),
 ]
