@@ -18,6 +18,7 @@ namespace meshplan::accuracy {
 struct MachineChoice {
   std::string cluster;
   std::optional<Bytes> memory;  // of the GPU, as the driver reports it
+  std::optional<Bytes> context;
   std::optional<BytesPerSecond> memory_bandwidth;
   std::optional<BytesPerSecond> nvlink;   // per GPU, one direction
   std::optional<BytesPerSecond> network;  // per GPU, from the file's words

@@ -207,6 +207,8 @@ void apply_adapters(Strategy& s, const Source& source, const Run& run) {
   s.lora.targets = run.lora_rank ? kDefaultLoraTargets : LoraTargets{LoraTarget::kQkv};
   LoraTargets stated;
   for (const std::string& name : run.lora_targets) {
+    // PEFT passes over names that the model lacks.
+    if (name == "gate_proj" && run.model.gated == false) continue;
     const bool all = has_word(name, "_proj (") || has_word(name, "all-linear");
     stated.insert(lora_targets(all ? "all-linear" : name));
   }
