@@ -230,6 +230,10 @@ void apply_adapters(Strategy& s, const Source& source, const Run& run) {
 // bitsandbytes' and torch's optimizers by the words of a row: "PagedAdamW8bit", "adamw_8bit".
 void apply_optimizer(Strategy& s, const Run& run) {
   const std::string said = lower(run.optimizer);
+  // torchtune's fsdp_cpu_offload: weights, gradients and the update (PyTorch CPUOffloadPolicy).
+  if (said.find("fsdp_cpu_offload") != std::string::npos) {
+    s.offload.optimizer = s.offload.weights = true;
+  }
   s.runtime.optimizer_in_backward = said.find("fused in backward") != std::string::npos;
   const bool paged = said.find("paged") != std::string::npos;
   if (said.find("8bit") != std::string::npos || said.find("8-bit") != std::string::npos) {
@@ -336,7 +340,7 @@ void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   // What the rows state as switches, or in words ("checkpointing with offload to system RAM").
   const bool offloads = run.host_checkpoints || has_word(run.recompute_detail, "with offload to");
   s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;
-  s.offload.optimizer = run.optimizer_on_host;
+  s.offload.optimizer = s.offload.optimizer || run.optimizer_on_host;
   for (const std::string& name : run.offload_modules) {
     if (const auto module = from_name<OffloadModule>(name)) s.offload.modules.add(*module);
   }

@@ -227,7 +227,8 @@ Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const Blo
   const bool in_fp32 = s.master_weights && !s.offload.master_weights;
   const double each = in_fp32 ? 8 : real(size_of(s.grad_dtype) + storage_size(s.precision));
   constexpr double kHostBandwidth = 18.5e9, kAdamBytes = 28;
-  const double copies = real(shard) * each / d.host_link.si();
+  // Weights that are on the host themselves are copied in the course of the step ([F-OFF-7]).
+  const double copies = has_host_weights(s) ? 0 : real(shard) * each / d.host_link.si();
   const double update = real(shard) * kAdamBytes / kHostBandwidth;
   return Seconds{s.offload.overlap_copies ? std::max(copies, update) : copies + update};
 }

@@ -258,6 +258,13 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + (both ? 2 : 0)),
                      .sharded = s.zero >= 2};
   rates.optimizer = {.bytes_each = optimizer, .sharded = s.zero >= 1};
+  // [F-OFF-7] The device has what a gather makes of the shards, one block after the other.
+  if (has_host_weights(s)) {
+    rates.parked = {.bytes_each = rates.weights.bytes_each + rates.gradients.bytes_each,
+                    .sharded = true,
+                    .frozen = true};
+    rates.weights = rates.gradients = {};
+  }
   MemoryRates::State& states = is_paged(s.optimizer) ? rates.paged : rates.optimizer;
   states.sharded = s.zero >= 1;
   states.of_embedding = kept.embedding, states.of_head = kept.head;
@@ -399,6 +406,7 @@ StateBytes state_bytes(const MemoryRates& rates, const BlockParameters& p) {
   bytes.update = state(rates, rates.update, p);
   bytes.master = state(rates, rates.master, p);
   if (rates.paged.bytes_each > 0) bytes.paged = state(rates, rates.paged, p);
+  if (rates.parked.bytes_each > 0) bytes.parked = state(rates, rates.parked, p);
   if (rates.update_stays) bytes.stays = bytes.update;
   return bytes;
 }
@@ -424,7 +432,7 @@ StateBytes state_bytes(const Strategy& s, const BlockParameters& p, std::int64_t
 }
 
 Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
-  Bytes bytes = rank.states.paged + rank.host_checkpoints;
+  Bytes bytes = rank.states.paged + rank.states.parked + rank.host_checkpoints;
   if (offload.optimizer) {
     Offload all = offload;  // the host has fp32 weights of its own in any case
     all.master_weights = true;

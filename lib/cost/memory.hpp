@@ -35,6 +35,7 @@ struct StateBytes {
   Bytes late{};    // gradients that take the place of activations
   Bytes paged{};   // optimizer states in unified memory
   Bytes master{};  // fp32 weights, of `optimizer`
+  Bytes parked{};  // shards of weights and gradients on the host
 };
 // On the device: of an offloaded optimizer nothing.
 [[nodiscard]] StateBytes state_bytes(const Strategy& s, const BlockParameters& p,
@@ -78,6 +79,7 @@ struct MemoryRates {
   };
   State weights, gradients, optimizer, update;
   State master;  // fp32 weights, of `optimizer`
+  State parked;  // weights and gradients on the host
   State paged;   // optimizer states that pages of the host hold where there is no room
   bool late_gradients = false;  // [F-MEM-5]
   bool head_goes_first = true;  // [F-MEM-13]

@@ -39,6 +39,28 @@ void push_sharded(const BlockContext& x, BlockCost& cost, Pass pass, Collective 
       {CommDimension::kDp, op, g.size, g.level, n, 1, each, exposed, group.kind, dtype, false});
 }
 
+// [F-OFF-7] A shard on the host crosses the link before it is gathered, in fp32 where that is what
+// the host updates (PyTorch FSDP2, _fsdp_param.py all_gather_inputs; DeepSpeed has a 16-bit copy
+// there), and a reduced gradient goes back beside it; what of it the computation does not cover is
+// waited for.
+void push_host_copy(const BlockContext& x, BlockCost& cost, Pass pass, Seconds& window) {
+  const Strategy& s = x.strategy;
+  const BlockParameters& p = cost.parameters;
+  const auto shards = [&](std::int64_t dense, std::int64_t experts) {
+    return real(dense) / real(shard_group(s)) + real(experts) / real(expert_dp(s));
+  };
+  const bool in_fp32 = s.master_weights && s.framework != Framework::kDeepspeed;
+  const double weight = in_fp32 ? 4 : real(storage_size(s.precision));
+  const double in =
+      weight * shards(p.dense, p.experts) + shards(p.frozen_bytes, p.frozen_expert_bytes);
+  const double out =
+      pass == Pass::kForward ? 0 : real(size_of(s.grad_dtype)) * shards(p.dense, p.experts);
+  const Seconds copy = ceil_bytes(std::max(in, out)) / x.cluster.device.host_link;
+  const Seconds hidden = std::min(copy, window);
+  window -= hidden;
+  (pass == Pass::kForward ? cost.forward : cost.backward_input).launch += copy - hidden;
+}
+
 // [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
 // pass and reduce-scatters its gradients, every microbatch; prefetching hides each behind the
 // neighbouring block's computation (Rajbhandari et al. 1910.02054 sec. 7; PyTorch FSDP,
@@ -74,6 +96,11 @@ void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, Block
     push_sharded(x, cost, pass, op, bytes(p.experts, p.experts_in_bf16, experts), groups.expert,
                  dtype, window);
   };
+  if (has_host_weights(s)) {
+    push_host_copy(x, cost, Pass::kForward, forward);
+    if (s.loss == Loss::kDpo) push_host_copy(x, cost, Pass::kForward, forward);
+    push_host_copy(x, cost, Pass::kBackwardInput, backward);
+  }
   if (s.zero == 3) {
     both(Pass::kForward, Collective::kAllGather, weight, true, forward);
     if (s.loss == Loss::kDpo) both(Pass::kForward, Collective::kAllGather, weight, true, forward);

@@ -70,8 +70,13 @@ void mend_layer_recomputation(Strategy& s, const ModelSpec& m) {
 }
 
 void check_host_weights(const Plan& p, Findings& f) {
-  if (!p.s.offload.optimizer) return;
-  f.error({"offload.optimizer"}, "fsdp_offload_params moves weights and gradients to the host too");
+  if (!p.s.offload.optimizer || has_host_weights(p.s)) return;
+  if (!p.s.offload.weights) {
+    f.error({"offload.optimizer"}, "FSDP moves weights and gradients to the host too",
+            "offload.weights=true");
+  } else {
+    f.error({"offload.optimizer", "zero"}, "what FSDP moves to the host is estimated with zero=3");
+  }
 }
 
 void mend_host_weights(Strategy& s, const ModelSpec&) {

@@ -55,6 +55,11 @@ void check_offloaded_masters(Target t, const Strategy& s, Findings& f) {
   const Offload& offload = s.offload;
   const bool bridge = t == Target::kMegatronBridge;
   if (!offload.optimizer) return;
+  const bool megatron = t == Target::kMegatron || bridge;
+  if (has_host_weights(s) && megatron) {
+    f.error({"offload.weights"}, "Megatron-Core keeps weights and gradients on the device",
+            "offload.weights=false");
+  }
   if (!offload.master_weights && !bridge) {
     f.error({"offload.master_weights"}, "an optimizer on the host takes its fp32 weights along",
             t == Target::kMegatron ? "--format megatron-bridge, or offload.master_weights=true"

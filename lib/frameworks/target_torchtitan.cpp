@@ -125,8 +125,13 @@ void mend_precision(Strategy& s, const ModelSpec&) {
 }
 
 void offload(const Plan& p, Findings& f) {
-  if (!p.s.offload.optimizer) return;
-  f.error({"offload.optimizer"}, "enable_cpu_offload moves weights and gradients to the host too");
+  if (!p.s.offload.optimizer || has_host_weights(p.s)) return;
+  if (!p.s.offload.weights) {
+    f.error({"offload.optimizer"}, "enable_cpu_offload moves weights and gradients to the host too",
+            "offload.weights=true");
+  } else {
+    f.error({"offload.optimizer", "zero"}, "what FSDP moves to the host is estimated with zero=3");
+  }
 }
 void mend_offload(Strategy& s, const ModelSpec&) {
   s.offload.optimizer = false, s.offload.optimizer_fraction = 1;

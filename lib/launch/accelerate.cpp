@@ -37,7 +37,8 @@ std::string config_text(const LaunchPlan& p) {
   text += "  fsdp_reshard_after_forward: " + yes(s.zero == 3) + "\n";
   text += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
   text += "  fsdp_activation_checkpointing: " + yes(full) + "\n";
-  text += "  fsdp_offload_params: false\n  fsdp_cpu_ram_efficient_loading: true\n";
+  text += "  fsdp_offload_params: " + yes(has_host_weights(s)) + "\n";
+  text += "  fsdp_cpu_ram_efficient_loading: true\n";
   text += "  fsdp_state_dict_type: SHARDED_STATE_DICT\n";
   text += "parallelism_config:\n";
   text += "  parallelism_config_dp_replicate_size: " + std::to_string(s.dp / shards(s)) + "\n";

@@ -135,7 +135,8 @@ class Recipe {
     if (!is_sharded()) return;
     const std::int64_t shards = shard_group(s_) / s_.cp;
     text_ += "fsdp_version: 2\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
-    text_ += "  reshard_after_forward: " + yes(s_.zero == 3) + "\n  offload_params: false\n";
+    text_ += "  reshard_after_forward: " + yes(s_.zero == 3) +
+             "\n  offload_params: " + yes(has_host_weights(s_)) + "\n";
     text_ += "  cpu_ram_efficient_loading: true\n  state_dict_type: SHARDED_STATE_DICT\n";
     add("dp_replicate_size", std::to_string(s_.dp / shards));
     add("dp_shard_size", std::to_string(shards));

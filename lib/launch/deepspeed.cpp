@@ -26,6 +26,7 @@ Json zero_json(const Strategy& s) {
     zero["stage3_prefetch_bucket_size"] = s.overlap.param_gather ? 50'000'000 : 0;
     if (shard_group(s) != s.dp * s.cp) zero["mics_shard_size"] = shard_group(s);
   }
+  if (has_host_weights(s)) zero["offload_param"] = {{"device", "cpu"}, {"pin_memory", true}};
   if (s.offload.optimizer) {
     zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
     if (s.offload.optimizer_fraction < 1) {

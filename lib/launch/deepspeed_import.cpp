@@ -314,8 +314,14 @@ class Importer {
       s.offload.optimizer = part > 0;
       if (part > 0) s.offload.optimizer_fraction = part;
     }
-    if (place_of("zero_optimization.offload_param") != "none") {
-      run_.notes.emplace_back("weights on the host (offload_param) are estimated as on the device");
+    const std::string place = place_of("zero_optimization.offload_param");
+    s.offload.weights = stage == 3 && place != "none" && s.offload.optimizer;
+    if (place == "nvme") {
+      run_.notes.emplace_back("weights on NVMe are estimated as in the host's memory");
+    } else if (place != "none" && !s.offload.weights) {
+      run_.notes.emplace_back(
+          "weights on the host (offload_param) without the optimizer there are estimated as on the "
+          "device");
     }
     if (settings_.integer("zero_optimization.zero_hpz_partition_size", 1) > 1) {
       run_.notes.emplace_back(

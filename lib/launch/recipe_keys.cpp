@@ -219,7 +219,6 @@ constexpr auto kTorchtuneNotModelled = std::to_array<NotModelledKey>(
      {"quantizer*", "counts weights without the rounding of quantisation-aware training"},
      {"groupsize", "counts weights without the rounding of quantisation-aware training"},
      {"custom_sharded_layers", "shards every layer"},
-     {"fsdp_cpu_offload", "keeps weights and gradients on the device"},
      {"fsdp.*", "shards weights, gradients and states"},
      {"fsdp_sharding*", "shards weights, gradients and states"},
      {"memory_efficient_fsdp_wrap", "shards weights, gradients and states"},
@@ -262,7 +261,6 @@ constexpr auto kAccelerateWithoutEffect =
                                      "fsdp_config.fsdp_forward_prefetch"});
 constexpr auto kAccelerateNotModelled = std::to_array<NotModelledKey>(
     {{"dynamo_config*", "counts kernels of the framework's preset"},
-     {"deepspeed_config.offload_param_device", "keeps weights on the device"},
      {"parallelism_config.parallelism_config_sp_*", "splits sequences as cp_kind says"},
      {"deepspeed_config.seq_parallel*", "sends what it splits in the activations' type"}});
 

@@ -212,6 +212,7 @@ class TrainerRun {
                                                                      : 3;
     if (says("hybrid") && machines > 1) run_.replicas = machines;
     s.offload.optimizer = config_.flag(p + "offload_params", false) || says("offload");
+    s.offload.weights = s.offload.optimizer && s.zero == 3;
     if (config_.flag(p + "activation_checkpointing", false)) s.recompute = Recompute::kFull;
   }
 
@@ -222,6 +223,8 @@ class TrainerRun {
     s.zero = static_cast<int>(config_.integer("deepspeed_config.zero_stage", 0, {0, 3}));
     s.offload.optimizer =
         config_.text("deepspeed_config.offload_optimizer_device", "none") != "none";
+    s.offload.weights = s.offload.optimizer && s.zero == 3 &&
+                        config_.text("deepspeed_config.offload_param_device", "none") != "none";
     if (file.empty()) return;
     const std::optional<std::string> text =
         context_.shell.read_file ? context_.shell.read_file(file) : std::nullopt;
@@ -245,6 +248,8 @@ class TrainerRun {
     json.add(*tree, *text, file);
     s.zero = static_cast<int>(json.integer("zero_optimization.stage", 0, {0, 3}));
     s.offload.optimizer = json.text("zero_optimization.offload_optimizer.device", "none") != "none";
+    s.offload.weights = s.offload.optimizer && s.zero == 3 &&
+                        json.text("zero_optimization.offload_param.device", "none") != "none";
     problems_.insert(problems_.end(), json.problems().begin(), json.problems().end());
   }
 

@@ -56,6 +56,7 @@ void add_training(const LaunchPlan& p, Toml& t) {
   t.key("steps", "20");
   t.key("mixed_precision_param", quoted(s.precision == Precision::kFp32 ? "float32" : "bfloat16"));
   t.key("mixed_precision_reduce", quoted("float32"));
+  if (has_host_weights(s)) t.key("enable_cpu_offload", "true");
 }
 
 void add_parallelism(const LaunchPlan& p, Toml& t) {

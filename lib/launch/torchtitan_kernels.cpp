@@ -77,9 +77,7 @@ class KernelReader {
     s.runtime.fused_optimizer = settings_.text("optimizer.implementation", "fused") == "fused";
     if (settings_.flag("training.enable_cpu_offload", false)) {
       s.offload.optimizer = true;
-      run_.notes.emplace_back(
-          "training.enable_cpu_offload moves weights and gradients to the host too; estimated is "
-          "the optimizer alone");
+      s.offload.weights = true;
     }
     read_compilation();
   }

@@ -71,6 +71,7 @@ void add_sharding(const Strategy& s, Lines& lines) {
     set(lines, "data_parallel_shard_dim", std::to_string(shards));
   }
   if (s.zero > 0) set(lines, "fsdp_reshard_after_forward", yes(s.zero == 3));
+  if (s.zero > 0) set(lines, "fsdp_cpu_offload", yes(has_host_weights(s)));
   if (s.tp > 1) set(lines, "tensor_parallel_dim", std::to_string(s.tp));
   if (s.cp == 1) return;
   set(lines, "context_parallel_dim", std::to_string(s.cp));

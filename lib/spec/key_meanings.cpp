@@ -46,6 +46,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"offload.optimizer_fraction", "of the parameters, with offload.optimizer"},
     {"offload.master_weights", "fp32 weights are on the host alone, with offload.optimizer"},
     {"offload.overlap_copies", "gradients and weights are copied beside the host's update"},
+    {"offload.weights", "shards of weights and gradients too, with offload.optimizer and zero=3"},
     {"offload.activations", "saved activations are copied to the host"},
     {"offload.modules",
      "saved inputs of these modules go to the host: core_attn, expert_fc1 and the like"},

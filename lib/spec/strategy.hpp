@@ -37,6 +37,10 @@ struct Offload {
   // one.
   bool master_weights = true;
   bool overlap_copies = false;  // gradients and weights are copied beside the host's update
+  // With `optimizer` and zero 3 the shards of weights and gradients are on the host too: each
+  // gather copies its shard to the device first, each reduction its result back (PyTorch
+  // CPUOffloadPolicy, DeepSpeed offload_param).
+  bool weights = false;
   // Of what these modules of a layer save goes to the host, the rest stays on the device.
   OffloadModules modules = {};
   double activation_fraction = 1;  // of what `modules` name
@@ -326,6 +330,10 @@ struct Strategy {
 // Whether the language model's weights are not trained, but for adapters.
 [[nodiscard]] inline bool is_frozen(const Strategy& s) {
   return has_adapters(s) || s.frozen.has(FrozenPart::kLanguageModel);
+}
+// Whether shards of weights and gradients are on the host.
+[[nodiscard]] inline bool has_host_weights(const Strategy& s) {
+  return s.offload.weights && s.offload.optimizer && s.zero == 3;
 }
 // Whether what surrounds frozen weights in 4 or 8 bits is fp32.
 [[nodiscard]] inline bool casts_unquantised(const Strategy& s) {

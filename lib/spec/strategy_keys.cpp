@@ -130,7 +130,9 @@ std::string short_text(const Strategy& s) {
   if (some && s.recompute_layers != s.stage_layers) {
     text += " recompute[" + runs(s.recompute_layers) + "]";
   }
-  if (s.offload.optimizer) text += " offload-optimizer";
+  if (s.offload.optimizer) {
+    text += has_host_weights(s) ? " offload-weights-optimizer" : " offload-optimizer";
+  }
   if (s.offload.host_share() > 0 && s.offload.host_share() < 1) {
     text += "[" + key_text(s.offload.optimizer_fraction) + "]";
   }

@@ -56,6 +56,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
   visit("offload.master_weights", s.offload.master_weights);
   visit("offload.overlap_copies", s.offload.overlap_copies);
+  visit("offload.weights", s.offload.weights);
   visit("offload.activations", s.offload.activations);
   visit("offload.modules", s.offload.modules);
   visit("offload.activation_fraction", s.offload.activation_fraction);

@@ -213,6 +213,14 @@ void check_offload(const Plan& p, Findings& f) {
     f.warning({"offload.master_weights"},
               "'offload.master_weights' does nothing without 'offload.optimizer'");
   }
+  if (p.s.offload.weights && !has_host_weights(p.s)) {
+    f.warning({"offload.weights", "offload.optimizer", "zero"},
+              "'offload.weights' does nothing without 'offload.optimizer' and zero=3");
+  } else if (p.s.offload.weights && fraction < 1) {
+    f.error({"offload.weights", "offload.optimizer_fraction"},
+            "weights on the host are updated there: 'offload.optimizer_fraction' must be 1, got " +
+                key_text(fraction));
+  }
   if (!p.s.offload.optimizer && p.s.offload.overlap_copies) {
     f.warning({"offload.overlap_copies"},
               "'offload.overlap_copies' does nothing without 'offload.optimizer'");

@@ -22,11 +22,11 @@ constexpr std::array<std::string_view, 2> kSharding{"zero", "zero_group"};
 constexpr auto kMemory = std::to_array<std::string_view>(
     {"recompute", "recompute_modules", "recompute_layers", "offload.optimizer",
      "offload.optimizer_fraction", "offload.master_weights", "offload.overlap_copies",
-     "offload.activations", "offload.modules", "offload.activation_fraction"});
+     "offload.weights", "offload.activations", "offload.modules", "offload.activation_fraction"});
 constexpr auto kStages = std::to_array<std::string_view>(
     {"pp", "schedule", "vp", "stage_layers", "recompute", "recompute_modules", "recompute_layers",
      "offload.optimizer", "offload.optimizer_fraction", "offload.master_weights",
-     "offload.overlap_copies", "offload.activations", "offload.modules",
+     "offload.overlap_copies", "offload.weights", "offload.activations", "offload.modules",
      "offload.activation_fraction"});
 constexpr std::array<std::span<const std::string_view>, 4> kOthers{kTensor, kContext, kExperts,
                                                                    kSharding};

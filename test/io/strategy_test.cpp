@@ -239,7 +239,7 @@ TEST_CASE("Problems of key=value text point into it") {
        "                        ^~~~~~~\n"
        "  hint: its keys are offload.optimizer, offload.optimizer_fraction, "
        "offload.master_weights, "
-       "offload.overlap_copies, offload.activations, offload.modules and "
+       "offload.overlap_copies, offload.weights, offload.activations, offload.modules and "
        "offload.activation_fraction\n"},
   }));
   CHECK(errors_of(row.text) == row.want);

@@ -37,6 +37,7 @@ TEST_CASE("a plan comes back from the recipe that is written for axolotl") {
                "zero=3,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=int8",
                "zero=3,micro_batch=2,loss=dpo,packing=pad", "zero=3,optimizer=adam8bit",
                "zero=0,optimizer=adam8bit", "zero=3,kernels.fused_optimizer=false",
+               "zero=3,offload.optimizer=true,offload.weights=true",
                "zero=0,lora.rank=8,lora.targets=[all-linear],lora.frozen_dtype=nf4,"
                "kernels.fused_lora=true",
                "zero=3,recompute=full,runtime.host_checkpoints=true,kernels.fused_norm=true,"

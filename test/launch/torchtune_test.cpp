@@ -69,6 +69,8 @@ TEST_CASE("a plan comes back from the overrides that are written for torchtune")
   const auto row = GENERATE(values<Row>(
       {{8, "zero=3,micro_batch=2,recompute=full,packing=pack", "llama3_1.llama3_1_8b"},
        {8, "zero=3,kernels.fused_optimizer=false,packing=pack", "llama3_1.llama3_1_8b"},
+       {8, "zero=3,offload.optimizer=true,offload.weights=true,packing=pack",
+        "llama3_1.llama3_1_8b"},
        {8, "zero=2,packing=pad", "llama3_1.llama3_1_8b"},
        {8, "zero=3,zero_group=4,packing=pack", "llama3_1.llama3_1_8b"},
        {8, "zero=3,tp=2,packing=pack", "llama3_1.llama3_1_8b"},
