@@ -193,8 +193,14 @@ std::vector<std::string> memory_remedies(const ModelSpec& m, const ClusterSpec& 
   for (const Fit& fit : fits) {
     if (texts.size() < kShown) texts.push_back(fit.text);
   }
+  // The host makes steps so slow that other ways are worth a word.
+  const bool by_host_alone = std::all_of(texts.begin(), texts.end(), [](const std::string& text) {
+    return text.find("offload.optimizer=true") != std::string::npos;
+  });
   if (texts.empty()) {
     if (std::string more = more_devices(m, c, s); !more.empty()) texts.push_back(std::move(more));
+  }
+  if (by_host_alone) {
     for (std::string& way : lighter_ways(m, c, s)) texts.push_back(std::move(way));
   }
   return texts;

@@ -221,11 +221,12 @@ Preset sharded_release(std::string framework, std::string release, std::string d
 // MixedPrecisionPolicy.reduce_dtype defaults to the parameter dtype.
 // scaled_dot_product_attention prefers cuDNN's kernels on Hopper and Blackwell from cuDNN 9.15.1
 // on, which wheels bring since 2.11 (github.com/huggingface/transformers/pull/48163); before,
-// FlashAttention-2 comes first.
+// FlashAttention-2 comes first. CPUOffloadPolicy moves weights, gradients and the optimizer.
 void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
   v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
+  v.offload_weights = true;
   v.runtime.attention = AttentionKernel::kBest;
   all.push_back(sharded_release("fsdp", "torch2.11", "2026-03-23",
                                 "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/"
@@ -258,7 +259,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .split_projections = true,
                              .grouped_kernel = true,
                              .weighted_expert_outputs = true,
-                             .recompute_early_stop = true}};
+                             .recompute_early_stop = true},
+                 .offload_weights = true};
   all.push_back(sharded_release("torchtitan", "v0.2", "2026-02-20",
                                 "torchtitan v0.2.2 config/job_config.py, components/loss.py, "
                                 "models/attention.py",

@@ -143,8 +143,8 @@ Diagnostic unknown_release(const Rows& rows, std::string_view release) {
 }  // namespace
 
 bool is_preset_key(std::string_view key) {
-  constexpr std::array<std::string_view, 4> kAlone{"zero", "master_weights", "grad_dtype",
-                                                   "optimizer_dtype"};
+  constexpr std::array<std::string_view, 5> kAlone{"zero", "master_weights", "grad_dtype",
+                                                   "optimizer_dtype", "offload.weights"};
   const auto in = [&](std::string_view map) { return key.substr(0, map.size()) == map; };
   return in("overlap.") || in("kernels.") || in("runtime.") ||
          std::find(kAlone.begin(), kAlone.end(), key) != kAlone.end();
@@ -195,7 +195,8 @@ const Preset& newest_preset(Framework f) {
 }
 
 PresetValues values_of(const Strategy& s) {
-  return {s.zero, s.master_weights, s.grad_dtype, s.optimizer_dtype, s.overlap, s.runtime};
+  return {s.zero,    s.master_weights, s.grad_dtype,     s.optimizer_dtype,
+          s.overlap, s.runtime,        s.offload.weights};
 }
 
 Strategy with_preset(Strategy s, const Preset& preset) {
@@ -207,6 +208,7 @@ Strategy with_preset(Strategy s, const Preset& preset) {
   s.optimizer_dtype = preset.values.optimizer_dtype;
   s.overlap = preset.values.overlap;
   s.runtime = preset.values.runtime;
+  s.offload.weights = preset.values.offload_weights;
   return s;
 }
 

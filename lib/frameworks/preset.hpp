@@ -21,6 +21,7 @@ struct PresetValues {
   Dtype optimizer_dtype = Dtype::kFp32;
   Overlap overlap;
   Runtime runtime;
+  bool offload_weights = false;  // its optimizer goes to the host with weights and gradients
 
   bool operator==(const PresetValues&) const = default;
 };

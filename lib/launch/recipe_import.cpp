@@ -102,7 +102,6 @@ class Importer {
     const bool reshards = settings_.flag(part + "reshard_after_forward", true);
     s.zero = kind == "NO_SHARD" ? 0 : kind.ends_with("SHARD_GRAD_OP") || !reshards ? 2 : 3;
     s.offload.optimizer = settings_.flag(part + "offload_params", false);
-    s.offload.weights = s.offload.optimizer && s.zero == 3;
     if (settings_.flag(part + "activation_checkpointing", false)) s.recompute = Recompute::kFull;
   }
 

@@ -145,7 +145,6 @@ class TorchtuneRecipe {
                 : s.cp > 1                        ? CpKind::kAllGather
                                                   : s.cp_kind;
     s.offload.optimizer = host;
-    s.offload.weights = host && s.zero == 3;
     if (!sharded && context_.gpus == 0) {
       run_.world_size = 1;
       run_.assumed.push_back({"devices", "1", "a recipe does not say them; --gpus does"});

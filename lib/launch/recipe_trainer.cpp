@@ -212,7 +212,6 @@ class TrainerRun {
                                                                      : 3;
     if (says("hybrid") && machines > 1) run_.replicas = machines;
     s.offload.optimizer = config_.flag(p + "offload_params", false) || says("offload");
-    s.offload.weights = s.offload.optimizer && s.zero == 3;
     if (config_.flag(p + "activation_checkpointing", false)) s.recompute = Recompute::kFull;
   }
 

@@ -75,10 +75,7 @@ class KernelReader {
     }
     s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
     s.runtime.fused_optimizer = settings_.text("optimizer.implementation", "fused") == "fused";
-    if (settings_.flag("training.enable_cpu_offload", false)) {
-      s.offload.optimizer = true;
-      s.offload.weights = true;
-    }
+    s.offload.optimizer = settings_.flag("training.enable_cpu_offload", false);
     read_compilation();
   }
 

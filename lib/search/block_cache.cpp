@@ -18,7 +18,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
     key[11] = shapes_.id(s, Group::kEtp);
   }
   if (s.zero >= 2) {
-    key[12] = s.zero;
+    key[12] = s.zero + (has_host_weights(s) ? 4 : 0);
     key[13] = shard_group(s);
     key[14] = shapes_.id(s, Group::kZeroShard);
     key[15] = shapes_.id(s, Group::kZeroReplica);
@@ -32,6 +32,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
 // Most are asked for again and again: then the shapes of their groups need not be looked up.
 const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
   std::int64_t few = s.zero * 2 + (s.sequence_parallel ? 1 : 0);
+  few = few * 2 + (has_host_weights(s) ? 1 : 0);
   few = few * 4 + static_cast<std::int64_t>(s.cp_kind);
   for (const Axis axis : s.order) few = few * 8 + static_cast<std::int64_t>(axis);
   const IntegerKey<12> key{static_cast<std::int64_t>(base),

@@ -246,7 +246,7 @@ class Examiner {
 
   // Modules of selective recomputation that are listed cost what they cost.
   [[nodiscard]] const BlockCosts& blocks_of(const Strategy& s) const {
-    return s.recompute_modules.empty() ? blocks_ : x_.blocks(s, base_);
+    return s.recompute_modules.empty() && !has_host_weights(s) ? blocks_ : x_.blocks(s, base_);
   }
 
   static bool recomputes(const Stages::Lists& lists) {

@@ -213,10 +213,11 @@ void check_offload(const Plan& p, Findings& f) {
     f.warning({"offload.master_weights"},
               "'offload.master_weights' does nothing without 'offload.optimizer'");
   }
-  if (p.s.offload.weights && !has_host_weights(p.s)) {
-    f.warning({"offload.weights", "offload.optimizer", "zero"},
-              "'offload.weights' does nothing without 'offload.optimizer' and zero=3");
-  } else if (p.s.offload.weights && fraction < 1) {
+  if (p.s.offload.weights && p.s.offload.optimizer && p.s.zero != 3) {
+    f.warning({"offload.weights", "zero"},
+              "'offload.weights' does nothing without zero=3: weights and gradients are counted on "
+              "the device");
+  } else if (has_host_weights(p.s) && fraction < 1) {
     f.error({"offload.weights", "offload.optimizer_fraction"},
             "weights on the host are updated there: 'offload.optimizer_fraction' must be 1, got " +
                 key_text(fraction));

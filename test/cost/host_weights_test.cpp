@@ -72,7 +72,7 @@ TEST_CASE("[F-OFF-7] copies that computation covers cost nothing, others what th
         Approx(copy - window(fast.backward_input) - window(fast.backward_weight)).epsilon(1e-6));
   // DeepSpeed copies 16 bits.
   c.strategy = with_preset(c.strategy, Framework::kDeepspeed);
-  c.strategy.zero = 3;
+  c.strategy.zero = 3, c.strategy.offload.weights = true;
   const BlockCost deep = layer(1e6);
   CHECK(deep.forward.launch.si() == Approx(copy / 2).epsilon(0.01));
   // At the end of the step the host updates what it has: 28 bytes a parameter, and nothing moves.

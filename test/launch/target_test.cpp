@@ -179,8 +179,8 @@ TEST_CASE("refusals of the other targets name the rule and the nearest plan") {
        {"llama-2-7b", "framework=fsdp,cp=2,cp_kind=ulysses", "rotates", "cp_kind", "allgather"}},
       {kAc,
        kAcFile,
-       {"llama-2-7b", "framework=fsdp,offload.optimizer=true", "to the host too",
-        "offload.optimizer", "false"}},
+       {"llama-2-7b", "framework=fsdp,offload.optimizer=true,offload.weights=false",
+        "to the host too", "offload.optimizer", "false"}},
       {kAc, kAcFile, {"mixtral-8x7b", "framework=fsdp,ep=8", "not spread", "ep", "1"}},
   }));
   const auto& [target, format, row] = all;
