@@ -64,6 +64,7 @@ std::optional<SearchRequest> with_context_parallelism(const SearchFlags& flags,
                                                       SearchRequest request) {
   Diagnostics known;
   if (!in.fine_tunes || names_context(read_limits(flags, known))) return std::nullopt;
+  if (in.cluster && num_gpus(*in.cluster) == 1) return std::nullopt;  // nothing to split over
   std::erase_if(request.limits, [](const Limit& limit) { return limit.key == "cp"; });
   return request;
 }
