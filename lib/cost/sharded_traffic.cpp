@@ -49,7 +49,7 @@ void push_host_copy(const BlockContext& x, BlockCost& cost, Pass pass, Seconds& 
   const auto shards = [&](std::int64_t dense, std::int64_t experts) {
     return real(dense) / real(shard_group(s)) + real(experts) / real(expert_dp(s));
   };
-  const bool in_fp32 = s.master_weights && s.framework != Framework::kDeepspeed;
+  const bool in_fp32 = s.master_weights && s.runtime.fp32_shards;
   const double weight = in_fp32 ? 4 : real(storage_size(s.precision));
   const double in =
       weight * shards(p.dense, p.experts) + shards(p.frozen_bytes, p.frozen_expert_bytes);

@@ -226,7 +226,7 @@ void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
   v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
-  v.offload_weights = true;
+  v.offload_weights = v.runtime.fp32_shards = true;
   v.runtime.attention = AttentionKernel::kBest;
   all.push_back(sharded_release("fsdp", "torch2.11", "2026-03-23",
                                 "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/"
@@ -259,7 +259,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .split_projections = true,
                              .grouped_kernel = true,
                              .weighted_expert_outputs = true,
-                             .recompute_early_stop = true},
+                             .recompute_early_stop = true,
+                             .fp32_shards = true},
                  .offload_weights = true};
   all.push_back(sharded_release("torchtitan", "v0.2", "2026-02-20",
                                 "torchtitan v0.2.2 config/job_config.py, components/loss.py, "

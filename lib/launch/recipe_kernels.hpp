@@ -27,11 +27,12 @@ void read_compilation(Settings& settings, const std::string& key, bool loss, Str
 // trainers; Transformers since 5.0).
 void read_reentrant(Settings& settings, bool is_llama_factory, Strategy& s);
 
-// Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,
-// axolotl's gradient_checkpointing: offload, Unsloth's checkpoints.
 // axolotl's kernels of adapters. Unless one is named they are on where they can be
 // (utils/schemas/config.py, check_auto_enable_lora_kernels).
 void read_adapter_kernels(Settings& settings, Strategy& s);
+
+// Whether checkpoints, or in their place all that is saved, go to the host: activation_offloading,
+// axolotl's gradient_checkpointing: offload, Unsloth's checkpoints.
 void read_host_checkpoints(Settings& settings, bool is_axolotl, Strategy& s);
 
 }  // namespace meshplan

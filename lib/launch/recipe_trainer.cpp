@@ -215,6 +215,16 @@ class TrainerRun {
     if (config_.flag(p + "activation_checkpointing", false)) s.recompute = Recompute::kFull;
   }
 
+  // DeepSpeed's offload_param, which is estimated beside an optimizer on the host.
+  void take_host_weights(const std::string& device) {
+    Strategy& s = run_.strategy;
+    s.offload.weights = s.offload.optimizer && s.zero == 3 && device != "none";
+    if (device == "none" || s.offload.weights) return;
+    run_.notes.emplace_back(
+        "weights on the host (offload_param) without ZeRO-3 and the optimizer there are estimated "
+        "as on the device");
+  }
+
   // ZeRO's stage and offload from the JSON where it is beside the script, else from accelerate's
   // YAML, else from the JSON's name.
   void read_deepspeed(const std::string& file) {
@@ -222,8 +232,7 @@ class TrainerRun {
     s.zero = static_cast<int>(config_.integer("deepspeed_config.zero_stage", 0, {0, 3}));
     s.offload.optimizer =
         config_.text("deepspeed_config.offload_optimizer_device", "none") != "none";
-    s.offload.weights = s.offload.optimizer && s.zero == 3 &&
-                        config_.text("deepspeed_config.offload_param_device", "none") != "none";
+    take_host_weights(config_.text("deepspeed_config.offload_param_device", "none"));
     if (file.empty()) return;
     const std::optional<std::string> text =
         context_.shell.read_file ? context_.shell.read_file(file) : std::nullopt;
@@ -247,8 +256,7 @@ class TrainerRun {
     json.add(*tree, *text, file);
     s.zero = static_cast<int>(json.integer("zero_optimization.stage", 0, {0, 3}));
     s.offload.optimizer = json.text("zero_optimization.offload_optimizer.device", "none") != "none";
-    s.offload.weights = s.offload.optimizer && s.zero == 3 &&
-                        json.text("zero_optimization.offload_param.device", "none") != "none";
+    take_host_weights(json.text("zero_optimization.offload_param.device", "none"));
     problems_.insert(problems_.end(), json.problems().begin(), json.problems().end());
   }
 

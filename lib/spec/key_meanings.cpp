@@ -151,6 +151,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.fp32_unquantised",
      "embedding, output layer, norms and hidden states beside weights in 4 or 8 bits are fp32"},
     {"runtime.expandable_segments", "the allocator grows its segments where lengths vary"},
+    {"runtime.fp32_shards", "shards on the host are copied in fp32 where weights are trained so"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

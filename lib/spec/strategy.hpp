@@ -278,6 +278,9 @@ struct Runtime {
   // The allocator grows its segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), so that
   // microbatches longer than all before do not leave it with segments that are too small for them.
   bool expandable_segments = false;
+  // Beside fp32 weights the shards are these, cast to 16 bits when they are gathered (PyTorch
+  // FSDP's MixedPrecisionPolicy); else 16-bit shards beside them (DeepSpeed).
+  bool fp32_shards = false;
 
   bool operator==(const Runtime&) const = default;
 };

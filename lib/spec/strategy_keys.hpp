@@ -145,6 +145,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.param_remainders", s.runtime.param_remainders);
   visit("runtime.fp32_unquantised", s.runtime.fp32_unquantised);
   visit("runtime.expandable_segments", s.runtime.expandable_segments);
+  visit("runtime.fp32_shards", s.runtime.fp32_shards);
   visit("order", s.order);
 }
 
