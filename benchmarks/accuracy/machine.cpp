@@ -129,25 +129,16 @@ const GpuRow* gpu_row(const std::string& gpu, double memory_gb) {
   return nullptr;
 }
 
-std::optional<Bytes> context_of(const Source& source, std::string_view usual) {
+// The named system of the source that stands in for `usual`, if it is one.
+const SystemRow* system_row(const Source& source, std::string_view usual) {
   const std::string words = source.name + " " + source.title + " " + source.repo;
   for (const SystemRow& row : kSystems) {
-    if (row.usual == usual && has_word(words, row.word) && row.context_gib > 0)
-      return ceil_bytes(row.context_gib * static_cast<double>(kGiB));
-  }
-  return std::nullopt;
-}
-
-std::string system_of(const Source& source, std::string_view usual) {
-  const std::string words = source.name + " " + source.title + " " + source.repo;
-  for (const SystemRow& row : kSystems) {
-    if (row.usual == usual && has_word(words, row.word)) return std::string(row.cluster);
+    if (row.usual == usual && has_word(words, row.word)) return &row;
   }
   for (const SystemRow& row : kInstances) {
-    if (row.usual == usual && has_word(source.inter_node, row.word))
-      return std::string(row.cluster);
+    if (row.usual == usual && has_word(source.inter_node, row.word)) return &row;
   }
-  return std::string(usual);
+  return nullptr;
 }
 
 std::optional<LinkKind> stated_kind(const std::string& inter_node) {
@@ -189,8 +180,10 @@ std::variant<MachineChoice, NoMachine> choose_machine(const Source& source, cons
   if (row == nullptr && any) row = gpu_row("A100", 80);
   if (row == nullptr || row->cluster.empty()) return NoMachine{"device not shipped: " + gpu};
   MachineChoice choice;
-  choice.cluster = system_of(source, row->cluster);
-  choice.context = context_of(source, row->cluster);
+  const SystemRow* system = system_row(source, row->cluster);
+  choice.cluster = std::string(system != nullptr ? system->cluster : row->cluster);
+  if (system != nullptr && system->context_gib > 0)
+    choice.context = ceil_bytes(system->context_gib * static_cast<double>(kGiB));
   if (row->memory_gib_changed > 0)
     choice.memory = ceil_bytes(row->memory_gib_changed * static_cast<double>(kGiB));
   if (run.longest) choice.memory = run.longest->memory;
