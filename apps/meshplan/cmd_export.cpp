@@ -15,8 +15,6 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostPlans = 10'000;
-
 struct ExportFlags {
   CommonFlags common;
   WorkloadFlags workload;

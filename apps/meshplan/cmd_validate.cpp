@@ -18,7 +18,7 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostPlans = 10'000, kMostRepetitions = 100'000;
+constexpr std::int64_t kMostRepetitions = 100'000;
 
 struct ValidateFlags {
   CommonFlags common;

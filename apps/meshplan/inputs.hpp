@@ -18,6 +18,8 @@
 
 namespace meshplan {
 
+inline constexpr std::int64_t kMostPlans = 10'000;  // of one answer or file
+
 // Of one run: GPUs, tokens of a sequence, sequences of a batch.
 inline constexpr std::int64_t kMostGpus = 16'777'216, kMostTokens = 1'073'741'824,
                               kMostSequences = 1'000'000'000;

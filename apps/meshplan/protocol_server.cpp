@@ -112,9 +112,10 @@ json call_result(ChildProcess& process) {
   return result;
 }
 
-class Session {
+class ProtocolSession {
  public:
-  Session(const ProtocolTools& tools, int in, int out) : tools_(tools), in_(in), out_(out) {}
+  ProtocolSession(const ProtocolTools& tools, int in, int out)
+      : tools_(tools), in_(in), out_(out) {}
 
   void run() {
     while (!done_) {
@@ -283,7 +284,7 @@ class Session {
 }  // namespace
 
 int ProtocolServer::run() {
-  Session(tools_, in_, out_).run();
+  ProtocolSession(tools_, in_, out_).run();
   return kExitOk;
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kObjectives{Objective::kStepTime, Objective::kCost, Objective::kMemory};
 constexpr std::array kSpaces{Space::kFull,       Space::kMegatron, Space::kDeepspeed, Space::kFsdp,
                              Space::kTorchtitan, Space::kAxolotl,  Space::kTorchtune};
-constexpr std::int64_t kMostThreads = 1024, kMostPlans = 10'000;
+constexpr std::int64_t kMostThreads = 1024;
 
 std::vector<Limit> read_limits(const SearchFlags& flags, Diagnostics& problems) {
   std::vector<Limit> all;

@@ -148,6 +148,10 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best;
 }
 
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 std::string join_words(std::span<const std::string> words, std::string_view last) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

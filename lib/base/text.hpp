@@ -29,6 +29,8 @@ namespace meshplan {
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  std::span<const std::string_view> known);
 
+[[nodiscard]] bool contains(std::string_view text, std::string_view part);
+
 // "a, b and c"
 [[nodiscard]] std::string join_words(std::span<const std::string> words,
                                      std::string_view last = " and ");

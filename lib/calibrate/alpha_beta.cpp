@@ -29,7 +29,8 @@ Line solve(std::span<const TimedSize> samples, const std::vector<double>& weight
     rows(i, 1) = w * (bytes.si() / scale) / time.si();
     right(i) = w;
   }
-  const Eigen::Vector2d both = rows.colPivHouseholderQr().solve(right);
+  const Eigen::MatrixXd normal = rows.transpose() * rows;
+  const Eigen::VectorXd both = normal.ldlt().solve(Eigen::VectorXd(rows.transpose() * right));
   const auto alone = [&](Eigen::Index column) {
     return std::max(0.0, rows.col(column).dot(right) / rows.col(column).squaredNorm());
   };

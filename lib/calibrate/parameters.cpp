@@ -70,8 +70,12 @@ Indices all_of(std::size_t n) {
   return all;
 }
 
-double least_singular_value(const Eigen::MatrixXd& m) {
-  return m.jacobiSvd().singularValues().minCoeff();
+// Whether the smallest singular value of m is at least kLeastSingularValue: then m'm, less its
+// square on the diagonal, still has no negative direction.
+bool can_be_told_apart(const Eigen::MatrixXd& m) {
+  Eigen::MatrixXd rest = m.transpose() * m;
+  rest.diagonal().array() -= kLeastSingularValue * kLeastSingularValue;
+  return rest.ldlt().isPositive();
 }
 
 Eigen::MatrixXd columns_of(const Eigen::MatrixXd& m, const Indices& columns) {
@@ -112,8 +116,7 @@ Indices determined(const Problem& problem, const Values& values,
       report[p].reason = "the runs hardly depend on it: a change by " +
                          human_percent(problem.parameters[p].doubt) + " moves them by " +
                          human_percent(report[p].sensitivity) + " at most";
-    } else if (with.size() <= rows &&
-               least_singular_value(columns_of(scaled, with)) < kLeastSingularValue) {
+    } else if (with.size() <= rows && !can_be_told_apart(columns_of(scaled, with))) {
       report[p].reason = "its effect cannot be told apart from that of " +
                          report[chosen.front()].name + (chosen.size() > 1 ? " and others" : "");
     } else if (with.size() > room) {
@@ -198,11 +201,11 @@ Values deviations(const Problem& problem, const Values& values, const Indices& c
   const double misfit = problem.residuals(values, rows).squaredNorm();
   const double variance = free > 0 ? std::max(1.0, misfit / free) : 1.0;
   // A direction that the runs do not see is as uncertain as can be, not as certain.
-  const Eigen::MatrixXd normal =
-      j.transpose() * j +
-      1e-9 * Eigen::MatrixXd::Identity(static_cast<Eigen::Index>(columns.size()),
-                                       static_cast<Eigen::Index>(columns.size()));
-  const Eigen::MatrixXd covariance = normal.inverse() * variance;
+  const auto n = static_cast<Eigen::Index>(columns.size());
+  Eigen::MatrixXd normal = j.transpose() * j;
+  normal.diagonal().array() += 1e-9;
+  const Eigen::MatrixXd covariance =
+      normal.ldlt().solve(Eigen::MatrixXd::Identity(n, n)) * variance;
   Values all;
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const auto at = static_cast<Eigen::Index>(c);

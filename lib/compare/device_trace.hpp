@@ -10,6 +10,9 @@
 
 namespace meshplan {
 
+// Of one file: what names more is no trace.
+inline constexpr std::size_t kMostDevices = 1024;
+
 // What a kernel does, as its name tells.
 enum class OpClass : std::uint8_t {
   kProduct,    // matrix products

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "compare/device_trace.hpp"
 
 namespace meshplan {
@@ -97,15 +98,11 @@ constexpr std::array kCommMarks{CommMark{"allreduce", CommKind::kAllReduce},
                                 CommMark{"broadcast", CommKind::kBroadcast},
                                 CommMark{"reduce", CommKind::kAllReduce}};
 
-bool has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 }  // namespace
 
 CommKind comm_kind(std::string_view lower) {
   const auto mark = std::find_if(kCommMarks.begin(), kCommMarks.end(),
-                                 [&](const CommMark& m) { return has(lower, m.part); });
+                                 [&](const CommMark& m) { return contains(lower, m.part); });
   return mark == kCommMarks.end() ? CommKind::kNone : mark->kind;
 }
 
@@ -114,19 +111,21 @@ OpName classified(std::string name) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   OpName op;
-  const auto mark =
-      std::find_if(kMarks.begin(), kMarks.end(), [&](const Mark& m) { return has(lower, m.part); });
+  const auto mark = std::find_if(kMarks.begin(), kMarks.end(),
+                                 [&](const Mark& m) { return contains(lower, m.part); });
   if (mark != kMarks.end()) op.cls = mark->cls;
   if (op.cls == OpClass::kCommunication) op.comm = comm_kind(lower);
-  const bool backward = has(lower, "bwd") || has(lower, "backward") || has(lower, "bprop") ||
-                        has(lower, "wgrad") || has(lower, "dgrad") || has(lower, "grad_");
-  const bool forward = has(lower, "fwd") || has(lower, "forward") || has(lower, "fprop");
+  const bool backward = contains(lower, "bwd") || contains(lower, "backward") ||
+                        contains(lower, "bprop") || contains(lower, "wgrad") ||
+                        contains(lower, "dgrad") || contains(lower, "grad_");
+  const bool forward =
+      contains(lower, "fwd") || contains(lower, "forward") || contains(lower, "fprop");
   if (backward != forward) op.direction = backward ? Direction::kBackward : Direction::kForward;
   // cuBLAS: "sgemm", "..._f32f32_tf32f32_...", CUTLASS: "s1688gemm" (TF32; 16-bit ones name a
   // type).
   op.wide = op.cls == OpClass::kProduct &&
-            (has(lower, "sgemm") || has(lower, "tf32") ||
-             (has(lower, "s1688") && !has(lower, "f16") && !has(lower, "bf16")));
+            (contains(lower, "sgemm") || contains(lower, "tf32") ||
+             (contains(lower, "s1688") && !contains(lower, "f16") && !contains(lower, "bf16")));
   op.text = std::move(name);
   return op;
 }

@@ -17,7 +17,6 @@ namespace {
 // Larger identifiers of operators are not followed: a table has one entry each.
 constexpr std::int64_t kMostExternal = std::int64_t{1} << 25;
 constexpr std::size_t kMostThreads = 60'000;
-constexpr std::size_t kMostDevices = 1024;
 
 std::string lower(std::string_view text) {
   std::string all(text);

@@ -10,38 +10,38 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-struct Mark {
+struct FrameMark {
   std::string_view part;
   MemoryPart of;
 };
 // Names of PyTorch, Megatron-Core, DeepSpeed and torchtitan. An optimizer's step calls
 // communication and products of its own, and weights are made inside of modules: the outer frames
 // decide first.
-constexpr std::array kMarks{Mark{"optimizer", MemoryPart::kOptimizer},
-                            Mark{"adam", MemoryPart::kOptimizer},
-                            Mark{"param_and_grad_buffer", MemoryPart::kGradients},
-                            Mark{"accumulategrad", MemoryPart::kGradients},
-                            Mark{"grad_buffer", MemoryPart::kGradients},
-                            Mark{"main_grad", MemoryPart::kGradients},
-                            Mark{"flat_param", MemoryPart::kWeights},
-                            Mark{"fsdp_param", MemoryPart::kWeights},
-                            Mark{"init_weights", MemoryPart::kWeights},
-                            Mark{"reset_parameters", MemoryPart::kWeights},
-                            Mark{"from_pretrained", MemoryPart::kWeights},
-                            Mark{"load_state_dict", MemoryPart::kWeights},
-                            Mark{"get_model", MemoryPart::kWeights},
-                            Mark{"model_provider", MemoryPart::kWeights},
-                            Mark{"to_empty", MemoryPart::kWeights},
-                            Mark{"__init__", MemoryPart::kWeights},
-                            Mark{"global_memory_buffer", MemoryPart::kBuffers},
-                            Mark{"distributed_c10d", MemoryPart::kBuffers},
-                            Mark{"all_gather", MemoryPart::kBuffers},
-                            Mark{"reduce_scatter", MemoryPart::kBuffers},
-                            Mark{"workspace", MemoryPart::kBuffers},
-                            Mark{"forward", MemoryPart::kActivations},
-                            Mark{"backward", MemoryPart::kActivations},
-                            Mark{"autograd", MemoryPart::kActivations},
-                            Mark{"checkpoint", MemoryPart::kActivations}};
+constexpr std::array kFrameMarks{FrameMark{"optimizer", MemoryPart::kOptimizer},
+                                 FrameMark{"adam", MemoryPart::kOptimizer},
+                                 FrameMark{"param_and_grad_buffer", MemoryPart::kGradients},
+                                 FrameMark{"accumulategrad", MemoryPart::kGradients},
+                                 FrameMark{"grad_buffer", MemoryPart::kGradients},
+                                 FrameMark{"main_grad", MemoryPart::kGradients},
+                                 FrameMark{"flat_param", MemoryPart::kWeights},
+                                 FrameMark{"fsdp_param", MemoryPart::kWeights},
+                                 FrameMark{"init_weights", MemoryPart::kWeights},
+                                 FrameMark{"reset_parameters", MemoryPart::kWeights},
+                                 FrameMark{"from_pretrained", MemoryPart::kWeights},
+                                 FrameMark{"load_state_dict", MemoryPart::kWeights},
+                                 FrameMark{"get_model", MemoryPart::kWeights},
+                                 FrameMark{"model_provider", MemoryPart::kWeights},
+                                 FrameMark{"to_empty", MemoryPart::kWeights},
+                                 FrameMark{"__init__", MemoryPart::kWeights},
+                                 FrameMark{"global_memory_buffer", MemoryPart::kBuffers},
+                                 FrameMark{"distributed_c10d", MemoryPart::kBuffers},
+                                 FrameMark{"all_gather", MemoryPart::kBuffers},
+                                 FrameMark{"reduce_scatter", MemoryPart::kBuffers},
+                                 FrameMark{"workspace", MemoryPart::kBuffers},
+                                 FrameMark{"forward", MemoryPart::kActivations},
+                                 FrameMark{"backward", MemoryPart::kActivations},
+                                 FrameMark{"autograd", MemoryPart::kActivations},
+                                 FrameMark{"checkpoint", MemoryPart::kActivations}};
 
 std::int64_t integer_of(const PickleTree& tree, const PickleNode& map, std::string_view key) {
   const PickleNode* value = tree.find(map, key);
@@ -192,7 +192,7 @@ class SnapshotReader {
 }  // namespace
 
 MemoryPart part_of_frames(std::string_view frames) {
-  for (const Mark& mark : kMarks) {
+  for (const FrameMark& mark : kFrameMarks) {
     if (frames.find(mark.part) != std::string_view::npos) return mark.of;
   }
   return MemoryPart::kUnknown;

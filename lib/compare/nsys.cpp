@@ -45,8 +45,6 @@ bool has_sqlite() { return true; }
 
 namespace {
 
-constexpr std::size_t kMostDevices = 1024;
-
 class Database {
  public:
   Database() = default;

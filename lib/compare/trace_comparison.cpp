@@ -4,15 +4,12 @@
 #include <map>
 #include <set>
 
+#include "base/text.hpp"
 #include "compare/trace_dimensions.hpp"
 #include "cost/operations.hpp"
 
 namespace meshplan {
 namespace {
-
-bool has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 using Sizes = std::array<std::int64_t, 4>;  // sorted, then how many at once
 
@@ -152,8 +149,8 @@ DeviceMeasure task_device(const DeviceTrace& trace, Terms& terms) {
     end = std::max(end, task.end);
     if (task.category == "send") continue;
     if (task.category == "end") {
-      if (has(task.name, "optimizer")) optimizer += took;
-      if (has(task.name, "reduction")) reduction += took;
+      if (contains(task.name, "optimizer")) optimizer += took;
+      if (contains(task.name, "reduction")) reduction += took;
       continue;
     }
     (task.category == "forward" ? forward : backward) += took;
@@ -178,10 +175,10 @@ DeviceMeasure task_device(const DeviceTrace& trace, Terms& terms) {
 OpClass class_of(const KernelOp& op) {
   if (op.gemm) return OpClass::kProduct;
   if (op.attention || op.kind == KernelKind::kAttention) return OpClass::kAttention;
-  if (op.kind == KernelKind::kNorm || has(op.name, "norm")) return OpClass::kNorm;
+  if (op.kind == KernelKind::kNorm || contains(op.name, "norm")) return OpClass::kNorm;
   if (op.kind == KernelKind::kOptimizer || op.name == "optimizer step") return OpClass::kOptimizer;
-  if (has(op.name, "softmax") || has(op.name, "cross entropy")) return OpClass::kSoftmax;
-  if (has(op.name, "permute") || has(op.name, "rout")) return OpClass::kRouting;
+  if (contains(op.name, "softmax") || contains(op.name, "cross entropy")) return OpClass::kSoftmax;
+  if (contains(op.name, "permute") || contains(op.name, "rout")) return OpClass::kRouting;
   return op.flops > 0 ? OpClass::kOther : OpClass::kElementwise;
 }
 

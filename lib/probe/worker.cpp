@@ -8,11 +8,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBeat{500};
-constexpr milliseconds kGrace{200};
+constexpr milliseconds kWindDown{200};  // what a device gets to return after it was told to stop
 // Rank 0 notices first, as it knows more: this rank gives up by itself only if rank 0 is gone too.
 constexpr milliseconds kSpare{6000};
 // After the wish to end: rank 0 gets the time to say goodbye.
-constexpr milliseconds kPatience{3000};
+constexpr milliseconds kGoodbye{3000};
 
 class Worker {
  public:
@@ -30,7 +30,7 @@ class Worker {
         return stop(error("rank 0 did not end a step that takes too long"));
       }
       if (interrupted && interrupted() && !wanted_end_) wanted_end_ = now;
-      if (wanted_end_ && now - *wanted_end_ > kPatience) return stop(error("interrupted"));
+      if (wanted_end_ && now - *wanted_end_ > kGoodbye) return stop(error("interrupted"));
       wait();
     }
   }
@@ -52,7 +52,7 @@ class Worker {
 
   Diagnostic stop(Diagnostic reason) {
     device_.abort();
-    device_.wait(kGrace);
+    device_.wait(kWindDown);
     return reason;
   }
 

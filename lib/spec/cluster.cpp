@@ -11,7 +11,6 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostGpus = 1 << 24;
 constexpr std::size_t kMostLevels = 6;
 constexpr RealRange kBandwidth{1, 1e18};
 constexpr RealRange kLatency{0, 60};
@@ -20,7 +19,7 @@ std::string level_key(std::size_t i) { return "levels[" + std::to_string(i) + "]
 
 void check_level(const LinkLevel& level, const std::string& key, Findings& f) {
   if (level.name.empty()) f.error({key + ".name", key}, "'" + key + ".name' is empty");
-  f.check(key + ".span", level.span, {0, kMostGpus});
+  f.check(key + ".span", level.span, {0, kMostClusterGpus});
   f.check(key + ".bandwidth", level.bandwidth.si(), kBandwidth);
   f.check(key + ".latency", level.latency.si(), kLatency);
   f.check(key + ".oversubscription", level.oversubscription, {1, 1000});
@@ -98,8 +97,8 @@ void check_collectives(const ClusterSpec& c, Findings& f) {
                                    [&](const LinkLevel& level) { return level.name == fit.level; });
     if (!known)
       f.error({key + ".level", key}, "'" + key + ".level' names no level: '" + fit.level + "'");
-    f.check(key + ".ranks", fit.ranks, {2, kMostGpus});
-    f.check(key + ".nodes", fit.nodes, {1, kMostGpus});
+    f.check(key + ".ranks", fit.ranks, {2, kMostClusterGpus});
+    f.check(key + ".nodes", fit.nodes, {1, kMostClusterGpus});
     if (fit.bidirectional && fit.operation != Collective::kSendRecv) {
       f.error({key + ".bidirectional"}, "'" + key + ".bidirectional' is of send-recv, not of " +
                                             std::string(name_of(fit.operation)));
@@ -148,7 +147,7 @@ ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus) {
 Findings findings(const ClusterSpec& c) {
   Findings f;
   if (c.name.empty()) f.error({"name"}, "'name' is empty");
-  f.check("nodes", c.nodes, {1, kMostGpus});
+  f.check("nodes", c.nodes, {1, kMostClusterGpus});
   f.check("gpus_per_node", c.gpus_per_node, {1, 1 << 12});
   f.check("host_memory", c.host_memory.count(), {0, std::int64_t{1} << 52});
   if (c.usd_per_gpu_hour) f.check("cost.usd_per_gpu_hour", *c.usd_per_gpu_hour, {0, 1e6});
@@ -159,10 +158,10 @@ Findings findings(const ClusterSpec& c) {
   for (std::size_t i = 0; i < c.levels.size(); ++i) check_level(c.levels[i], level_key(i), f);
   check_collectives(c, f);
   if (f.has_errors()) return f;
-  if (num_gpus(c) > kMostGpus) {
+  if (num_gpus(c) > kMostClusterGpus) {
     f.error({"nodes", "gpus_per_node"}, "'nodes' times 'gpus_per_node' is " +
                                             with_thousands(num_gpus(c)) + " devices, more than " +
-                                            with_thousands(kMostGpus));
+                                            with_thousands(kMostClusterGpus));
   }
   check_names(c, f);
   check_nesting(c, f);

@@ -26,6 +26,8 @@ struct IntegerRange {
   std::int64_t highest = 0;
 };
 
+inline constexpr std::int64_t kMostClusterGpus = 1 << 24;  // of a cluster and of every degree
+
 struct RealRange {
   double lowest = 0;
   double highest = 0;

@@ -5,6 +5,7 @@
 #include "base/units.hpp"
 #include "schedule/limits.hpp"
 #include "schedule/traits.hpp"
+#include "spec/findings.hpp"
 #include "spec/layer_rules.hpp"
 #include "spec/strategy_keys.hpp"
 #include "spec/strategy_rules.hpp"
@@ -12,8 +13,7 @@
 namespace meshplan {
 namespace {
 
-constexpr std::int64_t kMostGpus = 1 << 24;
-constexpr IntegerRange kDegree{1, kMostGpus};
+constexpr IntegerRange kDegree{1, kMostClusterGpus};
 constexpr IntegerRange kBatch{
     1, 1'000'000'000};  // what the schedules can count, and more than any run
 
@@ -31,7 +31,7 @@ void check_degrees(const Strategy& s, Findings& f) {
   f.check("etp", s.etp, kDegree);
   f.check("dp", s.dp, kDegree);
   f.check("zero", s.zero, IntegerRange{0, 3});
-  f.check("zero_group", s.zero_group, {0, kMostGpus});
+  f.check("zero_group", s.zero_group, {0, kMostClusterGpus});
 }
 
 void check_workload(const Strategy& s, Findings& f) {

@@ -10,14 +10,14 @@
 namespace meshplan {
 namespace {
 
-struct Named {
+struct NamedLever {
   Lever lever;
   std::size_t level;
   std::string name;
 };
 
-std::vector<Named> levers(const ClusterSpec& c, const PlanCost& base) {
-  std::vector<Named> all;
+std::vector<NamedLever> levers(const ClusterSpec& c, const PlanCost& base) {
+  std::vector<NamedLever> all;
   for (std::size_t i = 0; i < c.levels.size(); ++i) {
     all.push_back({Lever::kBandwidth, i, "bandwidth of " + c.levels[i].name});
     all.push_back({Lever::kLatency, i, "latency of " + c.levels[i].name});
@@ -159,11 +159,11 @@ Result<Sensitivity> sensitivity(const ModelSpec& m, const ClusterSpec& c,
                                 const SearchRequest& request, const PlanCost& base, double share,
                                 const Progress& progress) {
   Sensitivity result{base, share, {}};
-  const std::vector<Named> all = levers(c, base);
+  const std::vector<NamedLever> all = levers(c, base);
   const Steps steps(progress, 2 * all.size());
   Study study(m, c, request, base);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Named& lever = all[i];
+    const NamedLever& lever = all[i];
     Result<Change> less = study.run({lever.lever, lever.level, 1 - share}, steps.of(2 * i));
     if (!less) return less.errors();
     Result<Change> more = study.run({lever.lever, lever.level, 1 + share}, steps.of(2 * i + 1));
