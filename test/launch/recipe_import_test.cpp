@@ -1,13 +1,12 @@
-// axolotl's and LLaMA-Factory's recipes, written as these projects' examples are.
-#include "launch/recipe_import.hpp"
-
+// Recipes of axolotl, LLaMA-Factory and torchtune, written as these projects' examples are.
 #include <algorithm>
-#include <array>
 
 #include "launch/detect.hpp"
+#include "recipe_reading.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
+using namespace meshplan::test;
 
 namespace {
 
@@ -81,23 +80,6 @@ enable_activation_offloading: False
 profiler:
   enabled: False
 )";
-
-NamedText file(std::string_view text) { return {"recipe.yaml", std::string(text)}; }
-
-Result<SettingsRun> read(std::string_view text, const RunContext& context = {}) {
-  const NamedText one = file(text);
-  return read_recipe_run({&one, 1}, context);
-}
-
-std::string errors_of(std::string text) {
-  const Result<SettingsRun> run = read(text);
-  return run ? "none" : to_text(run.errors());
-}
-
-bool is_about(const ImportedRun& run, std::string_view name, OptionEffect effect) {
-  return std::any_of(run.options.begin(), run.options.end(),
-                     [&](const ReadOption& o) { return o.name == name && o.effect == effect; });
-}
 
 }  // namespace
 
@@ -291,160 +273,4 @@ TEST_CASE("torchtune recipes of other tasks are named") {
   vision.replace(vision.find("llama3_1.qlora_llama3_1_8b"), 26,
                  "llama3_2_vision.lora_llama3_2_vision_11b");
   CHECK_THAT(errors_of(vision), Contains("images and text"));
-}
-
-namespace {
-
-constexpr std::string_view kTrainer = R"(#!/bin/bash
-accelerate launch --config_file zero2.yaml trl/scripts/sft.py \
-    --model_name_or_path meta-llama/Llama-3.1-8B \
-    --dataset_name trl-lib/Capybara \
-    --per_device_train_batch_size 2 \
-    --gradient_accumulation_steps 8 \
-    --max_length 4096 --packing --learning_rate 2.0e-4 \
-    --use_peft --lora_r 32 --lora_target_modules all-linear --load_in_4bit \
-    --optim paged_adamw_8bit --output_dir out
-)";
-
-constexpr std::string_view kAccelerate = R"(compute_environment: LOCAL_MACHINE
-deepspeed_config:
-  offload_optimizer_device: none
-  zero_stage: 2
-distributed_type: DEEPSPEED
-mixed_precision: bf16
-num_machines: 1
-num_processes: 8
-)";
-
-Result<SettingsRun> read_pair(std::string_view script, std::string_view config,
-                              const RunContext& context = {}) {
-  const std::array<NamedText, 2> files{NamedText{"config.yaml", std::string(config)},
-                                       NamedText{"train.sh", std::string(script)}};
-  return read_recipe_run(files, context);
-}
-
-}  // namespace
-
-TEST_CASE("a script of TRL with accelerate's configuration") {
-  const Result<SettingsRun> run = read_pair(kTrainer, kAccelerate);
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->model.name == "llama-3.1-8b");
-  const Strategy& s = run->strategy;
-  CHECK(s.framework == Framework::kDeepspeed);
-  CHECK(s.zero == 2);
-  CHECK(s.dp == 8);
-  CHECK(s.global_batch == 2 * 8 * 8);
-  CHECK(s.seq_len == 4096);
-  CHECK(s.packing == Packing::kPack);
-  CHECK(s.precision == Precision::kBf16);
-  CHECK(s.recompute == Recompute::kFull);  // TRL's default
-  CHECK(s.runtime.recompute_early_stop);   // likewise
-  CHECK(s.lora.rank == 32);
-  CHECK(s.lora.frozen_dtype == FrozenDtype::kNf4);
-  CHECK(s.lora.targets == lora_targets("all-linear"));
-  CHECK(s.optimizer == Optimizer::kPagedAdam8bit);
-  CHECK(is_about(*run, "learning_rate", OptionEffect::kNoEffect));
-  CHECK(is_about(*run, "deepspeed_config.zero_stage", OptionEffect::kModelled));
-}
-
-TEST_CASE("what accelerate's --config_file names is read beside the script") {
-  RunContext context;
-  context.shell.read_file = [](const std::string& name) -> std::optional<std::string> {
-    if (name != "zero2.yaml") return std::nullopt;
-    return std::string(kAccelerate);
-  };
-  const Result<SettingsRun> run = read(kTrainer, context);
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->strategy.zero == 2);
-  CHECK(run->strategy.dp == 8);
-  // Without it, its name is in the notes.
-  const Result<SettingsRun> alone = read(kTrainer, {.gpus = 4});
-  REQUIRE(alone);
-  CHECK(alone->strategy.dp == 4);
-  CHECK(std::any_of(alone->notes.begin(), alone->notes.end(), [](const std::string& note) {
-    return note.find("zero2.yaml is not here") != std::string::npos;
-  }));
-}
-
-TEST_CASE("FSDP of accelerate shards as its strategy says") {
-  const auto zero_of = [](std::string lines) {
-    const Result<SettingsRun> run = read_pair(
-        kTrainer,
-        "distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\nfsdp_config:\n" + lines);
-    if (!run) FAIL(to_text(run.errors()));
-    CHECK(run->strategy.framework == Framework::kFsdp);
-    return run->strategy.zero;
-  };
-  CHECK(zero_of("  fsdp_sharding_strategy: FULL_SHARD\n") == 3);
-  CHECK(zero_of("  fsdp_sharding_strategy: SHARD_GRAD_OP\n") == 2);
-  CHECK(zero_of("  fsdp_sharding_strategy: NO_SHARD\n") == 0);
-  CHECK(zero_of("  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n") == 2);
-}
-
-TEST_CASE("pairs, weights in 16 bits and ranks of a trainer's script") {
-  const Result<SettingsRun> run = read(
-      "torchrun --nproc_per_node 4 dpo.py --model_name_or_path meta-llama/Llama-3.1-8B "
-      "--per_device_train_batch_size 2 --dtype bfloat16 --no-gradient-checkpointing");
-  if (!run) FAIL(to_text(run.errors()));
-  const Strategy& s = run->strategy;
-  CHECK(s.loss == Loss::kDpo);
-  CHECK(s.micro_batch == 4);
-  CHECK(s.dp == 4);
-  CHECK(s.zero == 0);
-  CHECK_FALSE(s.master_weights);
-  CHECK(s.optimizer_dtype == Dtype::kBf16);
-  CHECK(s.recompute == Recompute::kNone);
-}
-
-TEST_CASE("what a trainer's files leave open or say of other tasks is named") {
-  using Catch::Matchers::Contains;
-  const NamedText config{"fsdp.yaml", std::string(kAccelerate)};
-  CHECK_THAT(to_text(read_recipe_run({&config, 1}, {}).errors()), Contains("name the script"));
-  CHECK_THAT(errors_of("python grpo.py --model_name_or_path meta-llama/Llama-3.1-8B"),
-             Contains("grpo.py"));
-  CHECK_THAT(errors_of("python sft.py --model_name_or_path meta-llama/Llama-3.1-8B --max_lenght 5"),
-             Contains("'max_lenght' is not known"));
-  CHECK_THAT(errors_of("python sft.py --model_name_or_path me/mine-3b"),
-             Contains("sizes of 'me/mine-3b'"));
-  CHECK_THAT(
-      errors_of("python sft.py --model_name_or_path meta-llama/Llama-3.1-8B --max_length $SEQ"),
-      Contains("SEQ"));
-  const Result<SettingsRun> odd = read_pair(kTrainer, "distributed_type: XLA\nnum_processes: 4\n");
-  REQUIRE_FALSE(odd);
-  CHECK_THAT(to_text(odd.errors()), Contains("'XLA' is not read here"));
-}
-
-TEST_CASE("a trainer's option of several values keeps them all") {
-  const Result<SettingsRun> run = read(
-      "torchrun --nproc_per_node 2 sft.py --model_name_or_path meta-llama/Llama-3.1-8B --use_peft "
-      "--lora_target_modules q_proj k_proj --max_length 512");
-  if (!run) FAIL(to_text(run.errors()));
-  LoraTargets both = lora_targets("q_proj");
-  both.insert(lora_targets("k_proj"));
-  CHECK(run->strategy.lora.targets == both);
-  CHECK(run->strategy.seq_len == 512);
-}
-
-TEST_CASE(
-    "TRL is told by its program, not by the name of a data set; adapters need to be asked for") {
-  const Result<SettingsRun> run = read(
-      "torchrun --nproc_per_node 2 run_clm.py --model_name_or_path meta-llama/Llama-3.1-8B "
-      "--dataset_name trl-lib/Capybara --block_size 512 --lora_r 8");
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->strategy.recompute == Recompute::kNone);
-  CHECK(run->strategy.precision == Precision::kFp32);
-  CHECK(run->strategy.lora.rank == 0);
-  CHECK(std::any_of(run->notes.begin(), run->notes.end(), [](const std::string& note) {
-    return note.find("--lora_r is without effect") != std::string::npos;
-  }));
-}
-
-TEST_CASE("TRL's own command starts its scripts") {
-  const Result<SettingsRun> run =
-      read("trl dpo --model_name_or_path meta-llama/Llama-3.1-8B --max_length 512\n", {.gpus = 2});
-  if (!run) FAIL(to_text(run.errors()));
-  CHECK(run->strategy.loss == Loss::kDpo);
-  CHECK(run->strategy.recompute == Recompute::kFull);
-  CHECK(run->strategy.seq_len == 512);
-  CHECK(errors_of("echo hello\n").find("no program is started") != std::string::npos);
 }
