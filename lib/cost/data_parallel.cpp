@@ -148,6 +148,11 @@ bool reduces_beside(const Strategy& s) {
   return s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
 }
 
+// [F-DP-6] Of the weights of ZeRO-1 and 2; those of ZeRO-3 are traffic of its layers.
+bool gathers_beside(const Strategy& s) {
+  return s.overlap.param_gather && !s.runtime.late_weight_gather;
+}
+
 LeastReduced least_reduced(const Strategy& s, const Reductions& all, const Reductions& most,
                            bool overlapped, double bytes_each) {
   LeastReduced least;
@@ -301,7 +306,7 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
   forward *= others;
   end.exposed =
       exposed_time(c, s, rank.gradients, reduces_beside(s), backward, size_of(s.grad_dtype), table);
-  end.exposed += exposed_time(c, s, rank.weights, s.overlap.param_gather, forward,
+  end.exposed += exposed_time(c, s, rank.weights, gathers_beside(s), forward,
                               storage_size(s.precision), table);
   // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
   end.offload = rank.offload * s.offload.host_share();
@@ -312,8 +317,7 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
 LeastRankEnd least_rank_end(const Strategy& s, const RankEnd& rank, const RankEnd& most) {
   return {
       least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
-      least_reduced(s, rank.weights, most.weights, s.overlap.param_gather,
-                    storage_size(s.precision))};
+      least_reduced(s, rank.weights, most.weights, gathers_beside(s), storage_size(s.precision))};
 }
 
 Seconds least_exposed(const ClusterSpec& c, const LeastReduced& r, Seconds window) {

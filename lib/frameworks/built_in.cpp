@@ -155,7 +155,7 @@ void add_megatron(std::vector<Preset>& all) {
 PresetValues deepspeed_values() {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
-  v.runtime.flat_grad_copies = true;
+  v.runtime.flat_grad_copies = v.runtime.late_weight_gather = true;
   v.runtime.zero_bucket_size = kDeepspeedBucket;
   return v;
 }

@@ -142,7 +142,7 @@ void add_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
         "which layers are recomputed is the program's: every one (gradient_checkpointing=True in "
         "Transformers)");
   }
-  if ((s.zero == 1 || s.zero == 2) && s.overlap.param_gather) {
+  if ((s.zero == 1 || s.zero == 2) && s.overlap.param_gather && !s.runtime.late_weight_gather) {
     notes.push_back("DeepSpeed gathers the weights of zero=" + std::to_string(s.zero) +
                     " behind the optimizer's step, which the plan counts as overlapped "
                     "(overlap.param_gather)");

@@ -301,7 +301,8 @@ class Importer {
     const bool overlapped = settings_.flag("zero_optimization.overlap_comm", stage == 3);
     s.overlap.grad_reduce = overlapped;
     const std::string ahead = "zero_optimization.stage3_prefetch_bucket_size";
-    s.overlap.param_gather = stage == 3 && settings_.integer(ahead, 1) > 0;
+    if (stage == 3) s.overlap.param_gather = settings_.integer(ahead, 1) > 0;
+    if (!overlapped && stage < 3) s.overlap.param_gather = false;  // it needs the other overlap
     const std::string host = place_of("zero_optimization.offload_optimizer");
     if (host == "nvme") {
       run_.notes.emplace_back("optimizer states on NVMe are estimated as in the host's memory");

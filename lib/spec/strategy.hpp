@@ -281,6 +281,10 @@ struct Runtime {
   // Beside fp32 weights the shards are these, cast to 16 bits when they are gathered (PyTorch
   // FSDP's MixedPrecisionPolicy); else 16-bit shards beside them (DeepSpeed).
   bool fp32_shards = false;
+  // ZeRO-1 and 2 gather the updated weights at the end of the optimizer's step, before anything
+  // goes on: overlap.param_gather is ZeRO-3's prefetch alone (DeepSpeed
+  // runtime/zero/stage_1_and_2.py, step).
+  bool late_weight_gather = false;
 
   bool operator==(const Runtime&) const = default;
 };

@@ -146,6 +146,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.fp32_unquantised", s.runtime.fp32_unquantised);
   visit("runtime.expandable_segments", s.runtime.expandable_segments);
   visit("runtime.fp32_shards", s.runtime.fp32_shards);
+  visit("runtime.late_weight_gather", s.runtime.late_weight_gather);
   visit("order", s.order);
 }
 

@@ -388,3 +388,30 @@ TEST_CASE("[F-ZERO-1] ZeRO-3 gathers every block twice and scatters once per mic
   CHECK(gathers == 2);
   CHECK(scatters == 1);
 }
+
+TEST_CASE("[F-DP-6] DeepSpeed gathers the weights of ZeRO-1 and 2 before anything goes on") {
+  const ModelSpec m = plain_gpt(8);
+  Strategy s = plain_strategy(1, 1, 64);
+  s.overlap.grad_reduce = s.overlap.param_gather = true;
+  const auto gathered = [&] {
+    const PlanCost plan = cost(m, 64, s);
+    for (const CommEntry& e : plan.communication) {
+      if (e.dimension == CommDimension::kDp && e.operation == Collective::kAllGather) return e;
+    }
+    FAIL("weights are not gathered");
+    return CommEntry{};
+  };
+  for (const int zero : {1, 2}) {
+    s.zero = zero;
+    s.runtime.late_weight_gather = false;
+    const CommEntry beside = gathered();
+    CHECK(beside.exposed < beside.time_each * beside.count_per_step);
+    s.runtime.late_weight_gather = true;
+    CHECK(gathered().exposed == beside.time_each * gathered().count_per_step);
+  }
+  // What is gathered layer by layer is another matter.
+  s.zero = 3;
+  const Seconds late = cost(m, 64, s).step_time;
+  s.runtime.late_weight_gather = false;
+  CHECK(cost(m, 64, s).step_time == late);
+}
