@@ -306,7 +306,9 @@ void take_model(Settings& settings, const std::string& key, const std::string& s
     run.model = *shipped;
     return;
   }
-  settings.report(key, "the sizes of '" + stated + "' are not known here",
+  settings.report(key,
+                  stated.empty() ? "nothing here says which model, as '" + key + "' does"
+                                 : "the sizes of '" + stated + "' are not known here",
                   "name a model that ships or import its config.json: --model NAME|FILE");
 }
 

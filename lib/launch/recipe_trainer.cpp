@@ -35,6 +35,16 @@ std::string with_trl_scripts(std::string text) {
   return text;
 }
 
+// Whether an option is that of `accelerate launch` or torchrun. Where only a variable names the
+// program, these stand among the program's own.
+bool starts_ranks(const std::string& name) {
+  constexpr std::array<std::string_view, 6> kAccelerate{"config_file",     "num_processes",
+                                                        "num_machines",    "machine_rank",
+                                                        "main_process_ip", "main_process_port"};
+  return is_launcher_option("--" + name) ||
+         std::find(kAccelerate.begin(), kAccelerate.end(), name) != kAccelerate.end();
+}
+
 class TrainerRun {
  public:
   explicit TrainerRun(const RunContext& context) : context_(context) {}
@@ -101,6 +111,11 @@ class TrainerRun {
     };
     is_dpo_ = runs("dpo");
     is_trl_ = is_dpo_ || runs("sft") || runs("trl/");
+    if (script.program.empty()) {
+      run_.notes.emplace_back(
+          "which program is started is not known: taken is that of Transformers' trainer for the "
+          "next token, not TRL's, whose defaults differ; --set NAME=sft.py names it");
+    }
     for (const std::string_view other :
          {"grpo", "ppo", "rloo", "kto", "reward", "orpo", "gkd", "online_dpo"}) {
       const std::string program = script.program.substr(script.program.find_last_of('/') + 1);
@@ -116,6 +131,7 @@ class TrainerRun {
       const std::size_t equals = std::min(word.text.find('='), word.text.size());
       std::string name = word.text.substr(2, equals - 2);
       std::replace(name.begin(), name.end(), '-', '_');
+      if (script.program.empty() && starts_ranks(name)) continue;
       ShellWord value = word;
       value.text = "true";
       if (equals < word.text.size()) {
@@ -147,10 +163,11 @@ class TrainerRun {
     } else {
       problems_.insert(problems_.end(), world.errors().begin(), world.errors().end());
     }
-    for (std::size_t i = 0; i + 1 < script.launcher.size(); ++i) {
-      std::string name = script.launcher[i].text;
+    const std::vector<ShellWord>& words = script.program.empty() ? script.words : script.launcher;
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      std::string name = words[i].text;
       std::replace(name.begin(), name.end(), '-', '_');
-      const std::string& value = script.launcher[i + 1].text;
+      const std::string& value = words[i + 1].text;
       if (name == "__num_processes") {
         const long long processes = std::strtoll(value.c_str(), nullptr, 10);
         if (processes > 0)

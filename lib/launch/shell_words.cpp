@@ -45,9 +45,15 @@ std::size_t program_in(const std::vector<ShellWord>& words) {
 }
 
 // Options that only training programs have tell their commands from others.
-constexpr std::array<std::string_view, 8> kMarks{
-    "--num-layers", "--hidden-size",      "--micro-batch-size", "--deepspeed",
-    "--job.config", "--deepspeed_config", "--model.",           "--per_device_train_batch_size"};
+constexpr std::array<std::string_view, 9> kMarks{"--num-layers",
+                                                 "--hidden-size",
+                                                 "--micro-batch-size",
+                                                 "--deepspeed",
+                                                 "--job.config",
+                                                 "--deepspeed_config",
+                                                 "--model.",
+                                                 "--per_device_train_batch_size",
+                                                 "--model_name_or_path"};
 
 int marks_in(const std::vector<ShellWord>& words) {
   int marks = 0;

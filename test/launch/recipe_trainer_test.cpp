@@ -212,3 +212,25 @@ TEST_CASE("DeepSpeed's JSON beside a trainer's script puts weights on the host")
   CHECK(run->strategy.zero == 3);
   CHECK(run->strategy.offload.weights);
 }
+
+TEST_CASE("a trainer's program that only a variable names is started all the same") {
+  // As exports to accelerate are: who has to say where rank 0 is need not say it to be read.
+  const Result<SettingsRun> run = read_pair(
+      "accelerate launch --config_file \"$here/accelerate.yaml\" --machine_rank \"$NODE_RANK\" "
+      "--main_process_ip \"$MASTER_ADDR\" --num_processes 16 \"$TRAIN_PROGRAM\" "
+      "--model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2\n",
+      kAccelerate);
+  if (!run) FAIL(to_text(run.errors()));
+  CHECK(run->strategy.micro_batch == 2);
+  CHECK(run->strategy.dp == 16);
+  CHECK(run->strategy.zero == 2);
+  CHECK(std::any_of(run->notes.begin(), run->notes.end(), [](const std::string& note) {
+    return note.find("which program is started is not known") != std::string::npos;
+  }));
+  CHECK_THAT(errors_of("accelerate launch --num_processes 4 \"$TRAIN_PROGRAM\" --max_length $SEQ "
+                       "--model_name_or_path meta-llama/Llama-3.1-8B\n"),
+             Catch::Matchers::Contains("SEQ"));
+  CHECK_THAT(errors_of("accelerate launch --num_processes 4 \"$TRAIN_PROGRAM\" "
+                       "--per_device_train_batch_size 2\n"),
+             Catch::Matchers::Contains("nothing here says which model, as 'model_name_or_path'"));
+}
