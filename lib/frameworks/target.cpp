@@ -69,6 +69,22 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
   return layers;
 }
 
+// Megatron-Core has no module for the activation function of a dense MLP: it repeats all of that
+// (transformer_config.py, recompute_modules). Where attention is not fused, its scores are what is
+// repeated first.
+std::vector<RecomputeModules> target_modules(Target t, const ModelSpec& m, const Strategy& s) {
+  const bool dense = num_moe_layers(m) < m.num_layers;
+  if (t != Target::kMegatron || !dense || !s.flash_attention) return {RecomputeModules{}};
+  RecomputeModules cheap;
+  if (m.moe) cheap.add(RecomputeModule::kMoeAct);
+  if (m.mla) cheap.add(RecomputeModule::kMlaUpProj);
+  if (m.moe || m.mla) cheap.add(RecomputeModule::kLayernorm);
+  RecomputeModules all = cheap;
+  all.add(RecomputeModule::kMlp);
+  if (cheap.empty()) return {all};
+  return {cheap, all};
+}
+
 namespace {
 
 // The model whose delta attention and residuals Megatron-Bridge has

@@ -94,6 +94,11 @@ struct TargetLayers {
 };
 [[nodiscard]] TargetLayers target_layers(Target t, const ModelSpec& m);
 
+// What selective recomputation of the target can repeat of such a model, from what takes least time
+// on: the empty list where what the framework repeats by itself is what a plan counts.
+[[nodiscard]] std::vector<RecomputeModules> target_modules(Target t, const ModelSpec& m,
+                                                           const Strategy& s);
+
 // Every rule of the target that `s` breaks. `s` must be legal (validate()); its lists may be empty.
 [[nodiscard]] Findings target_findings(Target t, const Strategy& s, const ModelSpec& m,
                                        const ClusterSpec& c);

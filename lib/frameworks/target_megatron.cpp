@@ -183,6 +183,15 @@ CountRule counts_of_recomputation(const ModelSpec& m) {
   return m.mtp_layers > 0 ? CountRule::kAll : CountRule::kUniform;
 }
 void recomputation(const Plan& p, Findings& f) {
+  const std::vector<RecomputeModules> lists = target_modules(Target::kMegatron, p.m, p.s);
+  if (p.s.recompute == Recompute::kSelective && p.s.recompute_modules.empty() &&
+      !lists.front().empty()) {
+    f.error({"recompute_modules"},
+            "selective recomputation repeats modules, of which none is the activation function of "
+            "a dense MLP alone",
+            "recompute_modules=" + key_text(lists.back()));
+    return;
+  }
   if (!recomputed_per_chunk(p.s, p.m)) {
     f.error(
         {"recompute_layers"},
@@ -205,6 +214,9 @@ void recomputation(const Plan& p, Findings& f) {
 void mend_recomputation(Strategy& s, const ModelSpec& m) {
   if (s.recompute == Recompute::kSelective) {
     s.recompute_layers.clear();
+    if (s.recompute_modules.empty()) {
+      s.recompute_modules = target_modules(Target::kMegatron, m, s).back();
+    }
     return;
   }
   const std::optional<std::int64_t> exact = recomputed_per_chunk(s, m);

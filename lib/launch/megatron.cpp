@@ -264,12 +264,6 @@ void add_megatron_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
     notes.emplace_back(
         "the rotary embedding of latent attention is not fused; the plan counts one kernel");
   }
-  if (s.recompute == Recompute::kSelective && s.recompute_modules.empty() && s.flash_attention &&
-      num_moe_layers(p.model) < p.model.num_layers) {
-    notes.emplace_back(
-        "selective recomputation of a dense MLP repeats all of it (module mlp): it saves more "
-        "memory and takes more time than the plan counts");
-  }
   if (p.model.moe && p.model.moe->imbalance > 1) {
     notes.emplace_back("the experts' imbalance is an assumption of the plan, not a setting");
   }

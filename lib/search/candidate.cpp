@@ -52,6 +52,21 @@ InfeasibleReason reason_of(const SearchContext& x, StageContext context) {
 
 }  // namespace
 
+namespace {
+
+bool has_module_lists(const ModelSpec& m, const SearchRequest& r, const SearchSpace& s) {
+  if (std::any_of(r.limits.begin(), r.limits.end(),
+                  [](const Limit& limit) { return limit.key == "recompute_modules"; })) {
+    return true;
+  }
+  const std::optional<Target> t = target_of(r.space);
+  return t && std::any_of(s.bases().begin(), s.bases().end(), [&](const Strategy& base) {
+           return !target_modules(*t, m, base).front().empty();
+         });
+}
+
+}  // namespace
+
 SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                              const SearchSpace& s, SearchCaches* shared)
     : model(m),
@@ -61,9 +76,7 @@ SearchContext::SearchContext(const ModelSpec& m, const ClusterSpec& c, const Sea
       target(r.space, m, c),
       objective(r.objective),
       unlimited_memory(false),
-      lists_modules(
-          std::any_of(r.limits.begin(), r.limits.end(),
-                      [](const Limit& limit) { return limit.key == "recompute_modules"; })),
+      lists_modules(has_module_lists(m, r, s)),
       cutoff(r.cutoff),
       own_(shared == nullptr ? std::make_unique<SearchCaches>(m, c) : nullptr),
       caches_(shared == nullptr ? *own_ : *shared),

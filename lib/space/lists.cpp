@@ -352,7 +352,7 @@ DivisionRules SpaceLists::divisions() const {
 }
 
 // Lists of modules of selective recomputation: those that are stated, all that differ of a freed
-// key, else the framework's default.
+// key, else what the framework of the space repeats.
 std::vector<RecomputeModules> SpaceLists::listed_modules(const Strategy& mesh) const {
   std::vector<RecomputeModules> all;
   for (const KeyValue& value : stated("recompute_modules")) {
@@ -360,7 +360,8 @@ std::vector<RecomputeModules> SpaceLists::listed_modules(const Strategy& mesh) c
   }
   if (!all.empty()) return all;
   if (freed("recompute_modules")) return module_lists(model_, mesh.runtime);
-  return {RecomputeModules{}};
+  const std::optional<Target> target = target_of(request_.space);
+  return target ? target_modules(*target, model_, mesh) : std::vector{RecomputeModules{}};
 }
 
 void SpaceLists::add_options(std::vector<MemoryOption>& all, const Strategy& mesh, bool activations,

@@ -1,9 +1,12 @@
 // A framework's space against what its exporter accepts.
 #include "space/target.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "frameworks/preset.hpp"
+#include "frameworks/target.hpp"
 #include "space/framework_cases.hpp"
 #include "space/strategies.hpp"
 #include "spec/axes.hpp"
@@ -41,6 +44,15 @@ TEST_CASE("a framework's space is what its exporter accepts of the full one") {
     if (!own.ok()) continue;  // the framework lacks what the model has
     SpaceRequest full = c.request;
     full.space = Space::kFull;
+    // What selective recomputation repeats there is the framework's own choice otherwise.
+    const std::optional<Target> target = target_of(space);
+    Limit modules{"recompute_modules", LimitOp::kEqual, {RecomputeModules{}}};
+    for (const RecomputeModules& list : target_modules(*target, c.model, full.base)) {
+      if (!list.empty()) modules.values.emplace_back(list);
+    }
+    const bool stated = std::any_of(full.limits.begin(), full.limits.end(),
+                                    [](const Limit& l) { return l.key == "recompute_modules"; });
+    if (!stated) full.limits.push_back(modules);
     const auto all = SearchSpace::make(c.model, c.cluster, full);
     REQUIRE(all.ok());
     const std::set<std::string> expected = accepted_of(c, *all);
