@@ -124,19 +124,6 @@ void mend_precision(Strategy& s, const ModelSpec&) {
   s.grad_dtype = Dtype::kFp32;
 }
 
-void offload(const Plan& p, Findings& f) {
-  if (!p.s.offload.optimizer || has_host_weights(p.s)) return;
-  if (!p.s.offload.weights) {
-    f.error({"offload.optimizer"}, "enable_cpu_offload moves weights and gradients to the host too",
-            "offload.weights=true");
-  } else {
-    f.error({"offload.optimizer", "zero"}, "what FSDP moves to the host is estimated with zero=3");
-  }
-}
-void mend_offload(Strategy& s, const ModelSpec&) {
-  s.offload.optimizer = false, s.offload.optimizer_fraction = 1;
-}
-
 void early_update(const Plan& p, Findings& f) {
   if (!p.s.runtime.optimizer_in_backward || p.s.ep == 1) return;
   f.error({"runtime.optimizer_in_backward", "ep"},
@@ -164,7 +151,7 @@ constexpr TargetRule kRules[] = {
     {"distributed/activation_checkpoint.py _save_list", check_unlisted_modules,
      mend_unlisted_modules},
     {"config/job_config.py training.dtype", check_fp32_states, mend_fp32_states},
-    {"config/job_config.py enable_cpu_offload", offload, mend_offload},
+    {"config/job_config.py enable_cpu_offload", check_host_weights, mend_host_weights},
     {"distributed/activation_checkpoint.py", check_resident_activations, mend_resident_activations},
     {"distributed/parallel_dims.py build_mesh", check_default_order, mend_default_order},
     {"config/job_config.py optimizer.name AdamW", check_adam, mend_adam},
