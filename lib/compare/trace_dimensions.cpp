@@ -26,7 +26,8 @@ constexpr std::array kGroups{GroupRow{Group::kTp, CommDimension::kTp},
                              GroupRow{Group::kZeroShard, CommDimension::kDp},
                              GroupRow{Group::kZeroReplica, CommDimension::kDp},
                              GroupRow{Group::kTpCp, CommDimension::kTp},
-                             GroupRow{Group::kPpNeighbour, CommDimension::kPp}};
+                             GroupRow{Group::kPpNeighbour, CommDimension::kPp},
+                             GroupRow{Group::kEtpEp, CommDimension::kEp}};
 
 struct Word {
   std::string_view word;  // of a process group's description, in lower case

@@ -5,6 +5,7 @@
 
 #include "comm/collectives.hpp"
 #include "cost/block_offload.hpp"
+#include "cost/deferral.hpp"
 #include "cost/host_time.hpp"
 #include "model/encoder.hpp"
 #include "model/hyper_connections.hpp"
@@ -305,7 +306,13 @@ BlockCost head_cost(const BlockContext& x) {
   if (cost.parameters.dense > 0 && !x.model.tied_embeddings) {
     cost.parameters.head = table_share(x);
   }
-  return finish(x, ops, cost);
+  cost = finish(x, ops, cost);
+  if (const std::int64_t deferred = deferred_microbatches(x.strategy); deferred > 0) {
+    const double share = real(deferred) / real(num_microbatches(x.strategy));
+    cost.deferred_weight = cost.backward_weight * share;
+    cost.backward_weight = cost.backward_weight * (1 - share);
+  }
+  return cost;
 }
 
 BlockCost mtp_cost(const BlockContext& x, BlockCosts& all) {

@@ -60,6 +60,7 @@ struct BlockCost {
   PassTime forward;
   PassTime backward_input;
   PassTime backward_weight;
+  PassTime deferred_weight;      // of the output layer, behind all passes: a microbatch's share
   PassTime recompute_selective;  // added to the backward pass under selective recomputation
   PassTime recompute_full;       // likewise under full recomputation
   SavedActivations saved;

@@ -30,8 +30,12 @@ Bytes communicator_bytes(const ModelSpec& m, const ClusterSpec& c, const Strateg
   add(Group::kDpCp);
   if (s.zero_group > 0) add(Group::kZeroReplica);
   if (m.moe) {
-    add(Group::kEp);
-    if (s.etp > 1) add(Group::kEtp);
+    if (s.runtime.allgather_dispatcher) {
+      add(Group::kEtpEp);
+    } else {
+      add(Group::kEp);
+      if (s.etp > 1) add(Group::kEtp);
+    }
     add(Group::kExpertDp);
   }
   if (s.pp > 1) {

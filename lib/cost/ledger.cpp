@@ -96,14 +96,19 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   const Bytes others = buffers.gathered + buffers.messages;
   const std::string_view in_use = "what the block's backward pass has in use";
   if (two) {
+    const DeferredBytes& deferred = buffers.deferred;
     add("temporaries of the output layer", "F-ACT-MEM-1", in_use, Lifetime::kHead,
-        buffers.ends - others);
+        buffers.ends - others - deferred.beside_loss);
+    const std::string_view name = "waiting for the output layer's weight gradients";
+    const std::string_view source = "Megatron-Core tensor_parallel/layers.py, grad_output_buffer";
+    add(name, "F-MEM-17", source, Lifetime::kHead, deferred.beside_loss);
+    add(name, "F-MEM-17", source, Lifetime::kLayers, deferred.behind_loss);
     add("late gradients of the output layer", "F-MEM-5", "torch/optim/optimizer.py",
         Lifetime::kLayers, buffers.head_gradients);
   }
   add("temporaries of the widest block", "F-ACT-MEM-1", in_use,
       two ? Lifetime::kLayers : Lifetime::kBackward,
-      two ? buffers.layers - buffers.head_gradients - others
+      two ? buffers.layers - buffers.head_gradients - others - buffers.deferred.behind_loss
           : std::max(buffers.ends, buffers.layers) - others);
   add("gathered weights and a whole gradient", "F-ZERO-1", "PyTorch FSDP, 2304.11277",
       Lifetime::kBackward, buffers.gathered);

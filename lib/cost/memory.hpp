@@ -8,6 +8,7 @@
 
 #include "cost/block.hpp"
 #include "cost/chunks.hpp"
+#include "cost/deferral.hpp"
 #include "cost/ledger.hpp"
 #include "cost/plan_cost.hpp"
 #include "schedule/in_flight.hpp"
@@ -99,8 +100,12 @@ struct MemoryRates {
   Bytes stage_inputs;            // likewise, of all chunks of a rank
   Bytes chunk_inputs;            // of one of them
   Bytes user_buffers;            // [F-UB-1], outside the allocator, of every rank
+  DeferredBytes deferred;        // [F-MEM-17] of the rank with the output layer
 };
 [[nodiscard]] MemoryRates memory_rates(const ModelSpec& m, const ClusterSpec& c, const Strategy& s);
+// The part of it that is kept from step to step.
+void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const LocalShape& l,
+              MemoryRates& rates);
 // At least that much of what does not grow with a rank's layers: messages' and kept buffers, its
 // communicators and the driver's context. Without user buffers, as the capacities are that bounds
 // are held against (SearchContext::capacity). Nothing of what comes and goes is free of
@@ -157,6 +162,7 @@ struct BufferBytes {
   Bytes last_layer{};      // [F-MEM-5] what it saved and needs beyond the gradients that are still
                            // to come
   Bytes head_gradients{};  // of `layers`: late ones that the output layer has made
+  DeferredBytes deferred{};  // of `ends` and of `layers`
 };
 
 // What one pipeline rank stores, by name and by when in the step it is there. From here on the

@@ -86,6 +86,11 @@ void StepModel::set_ranks(const Strategy& s) {
         group.saved += ceil_bytes(kind.saved.whole.si() * share_);
         add_blocks(chunks_[own[i]], group.mine);
       }
+      if (group.mine.blocks.head() > 0) {
+        const BlockCost& head =
+            blocks_->of(head_block(group.mine.blocks.size()), group.mine.device);
+        group.deferred = head.deferred_weight * (microbatches_ * share_);
+      }
     }
     group_of_rank_.push_back(groups_.size() - 1);
   }
@@ -201,7 +206,7 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
   for (const RankGroup& group : groups_) {
     const RankCost& passes = group.passes;
     const StepEnd here = step_end(cluster_, s, group.end, passes);
-    const Seconds end = group.finish + here.exposed;
+    const Seconds end = group.finish + group.deferred.total() + here.exposed;
     if (end > latest) latest = end, tail.last = &group, tail.reduction = here.exposed;
     Seconds copies;
     if (s.offload.activations) {
@@ -232,6 +237,8 @@ Seconds StepModel::uneven_time(const Unevenness& u) const {
 TimeTerms StepModel::terms_of(const Strategy& s, const StepTail& tail) const {
   TimeTerms t = step_terms({tail.last->passes, microbatches_, tail.last->finish, tail.reduction,
                             placement_->tied(), tail.optimizer, tail.offload});
+  const PassTime& deferred = tail.last->deferred;
+  t.compute += deferred.compute, t.tp_comm_exposed += deferred.tp, t.other += deferred.launch;
   if (model_.lengths) t.uneven = uneven_time(unevenness(model_, s));
   t.other = t.other + retry_time(s, tail.peak, cluster_.device.memory, microbatches_);
   return t;
@@ -254,7 +261,8 @@ std::optional<CriticalPath> StepModel::longest_chain(const Strategy& s) {
   if (placement_ != nullptr) {
     exposed.reserve(group_of_rank_.size());
     for (const std::size_t g : group_of_rank_) {
-      exposed.push_back(step_end(cluster_, s, groups_[g].end, groups_[g].passes).exposed);
+      exposed.push_back(step_end(cluster_, s, groups_[g].end, groups_[g].passes).exposed +
+                        groups_[g].deferred.total());
     }
   }
   return critical_path(runner_.program(shape), shape, times_, sends_, sends_, exposed);

@@ -86,6 +86,7 @@ class StepModel {
   struct RankGroup {
     Chunk mine;  // all chunks of one rank together
     RankCost passes;
+    PassTime deferred;  // behind all passes [F-DEFER-1]
     Bytes saved;        // per microbatch
     std::size_t first;  // rank
     Seconds finish;     // of the last one's pipeline

@@ -61,7 +61,8 @@ StepTimeline StepModel::timeline(const Strategy& s) {
     RankTimeline& rank = t.ranks.emplace_back();
     rank.tasks = run.timeline[r];
     const Seconds exposed = step_end(cluster_, s, group.end, group.passes).exposed;
-    rank.reduction = {run.finish[r], run.finish[r] + exposed};
+    const Seconds done = run.finish[r] + group.deferred.total();
+    rank.reduction = {done, done + exposed};
     reduced = std::max(reduced, rank.reduction.end);
   }
   for (const TimedMessage& message : run.messages) {

@@ -88,6 +88,7 @@ void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
   v.runtime.inplace_cross_entropy = true;
   v.runtime.layer_dummy_gradients = v.runtime.head_dummy_gradient = true;
+  v.runtime.engine_router = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
@@ -108,7 +109,7 @@ void add_megatron(std::vector<Preset>& all) {
                               "core_v0.13.0: with Transformer Engine 2.5 and its get_dummy_wgrad; "
                               "the last without --moe-router-fusion",
                               v));
-  v.runtime.layer_dummy_gradients = false;
+  v.runtime.layer_dummy_gradients = v.runtime.engine_router = false;
   all.push_back(megatron_core("core_r0.12", "2025-05-06",
                               "core_v0.12.0, the first with --moe-enable-deepep (0d389f5e99) and "
                               "Transformer Engine's loss (0f60adbd30, 2025-03-08)",

@@ -67,9 +67,12 @@ void check_plain_dispatch(const Plan& p, Findings& f) {
   if (p.s.runtime.flex_dispatcher) {
     f.error({"kernels.flex_dispatcher"}, "tokens are dispatched by plain all-to-alls");
   }
+  if (p.s.runtime.allgather_dispatcher) {
+    f.error({"kernels.allgather_dispatcher"}, "tokens are dispatched by plain all-to-alls");
+  }
 }
 void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = s.runtime.flex_dispatcher = false;
+  s.overlap.ep = s.runtime.flex_dispatcher = s.runtime.allgather_dispatcher = false;
 }
 
 void check_unlisted_modules(const Plan& p, Findings& f) {
@@ -96,6 +99,16 @@ void check_late_update(const Plan& p, Findings& f) {
   if (!p.s.runtime.optimizer_in_backward) return;
   f.error({"runtime.optimizer_in_backward"}, "weights are updated after the backward pass");
 }
+
+// Megatron-Core alone defers them; its rules say when.
+void check_deferred_head(Target t, const Strategy& s, Findings& f) {
+  if (!s.runtime.defer_embedding_wgrad_compute) return;
+  if (t == Target::kMegatron || t == Target::kMegatronBridge) return;
+  f.error({"runtime.defer_embedding_wgrad_compute"},
+          "the output layer's weight gradients are made in its backward pass",
+          "runtime.defer_embedding_wgrad_compute=false");
+}
+
 void mend_late_update(Strategy& s, const ModelSpec&) { s.runtime.optimizer_in_backward = false; }
 
 void check_repeats_all(const Plan& p, Findings& f) {

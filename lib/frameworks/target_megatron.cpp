@@ -310,6 +310,20 @@ void mend_graphs(Strategy& s, const ModelSpec&) {
   s.runtime.cuda_graph_modules = {};
 }
 
+void deferral(const Plan& p, Findings& f) {
+  if (!p.s.runtime.defer_embedding_wgrad_compute) return;
+  const std::string key = "runtime.defer_embedding_wgrad_compute";
+  if (p.s.pp == 1) {
+    f.error({key, "pp"}, "'" + key + "' needs a pipeline: 'pp' over 1", key + "=false");
+  } else if (!p.s.runtime.fused_grad_accumulation) {
+    f.error({key, "kernels.fused_grad_accumulation"},
+            "'" + key + "' needs 'kernels.fused_grad_accumulation'", key + "=false");
+  }
+}
+void mend_deferral(Strategy& s, const ModelSpec&) {
+  s.runtime.defer_embedding_wgrad_compute = false, s.runtime.wgrad_deferral_limit = 0;
+}
+
 // T: enable_mhc_connections with recompute_granularity full.
 void streams(const Plan& p, Findings& f) {
   if (p.m.mhc_num_residual_streams == 1 || p.s.recompute != Recompute::kFull) return;
@@ -353,6 +367,7 @@ constexpr TargetRule kRules[] = {
     {"P RankGenerator; P:897 expert_data_parallel_size when pp is not last", order, mend_order},
     {"core/transformer/moe/moe_layer.py:636", expert_sequence, mend_expert_sequence},
     {"T:3004 overlap_moe_expert_parallel_comm", dispatch, mend_dispatch},
+    {"core/model_parallel_config.py defer_embedding_wgrad_compute", deferral, mend_deferral},
     {"core/tensor_parallel/layers.py all_gather_buffer of the backward pass", gathers,
      mend_gathers},
     {"Transformer Engine attention/dot_product_attention/context_parallel.py", window, mend_window},

@@ -41,7 +41,8 @@ constexpr auto kDistFields =
 
 constexpr auto kOverlapFields = std::to_array<std::string_view>(
     {"tp_comm_overlap", "overlap_p2p_comm", "overlap_moe_expert_parallel_comm",
-     "delay_wgrad_compute", "overlap_grad_reduce", "overlap_param_gather"});
+     "delay_wgrad_compute", "overlap_grad_reduce", "overlap_param_gather",
+     "defer_embedding_wgrad_compute", "wgrad_deferral_limit"});
 constexpr auto kBeside = std::to_array<std::string_view>(
     {"checkpoint", "logger", "scheduler", "rng", "tokenizer", "profiling", "rerun_state_machine",
      "straggler", "nvrx_straggler", "ft", "inprocess_restart", "validation", "tensor_inspect"});

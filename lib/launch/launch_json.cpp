@@ -17,8 +17,8 @@ constexpr std::int64_t kMostListed = 65'536;  // ranks: 20 MB of text
 
 // Groups that a launcher or a debugger asks for; the others follow from them.
 bool is_listed(Group g) {
-  return g != Group::kTpCp && g != Group::kZeroReplica && g != Group::kPpNeighbour &&
-         g != Group::kEmbedding;
+  return g != Group::kTpCp && g != Group::kEtpEp && g != Group::kZeroReplica &&
+         g != Group::kPpNeighbour && g != Group::kEmbedding;
 }
 
 // The groups of one kind, each once, and for every rank which of them it is in.

@@ -27,8 +27,11 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     o.push_back({"--expert-model-parallel-size", std::to_string(s.ep)});
     o.push_back({"--expert-tensor-parallel-size", std::to_string(s.etp)});
     // The flexible dispatcher wants a group (core/transformer/moe/token_dispatcher.py).
-    const bool flex = s.runtime.flex_dispatcher && s.ep * s.etp > 1;
-    o.push_back({"--moe-token-dispatcher-type", flex ? "flex" : "alltoall"});
+    const bool grouped = s.ep * s.etp > 1, flex = s.runtime.flex_dispatcher && grouped;
+    const bool gathers = s.runtime.allgather_dispatcher && grouped;
+    o.push_back({"--moe-token-dispatcher-type", flex      ? "flex"
+                                                : gathers ? "allgather"
+                                                          : "alltoall"});
     if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
@@ -40,6 +43,13 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     }
   }
   if (!same_rank_order(s, kDefaultOrder)) o.push_back({"--use-tp-pp-dp-mapping"});
+}
+
+void add_deferral(const Strategy& s, Options& o) {
+  if (!s.runtime.defer_embedding_wgrad_compute) return;
+  o.push_back({"--defer-embedding-wgrad-compute"});
+  if (s.runtime.wgrad_deferral_limit == 0) return;
+  o.push_back({"--wgrad-deferral-limit", std::to_string(s.runtime.wgrad_deferral_limit)});
 }
 
 // Equal chunks have a number, an uneven first or last rank has a flag each; any other division is a
@@ -321,6 +331,7 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   Options parallel;
   add_parallel(plan, parallel);
   add_stages(plan, parallel);
+  add_deferral(plan.strategy, parallel);
   add_data_parallel(plan, parallel);
   add_batch(s, parallel);
   add_memory(plan, parallel);

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "frameworks/preset.hpp"
+#include "launch/cublas_workspace.hpp"
 #include "launch/megatron_parts.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -149,7 +150,10 @@ class Importer {
         problems_.insert(problems_.end(), preset.errors().begin(), preset.errors().end());
       }
     }
-    run_.strategy.runtime.cublas_workspace_bytes = cublas_workspace();
+    const auto workspace = run_.script.variables.find("CUBLAS_WORKSPACE_CONFIG");
+    if (workspace != run_.script.variables.end()) {
+      run_.strategy.runtime.cublas_workspace_bytes = cublas_workspace(workspace->second.text);
+    }
     s.tp =
         number("--tensor-model-parallel-size", number("--model-parallel-size", 1, kRanks), kRanks);
     s.pp = number("--pipeline-model-parallel-size", 1, kStages);
@@ -179,33 +183,26 @@ class Importer {
       run_.world_size = 0;
     }
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
-    // Without groups of experts no dispatcher differs from another.
-    const bool flex = text("--moe-token-dispatcher-type") == "flex" || has("--moe-enable-deepep");
-    (void)has("--moe-flex-dispatcher-backend");
+    read_dispatcher();
     const bool grouped = has("--moe-grouped-gemm");
     s.runtime.grouped_gemm = grouped || !run_.model.moe;
-    if (s.ep * s.etp > 1) s.runtime.flex_dispatcher = flex;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
   }
 
-  // ":4096:8" and ":4096:2:16:8": KiB and how many, pair after pair (cuBLAS documentation, section
-  // on reproducibility; PyTorch CublasHandlePool.cpp, parseChosenWorkspaceSize).
-  std::int64_t cublas_workspace() const {
-    const auto known = run_.script.variables.find("CUBLAS_WORKSPACE_CONFIG");
-    if (known == run_.script.variables.end()) return 0;
-    const std::string& text = known->second.text;
-    const char *at = text.data(), *const end = at + text.size();
-    std::int64_t bytes = 0, size = 0;
-    bool second = false;
-    while (at != end) {
-      std::int64_t value = 0;
-      if (*at != ':') return 0;
-      const auto [next, failure] = std::from_chars(at + 1, end, value);
-      if (failure != std::errc{} || out_of_range("", value, {0, 1 << 20})) return 0;
-      if (second) bytes += size * value * kKiB;
-      size = value, second = !second, at = next;
-    }
-    return bytes;
+  void read_dispatcher() {
+    Strategy& s = run_.strategy;
+    const bool given = has("--moe-token-dispatcher-type"), deepep = has("--moe-enable-deepep");
+    const std::string kind = text("--moe-token-dispatcher-type", "allgather");
+    (void)has("--moe-flex-dispatcher-backend");
+    // Without groups of experts no dispatcher differs from another.
+    if (s.ep * s.etp == 1) return;
+    s.runtime.flex_dispatcher = kind == "flex" || deepep;
+    // A recipe's overrides do not say what the recipe has.
+    const bool own = given || options_.has("--num-layers");
+    s.runtime.allgather_dispatcher = kind == "allgather" && own && !deepep;
+    if (given || !s.runtime.allgather_dispatcher) return;
+    run_.assumed.push_back({"kernels.allgather_dispatcher", "true",
+                            "Megatron-LM's --moe-token-dispatcher-type where none is given"});
   }
 
   void read_batches() {
@@ -325,6 +322,8 @@ class Importer {
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
     s.runtime.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
+    s.runtime.defer_embedding_wgrad_compute = has("--defer-embedding-wgrad-compute");
+    s.runtime.wgrad_deferral_limit = number("--wgrad-deferral-limit", 0);
   }
 
   void read_memory() {

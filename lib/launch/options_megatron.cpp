@@ -68,6 +68,7 @@ num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers
 decoder-last-pipeline-num-layers pipeline-model-parallel-layout
 account-for-embedding-in-pipeline-split/0 account-for-loss-in-pipeline-split/0
 no-overlap-p2p-communication/0 tp-comm-overlap/0 model-parallel-size
+defer-embedding-wgrad-compute/0 wgrad-deferral-limit
 )"},
     {OptionEffect::kModelled, "batches and sequences",
      R"(
@@ -197,7 +198,7 @@ gtp-expert-remat-nccl-ub/0 hierarchical-context-parallel-sizes/+ max-seqlen-per-
 max-seqlen-per-cp-rank hybrid-context-parallel/0 delay-wgrad-compute/0
 overlap-dispatch-backward-with-experts-wgrad/0 ep-overlap-early-attn-memory-release/0
 high-priority-a2a-comm-stream/0 moe-shared-expert-overlap/0
-overlap-p2p-communication-warmup-flush/0 defer-embedding-wgrad-compute/0 wgrad-deferral-limit
+overlap-p2p-communication-warmup-flush/0
 no-tp-comm-bulk-wgrad/0 disable-tp-comm-bulk-wgrad/0 no-tp-comm-bulk-dgrad/0
 disable-tp-comm-bulk-dgrad/0 no-tp-comm-overlap-ag/0 disable-tp-comm-overlap-ag/0
 no-tp-comm-overlap-rs/0 disable-tp-comm-overlap-rs/0 tp-comm-overlap-rs-dgrad/0

@@ -9,7 +9,7 @@ namespace meshplan {
 namespace {
 
 bool is_expert_group(Group g) {
-  return g == Group::kEp || g == Group::kEtp || g == Group::kExpertDp;
+  return g == Group::kEp || g == Group::kEtp || g == Group::kEtpEp || g == Group::kExpertDp;
 }
 
 bool varies(Group g, Axis axis) {
@@ -30,6 +30,8 @@ bool varies(Group g, Axis axis) {
       return axis == Axis::kDp || axis == Axis::kCp;
     case Group::kEp:
       return axis == Axis::kEp;
+    case Group::kEtpEp:
+      return axis == Axis::kTp || axis == Axis::kEp;
     case Group::kPp:
     case Group::kPpNeighbour:
     case Group::kEmbedding:

@@ -26,6 +26,7 @@ enum class Group {
   kZeroReplica,  // ranks that hold the same shard (HSDP)
   kEp,           // expert parallel: token dispatch
   kEtp,          // expert tensor parallel
+  kEtpEp,        // expert tensor x expert parallel: ranks that share the experts of a layer
   kExpertDp,     // ranks that hold the same experts
   kPp,           // a whole pipeline
   kPpNeighbour,  // two neighbouring pipeline ranks

@@ -15,7 +15,7 @@ std::int64_t padded_vocab(const ModelSpec& m, const Strategy& s) {
 }
 
 const GroupShape& BlockContext::group(Group g) const {
-  constexpr std::array kKept{Group::kTp, Group::kCp, Group::kEp, Group::kEtp};
+  constexpr std::array kKept{Group::kTp, Group::kCp, Group::kEp, Group::kEtp, Group::kEtpEp};
   const auto at = std::find(kKept.begin(), kKept.end(), g);
   PLAN_CHECK(at != kKept.end());
   std::optional<GroupShape>& known = groups[static_cast<std::size_t>(at - kKept.begin())];

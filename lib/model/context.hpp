@@ -42,10 +42,10 @@ struct BlockContext {
   const Strategy& strategy;
   LocalShape shape;
 
-  // The shape of a group that a block's collectives run in (kTp, kCp, kEp, kEtp): worked out the
-  // first time, since every collective asks. For one thread.
+  // The shape of a group that a block's collectives run in (kTp, kCp, kEp, kEtp, kEtpEp): worked
+  // out the first time, since every collective asks. For one thread.
   [[nodiscard]] const GroupShape& group(Group g) const;
-  mutable std::array<std::optional<GroupShape>, 4> groups{};
+  mutable std::array<std::optional<GroupShape>, 5> groups{};
 };
 
 // Type of activations as collectives move them.

@@ -1,122 +1,13 @@
 // A mixture of experts, with or without experts that every token passes.
 #include <algorithm>
 
-#include "comm/collectives.hpp"
+#include "model/dispatch.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 #include "spec/expert_load.hpp"
 
 namespace meshplan {
 namespace {
-
-// Parts of a group that get one copy of a token each: its nodes where it spans several, else its
-// ranks.
-std::int64_t parts_of(const GroupShape& g) { return g.blocks[0] > 1 ? g.blocks[0] : g.size; }
-
-// [F-EP-11] Where the network lets no device post messages, as EFA, kernels that send tokens
-// themselves hand each to a proxy on the host: a start, and the level's token_message for every
-// token and other node that gets it; never faster than the links. The start and p5's 1.4 us a token
-// are fitted to AWS's published cells (awsome-distributed-ai, megatron-bridge: 512 to 2,048 tokens
-// of 4 and 14 KiB to one or three other nodes; NVSHMEM on libfabric takes 0.56 of UCCL's time a
-// token). UCCL's own benchmarks of 4,096 tokens of 14 KiB on p5en and p6-b200, without a host that
-// waits, start with 0.7 to 1.1 ms and grow by 0.1 to 0.2 us a token (uccl ep/README.md).
-// The host waits through the start of a forward dispatch, until it knows how many tokens come
-// (DeepEP csrc/deep_ep.cpp, internode_dispatch).
-Seconds proxy_start(const BlockContext& x) {
-  constexpr Seconds kUccl{2e-3}, kNvshmem{1.5e-3};
-  return x.strategy.runtime.dispatch_nvshmem ? kNvshmem : kUccl;
-}
-
-bool is_proxied(const BlockContext& x, const GroupShape& g) {
-  return x.strategy.runtime.flex_dispatcher && g.size > 1 &&
-         x.cluster.levels[g.level].token_message > Seconds{0};
-}
-
-Seconds proxied_time(const BlockContext& x, const CommOp& comm, double token_bytes) {
-  constexpr double kNvshmemToken = 0.56;
-  const bool nvshmem = x.strategy.runtime.dispatch_nvshmem;
-  const Seconds each = x.cluster.levels[comm.group.level].token_message;
-  const double parts = real(parts_of(comm.group));
-  const double tokens = comm.bytes.si() * (parts - 1) / parts / token_bytes;
-  return proxy_start(x) + each * tokens * (nvshmem ? kNvshmemToken : 1);
-}
-
-// [F-EP-7] Kernels that write tokens into the other ranks' memory over NVLink (DeepEP, HybridEP)
-// reach three quarters of its rate: 153 GB/s dispatching and 158 combining of an H800's 200 (DeepEP
-// README), 331 and 323 of the 450 of H100 and H200 (its test_intranode.py on 24 multiprocessors);
-// each 4,096 tokens of 7,168 to 8 experts on 8 GPUs. NCCL's exchange is the other choice.
-Seconds dispatch_time(const BlockContext& x, const CommOp& comm, double token_bytes) {
-  constexpr double kShare = 0.75;
-  const Seconds nccl = collective_time(x.cluster, comm.operation, comm.bytes, comm.group).total;
-  const GroupShape& g = comm.group;
-  if (is_proxied(x, g)) return std::max(nccl, proxied_time(x, comm, token_bytes));
-  if (!x.strategy.runtime.flex_dispatcher || g.level != 0 || g.size == 1) return nccl;
-  const LinkLevel& link = x.cluster.levels.front();
-  if (link.kind != LinkKind::kNvswitch && link.kind != LinkKind::kNvlink) return nccl;
-  const Seconds start = collective_time(x.cluster, comm.operation, Bytes{1}, g).total;
-  const double sent =
-      comm.bytes.si() * static_cast<double>(g.size - 1) / static_cast<double>(g.size);
-  return std::min(nccl, start + Seconds{sent / (link.bandwidth.si() * kShare)});
-}
-
-void push_ep(const BlockContext& x, Pass pass, double bytes, double token_bytes, BlockOps& ops) {
-  const Strategy& s = x.strategy;
-  CommOp comm;
-  comm.dimension = CommDimension::kEp;
-  comm.pass = pass;
-  comm.operation = Collective::kAllToAll;
-  comm.bytes = ceil_bytes(bytes);
-  comm.group = x.group(Group::kEp);
-  comm.kind = Group::kEp;
-  comm.dtype = activation_dtype(s.precision);
-  comm.time_each = dispatch_time(x, comm, token_bytes);
-  if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
-  ops.comm.push_back(comm);
-}
-
-// [F-EP-2] Of a token's top_k copies, how many distinct parts of the expert-parallel group get one,
-// experts drawn evenly: p (1 - C(E - E/p, k) / C(E, k)) of p equal parts of E experts. The parts
-// are its ranks inside a node and its nodes where it spans several, whose members forward to each
-// other over NVLink (DeepEP; DeepSeek-V3, 2412.19437 sec. 3.2.2).
-double copies_sent(const MoeSpec& moe, const BlockContext& x) {
-  const double k = real(moe.top_k), all = real(moe.num_experts);
-  if (!x.strategy.runtime.flex_dispatcher) return k;
-  const double parts = real(parts_of(x.group(Group::kEp))), elsewhere = all - all / parts;
-  double missed = 1;  // the chance that no copy goes to one given part
-  for (double i = 0; i < k; ++i) missed *= std::max(0.0, elsewhere - i) / (all - i);
-  return std::min(k, parts * (1 - missed));
-}
-
-void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, BlockOps& ops) {
-  const Strategy& s = x.strategy;
-  CommOp comm;
-  comm.dimension = CommDimension::kEp;
-  comm.pass = pass;
-  comm.operation = op;
-  comm.bytes = ceil_bytes(bytes);
-  comm.group = x.group(Group::kEtp);
-  comm.kind = Group::kEtp;
-  comm.dtype = activation_dtype(s.precision);
-  comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
-  ops.comm.push_back(comm);
-}
-
-// [F-EP-12] What is sent copy by copy: before, ranks gather how many copies each expert gets, for
-// which the host waits; and where the probabilities weigh the experts' hidden features (since
-// 2025-04), they are exchanged in fp32 beside it, both ways (Megatron-Core
-// moe/token_dispatcher.py, preprocess and token_dispatch).
-void append_beside_copies(const MoeSpec& moe, const BlockContext& x, Pass pass, double copies,
-                          BlockOps& ops) {
-  if (!x.strategy.runtime.weighted_expert_outputs) push_ep(x, pass, 4 * copies, 0, ops);
-  if (pass != Pass::kForward) return;
-  push_ep(x, pass, 0, 0, ops);
-  CommOp& counts = ops.comm.back();
-  counts.operation = Collective::kAllGather;
-  counts.bytes = Bytes{8 * moe.num_experts * x.strategy.ep};
-  counts.time_each = collective_time(x.cluster, counts.operation, counts.bytes, counts.group).total;
-  counts.awaited = counts.time_each;
-  counts.hidden = {};
-}
 
 // Token copies that the busiest expert-parallel rank receives. Memory must suffice in bad layers
 // too: the 99th percentile of [F-MOE-2], or [F-MOE-3].
@@ -133,11 +24,6 @@ struct ExpertWork {
 double plain_operator(const BlockContext& x) {
   const double factor = x.strategy.runtime.host_factor;
   return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
-}
-
-// Whether what is sent is one copy for each rank instead of one for each expert.
-bool is_sent_once(const BlockContext& x) {
-  return x.strategy.ep > 1 && x.strategy.runtime.flex_dispatcher;
 }
 
 // [F-HOST-6] Launches of the host to choose experts, to sort tokens to them and back, and to wait
@@ -164,8 +50,9 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
     n.route = (32 + corrected) * plain;
     n.route_back = (24 + corrected) * plain;
   }
+  const bool sorted_once = is_sent_once(x) || is_gathered(x);
   if (!k.fused_permute) {
-    if (is_sent_once(x)) {  // sorted and brought back where they arrive
+    if (sorted_once) {  // and brought back where they arrive
       n.unsort = n.unsort_back = (20 + 5) * plain;
     } else {
       const double pieces = 0.08 * real(moe.num_experts);
@@ -179,7 +66,7 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
   if (x.strategy.ep > 1) n.unsort += kDispatcher, n.unsort_back += kDispatcher;
   // Sums over what ranks told each other ([F-EP-12]), and copies of five of them to the host.
   constexpr double kCounts = 12;
-  if (x.strategy.ep > 1 && !is_sent_once(x)) n.sort += kCounts * plain;
+  if (x.strategy.ep > 1 && !sorted_once) n.sort += kCounts * plain;
   return n;
 }
 
@@ -289,33 +176,16 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   // [F-EP-6] What is sent copy by copy is sorted by rank, and by expert again where it arrives; one
   // copy for each rank is put in order once, there (Megatron-Core moe/token_dispatcher.py,
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
-  const bool sent_once = is_sent_once(x);
-  if (!sent_once) {
+  const bool sent_once = is_sent_once(x), gathered = is_gathered(x);
+  if (!sent_once && !gathered) {
     // PyTorch adds the gradients of rows that it picked to zeros of their own.
     const double back = s.runtime.fused_permute ? 2 : 4;
     append_elementwise(x, "permute", 2 * e * routed * h, 2, back * e * routed * h, 2, ops);
     set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
-  if (s.ep > 1) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-      const double bytes = tokens * copies_sent(moe, x) * h * e * busiest;
-      push_ep(x, pass, bytes, h * e, ops);
-      if (pass == Pass::kForward && is_proxied(x, ops.comm.back().group)) {
-        ops.comm.back().awaited = proxy_start(x);
-      }
-      push_ep(x, pass, bytes, h * e, ops);
-      if (!sent_once) append_beside_copies(moe, x, pass, routed * busiest, ops);
-    }
-  }
-  const bool etp_gather = s.etp > 1 && s.sequence_parallel;
-  const double received = routed * busiest * (etp_gather ? real(s.etp) : 1);
-  if (etp_gather) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
-      push_etp(x, pass, Collective::kAllGather, received * h * e, ops);
-      push_etp(x, pass, Collective::kReduceScatter, received * h * e, ops);
-    }
-  }
+  append_dispatch(moe, x, h, busiest, ops);
+  const double received = routed * busiest * received_share(x);
   const std::int64_t local_experts = std::max<std::int64_t>(moe.num_experts / s.ep, 1);
   const auto per_expert =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(received / real(local_experts)));
@@ -347,7 +217,9 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   }
   // Sorting by local expert and back, then the weighted sum over top_k copies.
   const double copies = tokens * copies_sent(moe, x) * busiest;
-  const double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
+  double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
+  // Rows that are picked of all tokens', and added to zeros for all of them.
+  if (gathered) sorted = e * (5 * received + gathered_tokens(x));
   append_elementwise(x, "unpermute", sorted * h, 3, sorted * h, 3, ops);
   set_launches(launches.unsort, launches.unsort_back, ops);
   if (moe.latent_size > 0) {
@@ -383,7 +255,7 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
   const Strategy& s = x.strategy;
   const double norm = real(l.norm_tokens) * real(l.hidden);
   const double routed = received_tokens(moe, x);
-  const double gathered = s.etp > 1 && s.sequence_parallel ? real(s.etp) : 1;
+  const double gathered = received_share(x);
   const double hidden = routed * gathered * real(ceil_div(moe.expert_ffn_hidden_size, s.etp));
   const double shared = real(l.tokens) * real(ceil_div(moe.shared_expert_ffn_hidden_size, s.tp));
   // The norm's output is the router's input and the shared experts'.
@@ -427,24 +299,6 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
 
 double widest_features(const MoeSpec& moe, const BlockContext& x) {
   return received_tokens(moe, x) * real(ceil_div(moe.expert_ffn_hidden_size, x.strategy.etp));
-}
-
-// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
-// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
-// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
-void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
-  if (!x.strategy.overlap.ep) return;
-  Seconds kernels, hidden;
-  for (const KernelOp& op : ops.kernels) kernels += op.time;
-  for (const CommOp& op : ops.comm) {
-    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
-  }
-  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
-  for (CommOp& op : ops.comm) {
-    if (op.dimension != CommDimension::kEp) continue;
-    op.hidden = op.hidden * share;
-    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
-  }
 }
 
 }  // namespace meshplan

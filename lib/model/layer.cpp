@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "model/attention_residuals.hpp"
+#include "model/dispatch.hpp"
 #include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
@@ -102,8 +103,8 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
 
 // Gradients of the widest features (both gated halves and the product, in whose place its gradient
 // comes where it was saved: 3.2 GiB where 3.7 would be with it in a step of 32,768 tokens on one
-// H200, scripts/gpu_switches.py), and of the gathered input and output of the layer; or what the
-// mixer has in use besides.
+// H200, scripts/gpu_switches.py), and of the gathered input and output of the layer, and of the
+// tokens of all ranks where experts gather them; or what the mixer has in use besides.
 double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double e = x.shape.bytes, hidden = real(x.shape.tokens) * real(x.shape.hidden);
   const double features =
@@ -113,8 +114,11 @@ double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const bool freed = kept(x, {LoraTarget::kFc2}) > 0;
   const double cast = stores_fp8_input(x) ? 2 * e : 0;  // both halves in 16 bits again
   const double streams = has_streams(x.model) ? 2 * residual_bytes(x) : 0;
+  const bool gathers = std::holds_alternative<MoeSpec>(layer.feed_forward) && is_gathered(x);
+  const double tokens = gathers ? e * gathered_tokens(x) * real(x.shape.hidden) : 0;
   return streams + mixture_working_bytes(x) +
-         std::max(features * ((x.model.gated_mlp && !freed ? 3 : 2) * e + cast) + 3 * e * hidden,
+         std::max(features * ((x.model.gated_mlp && !freed ? 3 : 2) * e + cast) + 3 * e * hidden +
+                      tokens,
                   mixer + 2 * e * hidden);
 }
 

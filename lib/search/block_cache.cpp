@@ -1,5 +1,7 @@
 #include "search/block_cache.hpp"
 
+#include "cost/deferral.hpp"
+
 namespace meshplan {
 
 BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
@@ -14,7 +16,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
           shapes_.id(s, Group::kTp),
           shapes_.id(s, Group::kCp)};
   if (model_.moe) {
-    key[10] = shapes_.id(s, Group::kEp);
+    key[10] = shapes_.id(s, s.runtime.allgather_dispatcher ? Group::kEtpEp : Group::kEp);
     key[11] = shapes_.id(s, Group::kEtp);
   }
   if (s.zero >= 2) {
@@ -26,6 +28,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
   }
   key[17] = pipeline_crosses_nodes(s, cluster_) ? 1 : 0;
   key[18] = s.recompute_modules.id();
+  if (deferred_microbatches(s) > 0) key[19] = num_microbatches(s);
   return key;
 }
 
@@ -33,6 +36,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
 const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
   std::int64_t few = s.zero * 2 + (s.sequence_parallel ? 1 : 0);
   few = few * 2 + (has_host_weights(s) ? 1 : 0);
+  few = few * 2 + (deferred_microbatches(s) > 0 ? 1 : 0);  // not with every schedule
   few = few * 4 + static_cast<std::int64_t>(s.cp_kind);
   for (const Axis axis : s.order) few = few * 8 + static_cast<std::int64_t>(axis);
   const IntegerKey<12> key{static_cast<std::int64_t>(base),

@@ -126,12 +126,14 @@ double NodeExpander::layers_bound(Strategy s, const Mesh& mesh) const {
 }
 
 // Block costs that no sharding and no rank order that `order` stands for undercuts: without the
-// traffic of sharded weights and gradients, and without pipeline messages that slow the hosts.
+// traffic of sharded weights and gradients, without pipeline messages that slow the hosts, and with
+// weight gradients that wait where they do with some schedule.
 const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& order) const {
   Strategy s = strategy(node);
   s.order = order;
   s.zero = 0;
   s.runtime.contended_launches = 0;
+  if (s.runtime.defer_embedding_wgrad_compute) s.schedule = Schedule::k1f1b;
   return x_.blocks(s, x_.space.meshes()[node.mesh].base);
 }
 

@@ -91,16 +91,17 @@ PartTime PartTimes::experts(const Strategy& s, std::size_t base, const LayerPref
   if (!model_.moe) return {};
   const LocalShape shape = timed_shape(model_, s);
   // The layers see tokens; how sequences and microbatches make them up does not matter.
-  const IntegerKey<10> key{static_cast<std::int64_t>(base),
-                           s.tp,
-                           shape.tokens,
-                           shape.norm_tokens,
-                           s.sequence_parallel ? 1 : 0,
-                           s.ep,
-                           s.etp,
-                           shapes_.id(s, Group::kTp),
-                           shapes_.id(s, Group::kEp),
-                           shapes_.id(s, Group::kEtp)};
+  const IntegerKey<10> key{
+      static_cast<std::int64_t>(base),
+      s.tp,
+      shape.tokens,
+      shape.norm_tokens,
+      s.sequence_parallel ? 1 : 0,
+      s.ep,
+      s.etp,
+      shapes_.id(s, Group::kTp),
+      shapes_.id(s, s.runtime.allgather_dispatcher ? Group::kEtpEp : Group::kEp),
+      shapes_.id(s, Group::kEtp)};
   return experts_.get(key, [&] {
     const BlockContext x{model_, cluster_, s, shape};
     const auto experts = [](const BlockContext& own, const FeedForward& feeds, BlockOps& ops) {

@@ -93,8 +93,10 @@ class SpaceBuilder {
   void add_other_dispatcher() {
     bases_as_stated_ = space_.bases_.size();
     const bool stated =
-        std::any_of(request_.limits.begin(), request_.limits.end(),
-                    [](const Limit& limit) { return limit.key == "kernels.flex_dispatcher"; });
+        std::any_of(request_.limits.begin(), request_.limits.end(), [](const Limit& limit) {
+          return limit.key == "kernels.flex_dispatcher" ||
+                 limit.key == "kernels.allgather_dispatcher";
+        });
     if (!model_.moe || !has_token_proxies(cluster_) || stated) return;
     for (std::size_t b = 0; b < bases_as_stated_; ++b) {
       Strategy other = space_.bases_[b];

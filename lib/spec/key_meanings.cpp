@@ -72,6 +72,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.tp_recompute_allgather",
      "inputs of column-parallel layers are gathered again for their gradient, not saved"},
     {"kernels.flex_dispatcher", "a token travels once per rank or node of its experts (DeepEP)"},
+    {"kernels.allgather_dispatcher",
+     "all tokens of the experts' ranks are gathered on each, their outputs reduced and scattered"},
     {"kernels.dispatch_nvshmem",
      "over EFA the flexible dispatcher uses NVSHMEM's proxy, not UCCL's"},
     {"kernels.fp8_recipe", "scales of fp8: best, delayed, tensorwise, blockwise or mxfp8"},
@@ -154,6 +156,10 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.fp32_shards", "shards on the host are copied in fp32 where weights are trained so"},
     {"runtime.late_weight_gather",
      "ZeRO-1 and 2 gather weights behind the step, whatever 'overlap.param_gather' says"},
+    {"runtime.engine_router", "the router's product is Transformer Engine's, with its workspace"},
+    {"runtime.defer_embedding_wgrad_compute",
+     "the output layer's weight gradients wait until the rank has done its microbatches"},
+    {"runtime.wgrad_deferral_limit", "microbatches whose weight gradients wait so; 0: all"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

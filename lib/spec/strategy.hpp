@@ -82,6 +82,10 @@ struct Runtime {
   // (Megatron-Core
   // --moe-token-dispatcher-type flex: DeepEP, HybridEP); else one copy per expert.
   bool flex_dispatcher = false;
+  // Every rank of the experts' groups gathers all their tokens, picks those of its own experts, and
+  // the outputs are reduced and scattered (Megatron-Core's default, --moe-token-dispatcher-type
+  // allgather).
+  bool allgather_dispatcher = false;
   // Where a network lets no device post messages (EFA), those of the flexible dispatcher go through
   // NVSHMEM's proxy over libfabric, else through UCCL's.
   bool dispatch_nvshmem = false;
@@ -285,6 +289,13 @@ struct Runtime {
   // goes on: overlap.param_gather is ZeRO-3's prefetch alone (DeepSpeed
   // runtime/zero/stage_1_and_2.py, step).
   bool late_weight_gather = false;
+  // The router's product is Transformer Engine's, whatever the layers are (Megatron-Core
+  // moe/moe_utils.py, router_gating_linear, since 0f058666a8 of 2025-06).
+  bool engine_router = false;
+  // The output layer's weight gradients wait until the rank has done its microbatches, of all of
+  // them or of so many (Megatron-Core defer_embedding_wgrad_compute, wgrad_deferral_limit).
+  bool defer_embedding_wgrad_compute = false;
+  std::int64_t wgrad_deferral_limit = 0;  // 0: of all
 
   bool operator==(const Runtime&) const = default;
 };

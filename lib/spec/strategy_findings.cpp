@@ -50,6 +50,7 @@ void check_workload(const Strategy& s, Findings& f) {
           {0, 1'000'000'000});
   f.check("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16,
           {0, 1'000'000'000});
+  f.check("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit, {0, 1'000'000'000});
   f.check("runtime.zero_bucket_size", s.runtime.zero_bucket_size, {0, 1'000'000'000'000});
   f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
   f.check("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch,
@@ -112,6 +113,29 @@ void check_attention_residuals(const Plan& p, Findings& f) {
   if (!p.s.runtime.fused_attn_res || p.m.attn_res_block_size > 0) return;
   f.warning({"kernels.fused_attn_res"},
             "'kernels.fused_attn_res' does nothing: the model has no attention residuals");
+}
+
+void check_gathered_tokens(const Plan& p, Findings& f) {
+  if (!p.s.runtime.allgather_dispatcher || (p.m.moe && p.s.ep * p.s.etp > 1)) return;
+  f.warning({"kernels.allgather_dispatcher"},
+            "'kernels.allgather_dispatcher' does nothing: no ranks share experts (ep, etp)");
+}
+
+void check_deferral(const Plan& p, Findings& f) {
+  const Runtime& k = p.s.runtime;
+  if (!k.defer_embedding_wgrad_compute) {
+    if (k.wgrad_deferral_limit == 0) return;
+    f.warning({"runtime.wgrad_deferral_limit"},
+              "'runtime.wgrad_deferral_limit' does nothing without "
+              "'runtime.defer_embedding_wgrad_compute'");
+    return;
+  }
+  const bool whole = p.s.schedule == Schedule::k1f1b || p.s.schedule == Schedule::kInterleaved ||
+                     p.s.schedule == Schedule::kGpipe;
+  if (p.s.pp > 1 && whole && !is_frozen(p.s)) return;
+  f.warning({"runtime.defer_embedding_wgrad_compute"},
+            "'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
+            "backward passes, of an output layer that is trained");
 }
 
 void check_token_proxies(const Plan& p, Findings& f) {
@@ -327,6 +351,8 @@ constexpr Rule kRules[] = {
     check_graph_modules,
     check_attention_residuals,
     check_token_proxies,
+    check_gathered_tokens,
+    check_deferral,
     check_offload,
     check_lora,
     check_precision,

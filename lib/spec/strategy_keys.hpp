@@ -79,6 +79,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.scatter_gather", s.runtime.scatter_gather);
   visit("kernels.tp_recompute_allgather", s.runtime.tp_recompute_allgather);
   visit("kernels.flex_dispatcher", s.runtime.flex_dispatcher);
+  visit("kernels.allgather_dispatcher", s.runtime.allgather_dispatcher);
   visit("kernels.dispatch_nvshmem", s.runtime.dispatch_nvshmem);
   visit("kernels.fp8_recipe", s.runtime.fp8_recipe);
   visit("kernels.num_layers_at_start_in_bf16", s.runtime.num_layers_at_start_in_bf16);
@@ -147,6 +148,9 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.expandable_segments", s.runtime.expandable_segments);
   visit("runtime.fp32_shards", s.runtime.fp32_shards);
   visit("runtime.late_weight_gather", s.runtime.late_weight_gather);
+  visit("runtime.engine_router", s.runtime.engine_router);
+  visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);
+  visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
   visit("order", s.order);
 }
 

@@ -140,6 +140,17 @@ void check_expert_sequence(const Plan& p, Findings& f) {
 // T:3004: --overlap-moe-expert-parallel-comm.
 void check_expert_overlap(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
+  if (s.runtime.allgather_dispatcher && s.runtime.flex_dispatcher) {
+    f.error({"kernels.allgather_dispatcher", "kernels.flex_dispatcher"},
+            "tokens have one dispatcher: 'kernels.allgather_dispatcher' excludes "
+            "'kernels.flex_dispatcher'",
+            "kernels.flex_dispatcher=false");
+  }
+  if (s.runtime.allgather_dispatcher && s.overlap.ep) {
+    f.error({"overlap.ep", "kernels.allgather_dispatcher"},
+            "'overlap.ep' is of tokens that are sent, not gathered", "overlap.ep=false");
+    return;
+  }
   if (!s.overlap.ep) return;
   if (s.ep == 1) {
     f.error({"overlap.ep", "ep"}, "'overlap.ep' needs 'ep' over 1", "overlap.ep=false");

@@ -393,8 +393,10 @@ TEST_CASE("[F-DP-6] DeepSpeed gathers the weights of ZeRO-1 and 2 before anythin
   const ModelSpec m = plain_gpt(8);
   Strategy s = plain_strategy(1, 1, 64);
   s.overlap.grad_reduce = s.overlap.param_gather = true;
+  const ClusterSpec c = plain_cluster(64);
+  const auto cost = [&] { return cost_of(m, c, complete(s, m, c)); };
   const auto gathered = [&] {
-    const PlanCost plan = cost(m, 64, s);
+    const PlanCost plan = cost();
     for (const CommEntry& e : plan.communication) {
       if (e.dimension == CommDimension::kDp && e.operation == Collective::kAllGather) return e;
     }
@@ -411,7 +413,7 @@ TEST_CASE("[F-DP-6] DeepSpeed gathers the weights of ZeRO-1 and 2 before anythin
   }
   // What is gathered layer by layer is another matter.
   s.zero = 3;
-  const Seconds late = cost(m, 64, s).step_time;
+  const Seconds late = cost().step_time;
   s.runtime.late_weight_gather = false;
-  CHECK(cost(m, 64, s).step_time == late);
+  CHECK(cost().step_time == late);
 }

@@ -198,6 +198,9 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   }
   s.runtime.flex_dispatcher = m.moe && choices.once_in(3);
   if (choices.once_in(8)) s.runtime.cuda_graph = CudaGraph::kFullIteration;
+  const bool sends = s.runtime.flex_dispatcher || s.overlap.ep;
+  s.runtime.allgather_dispatcher = m.moe && !sends && choices.once_in(4);
+  s.runtime.defer_embedding_wgrad_compute = s.pp > 1 && choices.once_in(6);
 }
 
 // Mostly legal; the rules have the last word.

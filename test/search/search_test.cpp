@@ -128,6 +128,21 @@ TEST_CASE("beside frozen weights the search finds what trying everything finds",
   CHECK(with_plans > 20);
 }
 
+// Bounds must leave out what waits behind the passes, and count what every rank gathers.
+TEST_CASE("with weight gradients deferred and tokens gathered the search finds the same") {
+  int with_plans = 0;
+  for (unsigned seed = 6100; seed < 6130; ++seed) {
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    c.request.base.runtime.defer_embedding_wgrad_compute = true;
+    c.request.base.runtime.wgrad_deferral_limit = seed % 3;
+    c.request.base.runtime.allgather_dispatcher = true;
+    c.request.base.runtime.flex_dispatcher = false;
+    with_plans += agrees(c) ? 1 : 0;
+  }
+  CHECK(with_plans > 10);
+}
+
 // Many meshes then have none that is legal.
 TEST_CASE("one schedule that needs a pipeline: the search finds the same, whatever is asked for") {
   int with_plans = 0;

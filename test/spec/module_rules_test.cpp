@@ -156,6 +156,36 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
        },
        "warning: 'kernels.dispatch_nvshmem' does nothing: no host's proxy sends tokens of experts "
        "here\n"},
+      {"tokens that are gathered and sent",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 2;
+         s.runtime.allgather_dispatcher = s.runtime.flex_dispatcher = true;
+       },
+       "error: tokens have one dispatcher: 'kernels.allgather_dispatcher' excludes "
+       "'kernels.flex_dispatcher'\n  hint: kernels.flex_dispatcher=false\n"},
+      {"tokens that are gathered beside other layers",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 2, s.overlap.ep = true;
+         s.runtime.allgather_dispatcher = true, s.runtime.flex_dispatcher = false;
+       },
+       "error: 'overlap.ep' is of tokens that are sent, not gathered\n  hint: overlap.ep=false\n"},
+      {"tokens that no rank shares",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts();
+         s.runtime.allgather_dispatcher = true, s.runtime.flex_dispatcher = false;
+       },
+       "warning: 'kernels.allgather_dispatcher' does nothing: no ranks share experts (ep, etp)\n"},
+      {"deferred where all wait by themselves",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.runtime.defer_embedding_wgrad_compute = true;
+         s.schedule = Schedule::kZbH1;
+       },
+       "warning: 'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
+       "backward passes, of an output layer that is trained\n"},
+      {"a limit of nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.wgrad_deferral_limit = 4; },
+       "warning: 'runtime.wgrad_deferral_limit' does nothing without "
+       "'runtime.defer_embedding_wgrad_compute'\n"},
       {"a proxy where there is one",
        [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
          m = experts(), s.runtime.dispatch_nvshmem = s.runtime.flex_dispatcher = true;

@@ -125,7 +125,8 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .kept_gather_buffer = true,
                                     .kept_stage_inputs = true,
                                     .layer_dummy_gradients = true,
-                                    .head_dummy_gradient = true});
+                                    .head_dummy_gradient = true,
+                                    .engine_router = true});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);

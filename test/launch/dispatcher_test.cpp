@@ -1,0 +1,92 @@
+// How Megatron-LM's tokens reach their experts, and when its output layer makes weight gradients.
+#include "launch/megatron_import.hpp"
+#include "launch/plans.hpp"
+#include "launch/targets.hpp"
+#include "spec/strategy_keys.hpp"
+
+namespace meshplan {
+namespace {
+
+using test::plan_of;
+
+MegatronRun reading(const std::string& more) {
+  RunContext context;
+  context.gpus = 8;
+  Result<MegatronRun> run = read_megatron_run(
+      "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 " + more, "a.sh", context);
+  INFO((run.ok() ? "" : to_text(run.errors())));
+  REQUIRE(run.ok());
+  return std::move(*run);
+}
+
+bool is_assumed(const MegatronRun& run, std::string_view key) {
+  return std::any_of(run.assumed.begin(), run.assumed.end(),
+                     [&](const auto& assumed) { return assumed.what == key; });
+}
+
+}  // namespace
+
+TEST_CASE("tokens are gathered where Megatron-LM is told nothing else") {
+  const std::string mixture = "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 ";
+  struct Row {
+    const char* options;
+    bool gathers, flex, assumed;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"", true, false, true},
+      {"--moe-token-dispatcher-type allgather", true, false, false},
+      {"--moe-token-dispatcher-type alltoall", false, false, false},
+      {"--moe-token-dispatcher-type alltoall_seq", false, false, false},
+      {"--moe-token-dispatcher-type flex", false, true, false},
+      {"--moe-token-dispatcher-type flex --moe-enable-deepep", false, true, false},
+  }));
+  INFO(row.options);
+  const MegatronRun run = reading(mixture + row.options);
+  CHECK(run.strategy.runtime.allgather_dispatcher == row.gathers);
+  CHECK(run.strategy.runtime.flex_dispatcher == row.flex);
+  CHECK(is_assumed(run, "kernels.allgather_dispatcher") == row.assumed);
+}
+
+TEST_CASE("without ranks that share experts no dispatcher is another") {
+  const MegatronRun alone = reading("--num-experts 8 --moe-router-topk 2");
+  CHECK_FALSE(alone.strategy.runtime.allgather_dispatcher);
+  CHECK_FALSE(is_assumed(alone, "kernels.allgather_dispatcher"));
+  CHECK_FALSE(reading("").strategy.runtime.allgather_dispatcher);
+}
+
+TEST_CASE("deferred weight gradients of the output layer are read with their limit") {
+  const MegatronRun run = reading(
+      "--pipeline-model-parallel-size 2 --defer-embedding-wgrad-compute --wgrad-deferral-limit 3");
+  CHECK(run.strategy.runtime.defer_embedding_wgrad_compute);
+  CHECK(run.strategy.runtime.wgrad_deferral_limit == 3);
+  CHECK_FALSE(reading("").strategy.runtime.defer_embedding_wgrad_compute);
+}
+
+TEST_CASE("both are exported as they were, to Megatron-LM and to Megatron-Bridge") {
+  struct Row {
+    const char* model;
+    const char* keys;
+    std::vector<const char*> read;  // keys
+  };
+  const Row row =
+      GENERATE(Row{"mixtral-8x7b",
+                   "ep=8,kernels.flex_dispatcher=false,kernels.allgather_dispatcher=true",
+                   {"kernels.flex_dispatcher", "kernels.allgather_dispatcher"}},
+               Row{"llama-3.1-70b",
+                   "tp=4,pp=4,sequence_parallel=true,runtime.defer_embedding_wgrad_compute=true,"
+                   "runtime.wgrad_deferral_limit=22",
+                   {"runtime.defer_embedding_wgrad_compute", "runtime.wgrad_deferral_limit"}},
+               Row{"llama-3.1-70b",
+                   "tp=4,pp=4,sequence_parallel=true,runtime.defer_embedding_wgrad_compute=true",
+                   {"runtime.defer_embedding_wgrad_compute", "runtime.wgrad_deferral_limit"}});
+  INFO(row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100", 64, row.keys);
+  const Result<MegatronRun> run =
+      read_megatron_run(arguments_text(p, megatron_command(p)), "train.sh");
+  REQUIRE(run.ok());
+  for (const char* key : row.read)
+    CHECK(value_text(run->strategy, key) == value_text(p.strategy, key));
+  CHECK_FALSE(is_assumed(*run, "kernels.allgather_dispatcher"));
+}
+
+}  // namespace meshplan
