@@ -92,11 +92,9 @@ class SpaceBuilder {
   // framework's own way stays.
   void add_other_dispatcher() {
     bases_as_stated_ = space_.bases_.size();
-    const bool stated =
-        std::any_of(request_.limits.begin(), request_.limits.end(), [](const Limit& limit) {
-          return limit.key == "kernels.flex_dispatcher" ||
-                 limit.key == "kernels.allgather_dispatcher";
-        });
+    const auto of_dispatch = [](const Limit& l) { return l.key.ends_with("_dispatcher"); };
+    const std::vector<Limit>& limits = request_.limits;
+    const bool stated = std::any_of(limits.begin(), limits.end(), of_dispatch);
     if (!model_.moe || !has_token_proxies(cluster_) || stated) return;
     for (std::size_t b = 0; b < bases_as_stated_; ++b) {
       Strategy other = space_.bases_[b];
