@@ -152,6 +152,24 @@ double orthogonalisation_flops(std::int64_t rows, std::int64_t columns) {
   return kIterations * (4 * r * r * c + 2 * r * r * r);
 }
 
+// [F-OPT-7] Of the whole matrices that tensor-parallel ranks share, which each of them puts
+// together and multiplies (Megatron-Core optimizer/emerging_optimizers.py, muon_tp_mode
+// duplicated).
+void add_orthogonalisation(const KernelOp& op, BlockParameters& p) {
+  const std::int64_t n = op.gemm->n, k = op.gemm->k;
+  const double each = orthogonalisation_flops(op.splits_inputs ? n : n * op.split,
+                                              op.splits_inputs ? k * op.split : k);
+  const double all = each * static_cast<double>(op.weights / (n * k));
+  if (op.use == WeightUse::kTrainedExpert) {
+    p.expert_orthogonalisation += all;
+    p.largest_expert = std::max(p.largest_expert, n * k);
+    return;
+  }
+  p.orthogonalisation += all;
+  p.largest_matrix = std::max(p.largest_matrix, n * k);
+  p.largest_orthogonalisation = std::max(p.largest_orthogonalisation, each);
+}
+
 // The weights of a layer's products, with the shapes of those that have gradients; the output
 // layer's count for themselves. Adapters are parameters that no count of the model's has.
 void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
@@ -159,10 +177,9 @@ void add_weights(const BlockOps& ops, BlockCosts& all, BlockCost& cost) {
     if (op.weights == 0 || op.name == kLogitsName) continue;
     switch (op.use) {
       case WeightUse::kTrained:
+      case WeightUse::kTrainedExpert:
         cost.weight_shapes |= all.place_of(op.gemm->n, op.gemm->k);
-        cost.parameters.orthogonalisation +=
-            orthogonalisation_flops(op.gemm->n, op.gemm->k) * static_cast<double>(op.weights) /
-            (static_cast<double>(op.gemm->n) * static_cast<double>(op.gemm->k));
+        add_orthogonalisation(op, cost.parameters);
         [[fallthrough]];
       case WeightUse::kFrozen:
         cost.weights += op.weights;

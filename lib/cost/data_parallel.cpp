@@ -183,6 +183,24 @@ std::int64_t updated_parameters(const Strategy& s, const BlockParameters& p) {
   return ceil_div(p.dense, shard_group(s)) + ceil_div(p.experts, expert_dp(s));
 }
 
+// [F-OPT-5] Muon's momentum of sharded states is gathered in 16 bits, so that one rank has a whole
+// matrix (Moonlight, 2502.16982 alg. 1), unless it has one owner. [F-OPT-7] What tensor-parallel
+// ranks share is gathered in fp32 (Megatron-Core optimizer/emerging_optimizers.py,
+// newton_schulz_tp).
+Seconds matrix_gathers(const ClusterSpec& c, const Strategy& s, const StepEndGroups& groups,
+                       const BlockParameters& p) {
+  Seconds time;
+  const bool sharded = s.zero >= 1 && groups.shard.size > 1;
+  if (sharded && !s.runtime.layer_wise_optimizer) {
+    time += collective_time(c, Collective::kAllGather, Bytes{2 * p.dense}, groups.shard).total;
+  }
+  if (s.tp > 1) {
+    const std::int64_t own = (p.dense - p.embedding - p.head) / (sharded ? groups.shard.size : 1);
+    time += collective_time(c, Collective::kAllGather, Bytes{4 * own * s.tp}, groups.tensor).total;
+  }
+  return time;
+}
+
 }  // namespace
 
 // Adafactor's sums over rows and columns are next to nothing whatever the width.
@@ -218,8 +236,11 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
       peak_rate(d, Precision::kBf16).si() > 0 ? Precision::kBf16 : Precision::kFp16;
   const double rate =
       peak_rate(d, precision).si() * d.gemm.sustained[static_cast<std::size_t>(precision)];
-  const double shards = s.zero == 0 ? 1 : real(shard_group(s));
-  return update + Seconds{p.orthogonalisation / shards / rate};
+  const bool shards = s.zero > 0;
+  double flops = p.orthogonalisation / (shards ? real(shard_group(s)) : 1);
+  if (s.runtime.layer_wise_optimizer) flops = std::max(flops, p.largest_orthogonalisation);
+  flops += p.expert_orthogonalisation / (shards ? real(expert_dp(s)) : 1);
+  return update + Seconds{flops / rate};
 }
 
 // [F-OFF-1] Gradients of the shard to the host and weights back over the host link, in fp32 where
@@ -256,6 +277,7 @@ StepEndGroups step_end_groups(const ModelSpec& m, const ClusterSpec& c, const St
   groups.shard = s.zero_group > 0 ? group_shape(s, c, Group::kZeroShard) : groups.all;
   if (groups.hybrid) groups.replica = group_shape(s, c, Group::kZeroReplica);
   if (m.moe) groups.experts = group_shape(s, c, Group::kExpertDp);
+  if (s.optimizer == Optimizer::kMuon) groups.tensor = group_shape(s, c, Group::kTp);
   return groups;
 }
 
@@ -275,12 +297,7 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                       end);
   }
   end.optimizer = optimizer_time(c.device, s, p);
-  // [F-OPT-5] Muon's momentum of sharded states is gathered in 16 bits, so that one rank has a
-  // whole matrix (Moonlight, 2502.16982 alg. 1).
-  if (s.optimizer == Optimizer::kMuon && s.zero >= 1 && groups.shard.size > 1) {
-    end.optimizer +=
-        collective_time(c, Collective::kAllGather, Bytes{2 * p.dense}, groups.shard).total;
-  }
+  if (s.optimizer == Optimizer::kMuon) end.optimizer += matrix_gathers(c, s, groups, p);
   // [F-OPT-2] An eager optimizer step issues its kernels tensor by tensor: about eight tensors a
   // decoder layer (projections and norms). A gather into lists also cuts every tensor into every
   // rank's part and copies each.

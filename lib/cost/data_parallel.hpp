@@ -21,6 +21,7 @@ struct StepEndGroups {
   GroupShape shard, all;  // of dense parameters
   GroupShape replica;     // where shard groups are smaller than all replicas
   GroupShape experts;     // of a model that has them
+  GroupShape tensor;      // of matrices that Muon updates
   bool hybrid = false;    // whether shard groups are smaller
 };
 [[nodiscard]] StepEndGroups step_end_groups(const ModelSpec& m, const ClusterSpec& c,

@@ -27,6 +27,13 @@ Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const Bloc
   }
   const auto of_dense = [&](std::int64_t n) { return ceil_div(n, rates.dense_shards); };
   const auto of_experts = [&](std::int64_t n) { return ceil_div(n, rates.expert_shards); };
+  if (kind.whole_matrices) {
+    const std::int64_t tables = p.embedding + p.head, matrices = p.dense - tables;
+    const std::int64_t own = std::max(of_dense(matrices), std::min(matrices, p.largest_matrix));
+    const std::int64_t own_experts = std::max(of_experts(p.experts), p.largest_expert);
+    return times(each, own + of_dense(tables)) + times(each, own_experts) +
+           times(kind.of_embedding, of_dense(p.embedding)) + times(kind.of_head, of_dense(p.head));
+  }
   return times(each, of_dense(p.dense)) + times(each, of_experts(p.experts)) +
          Bytes{of_dense(dense) + of_experts(experts)} +
          times(kind.of_embedding, of_dense(p.embedding)) + times(kind.of_head, of_dense(p.head));
@@ -153,7 +160,14 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
     sum.head += p.head * mine.blocks[k];
     sum.dense_in_bf16 += p.dense_in_bf16 * mine.blocks[k];
     sum.experts_in_bf16 += p.experts_in_bf16 * mine.blocks[k];
-    sum.orthogonalisation += p.orthogonalisation * static_cast<double>(mine.blocks[k]);
+    const auto number = static_cast<double>(mine.blocks[k]);
+    sum.orthogonalisation += p.orthogonalisation * number;
+    sum.expert_orthogonalisation += p.expert_orthogonalisation * number;
+    if (mine.blocks[k] == 0) continue;
+    sum.largest_matrix = std::max(sum.largest_matrix, p.largest_matrix);
+    sum.largest_expert = std::max(sum.largest_expert, p.largest_expert);
+    sum.largest_orthogonalisation =
+        std::max(sum.largest_orthogonalisation, p.largest_orthogonalisation);
   }
   const bool copies = mine.blocks.head() > 0 && mine.blocks.embedding() == 0;
   if (copies && rates.copied_frozen > 0) {
@@ -237,6 +251,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   MemoryRates::State& states = is_paged(s.optimizer) ? rates.paged : rates.optimizer;
   states.sharded = s.zero >= 1;
   states.of_embedding = kept.embedding, states.of_head = kept.head;
+  states.whole_matrices = s.optimizer == Optimizer::kMuon && k.layer_wise_optimizer;
   if (is_paged(s.optimizer)) states.bytes_each = kept.each;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
   rates.head_goes_first = !traits_of(s.schedule).splits_backward;

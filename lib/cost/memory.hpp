@@ -76,6 +76,7 @@ struct MemoryRates {
     double bytes_each = 0;  // per trained parameter
     bool sharded = false;
     bool frozen = false;                   // and what is frozen, as it is stored
+    bool whole_matrices = false;           // shards are of whole matrices [F-MEM-18]
     double of_embedding = 0, of_head = 0;  // more, of their tables
   };
   State weights, gradients, optimizer, update;

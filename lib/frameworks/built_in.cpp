@@ -88,12 +88,13 @@ void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
   v.runtime.inplace_cross_entropy = true;
   v.runtime.layer_dummy_gradients = v.runtime.head_dummy_gradient = true;
-  v.runtime.engine_router = true;
+  v.runtime.engine_router = v.runtime.layer_wise_optimizer = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
                               v));
   v.runtime.split_expert_biases = true;
+  v.runtime.layer_wise_optimizer = false;  // Muon came with 5548cdc57b, 2026-01-14
   all.push_back(megatron_core("core_r0.14", "2025-10-08",
                               "core_v0.14.0, the first whose output layer keeps a gradient that "
                               "nobody reads (e7c55de99e, 2025-08-01), and the last that splits "

@@ -379,7 +379,7 @@ constexpr TargetRule kRules[] = {
     {"A:1190 params_dtype", precision, mend_precision},
     {"core/optimizer/optimizer_config.py:433", dtypes, mend_dtypes},
     {"core/extensions/transformer_engine.py", kernels, mend_kernels},
-    {"A:2440 --optimizer adam", check_adam, mend_adam},
+    {"A:2914 --optimizer", check_megatron_optimizer, mend_adam},
     {"pretrain_gpt.py: loss_func", check_lm_loss, mend_lm_loss},
 };
 

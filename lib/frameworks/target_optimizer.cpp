@@ -18,6 +18,31 @@ void check_precision_aware(Target t, const Strategy& s, Findings& f) {
   }
 }
 
+// Megatron-LM. Muon: megatron/training/arguments.py:1718, core/optimizer/__init__.py
+// _get_megatron_emerging_optimizer. SGD: core/optimizer/distrib_optimizer.py, which knows Adam
+// alone.
+void check_megatron_optimizer(const Plan& p, Findings& f) {
+  const Optimizer o = p.s.optimizer;
+  if (o == Optimizer::kAdam) return;
+  const std::string which = "the optimizer " + std::string(name_of(o));
+  const char* const hint = "optimizer=adam";
+  if (o == Optimizer::kSgd) {
+    if (p.s.zero == 0) return;
+    f.error({"optimizer", "zero"}, which + " is not sharded: it needs zero=0", "zero=0");
+  } else if (o != Optimizer::kMuon) {
+    f.error({"optimizer"}, "Megatron-LM has Adam, Muon and SGD, not " + std::string(name_of(o)),
+            hint);
+  } else if (p.s.precision == Precision::kFp16) {
+    f.error({"optimizer", "precision"}, which + " does not go with fp16", hint);
+  } else if (p.s.zero > 1 || p.s.zero_group > 0) {
+    f.error({"optimizer", "zero", "zero_group"},
+            which + " shards whole matrices over all replicas: zero=0 or 1, no 'zero_group'",
+            "zero=1");
+  } else if (p.s.optimizer_dtype != Dtype::kFp32) {
+    f.error({"optimizer", "optimizer_dtype"}, which + " keeps its momentum in fp32", hint);
+  }
+}
+
 void check_optimizer_kernel(Target t, const Strategy& s, Findings& f) {
   if (s.runtime.fused_optimizer || s.optimizer != Optimizer::kAdam) return;
   if (t != Target::kDeepspeed) return;

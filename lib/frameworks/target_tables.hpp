@@ -32,6 +32,7 @@ void mend_host_weights(Strategy& s, const ModelSpec& m);
 // Of whatever framework: the precision-aware optimizer, and one on the host.
 void check_precision_aware(Target t, const Strategy& s, Findings& f);
 void check_adapter_kernels(Target t, const Strategy& s, Findings& f);
+void check_megatron_optimizer(const Plan& p, Findings& f);
 void check_optimizer_kernel(Target t, const Strategy& s, Findings& f);
 void check_offloaded_masters(Target t, const Strategy& s, Findings& f);
 void check_deferred_head(Target t, const Strategy& s, Findings& f);

@@ -176,6 +176,9 @@ void add_memory(const LaunchPlan& p, Options& o) {
     const double fraction = s.offload.activation_fraction;
     if (fraction < 1) o.push_back({"--activation-offload-fraction", key_text(fraction)});
   }
+  if (s.optimizer != Optimizer::kAdam) {
+    o.push_back({"--optimizer", std::string(name_of(s.optimizer))});
+  }
   const bool low_moments = s.optimizer_dtype != Dtype::kFp32;
   const bool aware = is_precision_aware(s) || low_moments;
   if ((s.offload.optimizer && s.offload.master_weights) || aware) {

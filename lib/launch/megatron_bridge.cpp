@@ -81,6 +81,7 @@ constexpr std::array kFields{
     Field{"--cpu-offloading-num-layers", "model.cpu_offloading_num_layers"},
     Field{"--use-precision-aware-optimizer", "optimizer.use_precision_aware_optimizer",
           Kind::kTrue},
+    Field{"--optimizer", "optimizer.optimizer"},
     Field{"--optimizer-cpu-offload", "optimizer.optimizer_cpu_offload", Kind::kTrue},
     Field{"--optimizer-offload-fraction", "optimizer.optimizer_offload_fraction"},
     Field{"--overlap-cpu-optimizer-d2h-h2d", "optimizer.overlap_cpu_optimizer_d2h_h2d",

@@ -383,6 +383,7 @@ class Importer {
     const bool legacy = has("--use-legacy-models"), flash = has("--use-flash-attn");
     const bool engine = text("--transformer-impl", "transformer_engine") != "local" && !legacy;
     s.runtime.transformer_engine = s.runtime.transformer_engine && engine;
+    read_optimizer(options_, run_);
     read_precision_aware(options_, run_);
     const std::string backend = text("--attention-backend", "auto");
     // Megatron-LM's own attention (core/transformer/dot_product_attention.py) is never fused; its

@@ -54,6 +54,19 @@ void read_data_types(ProgramOptions& options, ImportedRun& run) {
   read_bf16_layers(options, run);
 }
 
+void read_optimizer(ProgramOptions& options, ImportedRun& run) {
+  Strategy& s = run.strategy;
+  const std::string name = options.text("--optimizer", "adam");
+  if (name == "muon" || name == "dist_muon") {
+    s.optimizer = Optimizer::kMuon;
+    if (name == "dist_muon") s.zero = std::max(s.zero, 1);
+  } else if (name == "sgd") {
+    s.optimizer = Optimizer::kSgd;
+  } else if (name != "adam") {
+    run.notes.push_back("--optimizer " + name + " is not modelled: it is estimated as Adam");
+  }
+}
+
 void read_precision_aware(ProgramOptions& options, ImportedRun& run) {
   Strategy& s = run.strategy;
   const bool on = options.has("--use-precision-aware-optimizer");

@@ -18,6 +18,7 @@ fp8-dot-product-attention/0 activation-func-fp8-input-store/0
     {OptionEffect::kModelled, "what the optimizer holds",
      R"(
 use-precision-aware-optimizer/0 no-store-param-remainders/0
+optimizer=adam|sgd|muon|dist_muon|lion|soap|adaptive_muon
 )"},
     {OptionEffect::kModelled, "layers and widths",
      R"(
@@ -176,13 +177,11 @@ exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32
 megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32
 megatron-fsdp-grad-comm-dtype
 )"},
-    {OptionEffect::kNotModelled, "the optimizer is taken as Adam",
+    {OptionEffect::kNotModelled, "the optimizer is estimated as without",
      R"(
-optimizer=adam muon-momentum muon-no-split-qkv/0 muon-nesterov/0 muon-use-nesterov/0 muon-scale-mode
-muon-fp32-matmul-prec muon-coefficient-type muon-num-ns-steps muon-tp-mode muon-use-syrk/0
-muon-extra-scale-factor muon-scalar-optimizer lion-beta1 lion-beta2 sgd-momentum
-no-use-layer-wise-param-layout/0 use-bnb-optimizer/0 optimizer-cuda-graph/0 qk-clip/0
-qk-clip-alpha qk-clip-threshold
+muon-no-split-qkv/0 muon-fp32-matmul-prec=medium muon-num-ns-steps=5 muon-tp-mode=duplicated
+muon-use-syrk/0 muon-scalar-optimizer=adam no-use-layer-wise-param-layout/0 use-bnb-optimizer/0
+optimizer-cuda-graph/0 qk-clip/0 qk-clip-alpha qk-clip-threshold
 )"},
     {OptionEffect::kNotModelled, "dropped tokens and padding to a capacity are not counted",
      R"(

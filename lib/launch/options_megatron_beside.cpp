@@ -81,6 +81,8 @@ lr-wsd-decay-samples lr-warmup-fraction lr-warmup-iters lr-warmup-samples lr-war
 lr-decay-steps lr-warmup-steps override-opt_param-scheduler/0 override-opt-param-scheduler/0
 use-checkpoint-opt_param-scheduler/0 use-checkpoint-opt-param-scheduler/0 start-weight-decay
 end-weight-decay weight-decay-incr-style wd-incr-steps wsd-decay-steps weight-decay
+muon-momentum muon-nesterov/0 muon-use-nesterov/0 muon-scale-mode muon-extra-scale-factor
+muon-coefficient-type lion-beta1 lion-beta2 sgd-momentum
 apply-wd-to-qk-layernorm/0 clip-grad adam-beta1 adam-beta2 adam-eps no-weight-decay-cond-type lr
 warmup min-lr decoupled-lr decoupled-min-lr override-lr-scheduler/0
 use-checkpoint-lr-scheduler/0 lr-decay-tokens lr-warmup-tokens

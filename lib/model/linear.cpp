@@ -113,7 +113,13 @@ LinearTimes append_linear(const BlockContext& x, std::string_view name, std::int
   };
   times.forward = push(Pass::kForward, tokens, n, k, e, 0);
   ops.kernels.back().weights = n * k * count;
-  ops.kernels.back().use = frozen ? WeightUse::kFrozen : WeightUse::kTrained;
+  const bool of_experts = site != nullptr && site->of_experts;
+  const WeightUse trained = of_experts ? WeightUse::kTrainedExpert : WeightUse::kTrained;
+  ops.kernels.back().use = frozen ? WeightUse::kFrozen : trained;
+  // Layers that every tensor-parallel rank has whole see the tokens of its own alone.
+  const bool whole = s.sequence_parallel && tokens == x.shape.norm_tokens;
+  ops.kernels.back().split = of_experts ? s.etp : whole ? 1 : s.tp;
+  ops.kernels.back().splits_inputs = site != nullptr && site->row_parallel;
   times.backward_input = push(Pass::kBackwardInput, tokens, k, n, e, 0);
   const double weights = static_cast<double>(n * k * count);
   const double rows = static_cast<double>(tokens * count);

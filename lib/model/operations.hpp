@@ -19,7 +19,7 @@ enum class CommDimension { kTp, kCp, kEp, kPp, kDp, kEmbedding, kLoss };
 enum class Pass { kForward, kBackwardInput, kBackwardWeight };
 
 // Whose gradient a step makes: of a model's own weights, or of adapters beside them.
-enum class WeightUse { kTrained, kFrozen, kAdapter, kExpertAdapter };
+enum class WeightUse { kTrained, kTrainedExpert, kFrozen, kAdapter, kExpertAdapter };
 
 struct KernelOp {
   std::string_view name;  // static text
@@ -40,6 +40,9 @@ struct KernelOp {
   // Elements of the matrices of a linear layer, stated once, by its forward product.
   std::int64_t weights = 0;
   WeightUse use = WeightUse::kTrained;  // of them
+  // Ranks that share each matrix, by its outputs unless by its inputs.
+  std::int64_t split = 1;
+  bool splits_inputs = false;
 };
 
 struct CommOp {

@@ -32,6 +32,9 @@ BlockParameters average_rank(const SearchContext& x, const Strategy& s, const Bl
         std::max<std::int64_t>(0, *bytes * copies / s.pp - std::max(shard_group(s), expert_dp(s)));
   }
   p.embedding = p.head = p.dense_in_bf16 = p.experts_in_bf16 = 0;
+  p.largest_matrix = p.largest_expert = 0, p.largest_orthogonalisation = 0;
+  const double share = real(copies) / real(s.pp);
+  p.orthogonalisation *= share, p.expert_orthogonalisation *= share;
   return p;
 }
 

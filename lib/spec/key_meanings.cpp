@@ -160,6 +160,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.defer_embedding_wgrad_compute",
      "the output layer's weight gradients wait until the rank has done its microbatches"},
     {"runtime.wgrad_deferral_limit", "microbatches whose weight gradients wait so; 0: all"},
+    {"runtime.layer_wise_optimizer",
+     "a matrix that Muon updates has one owner; else its sharded momentum is gathered"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

@@ -296,6 +296,9 @@ struct Runtime {
   // them or of so many (Megatron-Core defer_embedding_wgrad_compute, wgrad_deferral_limit).
   bool defer_embedding_wgrad_compute = false;
   std::int64_t wgrad_deferral_limit = 0;  // 0: of all
+  // Where optimizer states are sharded, a matrix that Muon updates has one owner, which holds all
+  // of its states (Megatron-Core optimizer/layer_wise_optimizer.py); else its momentum is gathered.
+  bool layer_wise_optimizer = false;
 
   bool operator==(const Runtime&) const = default;
 };

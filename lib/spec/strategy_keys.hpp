@@ -151,6 +151,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.engine_router", s.runtime.engine_router);
   visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);
   visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
+  visit("runtime.layer_wise_optimizer", s.runtime.layer_wise_optimizer);
   visit("order", s.order);
 }
 

@@ -17,8 +17,8 @@ TEST_CASE("an option is known by its name, with its effect and how many values i
   CHECK(table.find("--moe-shared-expert-gate")->effect == OptionEffect::kNotModelled);
   CHECK(table.find("--data-path")->arity == '*');
   CHECK(table.find("--rampup-batch-size")->arity == '3');
-  CHECK(!table.find("--optimizer")->leaves_out("adam"));
-  CHECK(table.find("--optimizer")->leaves_out("muon"));
+  CHECK(!table.find("--muon-scalar-optimizer")->leaves_out("adam"));
+  CHECK(table.find("--muon-scalar-optimizer")->leaves_out("lion"));
   CHECK(!table.find("--lr")->leaves_out("1e-4"));
   CHECK(!table.find("--tesnor-model-parallel-size"));
   CHECK(table.nearest("--tesnor-model-parallel-size") == "--tensor-model-parallel-size");

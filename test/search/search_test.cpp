@@ -128,6 +128,20 @@ TEST_CASE("beside frozen weights the search finds what trying everything finds",
   CHECK(with_plans > 20);
 }
 
+// Owners of whole matrices have more than an even share, and every rank its own products.
+TEST_CASE("with Muon the search finds what trying everything finds") {
+  int with_plans = 0;
+  for (unsigned seed = 6200; seed < 6224; ++seed) {
+    CAPTURE(seed);
+    Case c = random_case(seed);
+    c.request.base.optimizer = Optimizer::kMuon;
+    c.request.base.runtime.layer_wise_optimizer = seed % 2 == 0;
+    c.cluster.device.memory = Bytes{c.cluster.device.memory.count() / (seed % 3 == 0 ? 2 : 1)};
+    with_plans += agrees(c) ? 1 : 0;
+  }
+  CHECK(with_plans > 8);
+}
+
 // Bounds must leave out what waits behind the passes, and count what every rank gathers.
 TEST_CASE("with weight gradients deferred and tokens gathered the search finds the same") {
   int with_plans = 0;

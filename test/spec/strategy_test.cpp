@@ -126,7 +126,8 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .kept_stage_inputs = true,
                                     .layer_dummy_gradients = true,
                                     .head_dummy_gradient = true,
-                                    .engine_router = true});
+                                    .engine_router = true,
+                                    .layer_wise_optimizer = true});
   CHECK_FALSE(megatron.sequence_parallel);
   CHECK(framework_preset(Framework::kDeepspeed).zero == 3);
   CHECK(framework_preset(Framework::kFsdp).zero == 3);
