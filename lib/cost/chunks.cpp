@@ -9,7 +9,9 @@
 namespace meshplan {
 
 PipelineShape pipeline_shape(const Strategy& s) {
-  return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s), 0};
+  const bool in_groups = s.schedule == Schedule::kInterleaved;
+  return PipelineShape{s.schedule, s.pp, s.vp, num_microbatches(s),
+                       in_groups ? s.runtime.microbatch_group_size : 0};
 }
 
 void add_head(const ModelSpec& m, const Strategy& s, std::int64_t recomputed_by_rank,

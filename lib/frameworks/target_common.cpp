@@ -100,10 +100,14 @@ void check_late_update(const Plan& p, Findings& f) {
   f.error({"runtime.optimizer_in_backward"}, "weights are updated after the backward pass");
 }
 
-// Megatron-Core alone defers them; its rules say when.
-void check_deferred_head(Target t, const Strategy& s, Findings& f) {
-  if (!s.runtime.defer_embedding_wgrad_compute) return;
+// Megatron-Core alone has either; its rules say when it defers.
+void check_pipeline_extras(Target t, const Strategy& s, Findings& f) {
   if (t == Target::kMegatron || t == Target::kMegatronBridge) return;
+  if (s.runtime.microbatch_group_size > 0 && s.schedule == Schedule::kInterleaved) {
+    f.error({"runtime.microbatch_group_size"}, "chunks take turns after 'pp' microbatches",
+            "runtime.microbatch_group_size=0");
+  }
+  if (!s.runtime.defer_embedding_wgrad_compute) return;
   f.error({"runtime.defer_embedding_wgrad_compute"},
           "the output layer's weight gradients are made in its backward pass",
           "runtime.defer_embedding_wgrad_compute=false");

@@ -85,7 +85,9 @@ void add_stages(const LaunchPlan& p, Options& o) {
     }
   }
   if (s.vp > 1) {
-    o.push_back({"--microbatch-group-size-per-virtual-pipeline-stage", std::to_string(s.pp)});
+    const std::int64_t group = s.runtime.microbatch_group_size;
+    o.push_back({"--microbatch-group-size-per-virtual-pipeline-stage",
+                 std::to_string(group > 0 ? group : s.pp)});
     if (!s.overlap.pp) o.push_back({"--no-overlap-p2p-communication"});
   }
 }

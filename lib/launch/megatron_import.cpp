@@ -263,6 +263,8 @@ class Importer {
       if (s.pp > 1) s.stage_layers = stages.layers_per_rank;
     }
     if (s.vp > 1) s.schedule = Schedule::kInterleaved;
+    const std::int64_t group = number("--microbatch-group-size-per-virtual-pipeline-stage", s.pp);
+    s.runtime.microbatch_group_size = s.vp > 1 && group != s.pp ? group : 0;
     s.overlap.pp = s.vp > 1 && !has("--no-overlap-p2p-communication");
   }
 
@@ -393,6 +395,12 @@ class Importer {
     s.runtime.fused_cross_entropy = has("--cross-entropy-loss-fusion");
     s.runtime.inplace_cross_entropy = text("--cross-entropy-fusion-impl") == "te";
     s.runtime.fused_softmax = !has("--no-masked-softmax-fusion");
+    if (!s.runtime.fused_softmax && !s.flash_attention &&
+        options_.has("--attention-softmax-in-fp32")) {
+      run_.notes.emplace_back(
+          "--attention-softmax-in-fp32 without fused kernels: fp32 copies of scores are not "
+          "counted");
+    }
     s.runtime.fused_dropout_add = !has("--no-bias-dropout-fusion");
     const bool no_swiglu = has("--no-bias-swiglu-fusion"), no_gelu = has("--no-bias-gelu-fusion");
     s.runtime.fused_activation = !no_swiglu && !no_gelu;

@@ -70,6 +70,12 @@ decoder-last-pipeline-num-layers pipeline-model-parallel-layout
 account-for-embedding-in-pipeline-split/0 account-for-loss-in-pipeline-split/0
 no-overlap-p2p-communication/0 tp-comm-overlap/0 model-parallel-size
 defer-embedding-wgrad-compute/0 wgrad-deferral-limit
+microbatch-group-size-per-virtual-pipeline-stage
+)"},
+    // Without a fused kernel scores would be copied: read_kernels() says so then.
+    {OptionEffect::kNoEffect, "the type of attention's scores inside of fused kernels",
+     R"(
+attention-softmax-in-fp32/0 apply-query-key-layer-scaling/0 no-query-key-layer-scaling/0
 )"},
     {OptionEffect::kModelled, "batches and sequences",
      R"(
@@ -190,7 +196,6 @@ moe-expert-rank-capacity-factor moe-token-dropping/0
 )"},
     {OptionEffect::kNotModelled, "it is estimated as without",
      R"(
-microbatch-group-size-per-virtual-pipeline-stage
 tensor-parallel-num-weight-shards expert-tensor-parallel-num-weight-shards
 gtp-remat-opt-in-modules/+ gtp-remat-reduce-scatter-with-fp32-accumulation/0 gtp-remat-nccl-ub/0
 gtp-expert-remat-nccl-ub/0 hierarchical-context-parallel-sizes/+ max-seqlen-per-dp-cp-rank
@@ -211,9 +216,8 @@ mla-down-proj-fusion/0 no-persist-layer-norm/0
 fused-residual-rmsnorm/0 use-te-activation-func/0 use-fused-weighted-squared-relu/0
 use-grouped-gemm-for-shared-expert/0 use-grouped-gemm-for-dense-mlp/0
 moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0
-output-logit-dtype attention-softmax-in-fp32/0 flash-attention-version batch-invariant-mode/0
-batch-invariant-backend deterministic-mode/0 apply-query-key-layer-scaling/0
-no-query-key-layer-scaling/0 no-scatter-gather-tensors-in-pipeline/0
+output-logit-dtype flash-attention-version batch-invariant-mode/0
+batch-invariant-backend deterministic-mode/0 no-scatter-gather-tensors-in-pipeline/0
 no-async-tensor-model-parallel-allreduce/0 moe-use-legacy-grouped-gemm/0
 no-contiguous-buffers-in-local-ddp/0 use-contiguous-buffers-in-ddp/0 DDP-impl=local
 delay-param-gather/0 no-delay-grad-reduce/0 deallocate-pipeline-outputs/0

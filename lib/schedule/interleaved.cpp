@@ -66,12 +66,15 @@ std::string interleaved_illegal_reason(const PipelineShape& s) {
   if (group < s.pp) {
     return "needs a microbatch group of at least pp=" + number(s.pp) + ", got " + number(group);
   }
+  if (group > s.microbatches) {
+    return "has a microbatch group of " + number(group) + ", more than all " +
+           number(s.microbatches) + " microbatches";
+  }
   const std::int64_t rest = s.microbatches % group;
-  if (s.microbatches >= s.pp && (rest == 0 || rest >= s.pp)) return {};
+  if (rest == 0 || rest >= s.pp) return {};
   return "leaves a last group of " + number(rest) + " of " + number(s.microbatches) +
-         " microbatches, less than pp=" + number(s.pp) + "; use " +
-         (s.microbatches > rest ? number(s.microbatches - rest) + " or " : "") +
-         number(s.microbatches - rest + s.pp) + " microbatches";
+         " microbatches, less than pp=" + number(s.pp) + "; use " + number(s.microbatches - rest) +
+         " or " + number(s.microbatches - rest + s.pp) + " microbatches";
 }
 
 std::int32_t least_of(const std::vector<Held>& held) {

@@ -162,6 +162,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.wgrad_deferral_limit", "microbatches whose weight gradients wait so; 0: all"},
     {"runtime.layer_wise_optimizer",
      "a matrix that Muon updates has one owner; else its sharded momentum is gathered"},
+    {"runtime.microbatch_group_size",
+     "interleaved: microbatches that pass a chunk before the next one has its turn; 0: pp"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

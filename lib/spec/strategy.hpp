@@ -299,6 +299,9 @@ struct Runtime {
   // Where optimizer states are sharded, a matrix that Muon updates has one owner, which holds all
   // of its states (Megatron-Core optimizer/layer_wise_optimizer.py); else its momentum is gathered.
   bool layer_wise_optimizer = false;
+  // Interleaved schedules: so many microbatches pass a chunk of a rank in turn before the next
+  // chunk (Megatron-Core microbatch_group_size_per_vp_stage); 0: pp.
+  std::int64_t microbatch_group_size = 0;
 
   bool operator==(const Runtime&) const = default;
 };

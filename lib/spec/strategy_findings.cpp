@@ -50,6 +50,7 @@ void check_workload(const Strategy& s, Findings& f) {
           {0, 1'000'000'000});
   f.check("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16,
           {0, 1'000'000'000});
+  f.check("runtime.microbatch_group_size", s.runtime.microbatch_group_size, {0, 1'000'000'000});
   f.check("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit, {0, 1'000'000'000});
   f.check("runtime.zero_bucket_size", s.runtime.zero_bucket_size, {0, 1'000'000'000'000});
   f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
@@ -119,6 +120,12 @@ void check_gathered_tokens(const Plan& p, Findings& f) {
   if (!p.s.runtime.allgather_dispatcher || (p.m.moe && p.s.ep * p.s.etp > 1)) return;
   f.warning({"kernels.allgather_dispatcher"},
             "'kernels.allgather_dispatcher' does nothing: no ranks share experts (ep, etp)");
+}
+
+void check_microbatch_group(const Plan& p, Findings& f) {
+  if (p.s.runtime.microbatch_group_size == 0 || p.s.schedule == Schedule::kInterleaved) return;
+  f.warning({"runtime.microbatch_group_size"},
+            "'runtime.microbatch_group_size' does nothing: the schedule is not interleaved");
 }
 
 void check_deferral(const Plan& p, Findings& f) {
@@ -353,6 +360,7 @@ constexpr Rule kRules[] = {
     check_token_proxies,
     check_gathered_tokens,
     check_deferral,
+    check_microbatch_group,
     check_offload,
     check_lora,
     check_precision,

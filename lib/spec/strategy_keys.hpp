@@ -152,6 +152,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);
   visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
   visit("runtime.layer_wise_optimizer", s.runtime.layer_wise_optimizer);
+  visit("runtime.microbatch_group_size", s.runtime.microbatch_group_size);
   visit("order", s.order);
 }
 

@@ -137,10 +137,12 @@ void check_schedule(const Plan& p, Findings& f) {
       break;
   }
   if (!has_whole_microbatches(s) || traits.illegal_reason == nullptr) return;
-  const std::string reason =
-      traits.illegal_reason({s.schedule, s.pp, s.vp, num_microbatches(s), 0});
+  const std::string reason = traits.illegal_reason(
+      {s.schedule, s.pp, s.vp, num_microbatches(s), s.runtime.microbatch_group_size});
   if (!reason.empty()) {
-    f.error({"global_batch", "pp", "schedule"}, "schedule " + name + " " + reason);
+    std::vector<std::string> keys{"global_batch", "pp", "schedule"};
+    if (s.runtime.microbatch_group_size > 0) keys.emplace_back("runtime.microbatch_group_size");
+    f.error(std::move(keys), "schedule " + name + " " + reason);
   }
 }
 

@@ -1,4 +1,4 @@
-// How Megatron-LM's tokens reach their experts, and when its output layer makes weight gradients.
+// How Megatron-LM's tokens reach their experts, and in which order its pipeline works.
 #include "launch/megatron_import.hpp"
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
@@ -62,7 +62,30 @@ TEST_CASE("deferred weight gradients of the output layer are read with their lim
   CHECK_FALSE(reading("").strategy.runtime.defer_embedding_wgrad_compute);
 }
 
-TEST_CASE("both are exported as they were, to Megatron-LM and to Megatron-Bridge") {
+TEST_CASE("groups of microbatches are read where they are others than pp") {
+  const std::string interleaved =
+      "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+      "--microbatch-group-size-per-virtual-pipeline-stage ";
+  CHECK(reading(interleaved + "2").strategy.runtime.microbatch_group_size == 0);
+  CHECK(reading(interleaved + "4").strategy.runtime.microbatch_group_size == 4);
+  CHECK(reading("--pipeline-model-parallel-size 2 "
+                "--microbatch-group-size-per-virtual-pipeline-stage 4")
+            .strategy.runtime.microbatch_group_size == 0);
+}
+
+TEST_CASE("scores in fp32 are named where no fused kernel makes them") {
+  const auto named = [](const std::string& options) {
+    const std::vector<std::string> notes = reading("--attention-softmax-in-fp32 " + options).notes;
+    return std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+      return note.find("fp32 copies of scores") != std::string::npos;
+    });
+  };
+  CHECK_FALSE(named(""));
+  CHECK_FALSE(named("--attention-backend unfused"));
+  CHECK(named("--attention-backend unfused --no-masked-softmax-fusion"));
+}
+
+TEST_CASE("all are exported as they were, to Megatron-LM and to Megatron-Bridge") {
   struct Row {
     const char* model;
     const char* keys;

@@ -150,6 +150,7 @@ TEST_CASE("with weight gradients deferred and tokens gathered the search finds t
     Case c = random_case(seed);
     c.request.base.runtime.defer_embedding_wgrad_compute = true;
     c.request.base.runtime.wgrad_deferral_limit = seed % 3;
+    c.request.base.runtime.microbatch_group_size = seed % 2 == 0 ? 0 : 4;
     c.request.base.runtime.allgather_dispatcher = true;
     c.request.base.runtime.flex_dispatcher = false;
     with_plans += agrees(c) ? 1 : 0;

@@ -182,6 +182,9 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
        },
        "warning: 'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
        "backward passes, of an output layer that is trained\n"},
+      {"groups of no turns",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.microbatch_group_size = 4; },
+       "warning: 'runtime.microbatch_group_size' does nothing: the schedule is not interleaved\n"},
       {"a limit of nothing",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.wgrad_deferral_limit = 4; },
        "warning: 'runtime.wgrad_deferral_limit' does nothing without "
