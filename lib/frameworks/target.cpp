@@ -361,7 +361,7 @@ void TargetModel::check_parts(Target carrier, const Strategy& s, Findings& f) co
   check_bf16_layers(carrier, s, model_, f);
   check_offloaded_masters(carrier, s, f);
   check_optimizer_kernel(carrier, s, f);
-  check_pipeline_extras(carrier, s, f);
+  check_megatron_extras(carrier, s, f);
   check_adapter_kernels(carrier, s, f);
   check_low_gather(carrier, s, f);
   check_cuda_graph(carrier, s, f);

@@ -100,12 +100,16 @@ void check_late_update(const Plan& p, Findings& f) {
   f.error({"runtime.optimizer_in_backward"}, "weights are updated after the backward pass");
 }
 
-// Megatron-Core alone has either; its rules say when it defers.
-void check_pipeline_extras(Target t, const Strategy& s, Findings& f) {
+// Megatron-Core alone has these; its rules say when.
+void check_megatron_extras(Target t, const Strategy& s, Findings& f) {
   if (t == Target::kMegatron || t == Target::kMegatronBridge) return;
   if (s.runtime.microbatch_group_size > 0 && s.schedule == Schedule::kInterleaved) {
     f.error({"runtime.microbatch_group_size"}, "chunks take turns after 'pp' microbatches",
             "runtime.microbatch_group_size=0");
+  }
+  if (s.runtime.expert_capacity_factor > 0) {
+    f.error({"runtime.expert_capacity_factor"}, "experts take all tokens that come",
+            "runtime.expert_capacity_factor=0");
   }
   if (!s.runtime.defer_embedding_wgrad_compute) return;
   f.error({"runtime.defer_embedding_wgrad_compute"},

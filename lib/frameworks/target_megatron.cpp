@@ -146,8 +146,16 @@ void dispatch(const Plan& p, Findings& f) {
     f.error({"overlap.ep", "mtp_layers"},
             "'overlap.ep' takes one layer of multi-token prediction at most");
   }
+  if (p.s.runtime.expert_capacity_factor > 0 && p.s.runtime.allgather_dispatcher) {
+    f.error({"runtime.expert_capacity_factor", "kernels.allgather_dispatcher"},
+            "tokens are dropped where they are sent, not where they are gathered",
+            "kernels.allgather_dispatcher=false");
+  }
 }
-void mend_dispatch(Strategy& s, const ModelSpec&) { s.overlap.ep = false; }
+void mend_dispatch(Strategy& s, const ModelSpec&) {
+  s.overlap.ep = false;
+  if (s.runtime.expert_capacity_factor > 0) s.runtime.allgather_dispatcher = false;
+}
 
 void gathers(const Plan& p, Findings& f) {
   if (p.s.tp == 1 || !p.s.sequence_parallel || p.s.runtime.tp_recompute_allgather) return;
@@ -290,9 +298,10 @@ void graphs(const Plan& p, Findings& f) {
             "kernels.cuda_graph=full_iteration");
   }
   const CudaGraphModules& modules = p.s.runtime.cuda_graph_modules;
-  if (p.m.moe && (modules.empty() || modules.has(CudaGraphModule::kMoe))) {
+  const bool padded = p.s.runtime.pad_to_capacity && p.s.runtime.expert_capacity_factor > 0;
+  if (p.m.moe && !padded && (modules.empty() || modules.has(CudaGraphModule::kMoe))) {
     f.error({"kernels.cuda_graph", "kernels.cuda_graph_modules"},
-            "a layer of experts without a capacity is not captured whole",
+            "a layer of experts is not captured whole unless they are padded to a capacity",
             "kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]");
   }
   if (modules.has(CudaGraphModule::kMlp) && num_moe_layers(p.m) == p.m.num_layers) {

@@ -35,7 +35,7 @@ void check_adapter_kernels(Target t, const Strategy& s, Findings& f);
 void check_megatron_optimizer(const Plan& p, Findings& f);
 void check_optimizer_kernel(Target t, const Strategy& s, Findings& f);
 void check_offloaded_masters(Target t, const Strategy& s, Findings& f);
-void check_pipeline_extras(Target t, const Strategy& s, Findings& f);
+void check_megatron_extras(Target t, const Strategy& s, Findings& f);
 
 // Ranks are numbered tp-cp-ep-dp-pp, and no other way.
 void check_default_order(const Plan& p, Findings& f);

@@ -33,6 +33,10 @@ void add_parallel(const LaunchPlan& p, Options& o) {
                                                 : gathers ? "allgather"
                                                           : "alltoall"});
     if (flex) o.push_back({"--moe-flex-dispatcher-backend", "deepep"});
+    if (s.runtime.expert_capacity_factor > 0) {
+      o.push_back({"--moe-expert-capacity-factor", key_text(s.runtime.expert_capacity_factor)});
+      if (s.runtime.pad_to_capacity) o.push_back({"--moe-pad-expert-input-to-capacity"});
+    }
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     if (s.runtime.fused_router) o.push_back({"--moe-router-fusion"});

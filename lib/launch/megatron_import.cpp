@@ -183,26 +183,10 @@ class Importer {
       run_.world_size = 0;
     }
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
-    read_dispatcher();
+    read_dispatch(options_, run_);
     const bool grouped = has("--moe-grouped-gemm");
     s.runtime.grouped_gemm = grouped || !run_.model.moe;
     if (has("--use-tp-pp-dp-mapping")) s.order = kPipelineInsideOrder;
-  }
-
-  void read_dispatcher() {
-    Strategy& s = run_.strategy;
-    const bool given = has("--moe-token-dispatcher-type"), deepep = has("--moe-enable-deepep");
-    const std::string kind = text("--moe-token-dispatcher-type", "allgather");
-    (void)has("--moe-flex-dispatcher-backend");
-    // Without groups of experts no dispatcher differs from another.
-    if (s.ep * s.etp == 1) return;
-    s.runtime.flex_dispatcher = kind == "flex" || deepep;
-    // A recipe's overrides do not say what the recipe has.
-    const bool own = given || options_.has("--num-layers");
-    s.runtime.allgather_dispatcher = kind == "allgather" && own && !deepep;
-    if (given || !s.runtime.allgather_dispatcher) return;
-    run_.assumed.push_back({"kernels.allgather_dispatcher", "true",
-                            "Megatron-LM's --moe-token-dispatcher-type where none is given"});
   }
 
   void read_batches() {

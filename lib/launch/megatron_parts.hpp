@@ -22,6 +22,8 @@ void read_megatron_model(ProgramOptions& options, ImportedRun& run);
 void read_data_types(ProgramOptions& options, ImportedRun& run);
 // Once it is known how the optimizer is sharded.
 void read_precision_aware(ProgramOptions& options, ImportedRun& run);
+// Of a strategy whose ranks are read.
+void read_dispatch(ProgramOptions& options, ImportedRun& run);
 // --optimizer, whose sharding is read already; those that are not modelled count as Adam.
 void read_optimizer(ProgramOptions& options, ImportedRun& run);
 

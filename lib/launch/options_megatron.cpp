@@ -54,6 +54,7 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
      R"(
 num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
 moe-layer-freq moe-router-enable-expert-bias/0
+moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
 moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
 overlap-moe-expert-parallel-comm/0
@@ -191,7 +192,7 @@ optimizer-cuda-graph/0 qk-clip/0 qk-clip-alpha qk-clip-threshold
 )"},
     {OptionEffect::kNotModelled, "dropped tokens and padding to a capacity are not counted",
      R"(
-moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-token-drop-policy=probs
+moe-token-drop-policy=probs
 moe-expert-rank-capacity-factor moe-token-dropping/0
 )"},
     {OptionEffect::kNotModelled, "it is estimated as without",

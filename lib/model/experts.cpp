@@ -12,13 +12,19 @@ namespace {
 // Token copies that the busiest expert-parallel rank receives. Memory must suffice in bad layers
 // too: the 99th percentile of [F-MOE-2], or [F-MOE-3].
 double received_tokens(const MoeSpec& moe, const BlockContext& x) {
-  return real(x.shape.norm_tokens) * real(moe.top_k) * rank_load(moe, x.strategy.ep).p99;
+  return real(x.shape.norm_tokens) * real(moe.top_k) * expert_load(moe, x.strategy).p99;
 }
 
 // What a device's experts work on: copies of tokens, their features and outputs each.
 struct ExpertWork {
   double received = 0, features = 0, outputs = 0, experts = 0;
 };
+
+// Whether experts work on as many tokens whatever comes: the host knows how many.
+bool is_padded(const BlockContext& x) {
+  const Runtime& k = x.strategy.runtime;
+  return k.pad_to_capacity && k.expert_capacity_factor > 0;
+}
 
 // Host time of one of PyTorch's operators in plain modules, in kernels of the framework.
 double plain_operator(const BlockContext& x) {
@@ -60,7 +66,7 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
       n.unsort = n.unsort_back = (5 + pieces) * plain;
     }
   }
-  if (!k.grouped_kernel) n.unsort += kWait;
+  if (!k.grouped_kernel && !is_padded(x)) n.unsort += kWait;
   // The dispatcher's own functions and what they keep for the way back, forward and backward.
   constexpr double kDispatcher = 20;
   if (x.strategy.ep > 1) n.unsort += kDispatcher, n.unsort_back += kDispatcher;
@@ -172,7 +178,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_linear(x, "latent down", l.norm_tokens, input, l.hidden, false, ops);
   }
   const double routed = tokens * real(moe.top_k);  // token copies this rank sends
-  const double busiest = rank_load(moe, s.ep).median;
+  const double busiest = expert_load(moe, s).median;
   // [F-EP-6] What is sent copy by copy is sorted by rank, and by expert again where it arrives; one
   // copy for each rank is put in order once, there (Megatron-Core moe/token_dispatcher.py,
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
@@ -210,7 +216,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     append_biased_experts(x, {received, real(ffn), h, real(local_experts)}, ops);
   }
   for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].awaited = ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel;
+    ops.kernels[i].awaited =
+        ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel && !is_padded(x);
   }
   if (s.runtime.weighted_expert_outputs) {
     append_elementwise(x, "expert weights", 2 * e * received * h, 1, 6 * e * received * h, 3, ops);

@@ -50,11 +50,13 @@ double even_share(const Strategy& s, const ChunkTime& all) {
 double flops_bound(const ModelSpec& m, const ClusterSpec& c, const LayerPrefix& prefix,
                    const Strategy& s) {
   double matrices = real(m.vocab_size) * real(m.hidden_size);
+  const double capacity = s.runtime.expert_capacity_factor;
+  const double taken = capacity > 0 ? std::min(capacity, 1.0) : 1;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(prefix.table.size()); ++k) {
     const LayerParameters p = layer_parameters(m, prefix.table.layer(k));
-    // Tokens per expert are rounded down to a whole number, at worst to a half.
+    // Tokens per expert are rounded down to a whole number, at worst to a half, or dropped.
     matrices += real(prefix.all()[k]) *
-                (real(p.attention_linear + p.mlp_linear) + 0.5 * real(p.experts_active));
+                (real(p.attention_linear + p.mlp_linear) + 0.5 * taken * real(p.experts_active));
   }
   const DeviceSpec& d = c.device;
   double rate = 0;

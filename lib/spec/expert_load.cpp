@@ -131,4 +131,14 @@ RankLoad rank_load(const MoeSpec& moe, std::int64_t ranks) {
   return {ranks, most, most};
 }
 
+RankLoad expert_load(const MoeSpec& moe, const Strategy& s) {
+  RankLoad load = rank_load(moe, s.ep);
+  const double most = s.runtime.expert_capacity_factor;
+  if (most <= 0) return load;
+  for (double* part : {&load.median, &load.p99}) {
+    *part = s.runtime.pad_to_capacity ? most : std::min(*part, most);
+  }
+  return load;
+}
+
 }  // namespace meshplan

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spec/model.hpp"
+#include "spec/strategy.hpp"
 
 namespace meshplan {
 
@@ -32,5 +33,9 @@ void derive_loads(MoeSpec& moe);
 // min(l, r). It holds no rank above its busiest expert's share, and no rank gets more than all
 // tokens; so one rank has the mean. r ranks.
 [[nodiscard]] RankLoad rank_load(const MoeSpec& moe, std::int64_t ranks);
+
+// [F-MOE-4] The same of a strategy's expert-parallel ranks: at most the capacity factor, and as
+// much as it where experts' inputs are padded (Megatron-Core moe/moe_utils.py, get_capacity).
+[[nodiscard]] RankLoad expert_load(const MoeSpec& moe, const Strategy& s);
 
 }  // namespace meshplan

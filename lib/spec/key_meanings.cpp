@@ -164,6 +164,9 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
      "a matrix that Muon updates has one owner; else its sharded momentum is gathered"},
     {"runtime.microbatch_group_size",
      "interleaved: microbatches that pass a chunk before the next one has its turn; 0: pp"},
+    {"runtime.expert_capacity_factor",
+     "tokens that an expert takes over its even share, others are dropped; 0: all that come"},
+    {"runtime.pad_to_capacity", "experts work on as many tokens as they may take, whatever comes"},
     {"order", "axes of the ranks, innermost first: tp-cp-ep-dp-pp"},
 });
 

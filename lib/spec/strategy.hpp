@@ -302,6 +302,11 @@ struct Runtime {
   // Interleaved schedules: so many microbatches pass a chunk of a rank in turn before the next
   // chunk (Megatron-Core microbatch_group_size_per_vp_stage); 0: pp.
   std::int64_t microbatch_group_size = 0;
+  // An expert takes so many times its even share of each rank's tokens and drops the rest
+  // (Megatron-Core moe_expert_capacity_factor), and with padding works on as many whatever comes
+  // (moe_pad_expert_input_to_capacity), for which no host has to wait; 0: it takes what comes.
+  double expert_capacity_factor = 0;
+  bool pad_to_capacity = false;
 
   bool operator==(const Runtime&) const = default;
 };

@@ -122,6 +122,21 @@ void check_gathered_tokens(const Plan& p, Findings& f) {
             "'kernels.allgather_dispatcher' does nothing: no ranks share experts (ep, etp)");
 }
 
+void check_capacity(const Plan& p, Findings& f) {
+  const double factor = p.s.runtime.expert_capacity_factor;
+  if (!(factor >= 0 && factor <= 1e6)) {
+    f.error(
+        {"runtime.expert_capacity_factor"},
+        "'runtime.expert_capacity_factor' must be 0, for experts that take what comes, or more");
+  } else if (factor > 0 && !p.m.moe) {
+    f.warning({"runtime.expert_capacity_factor"},
+              "'runtime.expert_capacity_factor' does nothing: the model has no experts");
+  }
+  if (!p.s.runtime.pad_to_capacity || factor > 0) return;
+  f.warning({"runtime.pad_to_capacity"},
+            "'runtime.pad_to_capacity' does nothing without 'runtime.expert_capacity_factor'");
+}
+
 void check_microbatch_group(const Plan& p, Findings& f) {
   if (p.s.runtime.microbatch_group_size == 0 || p.s.schedule == Schedule::kInterleaved) return;
   f.warning({"runtime.microbatch_group_size"},
@@ -361,6 +376,7 @@ constexpr Rule kRules[] = {
     check_gathered_tokens,
     check_deferral,
     check_microbatch_group,
+    check_capacity,
     check_offload,
     check_lora,
     check_precision,

@@ -153,6 +153,8 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
   visit("runtime.layer_wise_optimizer", s.runtime.layer_wise_optimizer);
   visit("runtime.microbatch_group_size", s.runtime.microbatch_group_size);
+  visit("runtime.expert_capacity_factor", s.runtime.expert_capacity_factor);
+  visit("runtime.pad_to_capacity", s.runtime.pad_to_capacity);
   visit("order", s.order);
 }
 

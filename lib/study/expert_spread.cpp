@@ -14,7 +14,7 @@ std::optional<ExpertSpread> expert_spread(const ModelSpec& m, const ClusterSpec&
   const PlanCost best = cost_of(usual, c, plan.strategy);
   const PlanCost worst = cost_of(unlucky, c, plan.strategy);
   ExpertSpread spread;
-  spread.load = rank_load(*m.moe, plan.strategy.ep);
+  spread.load = expert_load(*m.moe, plan.strategy);
   spread.step_median = best.step_time;
   spread.step_p99 = worst.step_time;
   spread.peak_median = best.memory().peak;

@@ -54,6 +54,23 @@ TEST_CASE("without ranks that share experts no dispatcher is another") {
   CHECK_FALSE(reading("").strategy.runtime.allgather_dispatcher);
 }
 
+TEST_CASE("what experts take at most is read, of models that have experts") {
+  const std::string mixture =
+      "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+      "--moe-token-dispatcher-type alltoall ";
+  const auto factor = [&](const std::string& options) {
+    return reading(options).strategy.runtime.expert_capacity_factor;
+  };
+  CHECK(factor(mixture) == 0);
+  CHECK(factor(mixture + "--moe-expert-capacity-factor 1.25") == 1.25);
+  CHECK(factor(mixture + "--moe-expert-capacity-factor -1") == 0);
+  CHECK(factor("--moe-expert-capacity-factor 1.25") == 0);
+  const std::string pads = "--moe-pad-expert-input-to-capacity ";
+  CHECK_FALSE(reading(mixture + pads).strategy.runtime.pad_to_capacity);
+  CHECK(
+      reading(mixture + pads + "--moe-expert-capacity-factor 1").strategy.runtime.pad_to_capacity);
+}
+
 TEST_CASE("deferred weight gradients of the output layer are read with their limit") {
   const MegatronRun run = reading(
       "--pipeline-model-parallel-size 2 --defer-embedding-wgrad-compute --wgrad-deferral-limit 3");
@@ -95,6 +112,9 @@ TEST_CASE("all are exported as they were, to Megatron-LM and to Megatron-Bridge"
       GENERATE(Row{"mixtral-8x7b",
                    "ep=8,kernels.flex_dispatcher=false,kernels.allgather_dispatcher=true",
                    {"kernels.flex_dispatcher", "kernels.allgather_dispatcher"}},
+               Row{"mixtral-8x7b",
+                   "ep=8,runtime.expert_capacity_factor=1.25,runtime.pad_to_capacity=true",
+                   {"runtime.expert_capacity_factor", "runtime.pad_to_capacity"}},
                Row{"llama-3.1-70b",
                    "tp=4,pp=4,sequence_parallel=true,runtime.defer_embedding_wgrad_compute=true,"
                    "runtime.wgrad_deferral_limit=22",

@@ -152,6 +152,7 @@ TEST_CASE("with weight gradients deferred and tokens gathered the search finds t
     c.request.base.runtime.wgrad_deferral_limit = seed % 3;
     c.request.base.runtime.microbatch_group_size = seed % 2 == 0 ? 0 : 4;
     c.request.base.runtime.allgather_dispatcher = true;
+    c.request.base.runtime.expert_capacity_factor = seed % 4 == 0 ? 0.4 : 0;
     c.request.base.runtime.flex_dispatcher = false;
     with_plans += agrees(c) ? 1 : 0;
   }

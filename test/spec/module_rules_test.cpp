@@ -182,6 +182,17 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
        },
        "warning: 'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
        "backward passes, of an output layer that is trained\n"},
+      {"a capacity of nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.expert_capacity_factor = 1; },
+       "warning: 'runtime.expert_capacity_factor' does nothing: the model has no experts\n"},
+      {"padding to no capacity",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.pad_to_capacity = true; },
+       "warning: 'runtime.pad_to_capacity' does nothing without "
+       "'runtime.expert_capacity_factor'\n"},
+      {"a capacity below nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.expert_capacity_factor = -1; },
+       "error: 'runtime.expert_capacity_factor' must be 0, for experts that take what comes, or "
+       "more\n"},
       {"groups of no turns",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.microbatch_group_size = 4; },
        "warning: 'runtime.microbatch_group_size' does nothing: the schedule is not interleaved\n"},
