@@ -64,6 +64,9 @@ void mend_lm_loss(Strategy& s, const ModelSpec&) { s.loss = Loss::kLm; }
 void check_plain_dispatch(const Plan& p, Findings& f) {
   if (p.s.ep == 1) return;
   if (p.s.overlap.ep) f.error({"overlap.ep"}, "the dispatch of tokens is not overlapped");
+  if (p.s.overlap.shared_experts) {
+    f.error({"overlap.shared_experts"}, "the dispatch of tokens is not overlapped");
+  }
   if (p.s.runtime.flex_dispatcher) {
     f.error({"kernels.flex_dispatcher"}, "tokens are dispatched by plain all-to-alls");
   }
@@ -72,7 +75,8 @@ void check_plain_dispatch(const Plan& p, Findings& f) {
   }
 }
 void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = s.runtime.flex_dispatcher = s.runtime.allgather_dispatcher = false;
+  s.overlap.ep = s.overlap.shared_experts = false;
+  s.runtime.flex_dispatcher = s.runtime.allgather_dispatcher = false;
 }
 
 void check_unlisted_modules(const Plan& p, Findings& f) {

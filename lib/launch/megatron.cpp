@@ -38,6 +38,7 @@ void add_parallel(const LaunchPlan& p, Options& o) {
       if (s.runtime.pad_to_capacity) o.push_back({"--moe-pad-expert-input-to-capacity"});
     }
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
+    if (s.overlap.shared_experts) o.push_back({"--moe-shared-expert-overlap"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     if (s.runtime.fused_router) o.push_back({"--moe-router-fusion"});
     if (s.runtime.fused_permute) o.push_back({"--moe-permute-fusion"});

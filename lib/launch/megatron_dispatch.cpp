@@ -16,6 +16,7 @@ void read_dispatch(ProgramOptions& options, ImportedRun& run) {
   const bool pads = options.has("--moe-pad-expert-input-to-capacity");
   s.runtime.expert_capacity_factor = run.model.moe ? capacity : 0;
   s.runtime.pad_to_capacity = pads && s.runtime.expert_capacity_factor > 0;
+  s.overlap.shared_experts = options.has("--moe-shared-expert-overlap");
   // Without groups of experts no dispatcher differs from another.
   if (s.ep * s.etp == 1) return;
   s.runtime.flex_dispatcher = kind == "flex" || deepep;

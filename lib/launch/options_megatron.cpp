@@ -54,7 +54,7 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
      R"(
 num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
 moe-layer-freq moe-router-enable-expert-bias/0
-moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0
+moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-shared-expert-overlap/0
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
 moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
 overlap-moe-expert-parallel-comm/0
@@ -202,7 +202,7 @@ gtp-remat-opt-in-modules/+ gtp-remat-reduce-scatter-with-fp32-accumulation/0 gtp
 gtp-expert-remat-nccl-ub/0 hierarchical-context-parallel-sizes/+ max-seqlen-per-dp-cp-rank
 max-seqlen-per-cp-rank hybrid-context-parallel/0 delay-wgrad-compute/0
 overlap-dispatch-backward-with-experts-wgrad/0 ep-overlap-early-attn-memory-release/0
-high-priority-a2a-comm-stream/0 moe-shared-expert-overlap/0
+high-priority-a2a-comm-stream/0
 overlap-p2p-communication-warmup-flush/0
 no-tp-comm-bulk-wgrad/0 disable-tp-comm-bulk-wgrad/0 no-tp-comm-bulk-dgrad/0
 disable-tp-comm-bulk-dgrad/0 no-tp-comm-overlap-ag/0 disable-tp-comm-overlap-ag/0

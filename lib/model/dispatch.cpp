@@ -201,4 +201,30 @@ void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
   }
 }
 
+void hide_behind_shared_experts(const BlockContext& x, std::size_t first, std::size_t last,
+                                BlockOps& ops) {
+  if (!x.strategy.overlap.shared_experts) return;
+  for (const bool forward : {true, false}) {
+    Seconds kernels, messages;
+    for (std::size_t i = first; i < last; ++i) {
+      if ((ops.kernels[i].pass == Pass::kForward) == forward) kernels += ops.kernels[i].time;
+    }
+    // What the host waits for comes before any expert.
+    const auto is_hidden = [&](const CommOp& op) {
+      const bool same = (op.pass == Pass::kForward) == forward;
+      return same && op.dimension == CommDimension::kEp && op.awaited == Seconds{};
+    };
+    for (const CommOp& op : ops.comm) {
+      if (is_hidden(op)) messages += op.time_each * op.count;
+    }
+    if (messages == Seconds{}) continue;
+    const double share = std::min(1.0, kernels.si() / messages.si());
+    for (CommOp& op : ops.comm) {
+      if (!is_hidden(op)) continue;
+      op.hidden = op.time_each * share;
+      op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
+    }
+  }
+}
+
 }  // namespace meshplan

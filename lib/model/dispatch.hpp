@@ -1,6 +1,8 @@
 #pragma once
 // How tokens travel to their experts and back: one copy for each expert, one for each rank or node
 // of their experts (flex_dispatcher), or all tokens to all ranks (allgather_dispatcher).
+#include <cstddef>
+
 #include "model/context.hpp"
 #include "model/operations.hpp"
 #include "spec/model.hpp"
@@ -22,5 +24,11 @@ namespace meshplan {
 // `busiest`: load of the busiest rank over the mean.
 void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements, double busiest,
                      BlockOps& ops);
+
+// [F-EP-15] With overlap.shared_experts the messages of a pass run beside the same pass of the
+// experts that every token passes, whose kernels are `first` .. `last` - 1: they hide as far as
+// these last, and slow them (Megatron-Core moe/shared_experts.py, moe_shared_expert_overlap).
+void hide_behind_shared_experts(const BlockContext& x, std::size_t first, std::size_t last,
+                                BlockOps& ops);
 
 }  // namespace meshplan

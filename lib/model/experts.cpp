@@ -242,6 +242,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     const LinearTimes down =
         append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops, 1, &narrow);
     append_tp_collectives(x, up, down, ops);
+    hide_behind_shared_experts(x, begin.kernel, ops.kernels.size(), ops);
     if (!all_again && repeats(x, RecomputeModule::kSharedExperts, false)) repeat_part(begin, ops);
     append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
     graph_part(x, CudaGraphModule::kMoeRouter, begin, ops);

@@ -42,6 +42,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"overlap.tp_backward", "those of the backward pass run beside weight-gradient products"},
     {"overlap.ep", "tokens are exchanged between experts beside another microbatch's layers"},
     {"overlap.pp", "pipeline messages are sent and received beside computation"},
+    {"overlap.shared_experts",
+     "tokens are exchanged between experts beside those that every token passes"},
     {"offload.optimizer", "optimizer states and their update are on the host"},
     {"offload.optimizer_fraction", "of the parameters, with offload.optimizer"},
     {"offload.master_weights", "fp32 weights are on the host alone, with offload.optimizer"},

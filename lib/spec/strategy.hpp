@@ -23,6 +23,7 @@ struct Overlap {
   bool tp_backward = true;    // those of the backward pass beside the weight-gradient products
   bool ep = false;            // dispatch and combine of one microbatch beside the layers of another
   bool pp = false;            // sends and receives beside computation
+  bool shared_experts = false;  // dispatch and combine beside the experts that every token passes
 
   bool operator==(const Overlap&) const = default;
 };

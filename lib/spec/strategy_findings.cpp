@@ -122,6 +122,14 @@ void check_gathered_tokens(const Plan& p, Findings& f) {
             "'kernels.allgather_dispatcher' does nothing: no ranks share experts (ep, etp)");
 }
 
+void check_shared_overlap(const Plan& p, Findings& f) {
+  if (!p.s.overlap.shared_experts) return;
+  if (p.m.moe && p.m.moe->shared_expert_ffn_hidden_size > 0 && p.s.ep > 1) return;
+  f.warning({"overlap.shared_experts"},
+            "'overlap.shared_experts' does nothing: it is of experts on several ranks (ep) beside "
+            "others that every token passes");
+}
+
 void check_capacity(const Plan& p, Findings& f) {
   const double factor = p.s.runtime.expert_capacity_factor;
   if (!(factor >= 0 && factor <= 1e6)) {
@@ -377,6 +385,7 @@ constexpr Rule kRules[] = {
     check_deferral,
     check_microbatch_group,
     check_capacity,
+    check_shared_overlap,
     check_offload,
     check_lora,
     check_precision,

@@ -52,6 +52,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.tp_backward", s.overlap.tp_backward);
   visit("overlap.ep", s.overlap.ep);
   visit("overlap.pp", s.overlap.pp);
+  visit("overlap.shared_experts", s.overlap.shared_experts);
   visit("offload.optimizer", s.offload.optimizer);
   visit("offload.optimizer_fraction", s.offload.optimizer_fraction);
   visit("offload.master_weights", s.offload.master_weights);

@@ -151,6 +151,19 @@ void check_expert_overlap(const Plan& p, Findings& f) {
             "'overlap.ep' is of tokens that are sent, not gathered", "overlap.ep=false");
     return;
   }
+  if (s.overlap.shared_experts) {
+    const std::string key = "'overlap.shared_experts'", hint = "overlap.shared_experts=false";
+    if (s.overlap.ep) {
+      f.error({"overlap.shared_experts", "overlap.ep"}, key + " excludes 'overlap.ep'", hint);
+    } else if (s.runtime.allgather_dispatcher) {
+      f.error({"overlap.shared_experts", "kernels.allgather_dispatcher"},
+              key + " is of tokens that are sent, not gathered", hint);
+    } else if (s.recompute == Recompute::kSelective &&
+               s.recompute_modules.has(RecomputeModule::kSharedExperts)) {
+      f.error({"overlap.shared_experts", "recompute_modules"},
+              key + " excludes module shared_experts", hint);
+    }
+  }
   if (!s.overlap.ep) return;
   if (s.ep == 1) {
     f.error({"overlap.ep", "ep"}, "'overlap.ep' needs 'ep' over 1", "overlap.ep=false");

@@ -54,6 +54,13 @@ TEST_CASE("without ranks that share experts no dispatcher is another") {
   CHECK_FALSE(reading("").strategy.runtime.allgather_dispatcher);
 }
 
+TEST_CASE("tokens beside shared experts are read") {
+  CHECK(reading("--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+                "--moe-token-dispatcher-type alltoall --moe-shared-expert-intermediate-size 1024 "
+                "--moe-shared-expert-overlap")
+            .strategy.overlap.shared_experts);
+}
+
 TEST_CASE("what experts take at most is read, of models that have experts") {
   const std::string mixture =
       "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
@@ -115,6 +122,9 @@ TEST_CASE("all are exported as they were, to Megatron-LM and to Megatron-Bridge"
                Row{"mixtral-8x7b",
                    "ep=8,runtime.expert_capacity_factor=1.25,runtime.pad_to_capacity=true",
                    {"runtime.expert_capacity_factor", "runtime.pad_to_capacity"}},
+               Row{"deepseek-v3",
+                   "ep=8,pp=4,recompute=full,overlap.shared_experts=true",
+                   {"overlap.shared_experts"}},
                Row{"llama-3.1-70b",
                    "tp=4,pp=4,sequence_parallel=true,runtime.defer_embedding_wgrad_compute=true,"
                    "runtime.wgrad_deferral_limit=22",
@@ -123,7 +133,8 @@ TEST_CASE("all are exported as they were, to Megatron-LM and to Megatron-Bridge"
                    "tp=4,pp=4,sequence_parallel=true,runtime.defer_embedding_wgrad_compute=true",
                    {"runtime.defer_embedding_wgrad_compute", "runtime.wgrad_deferral_limit"}});
   INFO(row.keys);
-  const LaunchPlan p = plan_of(row.model, "dgx-h100", 64, row.keys);
+  const LaunchPlan p = plan_of(row.model, "dgx-h100",
+                               std::string_view(row.model) == "deepseek-v3" ? 256 : 64, row.keys);
   const Result<MegatronRun> run =
       read_megatron_run(arguments_text(p, megatron_command(p)), "train.sh");
   REQUIRE(run.ok());

@@ -182,6 +182,20 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
        },
        "warning: 'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
        "backward passes, of an output layer that is trained\n"},
+      {"shared experts that are not there",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 2, s.overlap.shared_experts = true;
+       },
+       "warning: 'overlap.shared_experts' does nothing: it is of experts on several ranks (ep) beside "
+       "others that every token passes\n"},
+      {"both ways to hide tokens",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), m.moe->shared_expert_ffn_hidden_size = 64;
+         s.ep = 2, s.overlap.shared_experts = true;
+         s.runtime.allgather_dispatcher = true, s.runtime.flex_dispatcher = false;
+       },
+       "error: 'overlap.shared_experts' is of tokens that are sent, not gathered\n"
+       "  hint: overlap.shared_experts=false\n"},
       {"a capacity of nothing",
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.expert_capacity_factor = 1; },
        "warning: 'runtime.expert_capacity_factor' does nothing: the model has no experts\n"},
