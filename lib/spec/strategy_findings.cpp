@@ -160,8 +160,7 @@ void check_deferral(const Plan& p, Findings& f) {
               "'runtime.defer_embedding_wgrad_compute'");
     return;
   }
-  const bool whole = p.s.schedule == Schedule::k1f1b || p.s.schedule == Schedule::kInterleaved ||
-                     p.s.schedule == Schedule::kGpipe;
+  const bool whole = !traits_of(p.s.schedule).splits_backward;
   if (p.s.pp > 1 && whole && !is_frozen(p.s)) return;
   f.warning({"runtime.defer_embedding_wgrad_compute"},
             "'runtime.defer_embedding_wgrad_compute' does nothing: it is of pipelines with whole "
