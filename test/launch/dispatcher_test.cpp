@@ -1,5 +1,5 @@
 // How Megatron-LM's tokens reach their experts, and in which order its pipeline works.
-#include "launch/megatron_import.hpp"
+#include "launch/megatron_reading.hpp"
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
 #include "spec/strategy_keys.hpp"
@@ -8,16 +8,7 @@ namespace meshplan {
 namespace {
 
 using test::plan_of;
-
-MegatronRun reading(const std::string& more) {
-  RunContext context;
-  context.gpus = 8;
-  Result<MegatronRun> run = read_megatron_run(
-      "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 " + more, "a.sh", context);
-  INFO((run.ok() ? "" : to_text(run.errors())));
-  REQUIRE(run.ok());
-  return std::move(*run);
-}
+using test::small_run;
 
 bool is_assumed(const MegatronRun& run, std::string_view key) {
   return std::any_of(run.assumed.begin(), run.assumed.end(),
@@ -41,23 +32,23 @@ TEST_CASE("tokens are gathered where Megatron-LM is told nothing else") {
       {"--moe-token-dispatcher-type flex --moe-enable-deepep", false, true, false},
   }));
   INFO(row.options);
-  const MegatronRun run = reading(mixture + row.options);
+  const MegatronRun run = small_run(mixture + row.options);
   CHECK(run.strategy.runtime.allgather_dispatcher == row.gathers);
   CHECK(run.strategy.runtime.flex_dispatcher == row.flex);
   CHECK(is_assumed(run, "kernels.allgather_dispatcher") == row.assumed);
 }
 
 TEST_CASE("without ranks that share experts no dispatcher is another") {
-  const MegatronRun alone = reading("--num-experts 8 --moe-router-topk 2");
+  const MegatronRun alone = small_run("--num-experts 8 --moe-router-topk 2");
   CHECK_FALSE(alone.strategy.runtime.allgather_dispatcher);
   CHECK_FALSE(is_assumed(alone, "kernels.allgather_dispatcher"));
-  CHECK_FALSE(reading("").strategy.runtime.allgather_dispatcher);
+  CHECK_FALSE(small_run("").strategy.runtime.allgather_dispatcher);
 }
 
 TEST_CASE("tokens beside shared experts are read") {
-  CHECK(reading("--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
-                "--moe-token-dispatcher-type alltoall --moe-shared-expert-intermediate-size 1024 "
-                "--moe-shared-expert-overlap")
+  CHECK(small_run("--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+                  "--moe-token-dispatcher-type alltoall --moe-shared-expert-intermediate-size 1024 "
+                  "--moe-shared-expert-overlap")
             .strategy.overlap.shared_experts);
 }
 
@@ -66,40 +57,41 @@ TEST_CASE("what experts take at most is read, of models that have experts") {
       "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
       "--moe-token-dispatcher-type alltoall ";
   const auto factor = [&](const std::string& options) {
-    return reading(options).strategy.runtime.expert_capacity_factor;
+    return small_run(options).strategy.runtime.expert_capacity_factor;
   };
   CHECK(factor(mixture) == 0);
   CHECK(factor(mixture + "--moe-expert-capacity-factor 1.25") == 1.25);
   CHECK(factor(mixture + "--moe-expert-capacity-factor -1") == 0);
   CHECK(factor("--moe-expert-capacity-factor 1.25") == 0);
   const std::string pads = "--moe-pad-expert-input-to-capacity ";
-  CHECK_FALSE(reading(mixture + pads).strategy.runtime.pad_to_capacity);
-  CHECK(
-      reading(mixture + pads + "--moe-expert-capacity-factor 1").strategy.runtime.pad_to_capacity);
+  CHECK_FALSE(small_run(mixture + pads).strategy.runtime.pad_to_capacity);
+  CHECK(small_run(mixture + pads + "--moe-expert-capacity-factor 1")
+            .strategy.runtime.pad_to_capacity);
 }
 
 TEST_CASE("deferred weight gradients of the output layer are read with their limit") {
-  const MegatronRun run = reading(
+  const MegatronRun run = small_run(
       "--pipeline-model-parallel-size 2 --defer-embedding-wgrad-compute --wgrad-deferral-limit 3");
   CHECK(run.strategy.runtime.defer_embedding_wgrad_compute);
   CHECK(run.strategy.runtime.wgrad_deferral_limit == 3);
-  CHECK_FALSE(reading("").strategy.runtime.defer_embedding_wgrad_compute);
+  CHECK_FALSE(small_run("").strategy.runtime.defer_embedding_wgrad_compute);
 }
 
 TEST_CASE("groups of microbatches are read where they are others than pp") {
   const std::string interleaved =
       "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
       "--microbatch-group-size-per-virtual-pipeline-stage ";
-  CHECK(reading(interleaved + "2").strategy.runtime.microbatch_group_size == 0);
-  CHECK(reading(interleaved + "4").strategy.runtime.microbatch_group_size == 4);
-  CHECK(reading("--pipeline-model-parallel-size 2 "
-                "--microbatch-group-size-per-virtual-pipeline-stage 4")
+  CHECK(small_run(interleaved + "2").strategy.runtime.microbatch_group_size == 0);
+  CHECK(small_run(interleaved + "4").strategy.runtime.microbatch_group_size == 4);
+  CHECK(small_run("--pipeline-model-parallel-size 2 "
+                  "--microbatch-group-size-per-virtual-pipeline-stage 4")
             .strategy.runtime.microbatch_group_size == 0);
 }
 
 TEST_CASE("scores in fp32 are named where no fused kernel makes them") {
   const auto named = [](const std::string& options) {
-    const std::vector<std::string> notes = reading("--attention-softmax-in-fp32 " + options).notes;
+    const std::vector<std::string> notes =
+        small_run("--attention-softmax-in-fp32 " + options).notes;
     return std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
       return note.find("fp32 copies of scores") != std::string::npos;
     });

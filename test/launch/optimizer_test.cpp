@@ -1,5 +1,5 @@
 // Megatron-LM's optimizers beside Adam.
-#include "launch/megatron_import.hpp"
+#include "launch/megatron_reading.hpp"
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
 
@@ -7,16 +7,7 @@ namespace meshplan {
 namespace {
 
 using test::plan_of;
-
-MegatronRun run_with(const std::string& more) {
-  RunContext context;
-  context.gpus = 8;
-  Result<MegatronRun> run = read_megatron_run(
-      "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --bf16 " + more, "a.sh", context);
-  INFO((run.ok() ? "" : to_text(run.errors())));
-  REQUIRE(run.ok());
-  return std::move(*run);
-}
+using test::small_run;
 
 std::string noted(const MegatronRun& run) {
   std::string all;
@@ -44,7 +35,7 @@ TEST_CASE("Megatron-LM's optimizers are read, and those that are not modelled na
       {"--optimizer lion", Optimizer::kAdam, 0, true},
   }));
   INFO(row.options);
-  const MegatronRun run = run_with(row.options);
+  const MegatronRun run = small_run(row.options);
   CHECK(run.strategy.optimizer == row.optimizer);
   CHECK(run.strategy.zero == row.zero);
   CHECK((noted(run).find("lion is not modelled: it is estimated as Adam") != std::string::npos) ==
@@ -53,7 +44,7 @@ TEST_CASE("Megatron-LM's optimizers are read, and those that are not modelled na
 
 TEST_CASE("what changes Muon's products is named where it is not the default") {
   const auto not_modelled = [](const std::string& options) {
-    const MegatronRun run = run_with("--optimizer muon " + options);
+    const MegatronRun run = small_run("--optimizer muon " + options);
     return std::any_of(run.options.begin(), run.options.end(),
                        [](const ReadOption& o) { return o.effect == OptionEffect::kNotModelled; });
   };
