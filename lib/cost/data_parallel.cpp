@@ -18,6 +18,14 @@ namespace {
 
 constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a decoder layer
 
+// Of a rank's experts: grouped products hold each expert's two weights apart (Transformer Engine
+// module/grouped_linear.py, weight0 and so on), as experts that run one by one do.
+std::int64_t expert_tensors(const ModelSpec& m, const Strategy& s) {
+  constexpr std::int64_t kEach = 2;
+  if (!m.moe) return 0;
+  return ceil_div(num_moe_layers(m), s.pp) * ceil_div(m.moe->num_experts, s.ep) * kEach;
+}
+
 // [F-DP-4] Buckets of PyTorch's DistributedDataParallel: filled from the last weight to the first
 // until they reach a size in the training dtype (torch/csrc/distributed/c10d/reducer.cpp,
 // compute_bucket_assignment_by_size), so that a larger weight has its own.
@@ -303,8 +311,8 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   // rank's part and copies each.
   const bool shards = s.zero >= 1 && (shard_group(s) > 1 || (m.moe && expert_dp(s) > 1));
   const double lists = shards && s.zero == 1 ? real(groups.all.size) * s.runtime.shard_launches : 0;
-  const double launches =
-      real(tensors) * (s.runtime.optimizer_launches + lists) * s.runtime.host_factor;
+  const double launches = real(tensors + expert_tensors(m, s)) *
+                          (s.runtime.optimizer_launches + lists) * s.runtime.host_factor;
   end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
   end.offload = optimizer_offload_time(c.device, s, p);
   return end;

@@ -13,6 +13,13 @@ namespace meshplan {
   return replayed ? 0 : k.host_factor;
 }
 
+// [F-HOST-7] What the host does once a step beside its passes and its update, while the device
+// waits: norms of the parameters, timers of all ranks, what is written (Megatron-LM
+// training/training.py, train and training_log).
+[[nodiscard]] inline Seconds logging_time(const ClusterSpec& c, const Runtime& k) {
+  return c.device.launch_gap * (k.step_launches * k.host_factor);
+}
+
 // Of the forward or the backward pass.
 [[nodiscard]] Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward);
 // Of what selective recomputation repeats, checkpoints included.

@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "cost/data_parallel.hpp"
+#include "cost/host_time.hpp"
 #include "schedule/chunk_map.hpp"
 #include "schedule/traits.hpp"
 
@@ -223,6 +224,7 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
     tail.host = std::max(tail.host, host_bytes(group.memory, s.offload));
     tail.peak = std::max(tail.peak, peak);
   }
+  tail.offload += logging_time(cluster_, s.runtime);
   return tail;
 }
 

@@ -33,12 +33,14 @@ constexpr std::array kDdpFields{
 constexpr auto kOptimizerFields = std::to_array<std::string_view>(
     {"optimizer", "use_precision_aware_optimizer", "main_grads_dtype", "main_params_dtype",
      "exp_avg_dtype", "exp_avg_sq_dtype", "store_param_remainders", "optimizer_cpu_offload",
-     "optimizer_offload_fraction", "overlap_cpu_optimizer_d2h_h2d", "use_distributed_optimizer"});
+     "optimizer_offload_fraction", "overlap_cpu_optimizer_d2h_h2d", "use_distributed_optimizer",
+     "log_num_zeros_in_grad"});
 constexpr auto kTrainFields =
     std::to_array<std::string_view>({"micro_batch_size", "global_batch_size", "rampup_batch_size"});
 constexpr auto kDistFields =
     std::to_array<std::string_view>({"use_torch_fsdp2", "use_megatron_fsdp"});
 
+constexpr auto kLoggerFields = std::to_array<std::string_view>({"log_interval", "log_params_norm"});
 constexpr auto kOverlapFields = std::to_array<std::string_view>(
     {"tp_comm_overlap", "overlap_p2p_comm", "overlap_moe_expert_parallel_comm",
      "delay_wgrad_compute", "overlap_grad_reduce", "overlap_param_gather",
@@ -110,6 +112,7 @@ class Container {
     if (const YamlNode* ddp = root_.find("ddp")) take_ddp(*ddp);
     take_fields("optimizer", kOptimizerFields);
     take_fields("train", kTrainFields);
+    take_fields("logger", kLoggerFields);
     take_switches("dist", kDistFields);
     if (overrides_) {
       take_fields("comm_overlap", kOverlapFields);

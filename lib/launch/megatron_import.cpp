@@ -92,6 +92,7 @@ class Importer {
       read_sharding();
       read_memory();
       read_precision();
+      read_logging(options_, run_);
     }
     options_.account(context_.lenient, run_);
     problems_.insert(problems_.end(), options_.problems().begin(), options_.problems().end());

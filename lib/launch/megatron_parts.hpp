@@ -32,6 +32,9 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
 void read_offloaded_optimizer(ProgramOptions& options, Offload& offload);
 void read_offloaded_modules(ProgramOptions& options, ImportedRun& run);
 
+// What is logged every step, into run.strategy.runtime.
+void read_logging(ProgramOptions& options, ImportedRun& run);
+
 // Adapters that Megatron-Bridge trains in place of all weights.
 void read_adapters(ProgramOptions& options, Strategy& s);
 

@@ -15,6 +15,10 @@ peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
      R"(
 fp8-dot-product-attention/0 activation-func-fp8-input-store/0
 )"},
+    {OptionEffect::kModelled, "what the host logs each step",
+     R"(
+log-interval log-params-norm/0 log-num-zeros-in-grad/0
+)"},
     {OptionEffect::kModelled, "what the optimizer holds",
      R"(
 use-precision-aware-optimizer/0 no-store-param-remainders/0

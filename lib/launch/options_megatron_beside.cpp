@@ -90,11 +90,11 @@ use-checkpoint-lr-scheduler/0 lr-decay-tokens lr-warmup-tokens
     {OptionEffect::kNoEffect, "what is logged and profiled",
      R"(
 log-straggler/0 straggler-ctrlr-port straggler-minmax-count disable-straggler-on-startup/0
-log-interval log-params-norm/0 log-throughput/0 log-progress/0 timing-log-level
+log-throughput/0 log-progress/0 timing-log-level
 timing-log-option tensorboard-dir tensorboard-log-interval tensorboard-queue-size
 log-timers-to-tensorboard/0 no-log-loss-scale-to-tensorboard/0
 disable-log-loss-scale-to-tensorboard/0 log-validation-ppl-to-tensorboard/0
-log-memory-to-tensorboard/0 log-memory-interval log-device-memory-used/0 log-num-zeros-in-grad/0
+log-memory-to-tensorboard/0 log-memory-interval log-device-memory-used/0
 log-max-attention-logit/0 no-barrier-with-level-1-timing/0 log-world-size-to-tensorboard/0
 wandb-project wandb-exp-name wandb-save-dir wandb-entity logging-level log-energy/0
 moe-routing-trace-path moe-routing-trace-max-training-iters moe-routing-trace-capture-logits/0

@@ -67,9 +67,10 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
     }
   }
   if (!k.grouped_kernel && !is_padded(x)) n.unsort += kWait;
-  // The dispatcher's own functions and what they keep for the way back, forward and backward.
+  // The dispatcher's own functions and what they keep for the way back, forward and backward. One
+  // that gathers has the two collectives alone (MoEAllGatherTokenDispatcher).
   constexpr double kDispatcher = 20;
-  if (x.strategy.ep > 1) n.unsort += kDispatcher, n.unsort_back += kDispatcher;
+  if (x.strategy.ep > 1 && !is_gathered(x)) n.unsort += kDispatcher, n.unsort_back += kDispatcher;
   // Sums over what ranks told each other ([F-EP-12]), and copies of five of them to the host.
   constexpr double kCounts = 12;
   if (x.strategy.ep > 1 && !sorted_once) n.sort += kCounts * plain;

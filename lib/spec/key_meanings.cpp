@@ -109,6 +109,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.node_launches", "host time of a node of overlapped dispatch, in kernels"},
     {"kernels.contended_launches", "more of it per tensor rank while messages cross nodes"},
     {"kernels.optimizer_launches", "host time of the update per parameter tensor, in kernels"},
+    {"kernels.step_launches", "host time of what a step logs, in kernels"},
     {"kernels.shard_launches", "host time of gathering a weight per rank, in kernels"},
     {"kernels.retry_stall", "seconds of an allocation that makes the allocator free memory"},
     {"runtime.interleaved_p2p_overlap", "messages overlap with an interleaved schedule alone"},

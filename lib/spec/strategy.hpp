@@ -151,6 +151,8 @@ struct Runtime {
   double bucket_mib = 0;
   // Host time of the optimizer step per parameter tensor of a rank, in kernels.
   double optimizer_launches = 0;
+  // Host time of a step outside of its passes and its update, in kernels: what is logged each step.
+  double step_launches = 0;
   // Added to collective_launches, per tensor rank, while pipeline messages cross nodes: the hosts'
   // cores are shared with the network's progress threads.
   double contended_launches = 0;

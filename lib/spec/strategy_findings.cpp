@@ -43,6 +43,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("kernels.node_launches", s.runtime.node_launches, {0, 1000});
   f.check("kernels.contended_launches", s.runtime.contended_launches, {0, 1000});
   f.check("kernels.optimizer_launches", s.runtime.optimizer_launches, {0, 1000});
+  f.check("kernels.step_launches", s.runtime.step_launches, {0, 1e6});
   f.check("kernels.shard_launches", s.runtime.shard_launches, {0, 1000});
   f.check("kernels.bucket_mib", s.runtime.bucket_mib, {0, 1e6});
   f.check("kernels.retry_stall", s.runtime.retry_stall, {0, 1000});

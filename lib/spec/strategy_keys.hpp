@@ -108,6 +108,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.node_launches", s.runtime.node_launches);
   visit("kernels.contended_launches", s.runtime.contended_launches);
   visit("kernels.optimizer_launches", s.runtime.optimizer_launches);
+  visit("kernels.step_launches", s.runtime.step_launches);
   visit("kernels.shard_launches", s.runtime.shard_launches);
   visit("kernels.retry_stall", s.runtime.retry_stall);
   visit("runtime.interleaved_p2p_overlap", s.runtime.interleaved_p2p_overlap);

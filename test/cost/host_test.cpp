@@ -80,6 +80,39 @@ TEST_CASE("[F-HOST-5] a CUDA graph leaves the host nothing of a layer to issue")
   }
 }
 
+TEST_CASE("[F-HOST-7] what is logged each step is added to it, graphs or not") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  for (const CudaGraph graph : {CudaGraph::kNone, CudaGraph::kFullIteration}) {
+    Strategy s = slow_host();
+    s.runtime.cuda_graph = graph;
+    const PlanCost quiet = cost_of(m, c, complete(s, m, c));
+    s.runtime.step_launches = 300;
+    const PlanCost logged = cost_of(m, c, complete(s, m, c));
+    const double launches = 300 * s.runtime.host_factor;
+    CHECK((logged.step_time - quiet.step_time).si() == Approx(launches * c.device.launch_gap.si()));
+    CHECK((logged.time.other - quiet.time.other).si() ==
+          Approx(launches * c.device.launch_gap.si()));
+  }
+}
+
+TEST_CASE("[F-OPT-2] each expert has two tensors of its own") {
+  const ModelSpec m = small_mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = slow_host();
+  s.ep = 1, s.dp = 8;
+  s.zero = 0;
+  s.runtime.host_factor = 1;
+  const auto with = [&](double launches) {
+    s.runtime.optimizer_launches = launches;
+    return cost_of(m, c, complete(s, m, c)).time.optimizer.si();
+  };
+  const auto tensors =
+      static_cast<double>(8 * m.num_layers + 2 * num_moe_layers(m) * m.moe->num_experts);
+  const double many = 1e4;  // the host is slower than the device
+  CHECK(with(many) == Approx(tensors * many * 5e-6));
+}
+
 TEST_CASE("[F-HOST-5] graphs of parts of a layer leave the host the others' launches") {
   const ModelSpec m = small_mixture();
   const ClusterSpec c = plain_cluster(8);
@@ -170,6 +203,9 @@ TEST_CASE("[F-HOST-6] choosing experts and sorting tokens to them, operator by o
   CHECK(launches_of(m, s, "permute") == std::pair{0.0, 0.0});
   CHECK(launches_of(m, s, "unpermute") == std::pair{12.5 + 5 + 20, 12.5 + 20});
   s.runtime.flex_dispatcher = false;
+  s.runtime.allgather_dispatcher = true;  // nothing of the dispatcher's but collectives
+  CHECK(launches_of(m, s, "unpermute") == std::pair{12.5 + 5, 12.5});
+  s.runtime.allgather_dispatcher = false;
   m.moe->router_bias = true;
   CHECK(launches_of(m, s, "routing") == std::pair{21.5, 17.5});
   s.runtime.fused_router = s.runtime.fused_permute = true;

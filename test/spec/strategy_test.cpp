@@ -117,6 +117,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .fused_router = true,
                                     .fused_permute = true,
                                     .host_factor = 11.5,
+                                    .collective_launches = 2.4,
                                     .node_launches = 1,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
