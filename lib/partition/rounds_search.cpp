@@ -40,8 +40,8 @@ DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& conte
     : q_(q),
       x_(context),
       stages_(x_),
-      bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, recompute_of(x_),
-             is(DivisionAsk::kAnySharding) ? SendTime{} : send_of(x_, q.placement)),
+      send_(is(DivisionAsk::kAnySharding) ? SendTime{} : send_of(x_, q.placement)),
+      bound_(x_.model, x_.strategy, x_.blocks, x_.prefix, recompute_of(x_), send_),
       step_(q.models.borrow()),
       strategy_(x_.strategy),
       limit_(q.most),
@@ -68,6 +68,7 @@ bool DivisionSearch::try_every() {
   const bool in_order = !stages_.layout().shares_both_ends();
   if (in_order && try_in_order(kAtOnce)) return true;
   if (!gave_up_ && (is(DivisionAsk::kFastest) || left_ > 1)) first_guess();
+  if (try_tails()) return true;
   bool every = (!in_order || !gave_up_) && try_chains();
   if (in_order && !every && no_chains_) {
     left_ = std::exchange(spared_, 0), gave_up_ = false;
@@ -188,6 +189,15 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
   });
 }
 
+void DivisionSearch::find_ends(const DivisionGraph& graph, std::vector<double>& exposed) {
+  ends_.clear();
+  for (const DivisionGraph::Taken& t : graph.shares()) {
+    const StepEnd end = end_of(t.stage, t.share);
+    exposed.push_back(end.exposed.si());
+    ends_.push_back((end.optimizer + end.offload).si());
+  }
+}
+
 bool DivisionSearch::try_chains() {
   wants_chains_ = true;
   DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
@@ -195,12 +205,7 @@ bool DivisionSearch::try_chains() {
   built_ += static_cast<std::int64_t>(graph.edges().size() + graph.shares().size());
   if (graph.empty()) return true;
   std::vector<double> exposed;
-  ends_.clear();
-  for (const DivisionGraph::Taken& t : graph.shares()) {
-    const StepEnd end = end_of(t.stage, t.share);
-    exposed.push_back(end.exposed.si());
-    ends_.push_back((end.optimizer + end.offload).si());
-  }
+  find_ends(graph, exposed);
   if (!set_alone(graph, exposed)) return true;
   DivisionCuts cuts(graph, std::move(exposed));
   DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
@@ -404,7 +409,7 @@ bool DivisionSearch::add_cut(const Division& d, DivisionCuts& cuts) {
 FastestDivision DivisionSearch::result(bool every) const {
   FastestDivision found;
   found.every = every;
-  found.least = least_;
+  found.least = std::max(least_, told_);
   found.chains = chains_;
   if (!best_) return found;
   found.lists = stages_.lists(*best_);

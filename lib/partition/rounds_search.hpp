@@ -88,6 +88,12 @@ class DivisionSearch {
   // each of them is one more. Whether none is left open; if not, least_ is of those.
   bool try_chains();
 
+  // [F-SEARCH-17] Whether bounds built up from the last rank leave no division open. Costs the ones
+  // that they are least for; told_ says how far others may be ahead.
+  bool try_tails();
+  // What follows the last task of the graph's shares: into `exposed` and ends_.
+  void find_ends(const DivisionGraph& graph, std::vector<double>& exposed);
+
   // Whether some division of the branch may be wanted.
   [[nodiscard]] bool is_open(const DivisionBranch& branch, const DivisionGraph& graph) const;
 
@@ -138,6 +144,7 @@ class DivisionSearch {
   const DivisionQuery& q_;
   const StageContext& x_;
   Stages stages_;
+  SendTime send_;  // between two ranks
   DivisionBound bound_;
   StepModelPool::Borrowed step_;
   Strategy strategy_;        // with the division costed last
@@ -152,6 +159,7 @@ class DivisionSearch {
   std::optional<double> last_time_;  // of the division considered last, if it was costed
   std::optional<CriticalPath> last_chain_;
   double least_ = 0;  // no division takes less
+  double told_ = 0;   // nor than this
   // Chains: by share, seconds of the step's end, and of a step, at least.
   std::vector<double> ends_, alone_;
   std::int64_t tried_ = 0;
