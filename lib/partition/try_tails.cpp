@@ -13,6 +13,14 @@ constexpr std::int64_t kWorthTails = 2048, kTailsWidth = 512;
 constexpr std::int64_t kPartForTies = 16;
 constexpr double kWorkOfStart = 12000;
 
+// So wide that a turn of bounds takes half of the effort at most; 0: it would take more.
+std::size_t width_of(const DivisionGraph& graph, const PipelineShape& shape, std::int64_t effort) {
+  const auto messages = static_cast<double>(TailBound::messages(shape));
+  const double of_one = static_cast<double>(graph.edges().size()) * messages * messages * messages;
+  const double affordable = static_cast<double>(effort) * kWorkOfStart / (2 * of_one);
+  return static_cast<std::size_t>(std::min(affordable, static_cast<double>(effort / kTailsWidth)));
+}
+
 }  // namespace
 
 bool DivisionSearch::try_tails() {
@@ -21,21 +29,24 @@ bool DivisionSearch::try_tails() {
   if (!is(DivisionAsk::kFastest) || given_ < kWorthTails || !TailBound::knows(shape)) {
     return false;
   }
-  const std::size_t width = static_cast<std::size_t>(given_ / kTailsWidth);
   DivisionGraph graph(stages_, shape, stages_.max_bottleneck(limit() - q_.end));
   built_ += static_cast<std::int64_t>(graph.edges().size() + graph.shares().size());
   if (graph.empty()) return true;
   std::vector<double> exposed;
   find_ends(graph, exposed);
   if (!set_alone(graph, exposed)) return true;
+  const std::size_t width = width_of(graph, shape, given_);
+  if (width == 0) return false;
   TailBound tails(graph, shape, send_, {std::move(exposed), ends_, tied_, q_.end});
   double work = 0;
   for (int turn = 0; turn < kTurns && left_ > 0; ++turn) {
-    const TailBound::Answer answer = tails.least(limit() / kRounding, width);
+    const TailBound::Answer answer =
+        tails.least(limit() / kRounding, width, static_cast<double>(left_) * kWorkOfStart);
     left_ -= static_cast<std::int64_t>((tails.work() - work) / kWorkOfStart);
     work = tails.work();
     told_ = std::max(told_, answer.least * kRounding);
     if (told_ > limit()) return true;
+    if (answer.path.empty()) break;
     const bool better = consider(division_of(answer.path));
     if (best_ && told_ >= best_time_ * (1 - kSame)) {
       // None is faster, which of those as fast ranks before is worth a part of the effort.
