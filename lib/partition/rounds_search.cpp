@@ -18,7 +18,8 @@ constexpr std::int64_t kTriesOfStart = 64;    // of sums over stages alone, as l
 // more.
 constexpr std::int64_t kSharesOfStart = 5, kBuiltOfStart = 8;
 constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
-constexpr std::int64_t kFew = 4096;    // divisions of which each is looked at
+constexpr std::int64_t kShortPipeline = 8;  // ranks between which every layer is moved for a tie
+constexpr std::int64_t kFew = 4096;         // divisions of which each is looked at
 // More say less than a split does.
 constexpr int kRaisesOfAll = 12, kRaises = 3, kSteps = 4;
 
@@ -75,7 +76,9 @@ bool DivisionSearch::try_every() {
     every = try_in_order(left_);
   }
   if (every) return true;
-  improve();
+  // Where none is faster only one that takes as long can rank before it.
+  const bool may_be_faster = !best_ || told_ < best_time_ * (1 - kSame);
+  if (may_be_faster || x_.strategy.pp <= kShortPipeline) improve();
   return false;
 }
 

@@ -269,13 +269,14 @@ double TailBound::bound_of(const Tail& tail, std::int32_t node) {
   return most;
 }
 
-void TailBound::reduce(std::vector<Tail>& tails, std::size_t width) const {
+void TailBound::reduce(std::vector<Tail>& tails, std::size_t width) {
   std::stable_sort(tails.begin(), tails.end(),
                    [](const Tail& a, const Tail& b) { return a.bound < b.bound; });
   std::size_t kept = 0;
-  const auto leaves_out = [](const Tail& a, const Tail& b) {
+  std::size_t compared = 0;
+  const auto leaves_out = [&](const Tail& a, const Tail& b) {
     if (a.after > b.after) return false;
-    for (std::size_t i = a.paths.size(); i-- > 0;) {
+    for (std::size_t i = a.paths.size(); i-- > 0; ++compared) {
       if (a.paths[i] > b.paths[i]) return false;
     }
     return true;
@@ -298,6 +299,7 @@ void TailBound::reduce(std::vector<Tail>& tails, std::size_t width) const {
     rest.merged = true;
   }
   tails.resize(kept);
+  work_ += static_cast<double>(compared);
 }
 
 TailBound::Answer TailBound::least(double limit, std::size_t width, double most_work) {

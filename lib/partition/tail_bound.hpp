@@ -52,7 +52,7 @@ class TailBound {
   [[nodiscard]] Answer least(double limit, std::size_t width,
                              double most_work = std::numeric_limits<double>::infinity());
 
-  // Ranks put in front of others so far, times the cube of their messages.
+  // Paths looked at so far: a rank put in front of others takes the cube of their messages.
   [[nodiscard]] double work() const { return work_; }
 
  private:
@@ -81,7 +81,7 @@ class TailBound {
   // Of what arrives, in arrivals of `in` that are known so far.
   [[nodiscard]] double answer(const Tail& tail, std::size_t row,
                               const std::vector<double>& in) const;
-  void reduce(std::vector<Tail>& tails, std::size_t width) const;
+  void reduce(std::vector<Tail>& tails, std::size_t width);
   [[nodiscard]] int stage_of(std::int32_t node) const {
     return node == graph_.goal() ? static_cast<int>(ranks_)
                                  : stages_[static_cast<std::size_t>(node)];
