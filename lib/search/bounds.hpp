@@ -70,12 +70,16 @@ inline constexpr double kRoundedDown = 1 - 1e-10;
 //   n t + v q <= seconds / m  and  n (a + b h) - v (b - c) h <= capacity - f,  0 <= v <= n.
 // f as above. Summed up with prices of a second and a byte on each rank (those of the linear
 // program of the mean layer), what the ranks have must pay for all layers at the least price. Asked
-// for layers without and with selective recomputation. May say yes where nothing fits.
+// for layers without and with selective recomputation, by each list of modules where there are
+// some. May say yes where nothing fits.
 class FitBound {
  public:
-  // `in_flight` must live as long. `communicators`, `offloads`: as of memory_bound().
+  // `in_flight` must live as long. `listed`: costs of the blocks under each list of modules that
+  // may be recomputed; none: the framework's own, which `blocks` know. `communicators`, `offloads`:
+  // as of memory_bound().
   FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
-           const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads);
+           const std::vector<const BlockCosts*>& listed, const std::vector<InFlight>& in_flight,
+           Bytes communicators, bool offloads);
   [[nodiscard]] bool may_fit(double most) const;
 
   // Blocks of one kind: seconds and bytes of one.
@@ -95,9 +99,10 @@ class FitBound {
  private:
   const std::vector<InFlight>& in_flight_;
   bool counts_;  // activations do
-  Loads plain_, selective_;
-  double bytes_ = 0;         // that a rank has
-  double seconds_each_ = 0;  // of a microbatch per second of the pipeline
+  Loads plain_;
+  std::vector<Loads> selective_;  // by list
+  double bytes_ = 0;              // that a rank has
+  double seconds_each_ = 0;       // of a microbatch per second of the pipeline
 };
 
 }  // namespace meshplan

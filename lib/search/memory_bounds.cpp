@@ -190,13 +190,17 @@ bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, do
 }  // namespace
 
 FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                   const std::vector<const BlockCosts*>& listed,
                    const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads)
-    : in_flight_(in_flight), counts_(!x.request.ignore_activations) {
+    : in_flight_(in_flight),
+      counts_(!x.request.ignore_activations),
+      selective_(std::max<std::size_t>(1, listed.size())) {
   const MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
   const LayerPrefix& prefix = x.prefix(s);
   const BlockCounts counts = prefix.with_ends(x.model);
-  plain_.each.assign(counts.size(), {}), selective_.each.assign(counts.size(), {});
+  plain_.each.assign(counts.size(), {});
+  for (Loads& selective : selective_) selective.each.assign(counts.size(), {});
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     const BlockCost& b = blocks[k];
@@ -207,7 +211,8 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     const bool is_layer = prefix.table.is_layer(k);
     if (offloads) load.plain = load.recomputed = 0;
     if (!is_layer || offloads) {
-      plain_.add(load), selective_.add(load);
+      plain_.add(load);
+      for (Loads& selective : selective_) selective.add(load);
       continue;
     }
     const double full = b.recompute_full.total().si();
@@ -215,16 +220,20 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     load.recomputed = std::min(b.saved.full, b.saved.none).si();
     load.plain = b.saved.none.si(), load.recompute_time = full;
     plain_.add(load);
-    if (x.lists_modules) {  // which these blocks know nothing of: as good as any
-      load.plain = load.recomputed = bytes.saved, load.recompute_time = 0;
-      selective_.add(load);
-      continue;
+    for (std::size_t i = 0; i < listed.size(); ++i) {  // of every layer alike
+      const BlockCost& own = (*listed[i])[k];
+      Load of_list{bytes.number, time, 0, bytes.states, 0, 0};
+      of_list.time += std::min(full, own.recompute_selective.total().si());
+      of_list.plain = of_list.recomputed = std::min(own.saved.selective, b.saved.none).si();
+      selective_[i].add(of_list);
     }
+    if (!listed.empty()) continue;
     load.recomputed = std::min(b.saved.full, b.saved.selective).si();
     load.plain = b.saved.selective.si(), load.recompute_time = full - some, load.time += some;
-    selective_.add(load);
+    selective_.front().add(load);
   }
-  plain_.mean = mean_of(plain_), selective_.mean = mean_of(selective_);
+  plain_.mean = mean_of(plain_);
+  for (Loads& selective : selective_) selective.mean = mean_of(selective);
   const Bytes fixed =
       least_buffers(prefix, x.model, blocks) + least_fixed(rates, x.cluster.device, communicators);
   bytes_ = (x.capacity(communicators) - fixed).si();
@@ -234,8 +243,10 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
 bool FitBound::may_fit(double most) const {
   if (!counts_) return true;
   if (bytes_ <= 0) return false;
-  return may_take_all(plain_, in_flight_, most * seconds_each_, bytes_) ||
-         may_take_all(selective_, in_flight_, most * seconds_each_, bytes_);
+  const auto may_take = [&](const Loads& loads) {
+    return may_take_all(loads, in_flight_, most * seconds_each_, bytes_);
+  };
+  return may_take(plain_) || std::any_of(selective_.begin(), selective_.end(), may_take);
 }
 
 }  // namespace meshplan

@@ -224,15 +224,34 @@ double least_fitting(const FitBound& fit, double end, double time) {
   return least;
 }
 
+// By each list of modules that the space may recompute, without traffic of sharded states.
+std::vector<const BlockCosts*> NodeExpander::listed_blocks(const Node& node) const {
+  std::vector<const BlockCosts*> blocks;
+  if (!x_.lists_modules) return blocks;
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  Strategy s = strategy(node);
+  s.zero = 0, s.zero_group = 0, s.recompute = Recompute::kSelective;
+  std::vector<RecomputeModules> seen;
+  for (const MemoryOption& option : x_.space.options(mesh)) {
+    if (option.recompute != Recompute::kSelective) continue;
+    if (std::find(seen.begin(), seen.end(), option.modules) != seen.end()) continue;
+    seen.push_back(option.modules);
+    s.recompute_modules = option.modules;
+    blocks.push_back(&x_.blocks(s, mesh.base));
+  }
+  return blocks;
+}
+
 // The same of a schedule, with the most sharding, offloaded or not.
 double NodeExpander::later_than_limit(const Node& node, const BlockCosts& blocks,
                                       double limit) const {
   const bool offloads = may_offload_activations(x_.space.meshes()[node.mesh]);
+  const std::vector<const BlockCosts*> listed = listed_blocks(node);
   double later = kNothingFound;
   for (const bool on_host : {false, true}) {
     const Strategy s = most_sharded(node, on_host);
-    const FitBound fit(x_, s, blocks, x_.in_flight.of(pipeline_shape(s)), node.communicators,
-                       offloads);
+    const FitBound fit(x_, s, blocks, listed, x_.in_flight.of(pipeline_shape(s)),
+                       node.communicators, offloads);
     // Where the optimizer is on the host, sharding saves no memory, but time.
     Strategy quickest = s;
     quickest.zero = most_sharded(node, false).zero;
@@ -395,7 +414,7 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
     if (joint) {
       if (bytes > capacity) continue;
       if (time <= limit) {
-        const FitBound fit(x_, s, blocks, in_flight, communicators, offloads);
+        const FitBound fit(x_, s, blocks, listed_blocks(node), in_flight, communicators, offloads);
         time = limit == kNothingFound ? least_fitting(fit, end, time)
                                       : std::max(time, later_than(fit, end, limit));
       }

@@ -52,6 +52,7 @@ class NodeExpander {
   void expand_schedule(const Node& node, double limit, Expansion& expansion) const;
 
   [[nodiscard]] bool judges_together(const Mesh& mesh, double limit) const;
+  [[nodiscard]] std::vector<const BlockCosts*> listed_blocks(const Node& node) const;
   [[nodiscard]] double later_than_limit(const Node& node, const BlockCosts& blocks,
                                         double limit) const;
   bool bound_sharding(Node& node, const BlockCosts& blocks, double limit,
