@@ -8,7 +8,7 @@ namespace meshplan {
 // The norm of the parameters takes "~10ms steady" (training/training.py, train), in kernels of H100
 // systems' hosts. A line of the log collects the timers of all ranks behind a barrier; what that
 // takes is chosen on launch-bound dense runs of Megatron-LM's continuous integration that log each
-// step (benchmarks/accuracy/megatron_ci: 36 on H100, 117 on A100, 33 on GB200): 250 to 470 kernels
+// step (benchmarks/accuracy/megatron_ci: 36 on H100, 117 on A100, 33 on GB200): 309 to 513 kernels
 // a step with the norm, and one for each tensor whose zeros are counted
 // (core/optimizer/clip_grads.py, count_zeros_fp32, waits for each; on one H200 28 ms for 150
 // tensors, the host half as slow again: benchmarks/device/h200-megatron.json).
