@@ -77,13 +77,14 @@ void TailBound::find_fronts() {
       if (first) least(first_exposed_, exposed);
       Front& to = fronts_[index(e.to)];
       if (!to.reached) {
-        to = {std::vector<double>(rounds_, kMost),
-              std::vector<double>(rounds_, kMost),
-              kMost,
-              kMost,
-              kMost,
-              kMost,
-              true};
+        to = {.forward = std::vector<double>(rounds_, kMost),
+              .backward = std::vector<double>(rounds_, kMost),
+              .forward_any = kMost,
+              .backward_any = kMost,
+              .forward_each = kMost,
+              .backward_each = kMost,
+              .end = kMost,
+              .reached = true};
       }
       double quickest = kMost, quickest_back = kMost;
       for (std::size_t v = 0; v < rounds_; ++v) {
@@ -98,6 +99,8 @@ void TailBound::find_fronts() {
         const double own = exposed + (first ? 0 : sent_);
         least(to.end, back + std::max(own, transfer_ + here.end));
       }
+      // Those ahead of a message may be of other rounds until they reach the slowest rank.
+      least(to.forward_any, here.forward_any + quickest + transfer_);
       least(to.backward_any, here.backward_any + quickest_back + (first ? 0 : transfer_));
       const double each = quickest + (last || rounds ? 0 : sent_) + (first || rounds ? 0 : taken_);
       const double each_back =
@@ -235,8 +238,7 @@ double TailBound::bound_of(const Tail& tail, std::int32_t node) {
   for (const Task& task : before) {
     if (task.kind != TaskKind::kForward) continue;
     const std::size_t at = place(round_of(task), index(task.microbatch));
-    in_[at] =
-        *std::min_element(front.forward.begin(), front.forward.end()) + nth * front.forward_each;
+    in_[at] = front.forward_any + nth * front.forward_each;
     if (round_of(task) == 0) {
       in_[at] = std::max(
           in_[at], front.forward[0] + static_cast<double>(task.microbatch) * front.forward_each);

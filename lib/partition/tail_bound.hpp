@@ -67,7 +67,7 @@ class TailBound {
   // What the ranks before a node take at least.
   struct Front {
     std::vector<double> forward, backward;  // of one microbatch and round, messages among them too
-    double backward_any = 0;                // of whichever rounds
+    double forward_any = 0, backward_any = 0;               // of whichever rounds
     double forward_each = 0, backward_each = 0;             // from one task to the next
     double end = -std::numeric_limits<double>::infinity();  // from the last answer to a rank's end
     bool reached = false;
