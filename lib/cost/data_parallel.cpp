@@ -22,7 +22,7 @@ constexpr std::int64_t kTensorsPerLayer = 8;  // projections and norms of a deco
 // module/grouped_linear.py, weight0 and so on), as experts that run one by one do.
 std::int64_t expert_tensors(const ModelSpec& m, const Strategy& s) {
   constexpr std::int64_t kEach = 2;
-  if (!m.moe) return 0;
+  if (!m.moe || has_adapters(s)) return 0;  // beside adapters they are frozen
   return ceil_div(num_moe_layers(m), s.pp) * ceil_div(m.moe->num_experts, s.ep) * kEach;
 }
 

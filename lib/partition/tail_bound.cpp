@@ -34,7 +34,6 @@ bool TailBound::knows(const PipelineShape& s) {
 TailBound::TailBound(const DivisionGraph& graph, const PipelineShape& shape, const SendTime& send,
                      TailEnds ends)
     : graph_(graph),
-      shape_(shape),
       transfer_(send.transfer.si()),
       sent_(send.sender_busy.si()),
       taken_(send.receiver_busy.si()),

@@ -96,7 +96,6 @@ class TailBound {
   }
 
   const DivisionGraph& graph_;
-  PipelineShape shape_;
   double transfer_, sent_, taken_;
   TailEnds ends_;
   std::size_t ranks_, rounds_, m_;
