@@ -152,15 +152,6 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
   return exposed;
 }
 
-bool reduces_beside(const Strategy& s) {
-  return s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
-}
-
-// [F-DP-6] Of the weights of ZeRO-1 and 2; those of ZeRO-3 are traffic of its layers.
-bool gathers_beside(const Strategy& s) {
-  return s.overlap.param_gather && !s.runtime.late_weight_gather;
-}
-
 LeastReduced least_reduced(const Strategy& s, const Reductions& all, const Reductions& most,
                            bool overlapped, double bytes_each) {
   LeastReduced least;
@@ -210,6 +201,15 @@ Seconds matrix_gathers(const ClusterSpec& c, const Strategy& s, const StepEndGro
 }
 
 }  // namespace
+
+bool reduces_beside(const Strategy& s) {
+  return s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
+}
+
+// [F-DP-6] Of the weights of ZeRO-1 and 2; those of ZeRO-3 are traffic of its layers.
+bool gathers_beside(const Strategy& s) {
+  return s.overlap.param_gather && !s.runtime.late_weight_gather;
+}
 
 // Adafactor's sums over rows and columns are next to nothing whatever the width.
 constexpr std::int64_t kAnyWidth = 4096;

@@ -67,6 +67,10 @@ struct RankEnd {
                                Seconds forward, Seconds backward,
                                std::vector<CommEntry>* table = nullptr);
 
+// Whether reductions of gradients, and gathers of weights, run beside passes at all.
+[[nodiscard]] bool reduces_beside(const Strategy& s);
+[[nodiscard]] bool gathers_beside(const Strategy& s);
+
 // Reductions that follow each other, and what of them other work may hide.
 struct LeastReduced {
   Seconds whole, hideable;

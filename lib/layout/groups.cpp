@@ -1,9 +1,12 @@
 #include "layout/groups.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <span>
+#include <vector>
 
 #include "base/check.hpp"
 #include "layout/digits.hpp"
@@ -222,6 +225,31 @@ GroupShape worst_shape(const RankDigits& whole, const ClusterSpec& c) {
   return worst;
 }
 
+// All that `worst_shape` depends on.
+std::vector<std::int64_t> key_of(const RankDigits& d, const ClusterSpec& c) {
+  std::vector<std::int64_t> key{d.run, d.step, static_cast<std::int64_t>(d.count)};
+  for (std::size_t i = 0; i < d.count; ++i) {
+    const Digit& digit = d.digits[i];
+    key.insert(key.end(), {digit.size, digit.stride, digit.member ? 1 : 0});
+  }
+  for (std::size_t l = 0; l < c.levels.size(); ++l) {
+    const LinkLevel& level = c.levels[l];
+    const double bandwidth = level.bandwidth.si() / level.oversubscription;
+    key.insert(key.end(), {span_of(c, l), std::bit_cast<std::int64_t>(bandwidth)});
+  }
+  return key;
+}
+
+// A search asks for few shapes many times, and one of a hundred thousand ranks takes milliseconds.
+GroupShape known_worst_shape(const RankDigits& d, const ClusterSpec& c) {
+  constexpr std::size_t kMost = 4096;  // shapes, of about 300 bytes
+  thread_local std::map<std::vector<std::int64_t>, GroupShape> known;
+  std::vector<std::int64_t> key = key_of(d, c);
+  if (const auto it = known.find(key); it != known.end()) return it->second;
+  if (known.size() >= kMost) known.clear();
+  return known.emplace(std::move(key), worst_shape(d, c)).first->second;
+}
+
 // [F-LAY-4] Two ends of a pipeline, or two neighbours in it. Stages follow one another through the
 // blocks, so some neighbours sit in different blocks of a level exactly if the first and the last
 // stage do, which is if the whole pipeline touches several.
@@ -249,7 +277,7 @@ GroupShape group_shape(const Strategy& s, const ClusterSpec& c, Group g) {
   }
   const RankDigits digits = rank_digits(s, g);
   GroupShape shape;
-  if (!aligned_shape(digits, c, shape)) shape = worst_shape(digits, c);
+  if (!aligned_shape(digits, c, shape)) shape = known_worst_shape(digits, c);
   return shape;
 }
 

@@ -27,7 +27,7 @@ class PerBlock {
   PerBlock() = default;
   explicit PerBlock(std::size_t blocks, const T& value = {}) { assign(blocks, value); }
 
-  void assign(std::size_t blocks, const T& value) {
+  void assign(std::size_t blocks, const T& value = {}) {
     size_ = blocks;
     if (is_inline()) {
       std::fill_n(few_.begin(), size_, value);

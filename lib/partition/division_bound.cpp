@@ -146,8 +146,7 @@ bool DivisionBound::keeps(double limit, const DividedRank& rank, const LeastEnds
   if (found.step > limit) return false;
   if (traits_.loop != nullptr && traits_.loop(rank) > limit) return false;
   if (ends == nullptr) return true;
-  const auto layers = static_cast<std::int64_t>(rank.end - rank.begin);
-  return found.until_last + ends->exposed(rank.r, layers, rank.own) <= limit;
+  return found.until_last + ends->exposed(rank.r, rank.begin, rank.end, rank.own) <= limit;
 }
 
 bool DivisionBound::possible(double limit, std::int64_t rank, std::int64_t begin,
@@ -176,12 +175,21 @@ DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t beg
 DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t begin,
                                                 std::int64_t end,
                                                 const std::vector<LayerRange>& chunks,
-                                                const TaskTimes& before) const {
+                                                bool in_rounds) const {
   DividedRank rank(p_, r, begin, end);
+  ChunksOfRank known;
   rank.own = p_.ends(r);
-  for (const LayerRange& layers : chunks) rank.own += times_of_chunk(layers);
+  for (const LayerRange& layers : chunks) {
+    known.own.push_back(times_of(layers.begin, layers.end));
+    rank.own += known.own.back();
+  }
   rank.work = p_.microbatches * rank.own.all();
-  rank.before = before;
+  rank.before = times_of(0, chunks.front().begin);
+  if (r > 0) rank.before += p_.embedding;
+  if (in_rounds) {
+    known.behind = times_of(chunks.back().end, layers_);
+    rank.chunks = &known;
+  }
   return chains_of(rank);
 }
 

@@ -61,17 +61,11 @@ class DivisionBound {
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // Whether chunks count as even shares of their rank's layers above, and as what they hold below.
   [[nodiscard]] bool knows_chunks() const { return p_.even; }
-  // The same of a rank whose chunks hold these layers, behind first chunks of the ranks before it
-  // that take so long. Where it knows chunks.
+  // The same of a rank whose chunks hold these layers, the first of them behind the first chunks of
+  // the ranks before it. `in_rounds`: and the last one before the last chunks of those behind it.
+  // Where it knows chunks.
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end,
-                                  const std::vector<LayerRange>& chunks,
-                                  const TaskTimes& before) const;
-  // Of the layers alone, where it knows chunks.
-  [[nodiscard]] TaskTimes times_of_chunk(const LayerRange& layers) const {
-    return until_[static_cast<std::size_t>(layers.end)] -
-           until_[static_cast<std::size_t>(layers.begin)];
-  }
-  [[nodiscard]] const TaskTimes& embedding() const { return p_.embedding; }
+                                  const std::vector<LayerRange>& chunks, bool in_rounds) const;
   // Of a chain that passes rank r once for as many microbatches as it holds; 0: none is known.
   [[nodiscard]] double loop(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through
@@ -86,6 +80,10 @@ class DivisionBound {
   }
 
  private:
+  // Of the layers alone, where it knows chunks.
+  [[nodiscard]] TaskTimes times_of(std::int64_t begin, std::int64_t end) const {
+    return until_[static_cast<std::size_t>(end)] - until_[static_cast<std::size_t>(begin)];
+  }
   [[nodiscard]] RankChains chains_of(const DividedRank& rank) const;
   [[nodiscard]] bool keeps(double limit, const DividedRank& rank, const LeastEnds* ends) const;
   void add_layers(const std::vector<TaskTimes>& layers);

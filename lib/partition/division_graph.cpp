@@ -18,7 +18,8 @@ struct Layer {  // of one stage
 };
 
 // Stage by stage all states that can be reached, then from the back those that lead to the goal.
-std::vector<Layer> layers_of(const Stages& stages, std::int64_t most) {
+std::vector<Layer> layers_of(const Stages& stages, std::int64_t most,
+                             const DivisionGraph::Keeps& keeps) {
   const auto n = index(stages.num_stages()), states = index(stages.num_states());
   std::vector<Layer> layers(n + 1);
   for (Layer& layer : layers) layer.node.assign(states, -1);
@@ -28,6 +29,7 @@ std::vector<Layer> layers_of(const Stages& stages, std::int64_t most) {
     for (const std::int32_t state : layers[r].states) {
       std::vector<StageMove>& moves = layers[r].moves.emplace_back();
       stages.moves(static_cast<int>(r), state, most, [&](const StageMove& move) {
+        if (keeps && !keeps(static_cast<int>(r), state, move)) return;
         moves.push_back(move);
         if (!seen[index(move.to)]) layers[r + 1].states.push_back(move.to);
         seen[index(move.to)] = 1;
@@ -49,11 +51,12 @@ std::vector<Layer> layers_of(const Stages& stages, std::int64_t most) {
 
 }  // namespace
 
-DivisionGraph::DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most)
+DivisionGraph::DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most,
+                             const Keeps& keeps)
     : shape_(shape),
       stages_(stages.num_stages()),
       ranks_(stages.layout().is_bidirectional() ? 2 * stages_ : stages_) {
-  std::vector<Layer> layers = layers_of(stages, most);
+  std::vector<Layer> layers = layers_of(stages, most, keeps);
   const std::size_t n = layers.size() - 1;
   if (layers.front().node[index(stages.start())] < 0) return;
   std::int32_t nodes = 0;
@@ -85,8 +88,7 @@ DivisionGraph::DivisionGraph(const Stages& stages, const PipelineShape& shape, s
           times_.insert(times_.end(), times.begin(), times.end());
           chunks_ = times.size();
         }
-        edges_.push_back({move, layers[r + 1].node[index(move.to)], at->second,
-                          static_cast<std::int32_t>(share.place.taken)});
+        edges_.push_back({move, layers[r + 1].node[index(move.to)], at->second, state});
       }
       ends_.push_back(edges_.size());
       layers[r].moves[i] = {};  // may be many

@@ -2,6 +2,7 @@
 // All divisions of a pipeline's layers as paths through a graph, for bounds that are sums over the
 // stages.
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
@@ -24,11 +25,15 @@ class DivisionGraph {
     StageMove move;
     std::int32_t to = 0;     // node
     std::int32_t taken = 0;  // of shares(): the same for edges whose stages hold the same
-    std::int32_t from = 0;   // layers that the stages before hold
+    std::int32_t state = 0;  // of the layout: where the stage begins
   };
 
+  // Whether a stage that begins at the state may take the move.
+  using Keeps = std::function<bool(int stage, int state, const StageMove& move)>;
+
   // Divisions whose stages take `most` or less. `shape`: of the pipeline.
-  DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most);
+  DivisionGraph(const Stages& stages, const PipelineShape& shape, std::int64_t most,
+                const Keeps& keeps = {});
 
   [[nodiscard]] std::int64_t num_stages() const { return stages_; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks_; }

@@ -46,10 +46,36 @@ LeastEnds::LeastEnds(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   const RankEnd& largest = largest_end();
   any_ = largest.gradients.count + largest.weights.count > 0;
   if (!any_) return;
+  const LayerReductions layers = layer_reductions(m, c, s, blocks, prefix, placement, memo);
+  gradients_ = in_order(layers.gradients), weights_ = in_order(layers.weights);
   const bool v = traits_of(s.schedule).layout == ChunkLayout::kV;
   first_ = by_layers(true, v || s.pp == 1);
   if (s.pp > 1) last_ = by_layers(false, !v);
   if (s.pp > 2) inner_ = by_layers(false, false);
+}
+
+// Chunks hold even shares of their rank's layers, whichever these are: such a chunk has no less than
+// so many mean layers less `below`.
+LeastEnds::InOrder LeastEnds::in_order(const LayerReductions::Kind& kind) const {
+  InOrder found;
+  if (kind.seconds.size() == 0) return found;
+  found.hides = kind.hides;
+  const std::vector<std::size_t>& kinds = prefix_.table.of_layer;
+  const double mean = kind.whole / static_cast<double>(kinds.size());
+  found.until.resize(1);
+  double below = 0, now = 0;
+  for (const std::size_t k : kinds) {
+    now = std::max(0.0, now + mean - kind.seconds[k]), below = std::max(below, now);
+    found.until.push_back(found.until.back() + (strategy_.vp > 1 ? mean : kind.seconds[k]));
+  }
+  if (strategy_.vp > 1) found.below = below * static_cast<double>(strategy_.vp);
+  return found;
+}
+
+// `pass`: seconds of one microbatch on the rank.
+double LeastEnds::InOrder::exposed(std::size_t begin, std::size_t end, double pass) const {
+  if (until.empty()) return 0;
+  return std::max(0.0, until[end] - until[begin] - below - hides * pass);
 }
 
 // Of a rank with all layers.
@@ -121,17 +147,26 @@ LeastEnds::ByLayers LeastEnds::by_layers(bool embedding, bool head) const {
     const LeastRankEnd& end = end_of(embedding, head, n);
     all.gradients[n] = end.gradients;
     const Seconds window{(ends + forward_[n]) * beside_};
-    least = std::min(least, least_exposed(cluster_, end.weights, window).si());
+    const double seen = least_exposed(cluster_, end.weights, window).si();
+    const bool alike = strategy_.vp > 1;  // else what the layers gather depends on which they are
+    const double of_layers = alike ? weights_.exposed(0, n, ends + forward_[n]) : 0;
+    least = std::min(least, std::max(seen, of_layers));
     all.gathers[n] = least;
   }
   return all;
 }
 
-double LeastEnds::exposed(std::int64_t rank, std::int64_t layers, const TaskTimes& own) const {
+double LeastEnds::exposed(std::int64_t rank, std::size_t begin, std::size_t end,
+                          const TaskTimes& own) const {
   const ByLayers& all = rank == 0 ? first_ : rank == strategy_.pp - 1 ? last_ : inner_;
-  const std::size_t n = std::min(static_cast<std::size_t>(layers), all.gathers.size() - 1);
-  const double backward = hides_gradients_ ? (own.input + own.weight) * beside_ : kAnyTime;
-  return least_exposed(cluster_, all.gradients[n], Seconds{backward}).si() + all.gathers[n];
+  const std::size_t n = std::min(end - begin, all.gathers.size() - 1);
+  const double backward = own.input + own.weight;
+  const double hidden = hides_gradients_ ? backward * beside_ : kAnyTime;
+  const double gradients = least_exposed(cluster_, all.gradients[n], Seconds{hidden}).si();
+  const double of_layers = hides_gradients_ ? gradients_.exposed(begin, end, backward) : 0;
+  // A slower forward pass hides more, but each microbatch takes as much longer.
+  const double gathers = strategy_.vp == 1 ? weights_.exposed(begin, end, own.forward) : 0;
+  return std::max(gradients, of_layers) + std::max(all.gathers[n], gathers);
 }
 
 }  // namespace meshplan

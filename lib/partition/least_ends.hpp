@@ -8,6 +8,7 @@
 #include "cost/block.hpp"
 #include "cost/placement.hpp"
 #include "model/layer_prefix.hpp"
+#include "partition/layer_reductions.hpp"
 #include "schedule/divided.hpp"
 
 namespace meshplan {
@@ -16,6 +17,7 @@ namespace meshplan {
 // placement, embedding and head, and layers. Shared by threads.
 struct LeastEndsMemo {
   SharedMemo<1, RankEnd> largest;
+  SharedMemo<1, RankEnd> layers;  // of a rank with all layers, embedding and head apart
   SharedMemo<3, LeastRankEnd> least;
 };
 
@@ -24,6 +26,8 @@ struct LeastEndsMemo {
 // which hides the gather of weights. What it hides may grow faster than what there is to gather:
 // so the least of n or more counts. A slower backward pass hides more gradients, but all
 // microbatches take as much longer, and no more of them hide it: that of the n fastest counts.
+// Where layers differ in parameters the n smallest are few, so what the layers themselves reduce
+// [F-SEARCH-18] counts where it is more.
 class LeastEnds {
  public:
   // Of `s`; all must live as long. `recompute`: how every layer is recomputed at least. `most`:
@@ -34,9 +38,10 @@ class LeastEnds {
 
   // Whether there is anything to reduce.
   [[nodiscard]] bool any() const { return any_; }
-  // Of rank r with so many layers, and least passes of one microbatch through all its chunks:
-  // seconds between its last task and the optimizer.
-  [[nodiscard]] double exposed(std::int64_t rank, std::int64_t layers, const TaskTimes& own) const;
+  // Of rank r with layers begin .. end - 1, in the order in which ranks take them, and least passes
+  // of one microbatch through all its chunks: seconds between its last task and the optimizer.
+  [[nodiscard]] double exposed(std::int64_t rank, std::size_t begin, std::size_t end,
+                               const TaskTimes& own) const;
 
  private:
   // Layers of one kind.
@@ -50,7 +55,17 @@ class LeastEnds {
     std::vector<double> gathers;  // seconds exposed
   };
 
+  // What layers reduce, in the order in which ranks take them.
+  struct InOrder {
+    std::vector<double> until;  // seconds of the layers before
+    double below = 0;           // that all chunks of a rank may have less, together
+    double hides = 0;
+
+    [[nodiscard]] double exposed(std::size_t begin, std::size_t end, double pass) const;
+  };
+
   void set_layers(Recompute recompute, double most);
+  [[nodiscard]] InOrder in_order(const LayerReductions::Kind& kind) const;
   [[nodiscard]] const RankEnd& largest_end() const;
   [[nodiscard]] ByLayers by_layers(bool embedding, bool head) const;
   [[nodiscard]] const LeastRankEnd& end_of(bool embedding, bool head, std::size_t layers) const;
@@ -69,6 +84,7 @@ class LeastEnds {
   std::vector<std::int64_t> dense_, experts_;  // of the smallest layers, by their number
   std::vector<double> forward_;                // of the slowest, likewise
   ByLayers first_, inner_, last_;              // ranks
+  InOrder gradients_, weights_;
 };
 
 }  // namespace meshplan

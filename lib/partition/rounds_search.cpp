@@ -86,7 +86,7 @@ bool DivisionSearch::try_in_order(std::int64_t most) {
   const std::int64_t kept = std::max<std::int64_t>(0, left_ - most);
   left_ -= kept;
   Division begun;
-  extend(begun, stages_.start(), 0, {q_.end + tied_, 0, {}});
+  extend(begun, stages_.start(), 0, {q_.end + tied_, 0});
   const bool every = left_ > 0;
   (gave_up_ ? spared_ : left_) += kept;
   return every;
@@ -144,15 +144,11 @@ bool DivisionSearch::consider(const Division& d) {
   return true;
 }
 
-DivisionBound::RankChains DivisionSearch::chains_of(int stage, const StageAssignment& share,
-                                                    Begun& so_far) {
+DivisionBound::RankChains DivisionSearch::chains_of(int stage, const StageAssignment& share) {
   const std::int64_t from = share.place.taken, to = from + share.first;
   if (!bound_.knows_chunks()) return bound_.chains(stage, from, to);
   stages_.layout().ranges(stage, share, chunks_);
-  const auto chains = bound_.chains(stage, from, to, chunks_, so_far.first_chunks);
-  if (stage == 0) so_far.first_chunks += bound_.embedding();
-  so_far.first_chunks += bound_.times_of_chunk(chunks_.front());
-  return chains;
+  return bound_.chains(stage, from, to, chunks_, stages_.layout().rounds() != nullptr);
 }
 
 void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& before) {
@@ -169,7 +165,7 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
     const double recompute_time = recompute_time_of_stage(stage, share, move.time);
     const std::int64_t to = place.taken + move.first;
     const double own = static_cast<double>(num_microbatches(x_.strategy)) * recompute_time;
-    const DivisionBound::RankChains chains = chains_of(stage, share, now);
+    const DivisionBound::RankChains chains = chains_of(stage, share);
     const double chain = chains.step + own + before.carried;
     now.carried += bound_.carried() * recompute_time;
     const double longest = std::max(chain, bound_.loop(stage, place.taken, to) + now.carried);
@@ -192,25 +188,38 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
   });
 }
 
-void DivisionSearch::find_ends(const DivisionGraph& graph, std::vector<double>& exposed) {
-  ends_.clear();
+void DivisionSearch::find_ends(const DivisionGraph& graph) {
   for (const DivisionGraph::Taken& t : graph.shares()) {
     const StepEnd end = end_of(t.stage, t.share);
-    exposed.push_back(end.exposed.si());
+    exposed_.push_back(end.exposed.si());
     ends_.push_back((end.optimizer + end.offload).si());
   }
 }
 
+bool DivisionSearch::set_graph() {
+  if (!graph_) {
+    const bool both_ways = stages_.layout().is_bidirectional();
+    const double m = static_cast<double>(num_microbatches(x_.strategy));
+    const auto keeps = [&](int stage, int state, const StageMove& move) {
+      if (both_ways) return true;
+      const StageAssignment share{stages_.layout().place(state), move.first, move.second};
+      const double more = m * recompute_time_of_stage(stage, share, move.time);
+      const DivisionBound::RankChains chains = chains_of(stage, share);
+      return (chains.step + more + q_.end + tied_) * kRounding <= limit();
+    };
+    graph_.emplace(stages_, pipeline_shape(x_.strategy), stages_.max_bottleneck(limit() - q_.end),
+                   keeps);
+    built_ += static_cast<std::int64_t>(graph_->edges().size() + graph_->shares().size());
+    find_ends(*graph_);
+  }
+  return !graph_->empty() && set_alone(*graph_);
+}
+
 bool DivisionSearch::try_chains() {
   wants_chains_ = true;
-  DivisionGraph graph(stages_, pipeline_shape(x_.strategy),
-                      stages_.max_bottleneck(limit() - q_.end));
-  built_ += static_cast<std::int64_t>(graph.edges().size() + graph.shares().size());
-  if (graph.empty()) return true;
-  std::vector<double> exposed;
-  find_ends(graph, exposed);
-  if (!set_alone(graph, exposed)) return true;
-  DivisionCuts cuts(graph, std::move(exposed));
+  if (!set_graph()) return true;
+  const DivisionGraph& graph = *graph_;
+  DivisionCuts cuts(graph, exposed_);
   DivisionBranch root = cuts.all(q_.chains == nullptr ? KnownChains{} : *q_.chains);
   close_longer(root, graph);
   if (!is_open(root, graph)) return true;
@@ -320,7 +329,7 @@ void DivisionSearch::close_longer(DivisionBranch& branch, const DivisionGraph& g
   branch.end = end_of_branch(branch, graph);
 }
 
-bool DivisionSearch::set_alone(DivisionGraph& graph, const std::vector<double>& exposed) {
+bool DivisionSearch::set_alone(DivisionGraph& graph) {
   const bool both_ways = stages_.layout().is_bidirectional();
   const double m = static_cast<double>(num_microbatches(x_.strategy));
   std::vector<double> work(graph.shares().size(), 0.0);
@@ -329,7 +338,7 @@ bool DivisionSearch::set_alone(DivisionGraph& graph, const std::vector<double>& 
       for (const ChunkTime& c : graph.times(i)) {
         work[i] += (c.forward + c.backward_input + c.backward_weight).si();
       }
-      work[i] = (both_ways ? m / 2 : m) * work[i] + exposed[i] + ends_[i] + tied_;
+      work[i] = (both_ways ? m / 2 : m) * work[i] + exposed_[i] + ends_[i] + tied_;
     }
   }
   // What the layers before those of a share change: the same share is on several edges.
@@ -342,10 +351,11 @@ bool DivisionSearch::set_alone(DivisionGraph& graph, const std::vector<double>& 
     double alone = work[i];
     if (!both_ways) {
       const double more = m * recompute_time_of_stage(stage, share, e.move.time);
+      const LayerCursor place = stages_.layout().place(e.state);
       const DivisionBound::RankChains chains =
-          bound_.chains(stage, e.from, std::int64_t{e.from} + e.move.first);
+          chains_of(stage, {place, share.first, share.second});
       alone = std::max({alone, chains.step + std::max(q_.end, ends_[i]) + more + tied_,
-                        chains.until_last + exposed[i] + ends_[i] + more + tied_});
+                        chains.until_last + exposed_[i] + ends_[i] + more + tied_});
     }
     too_long.push_back(alone * kRounding > limit() ? 1 : 0);
     if (too_long.back() == 0) alone_[i] = std::min(alone_[i], alone);

@@ -72,14 +72,12 @@ class DivisionSearch {
 
   // What is known of the stages divided so far.
   struct Begun {
-    double end = 0;          // what follows the pipeline at least
-    double carried = 0;      // their recomputation that chains through later stages wait for
-    TaskTimes first_chunks;  // of chunks in rounds: their first ones, with the embedding
+    double end = 0;      // what follows the pipeline at least
+    double carried = 0;  // their recomputation that chains through later stages wait for
   };
 
-  // Chains through a stage; adds its first chunk to what is known.
-  [[nodiscard]] DivisionBound::RankChains chains_of(int stage, const StageAssignment& share,
-                                                    Begun& so_far);
+  // Chains through a stage.
+  [[nodiscard]] DivisionBound::RankChains chains_of(int stage, const StageAssignment& share);
 
   // Every division that begins like `begun`.
   void extend(Division& begun, int state, int stage, const Begun& before);
@@ -91,8 +89,11 @@ class DivisionSearch {
   // [F-SEARCH-17] Whether bounds built up from the last rank leave no division open. Costs the ones
   // that they are least for; told_ says how far others may be ahead.
   bool try_tails();
-  // What follows the last task of the graph's shares: into `exposed` and ends_.
-  void find_ends(const DivisionGraph& graph, std::vector<double>& exposed);
+  // Makes the graph of all divisions, or leaves out of it what takes longer than the limit by now,
+  // as far as each share alone tells. Whether a division is left.
+  [[nodiscard]] bool set_graph();
+  // What follows the last task of the graph's shares: into exposed_ and ends_.
+  void find_ends(const DivisionGraph& graph);
 
   // Whether some division of the branch may be wanted.
   [[nodiscard]] bool is_open(const DivisionBranch& branch, const DivisionGraph& graph) const;
@@ -105,9 +106,9 @@ class DivisionSearch {
   // ahead.
   void bound(DivisionBranch& branch, const DivisionGraph& graph, DivisionCuts& cuts, int raises);
 
-  // By share: seconds of a step that holds it, as far as its own stage tells. `exposed`: of its
-  // gradients, by share. Leaves out what takes too long; false where nothing is left.
-  [[nodiscard]] bool set_alone(DivisionGraph& graph, const std::vector<double>& exposed);
+  // By share: seconds of a step that holds it, as far as its own stage tells. Leaves out what takes
+  // too long; false where nothing is left.
+  [[nodiscard]] bool set_alone(DivisionGraph& graph);
   // Closes the shares that alone take too long, and bounds the others by what they take alone.
   void close_longer(DivisionBranch& branch, const DivisionGraph& graph) const;
 
@@ -160,8 +161,10 @@ class DivisionSearch {
   std::optional<CriticalPath> last_chain_;
   double least_ = 0;  // no division takes less
   double told_ = 0;   // nor than this
-  // Chains: by share, seconds of the step's end, and of a step, at least.
-  std::vector<double> ends_, alone_;
+  std::optional<DivisionGraph> graph_;  // once it was needed
+  // By share of it: seconds of reductions that the step waits for, of its end, and of a step, at
+  // least.
+  std::vector<double> exposed_, ends_, alone_;
   std::int64_t tried_ = 0;
   bool gave_up_ = false;
   bool no_chains_ = false;  // of any division

@@ -29,15 +29,11 @@ bool DivisionSearch::try_tails() {
   if (!is(DivisionAsk::kFastest) || given_ < kWorthTails || !TailBound::knows(shape)) {
     return false;
   }
-  DivisionGraph graph(stages_, shape, stages_.max_bottleneck(limit() - q_.end));
-  built_ += static_cast<std::int64_t>(graph.edges().size() + graph.shares().size());
-  if (graph.empty()) return true;
-  std::vector<double> exposed;
-  find_ends(graph, exposed);
-  if (!set_alone(graph, exposed)) return true;
+  if (!set_graph()) return true;
+  const DivisionGraph& graph = *graph_;
   const std::size_t width = width_of(graph, shape, given_);
   if (width == 0) return false;
-  TailBound tails(graph, shape, send_, {std::move(exposed), ends_, tied_, q_.end});
+  TailBound tails(graph, shape, send_, {exposed_, ends_, tied_, q_.end});
   double work = 0;
   for (int turn = 0; turn < kTurns && left_ > 0; ++turn) {
     const TailBound::Answer answer =

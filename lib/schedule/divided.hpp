@@ -60,6 +60,12 @@ struct DividedPipeline {
   }
 };
 
+// The layers of a rank's chunks, where these are known.
+struct ChunksOfRank {
+  std::vector<TaskTimes> own;  // by chunk, of its layers alone
+  TaskTimes behind;            // the last chunks of the ranks behind it, without the head
+};
+
 // Rank r with layers begin .. end - 1, in the order in which ranks take them.
 struct DividedRank {
   const DividedPipeline& pipeline;
@@ -68,6 +74,7 @@ struct DividedRank {
   TaskTimes own;     // all of its chunks, embedding and head included
   TaskTimes before;  // the first chunks of the ranks before it, at least
   double work = 0;   // all of its tasks
+  const ChunksOfRank* chunks = nullptr;  // where all ranks hold their chunks in rounds
 
   DividedRank(const DividedPipeline& p, std::int64_t rank, std::int64_t from, std::int64_t until)
       : pipeline(p),

@@ -184,19 +184,26 @@ double through_last_chunks(const DividedRank& x) {
   const auto p = static_cast<double>(d.ranks), v = static_cast<double>(d.vp);
   const double behind_ranks = p - static_cast<double>(x.r) - 1;
   const double ahead = std::min(d.microbatches * v, 2 * behind_ranks + (v - 1) * p + 1);
-  const TaskTimes layers = x.layers(), share = layers * (1 / v);
-  const TaskTimes behind =
-      at_least_zero(d.first.back() - d.first[x.end] - d.rounding * behind_ranks);
+  TaskTimes layers = x.layers();
+  TaskTimes behind = at_least_zero(d.first.back() - d.first[x.end] - d.rounding * behind_ranks);
   TaskTimes before = d.first[x.begin];
   if (x.r > 0) before = at_least_zero(before - d.rounding) + d.embedding;
+  double most_first = layers.forward / v + d.rounding.forward;
+  double least_last = std::max(0.0, layers.forward / v - d.rounding.forward);
+  if (x.chunks != nullptr) {
+    layers = {};
+    for (const TaskTimes& chunk : x.chunks->own) layers += chunk;
+    behind = x.chunks->behind, before = x.before;
+    most_first = x.chunks->own.front().forward, least_last = x.chunks->own.back().forward;
+  }
   double backward = behind.input + behind.weight + before.input + before.weight;
   if (x.r < x.last_rank()) backward += d.head.input + d.head.weight;
   // p forwards of each chunk, less those of the last chunks or plus those of the first.
-  double forward = p * v * share.forward;
+  double forward = p * layers.forward;
   if (ahead < p * v) {
-    forward -= (p * v - ahead) * std::max(0.0, share.forward - d.rounding.forward);
+    forward -= (p * v - ahead) * least_last;
   } else {
-    forward += (ahead - p * v) * (share.forward + d.rounding.forward);
+    forward += (ahead - p * v) * most_first;
   }
   if (x.r == 0) forward += std::min(d.microbatches, ahead) * d.embedding.forward;
   if (x.r == x.last_rank()) forward += std::max(0.0, ahead - (v - 1) * p) * d.head.forward;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "search/candidate.hpp"
+#include "search/layer_ends.hpp"
 
 namespace meshplan {
 
@@ -71,15 +72,15 @@ inline constexpr double kRoundedDown = 1 - 1e-10;
 // f as above. Summed up with prices of a second and a byte on each rank (those of the linear
 // program of the mean layer), what the ranks have must pay for all layers at the least price. Asked
 // for layers without and with selective recomputation, by each list of modules where there are
-// some. May say yes where nothing fits.
+// some. `ends` [F-SEARCH-18] count as time of their layers. May say yes where nothing fits.
 class FitBound {
  public:
   // `in_flight` must live as long. `listed`: costs of the blocks under each list of modules that
   // may be recomputed; none: the framework's own, which `blocks` know. `communicators`, `offloads`:
-  // as of memory_bound().
+  // as of memory_bound(). `ends`: what every strategy that is asked about reduces.
   FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
            const std::vector<const BlockCosts*>& listed, const std::vector<InFlight>& in_flight,
-           Bytes communicators, bool offloads);
+           Bytes communicators, bool offloads, const LayerEnds& ends = {});
   [[nodiscard]] bool may_fit(double most) const;
 
   // Blocks of one kind: seconds and bytes of one.

@@ -191,7 +191,8 @@ bool may_take_all(const Loads& loads, const std::vector<InFlight>& in_flight, do
 
 FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                    const std::vector<const BlockCosts*>& listed,
-                   const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads)
+                   const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads,
+                   const LayerEnds& ends)
     : in_flight_(in_flight),
       counts_(!x.request.ignore_activations),
       selective_(std::max<std::size_t>(1, listed.size())) {
@@ -199,14 +200,20 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   const std::int64_t copies = traits_of(s.schedule).copies();
   const LayerPrefix& prefix = x.prefix(s);
   const BlockCounts counts = prefix.with_ends(x.model);
+  const double m = real(num_microbatches(s));
+  const double not_hiding = 1 - ends.backward_hides / m;
+  const double not_hiding_forward = 1 - ends.forward_hides / m;
   plain_.each.assign(counts.size(), {});
   for (Loads& selective : selective_) selective.each.assign(counts.size(), {});
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     const BlockCost& b = blocks[k];
     const BlockBytes bytes = bytes_of(rates, s.offload, b, counts[k] * copies);
+    // What a pass hides of reductions is less to wait for.
+    const double reduced = ends.reduced.size() > 0 ? ends.reduced[k] : 0;
+    const double backward = (b.backward_input.total() + b.backward_weight.total()).si();
     const double time =
-        (b.forward.total() + b.backward_input.total() + b.backward_weight.total()).si();
+        b.forward.total().si() * not_hiding_forward + backward * not_hiding + reduced / m;
     Load load{bytes.number, time, 0, bytes.states, bytes.saved, bytes.saved};
     const bool is_layer = prefix.table.is_layer(k);
     if (offloads) load.plain = load.recomputed = 0;
@@ -215,15 +222,15 @@ FitBound::FitBound(const SearchContext& x, const Strategy& s, const BlockCosts& 
       for (Loads& selective : selective_) selective.add(load);
       continue;
     }
-    const double full = b.recompute_full.total().si();
-    const double some = std::min(full, b.recompute_selective.total().si());
+    const double full = b.recompute_full.total().si() * not_hiding;
+    const double some = std::min(full, b.recompute_selective.total().si() * not_hiding);
     load.recomputed = std::min(b.saved.full, b.saved.none).si();
     load.plain = b.saved.none.si(), load.recompute_time = full;
     plain_.add(load);
     for (std::size_t i = 0; i < listed.size(); ++i) {  // of every layer alike
       const BlockCost& own = (*listed[i])[k];
       Load of_list{bytes.number, time, 0, bytes.states, 0, 0};
-      of_list.time += std::min(full, own.recompute_selective.total().si());
+      of_list.time += std::min(full, own.recompute_selective.total().si() * not_hiding);
       of_list.plain = of_list.recomputed = std::min(own.saved.selective, b.saved.none).si();
       selective_[i].add(of_list);
     }

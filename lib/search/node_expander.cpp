@@ -414,7 +414,9 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
     if (joint) {
       if (bytes > capacity) continue;
       if (time <= limit) {
-        const FitBound fit(x_, s, blocks, listed_blocks(node), in_flight, communicators, offloads);
+        const LayerEnds ends = layer_ends(x_, s, blocks, x_.placement(s, mesh.base));
+        const FitBound fit(x_, s, blocks, listed_blocks(node), in_flight, communicators, offloads,
+                           ends);
         time = limit == kNothingFound ? least_fitting(fit, end, time)
                                       : std::max(time, later_than(fit, end, limit));
       }

@@ -1,0 +1,33 @@
+#pragma once
+// What the reductions at the end of a step add to the time of the rank that holds a layer.
+#include "cost/block.hpp"
+#include "cost/placement.hpp"
+#include "model/layer_prefix.hpp"
+
+namespace meshplan {
+
+struct LeastEndsMemo;  // partition/least_ends.hpp
+
+// [F-SEARCH-18] A rank with n_k layers of kind k reduces its gradients, and gathers its weights, for
+// sum n_k x seconds of kind k at least: of what one rank with all layers takes the share of its
+// parameters, as such collectives take no less per byte the fewer these are. Of that passes hide
+// `hides` times what one microbatch takes on the rank at most ([F-DP-5]: 2 - o, o the device's
+// overlap_slowdown, of each microbatch beside them): backward passes of gradients, forward of
+// weights.
+struct LayerReductions {
+  struct Kind {
+    PerBlock<double> seconds;  // of one layer; of other blocks nothing
+    double whole = 0;          // seconds of all layers
+    double hides = 0;          // microbatches
+  };
+  Kind gradients, weights;
+};
+
+// Nothing where [F-SEARCH-16] says nothing either: of ranks with two copies, of ZeRO-3, and where
+// single collectives were measured. `placement`: of the strategy.
+[[nodiscard]] LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c,
+                                               const Strategy& s, const BlockCosts& blocks,
+                                               const LayerPrefix& prefix,
+                                               const Placement& placement, LeastEndsMemo& memo);
+
+}  // namespace meshplan
