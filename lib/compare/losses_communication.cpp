@@ -182,6 +182,7 @@ void find_pipeline(const LossContext& x, std::vector<TimeLoss>& all) {
     changed.vp *= 2;
     changed.schedule = Schedule::kInterleaved;
     changed.stage_layers.clear();
+    changed.chunk_layers.clear();
     changed.recompute_layers.clear();
   };
   if (s.schedule == kPlainSchedule || s.schedule == Schedule::kInterleaved) {

@@ -28,13 +28,16 @@ void place_chunks(const ModelSpec& m, const LayerPrefix& prefix, const Strategy&
   const PipelineShape shape = pipeline_shape(s);
   const auto count = static_cast<std::size_t>(num_chunks(shape));
   chunks.assign(count, Chunk(prefix.table.size()));
+  const bool stated = s.chunk_layers.size() == count;
   for (std::int64_t r = 0; r < s.pp; ++r) {
     const RankChunks mine = home_chunks(shape, r);
     const bool embedding_first = mine[0] == 0, head_last = mine.last() + 1 == count;
     const std::int64_t layers = s.stage_layers[static_cast<std::size_t>(r)];
     for (std::int64_t i = 0; i < mine.count; ++i) {
       chunks[mine[i]].rank = r;
-      chunks[mine[i]].layers = chunk_layers(layers, mine.count, i, embedding_first, head_last);
+      chunks[mine[i]].layers =
+          stated ? s.chunk_layers[mine[i]]
+                 : chunk_layers(layers, mine.count, i, embedding_first, head_last);
     }
   }
   std::int64_t next = 0;

@@ -75,7 +75,7 @@ inline void add_blocks(const Chunk& from, Chunk& to) {
 }
 
 // Chunks by depth. `s` must be complete (cost/step.hpp). A rank's layers are spread over its chunks
-// by chunk_layers(); its first layers are the recomputed ones.
+// as Strategy::chunk_layers says, else by chunk_layers(); its first layers are the recomputed ones.
 [[nodiscard]] std::vector<Chunk> chunk_plan(const ModelSpec& m, const Strategy& s);
 // The same into `chunks`, which keeps its memory.
 void place_chunks(const ModelSpec& m, const LayerPrefix& prefix, const Strategy& s,

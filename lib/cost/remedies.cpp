@@ -18,6 +18,7 @@ struct Change {
 void forget_derived(Strategy& s) {
   s.dp = 0;
   s.stage_layers.clear();
+  s.chunk_layers.clear();
   s.recompute_layers.clear();
 }
 
@@ -129,7 +130,7 @@ std::vector<std::string> lighter_ways(const ModelSpec& m, const ClusterSpec& c, 
     return {};
   }
   s.recompute = Recompute::kFull, s.recompute_modules = {};
-  s.recompute_layers.clear(), s.stage_layers.clear();
+  s.recompute_layers.clear(), s.stage_layers.clear(), s.chunk_layers.clear();
   s.offload = {};
   std::vector<Fit> fits;
   Strategy small = s;

@@ -42,6 +42,7 @@ void mend_fsdp_dimensions(Strategy& s, const ModelSpec&) {
     s.pp = s.vp = 1;
     s.schedule = kPlainSchedule;
     s.stage_layers.clear();
+    s.chunk_layers.clear();
     s.recompute_layers.clear();
   }
   s.ep = s.etp = 1;

@@ -75,6 +75,7 @@ void mend_schedule(Strategy& s, const ModelSpec&) {
   s.schedule = Schedule::k1f1b;
   s.vp = 1;
   s.stage_layers.clear();
+  s.chunk_layers.clear();
   s.recompute_layers.clear();
 }
 
@@ -88,6 +89,7 @@ void stages(const Plan& p, Findings& f) {
 }
 void mend_stages(Strategy& s, const ModelSpec&) {
   s.stage_layers.clear();
+  s.chunk_layers.clear();
   s.recompute_layers.clear();
 }
 

@@ -85,6 +85,7 @@ void mend_schedule(Strategy& s, const ModelSpec&) {
   if (s.pp == 1 || s.schedule == Schedule::k1f1b || s.schedule == Schedule::kInterleaved) return;
   s.schedule = s.vp > 1 ? Schedule::kInterleaved : Schedule::k1f1b;
   s.stage_layers.clear();
+  s.chunk_layers.clear();
   s.recompute_layers.clear();
 }
 

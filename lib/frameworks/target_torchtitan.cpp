@@ -35,6 +35,7 @@ void schedule(const Plan& p, Findings& f) {
 void mend_schedule(Strategy& s, const ModelSpec&) {
   s.schedule = traits_of(s.schedule).shares_both_ends() ? Schedule::kZbV : kPlainSchedule;
   s.stage_layers.clear();
+  s.chunk_layers.clear();
   s.recompute_layers.clear();
 }
 

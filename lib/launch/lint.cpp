@@ -23,6 +23,7 @@ constexpr std::array kOptions{
     KeySetting{"global_batch", "--global-batch-size"},
     KeySetting{"seq_len", "--seq-length"},
     KeySetting{"stage_layers", "--pipeline-model-parallel-layout"},
+    KeySetting{"chunk_layers", "--pipeline-model-parallel-layout"},
     KeySetting{"stage_layers", "--decoder-first-pipeline-num-layers"},
     KeySetting{"recompute_layers", "--recompute-num-layers"},
     KeySetting{"recompute", "--recompute-granularity"},

@@ -76,8 +76,8 @@ void add_stages(const LaunchPlan& p, Options& o) {
       std::any_of(p.model.layers.begin(), p.model.layers.end(), [](const LayerRun& run) {
         return std::holds_alternative<CompressedAttentionSpec>(run.layer.mixer);
       });
-  const bool flags =
-      !needs_layout && middle_alike && std::all_of(layers.begin(), layers.end(), whole);
+  const bool flags = !needs_layout && s.chunk_layers.empty() && middle_alike &&
+                     std::all_of(layers.begin(), layers.end(), whole);
   if (!flags) {
     o.push_back({"--pipeline-model-parallel-layout", megatron_pipeline_layout(p.model, s)});
   } else {
@@ -149,6 +149,10 @@ void add_graphs(const Strategy& s, Options& o) {
   const bool layer = graph == CudaGraph::kLayer;
   o.push_back({"--cuda-graph-impl", layer ? "transformer_engine" : "local"});
   if (!layer) o.push_back({"--cuda-graph-scope", "full_iteration"});
+  constexpr std::int64_t kDefaultWarmup = 3;  // core/transformer/transformer_config.py
+  if (layer && s.runtime.cuda_graph_warmup_steps != kDefaultWarmup) {
+    o.push_back({"--cuda-graph-warmup-steps", std::to_string(s.runtime.cuda_graph_warmup_steps)});
+  }
   std::vector<std::string> parts{"--cuda-graph-scope"};
   for (const auto& row : NameTable<CudaGraphModule>::rows) {
     if (s.runtime.cuda_graph_modules.has(row.value)) parts.emplace_back(row.name);

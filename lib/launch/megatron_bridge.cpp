@@ -71,6 +71,7 @@ constexpr std::array kFields{
     Field{"--global-batch-size", "train.global_batch_size"},
     Field{"--cuda-graph-impl", "model.cuda_graph_impl"},
     Field{"--cuda-graph-scope", "model.cuda_graph_scope", Kind::kList},
+    Field{"--cuda-graph-warmup-steps", "model.cuda_graph_warmup_steps"},
     Field{"--te-rng-tracker", "rng.te_rng_tracker", Kind::kTrue},
     Field{"--no-check-for-nan-in-loss-and-grad", "rerun_state_machine.check_for_nan_in_loss",
           Kind::kFalse},

@@ -291,6 +291,7 @@ class Importer {
     } else {
       s.stage_layers = layout->layers_per_rank;
       s.vp = layout->chunks;
+      if (s.vp > 1) s.chunk_layers = uneven_chunks(s, layout->layers_per_chunk);
     }
   }
 

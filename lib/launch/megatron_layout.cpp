@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cost/chunks.hpp"
 #include "launch/megatron_parts.hpp"
 
 namespace meshplan {
@@ -150,7 +151,20 @@ std::optional<PipelineLayout> read_pipeline_layout(std::string text, std::int64_
     layout.layers_per_rank[i % ranks] += chunks[i];
     layout.layers += chunks[i];
   }
+  layout.layers_per_chunk = std::move(chunks);
   return layout;
+}
+
+std::vector<std::int64_t> uneven_chunks(const Strategy& s, std::vector<std::int64_t> stated) {
+  const auto ranks = static_cast<std::size_t>(s.pp);
+  for (std::size_t i = 0; i < stated.size(); ++i) {
+    const std::size_t rank = i % ranks;
+    const auto turn = static_cast<std::int64_t>(i / ranks);
+    const std::int64_t even =
+        chunk_layers(s.stage_layers[rank], s.vp, turn, rank == 0, rank + 1 == ranks);
+    if (even != stated[i]) return stated;
+  }
+  return {};
 }
 
 }  // namespace meshplan

@@ -51,10 +51,16 @@ void read_adapters(ProgramOptions& options, Strategy& s);
 // the text is no layout of that many ranks.
 struct PipelineLayout {
   std::vector<std::int64_t> layers_per_rank;
+  std::vector<std::int64_t> layers_per_chunk;  // by depth
   std::int64_t chunks = 1;
   std::int64_t layers = 0;  // of all
 };
 [[nodiscard]] std::optional<PipelineLayout> read_pipeline_layout(std::string text, std::int64_t pp);
+
+// Layers by chunk as `stated`, of a strategy whose stage_layers are its sums; empty where every
+// rank's are spread as they are without a layout.
+[[nodiscard]] std::vector<std::int64_t> uneven_chunks(const Strategy& s,
+                                                      std::vector<std::int64_t> stated);
 
 // Words of a published tokenizer by its name or the name of a folder ("Qwen/Qwen3-8B"); 0: unknown.
 [[nodiscard]] std::int64_t tokenizer_words(std::string_view name);

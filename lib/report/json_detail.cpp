@@ -243,7 +243,7 @@ Json evaluated_plans_json(std::span<const SurveyedPlan> all, Bytes capacity) {
   }
   for (const std::string_view key : strategy_keys()) {
     // Lists per pipeline rank are as many as plans: they tell plans apart, not kinds of plans.
-    if (key == "stage_layers" || key == "recompute_layers") continue;
+    if (key == "stage_layers" || key == "chunk_layers" || key == "recompute_layers") continue;
     Json values = key_json(all, key);
     if (values["choices"].size() > 1) json["keys"].push_back(std::move(values));
   }

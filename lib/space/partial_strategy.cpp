@@ -16,6 +16,7 @@ Strategy with_partial(Strategy base, const PartialStrategy& choice) {
   base.schedule = choice.schedule;
   base.order = choice.order;
   base.stage_layers.clear();
+  base.chunk_layers.clear();
   base.recompute_layers.clear();
   base.recompute = Recompute::kNone;
   base.recompute_modules = {};

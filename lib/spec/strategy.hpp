@@ -142,9 +142,10 @@ struct Runtime {
   // ZeRO-1 all-reduces all gradients as one buffer after the last backward pass, whatever
   // overlap.grad_reduce says, and every rank updates its part of them.
   bool whole_reduction = false;
-  // Memory of the graphs' pool is not counted.
   CudaGraph cuda_graph = CudaGraph::kNone;
   CudaGraphModules cuda_graph_modules{};  // with CudaGraph::kLayer; empty: whole layers
+  // Steps before graphs of layers are captured (Megatron-Core's name, for Transformer Engine's).
+  std::int64_t cuda_graph_warmup_steps = 3;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Gradients of ZeRO-0 are reduced in buckets of so many MiB of the training dtype, a collective
   // each (PyTorch's DistributedDataParallel, bucket_cap_mb); 0: in one piece.
@@ -331,6 +332,8 @@ struct Strategy {
   Packing packing = Packing::kPack;  // of documents, where their lengths are known
   Schedule schedule = kPlainSchedule;
   std::vector<std::int64_t> stage_layers;  // layers per pipeline rank; empty: as even as can be
+  std::vector<std::int64_t>
+      chunk_layers;  // per chunk, by depth; empty: a rank's evenly over its own
   Recompute recompute = Recompute::kNone;
   // What selective recomputation repeats. Empty: scores of attention where they are materialised,
   // else outputs of norms and of activation functions, and latent attention's up-projections.

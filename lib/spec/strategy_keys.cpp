@@ -123,6 +123,7 @@ std::string short_text(const Strategy& s) {
   const bool plain = s.schedule == Schedule::kInterleaved && s.vp > 1;
   if (s.pp > 1 && !plain) text += " " + std::string(name_of(s.schedule));
   if (!all_equal(s.stage_layers)) text += " layers[" + runs(s.stage_layers) + "]";
+  if (!s.chunk_layers.empty()) text += " chunks[" + runs(s.chunk_layers) + "]";
   const bool some = std::any_of(s.recompute_layers.begin(), s.recompute_layers.end(),
                                 [](std::int64_t n) { return n > 0; });
   if (s.recompute != Recompute::kNone) text += " recompute-" + std::string(name_of(s.recompute));

@@ -36,6 +36,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("packing", s.packing);
   visit("schedule", s.schedule);
   visit("stage_layers", s.stage_layers);
+  visit("chunk_layers", s.chunk_layers);
   visit("recompute", s.recompute);
   visit("recompute_modules", s.recompute_modules);
   visit("recompute_layers", s.recompute_layers);
@@ -103,6 +104,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.bucket_mib", s.runtime.bucket_mib);
   visit("kernels.cuda_graph", s.runtime.cuda_graph);
   visit("kernels.cuda_graph_modules", s.runtime.cuda_graph_modules);
+  visit("kernels.cuda_graph_warmup_steps", s.runtime.cuda_graph_warmup_steps);
   visit("kernels.host_factor", s.runtime.host_factor);
   visit("kernels.collective_launches", s.runtime.collective_launches);
   visit("kernels.node_launches", s.runtime.node_launches);

@@ -63,6 +63,31 @@ void check_stated_layers(const Plan& p, Findings& f) {
   }
 }
 
+// Ranks take chunks in turn (core/transformer/pipeline_parallel_layer_layout.py), so that every
+// pp-th of them is of one rank.
+void check_chunk_layers(const Plan& p, Findings& f) {
+  const Strategy& s = p.s;
+  const std::vector<std::int64_t>& chunks = s.chunk_layers;
+  if (chunks.empty()) return;
+  if (s.schedule != Schedule::kInterleaved) {
+    f.error({"chunk_layers", "schedule"}, "'chunk_layers' is of interleaved schedules",
+            "leave it out, or state 'stage_layers'");
+    return;
+  }
+  const std::int64_t count = product({s.pp, s.vp});
+  if (static_cast<std::int64_t>(chunks.size()) != count) {
+    f.error({"chunk_layers", "pp", "vp"}, "'chunk_layers' lists " + std::to_string(chunks.size()) +
+                                              " chunks, but pp * vp = " + std::to_string(count));
+    return;
+  }
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(s.pp));
+  for (std::size_t i = 0; i < chunks.size(); ++i) ranks[i % ranks.size()] += chunks[i];
+  if (ranks == stage_layers(s, p.m)) return;
+  f.error({"chunk_layers", "stage_layers"}, "'chunk_layers' gives the pipeline ranks " +
+                                                key_text(ranks) + " layers, 'stage_layers' " +
+                                                key_text(stage_layers(s, p.m)));
+}
+
 }  // namespace
 
 void check_stages(const Plan& p, Findings& f) {
@@ -75,6 +100,7 @@ void check_stages(const Plan& p, Findings& f) {
                                         " pipeline ranks, but 'pp' is " + std::to_string(s.pp));
   } else {
     check_stated_layers(p, f);
+    check_chunk_layers(p, f);
   }
 }
 

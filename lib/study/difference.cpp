@@ -15,7 +15,8 @@ namespace {
 
 // Keys that are legal, or mean anything, only beside one another.
 constexpr std::array<std::string_view, 2> kTensor{"tp", "sequence_parallel"};
-constexpr std::array<std::string_view, 4> kPipeline{"pp", "schedule", "vp", "stage_layers"};
+constexpr std::array<std::string_view, 5> kPipeline{"pp", "schedule", "vp", "stage_layers",
+                                                    "chunk_layers"};
 constexpr std::array<std::string_view, 2> kContext{"cp", "cp_kind"};
 constexpr std::array<std::string_view, 2> kExperts{"ep", "etp"};
 constexpr std::array<std::string_view, 2> kSharding{"zero", "zero_group"};
@@ -24,10 +25,10 @@ constexpr auto kMemory = std::to_array<std::string_view>(
      "offload.optimizer_fraction", "offload.master_weights", "offload.overlap_copies",
      "offload.weights", "offload.activations", "offload.modules", "offload.activation_fraction"});
 constexpr auto kStages = std::to_array<std::string_view>(
-    {"pp", "schedule", "vp", "stage_layers", "recompute", "recompute_modules", "recompute_layers",
-     "offload.optimizer", "offload.optimizer_fraction", "offload.master_weights",
-     "offload.overlap_copies", "offload.weights", "offload.activations", "offload.modules",
-     "offload.activation_fraction"});
+    {"pp", "schedule", "vp", "stage_layers", "chunk_layers", "recompute", "recompute_modules",
+     "recompute_layers", "offload.optimizer", "offload.optimizer_fraction",
+     "offload.master_weights", "offload.overlap_copies", "offload.weights", "offload.activations",
+     "offload.modules", "offload.activation_fraction"});
 constexpr std::array<std::span<const std::string_view>, 4> kOthers{kTensor, kContext, kExperts,
                                                                    kSharding};
 // Of the workload, or what the other keys leave over.

@@ -25,6 +25,8 @@ Reshard reshard(const Strategy& from, const Strategy& to) {
   add_if(from.pp != to.pp, "pp", result.keys);
   add_if(from.vp != to.vp, "vp", result.keys);
   add_if(from.pp == to.pp && from.stage_layers != to.stage_layers, "stage_layers", result.keys);
+  add_if(from.pp == to.pp && from.vp == to.vp && from.chunk_layers != to.chunk_layers,
+         "chunk_layers", result.keys);
   add_if(from.ep != to.ep, "ep", result.keys);
   add_if(from.etp != to.etp, "etp", result.keys);
   const bool model = !result.keys.empty();

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "frameworks/preset.hpp"
+#include "spec/legal.hpp"
 #include "spec/strategy.hpp"
 #include "support/catch.hpp"
 
@@ -43,6 +44,29 @@ TEST_CASE("where chunks cannot be equal the ends give way") {
   m.num_layers = 61;
   s.pp = 4, s.vp = 2;
   CHECK(stage_layers(s, m) == std::vector<std::int64_t>{15, 16, 15, 15});
+}
+
+TEST_CASE("layers by chunk are those of the ranks, in an interleaved schedule") {
+  ModelSpec m = model();
+  m.num_layers = 8;
+  Strategy s = legal();
+  s.vp = 2, s.schedule = Schedule::kInterleaved;
+  s.stage_layers = {4, 4};
+  s.chunk_layers = {3, 2, 1, 2};
+  const auto said = [&] { return to_text(validate(s, m, cluster(64))); };
+  CHECK(said().empty());
+  s.chunk_layers = {3, 3, 1, 1};
+  CHECK(said().empty());
+  s.chunk_layers = {3, 3, 2};
+  CHECK(said() == "error: 'chunk_layers' lists 3 chunks, but pp * vp = 4\n");
+  s.chunk_layers = {3, 1, 2, 2};
+  CHECK(said() ==
+        "error: 'chunk_layers' gives the pipeline ranks [5,3] layers, 'stage_layers' [4,4]\n");
+  s.chunk_layers = {4, 4};
+  s.schedule = Schedule::k1f1b, s.vp = 1;
+  CHECK(said() ==
+        "error: 'chunk_layers' is of interleaved schedules\n"
+        "  hint: leave it out, or state 'stage_layers'\n");
 }
 
 TEST_CASE("nanotron's division holds every layer once") {
