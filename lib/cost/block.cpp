@@ -277,8 +277,13 @@ BlockCost layer_cost(const BlockContext& x, const LayerSpec& layer, BlockCosts& 
   }
   cost.graph_inputs = ceil_bytes(layer_graph_inputs(x, layer));
   cost.saved_for_weight_gradient = Bytes{cost.saved.none.count() / 2};
-  cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + saved_ahead(x, cost.saved) +
-                     dequantised_weight(x, ops) + 2 * cost.host_checkpoint;
+  const Bytes more =
+      saved_ahead(x, cost.saved) + dequantised_weight(x, ops) + 2 * cost.host_checkpoint;
+  cost.working_set = ceil_bytes(layer_working_bytes(x, layer)) + more;
+  const GraphedBytes graphed = layer_graphed_bytes(x, layer);
+  cost.graph_saved = ceil_bytes(graphed.saved);
+  cost.graph_working = ceil_bytes(graphed.working);
+  cost.working_beside = ceil_bytes(graphed.beside) + more;
   cost.repeated_set = x.strategy.runtime.op_recompute
                           ? cost.saved.none - cost.saved.selective
                           : ceil_bytes(layer_saved_bytes(x, layer).together);
@@ -391,18 +396,6 @@ BlockCosts costs_in(const BlockContext& x) {
   if (m.mtp_layers > 0) costs.mtp() = mtp_cost(x, costs);
   costs.head() = head_cost(x);
   return costs;
-}
-
-// Times are of the mean microbatch, memory is of the largest.
-void take_memory(const BlockCosts& largest, BlockCosts& costs) {
-  for (std::size_t k = 0; k < costs.size(); ++k) {
-    costs[k].saved = largest[k].saved;
-    costs[k].saved_for_weight_gradient = largest[k].saved_for_weight_gradient;
-    costs[k].working_set = largest[k].working_set;
-    costs[k].graph_inputs = largest[k].graph_inputs;
-    costs[k].offloaded = largest[k].offloaded;
-    costs[k].repeated_set = largest[k].repeated_set;
-  }
 }
 
 // [F-DPO-1] The reference model's forward pass of every microbatch, without a backward pass: the

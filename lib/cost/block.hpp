@@ -72,7 +72,10 @@ struct BlockCost {
   // More of them under selective recomputation: what a listed module, or a layer that is repeated
   // by operation, brings back at once.
   Bytes repeated_set;
-  Bytes graph_inputs;     // of what is saved, what CUDA graphs keep allocated [F-GRAPH-1]
+  Bytes graph_inputs;  // of what is saved, what CUDA graphs keep allocated [F-GRAPH-1]
+  // [F-GRAPH-2] Of what is saved, what lies in the graphs' pool; the captured parts' working set,
+  // and that of the other parts.
+  Bytes graph_saved, graph_working, working_beside;
   Bytes offloaded;        // of a layer, on the host (offload.modules): no part of `saved`
   Bytes host_checkpoint;  // of a layer that is recomputed, on the host (runtime.host_checkpoints)
   BlockParameters parameters;
@@ -134,6 +137,9 @@ class BlockCosts {
   std::vector<BlockCost> costs_;
   std::vector<Shape> shapes_;
 };
+
+// Times are of the mean microbatch, memory is of the largest.
+void take_memory(const BlockCosts& largest, BlockCosts& costs);
 
 // Of one decoder layer, adapters aside.
 [[nodiscard]] BlockParameters layer_parameters_of_device(const ModelSpec& m, const Strategy& s,

@@ -58,4 +58,18 @@ std::int64_t BlockCosts::elements(WeightShapes set) const {
   return sum;
 }
 
+void take_memory(const BlockCosts& largest, BlockCosts& costs) {
+  for (std::size_t k = 0; k < costs.size(); ++k) {
+    costs[k].saved = largest[k].saved;
+    costs[k].saved_for_weight_gradient = largest[k].saved_for_weight_gradient;
+    costs[k].working_set = largest[k].working_set;
+    costs[k].graph_inputs = largest[k].graph_inputs;
+    costs[k].graph_saved = largest[k].graph_saved;
+    costs[k].graph_working = largest[k].graph_working;
+    costs[k].working_beside = largest[k].working_beside;
+    costs[k].offloaded = largest[k].offloaded;
+    costs[k].repeated_set = largest[k].repeated_set;
+  }
+}
+
 }  // namespace meshplan

@@ -27,6 +27,10 @@ bool is_there(Lifetime l, Moment m) {
     case Lifetime::kUntilZeroed:
     case Lifetime::kInputs:
       return m == Moment::kUpdate || m == Moment::kBetweenSteps;
+    case Lifetime::kMoments:
+      return m != Moment::kCapture;
+    case Lifetime::kCapture:
+      return m == Moment::kCapture;
     case Lifetime::kOutside:
       return false;
   }
@@ -64,7 +68,9 @@ constexpr std::string_view kStateSource = "Rajbhandari et al. 1910.02054 sec. 5"
 
 }  // namespace
 
-Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
+Ledger ledger_of(const RankMemory& whole, const Offload& offload) {
+  const RankMemory rank = without_pool(whole);
+  const bool captures = rank.graph_saved > Bytes{};
   Ledger ledger;
   const auto add = [&](std::string_view name, std::string_view formula, std::string_view source,
                        Lifetime lifetime, Bytes bytes) {
@@ -75,7 +81,10 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   add("weights", "F-ZERO-2", kStateSource, Lifetime::kPersistent, states.weights);
   add("gradients", late ? "F-MEM-5" : "F-ZERO-2", kStateSource,
       late ? Lifetime::kGradients : Lifetime::kPersistent, states.gradients);
-  add("optimizer states", "F-ZERO-2", kStateSource, Lifetime::kPersistent, states.optimizer);
+  const Bytes early = captures ? std::min(states.optimizer, rank.states.master) : states.optimizer;
+  add("optimizer states", "F-ZERO-2", kStateSource, Lifetime::kPersistent, early);
+  add("the optimizer's moments", "F-ZERO-2", kStateSource, Lifetime::kMoments,
+      states.optimizer - early);
   for (const KeptRow& row : kKeptRows) {
     add(row.name, row.formula, row.source, Lifetime::kPersistent, rank.kept[row.kept]);
   }
@@ -83,6 +92,12 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   const Bytes graphs = std::min(rank.graph_inputs, saved);
   add("inputs of CUDA graphs", "F-GRAPH-1",
       "Megatron-Core transformer_layer.py, get_layer_static_inputs", Lifetime::kPersistent, graphs);
+  if (captures) {
+    const std::string_view pool = "TransformerEngine pytorch/graph.py, _make_graphed_callables";
+    add("saved in CUDA graphs", "F-GRAPH-2", pool, Lifetime::kCapture, rank.graph_saved);
+    add("temporaries in CUDA graphs", "F-GRAPH-2", pool, Lifetime::kCapture,
+        rank.buffers.in_graphs);
+  }
   // Two moments where the output layer gives back what it saved before the layers' turn.
   const Bytes given_back = std::min(rank.given_back, saved);
   const bool two = given_back > Bytes{};
@@ -127,9 +142,10 @@ Ledger ledger_of(const RankMemory& rank, const Offload& offload) {
   add("user buffers", "F-UB-1", "TransformerEngine pytorch/module/base.py, initialize_ub",
       Lifetime::kOutside, rank.user_buffers);
   Bytes most;
-  for (const Moment m : {Moment::kBackward, Moment::kLayers, Moment::kLastLayer, Moment::kUpdate,
-                         Moment::kBetweenSteps}) {
+  for (const Moment m : {Moment::kCapture, Moment::kBackward, Moment::kLayers, Moment::kLastLayer,
+                         Moment::kUpdate, Moment::kBetweenSteps}) {
     if ((m == Moment::kLastLayer && !late) || (m == Moment::kLayers && !two)) continue;
+    if (m == Moment::kCapture && !captures) continue;
     MomentBytes here{m, {}};
     for (const LedgerEntry& e : ledger.entries) {
       if (is_there(e.lifetime, m)) here.allocated += e.bytes;

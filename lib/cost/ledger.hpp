@@ -22,7 +22,9 @@ enum class Lifetime {
   kUpdate,       // within the optimizer's step
   kUntilZeroed,  // from the optimizer's step to the beginning of the next one
   kInputs,       // from a chunk's last backward pass to its next forward pass
-  kOutside,      // from step to step, and not the allocator's: at no moment of its sums
+  kMoments,      // from the first update on
+  kCapture,  // while CUDA graphs are captured, then in their pool: the allocator counts it no more
+  kOutside,  // from step to step, and not the allocator's: at no moment of its sums
 };
 MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kSaved, "forward to backward"},
@@ -34,6 +36,8 @@ MESHPLAN_NAMES(Lifetime, {{Lifetime::kPersistent, "persistent"},
                           {Lifetime::kUpdate, "within optimizer step"},
                           {Lifetime::kUntilZeroed, "optimizer step to next step"},
                           {Lifetime::kInputs, "backward to next forward"},
+                          {Lifetime::kMoments, "from the first update on"},
+                          {Lifetime::kCapture, "capture of CUDA graphs, then their pool"},
                           {Lifetime::kOutside, "outside the allocator"}});
 
 struct LedgerEntry {
@@ -45,9 +49,10 @@ struct LedgerEntry {
   bool operator==(const LedgerEntry&) const = default;
 };
 
-// In the order of a step.
-enum class Moment { kBackward, kLayers, kLastLayer, kUpdate, kBetweenSteps };
-MESHPLAN_NAMES(Moment, {{Moment::kBackward, "backward begins"},
+// In the order of a step, behind what comes before the first one.
+enum class Moment { kCapture, kBackward, kLayers, kLastLayer, kUpdate, kBetweenSteps };
+MESHPLAN_NAMES(Moment, {{Moment::kCapture, "CUDA graphs captured"},
+                        {Moment::kBackward, "backward begins"},
                         {Moment::kLayers, "layers' backward"},
                         {Moment::kLastLayer, "last layer's backward"},
                         {Moment::kUpdate, "optimizer step"},

@@ -96,7 +96,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
                          Recompute mode) {
   const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
   const Bytes logits = rates.head_goes_first ? blocks.head().saved.full : Bytes{};
-  Bytes widest, gathered, last, of_ends;
+  Bytes widest, gathered, last, of_ends, beside, in_graphs;
   for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     if (mine.blocks[k] == 0) continue;
     const BlockCost& block = blocks.of(k, mine.device);
@@ -111,6 +111,8 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
       of_ends = std::max({of_ends, blocks.head().working_set, set - logits * 2});
     } else {
       widest = std::max(widest, set);
+      beside = std::max(beside, set - block.working_set + block.working_beside);
+      in_graphs = std::max(in_graphs, block.graph_working);
     }
     if (layer) {
       const Bytes saved = mine.recomputed[k] > 0 ? block.saved.full : block.saved.of(rest);
@@ -143,6 +145,7 @@ BufferBytes buffer_bytes(const MemoryRates& rates, const BlockCosts& blocks, con
     bytes.head_gradients = state(rates, rates.gradients, ends);
     bytes.layers += bytes.head_gradients;
   }
+  bytes.beside_graphs = bytes.layers - widest + beside, bytes.in_graphs = in_graphs;
   return bytes;
 }
 

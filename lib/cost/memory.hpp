@@ -164,6 +164,8 @@ struct BufferBytes {
                            // to come
   Bytes head_gradients{};  // of `layers`: late ones that the output layer has made
   DeferredBytes deferred{};  // of `ends` and of `layers`
+  // [F-GRAPH-2] `layers` without what CUDA graphs hold, and what these need beside what they save.
+  Bytes beside_graphs{}, in_graphs{};
 };
 
 // What one pipeline rank stores, by name and by when in the step it is there. From here on the
@@ -179,6 +181,7 @@ struct RankMemory {
   KeptBuffers kept;            // from step to step
   Bytes inputs;                // of its chunks, between two steps
   Bytes graph_inputs;          // of `activations`, what CUDA graphs keep from step to step
+  Bytes graph_saved;           // of `activations`, what lies in their pool [F-GRAPH-2]
   Bytes user_buffers;          // outside the allocator
 };
 
@@ -214,7 +217,11 @@ struct BackwardMoment {
 };
 [[nodiscard]] BackwardMoment fuller_moment(const RankMemory& rank, const Offload& offload);
 
-// At the fullest moment of the step.
+// [F-GRAPH-2] Where graphs are captured before the first step, the rank as the allocator counts it
+// in every step: without what lies in the graphs' pool. Else as it is.
+[[nodiscard]] RankMemory without_pool(RankMemory rank);
+
+// At the fullest moment of the step, or where graphs are captured.
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
                                                const Offload& offload, Bytes communicators);
 

@@ -42,11 +42,21 @@ BackwardMoment fuller_moment(const RankMemory& rank, const Offload& offload) {
   return {saved, rank.buffers.ends, false};
 }
 
+RankMemory without_pool(RankMemory rank) {
+  if (rank.graph_saved == Bytes{}) return rank;
+  rank.activations -= rank.graph_saved;
+  rank.resident = std::min(rank.resident, rank.activations);
+  rank.buffers.layers = rank.buffers.beside_graphs;
+  return rank;
+}
+
+namespace {
+
 // The fullest of the step's moments. What all of them hold: weights, gradients, optimizer states,
 // and what is reserved. Beside that, in a backward pass activations and buffers, and during the
 // update its copies. Late gradients come only in its course.
-MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
-                                 const Offload& offload, Bytes communicators) {
+MemoryBreakdown fullest_of_step(const ClusterSpec& c, const RankMemory& rank,
+                                const Offload& offload, Bytes communicators) {
   const StateBytes states = on_device(rank.states, offload);
   const auto [activations, buffers, of_layers] = fuller_moment(rank, offload);
   MemoryBreakdown memory;
@@ -73,6 +83,35 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                 memory.buffers + memory.reserved;
   memory.capacity = c.device.memory;
+  return memory;
+}
+
+}  // namespace
+
+// The device must hold all of it at once; what the allocator has handed out at the most is less by
+// what lies in the pool, or what capturing the graphs takes, before the optimizer has moments.
+MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
+                                 const Offload& offload, Bytes communicators) {
+  const MemoryBreakdown all = fullest_of_step(c, rank, offload, communicators);
+  if (rank.graph_saved == Bytes{}) return all;
+  MemoryBreakdown memory = fullest_of_step(c, without_pool(rank), offload, communicators);
+  MemoryBreakdown capture = memory;
+  capture.optimizer = std::min(memory.optimizer, rank.states.master);
+  capture.activations = rank.graph_saved;
+  capture.buffers = rank.kept.sum() + rank.graph_inputs + rank.buffers.in_graphs;
+  capture.peak = capture.weights + capture.gradients + capture.optimizer + capture.activations +
+                 capture.buffers + capture.reserved;
+  if (capture.allocated() > memory.allocated()) {
+    // States are shown as they are between steps, in the place of what will be theirs.
+    const Bytes later = std::min(memory.optimizer - capture.optimizer, capture.activations);
+    memory = capture;
+    memory.optimizer += later, memory.activations -= later;
+  }
+  const Bytes pool = std::max(all.allocated() - memory.allocated(), Bytes{0});
+  memory.fragmentation = all.fragmentation + pool;
+  memory.reserved = all.reserved + pool;
+  memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
+                memory.buffers + memory.reserved;
   return memory;
 }
 

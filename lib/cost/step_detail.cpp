@@ -34,6 +34,7 @@ void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
     RankMemory memory = group.memory;
     memory.activations = activations_[r];
     if (!graph_inputs_.empty()) memory.graph_inputs = graph_inputs_[r];
+    if (!graph_saved_.empty()) memory.graph_saved = graph_saved_[r];
     StageCost& stage = plan.stages.emplace_back();
     stage.layers = s.stage_layers[r];
     stage.kinds = layer_kinds(table, group.mine.blocks);

@@ -100,7 +100,7 @@ void StepModel::set_ranks(const Strategy& s) {
 void StepModel::add_activations(const Strategy& s, const std::vector<InFlight>& in_flight) {
   const PipelineShape shape = pipeline_shape(s);
   in_flight_ = &in_flight;
-  activations_.clear(), graph_inputs_.clear();
+  activations_.clear(), graph_inputs_.clear(), graph_saved_.clear();
   for (std::size_t r = 0; r < group_of_rank_.size(); ++r) {
     RankGroup& group = groups_[group_of_rank_[r]];
     if (group.first == r) {
@@ -119,26 +119,30 @@ void StepModel::add_activations(const Strategy& s, const std::vector<InFlight>& 
           given_back(s, *blocks_, group.mine, in_flight[r], saved_, kept_, activations_.back());
     }
     if (s.runtime.cuda_graph == CudaGraph::kLayer) {
-      graph_inputs_.push_back(graph_inputs(s, r, in_flight[r]));
+      graph_inputs_.push_back(in_flight_of(&BlockCost::graph_inputs, s, r, in_flight[r]));
       group.memory.graph_inputs = std::max(group.memory.graph_inputs, graph_inputs_.back());
+      const bool first = s.runtime.cuda_graph_warmup_steps == 0;
+      graph_saved_.push_back(first ? in_flight_of(&BlockCost::graph_saved, s, r, in_flight[r])
+                                   : Bytes{});
+      group.memory.graph_saved = std::max(group.memory.graph_saved, graph_saved_.back());
     }
   }
 }
 
-// [F-GRAPH-1] Of all microbatches in flight.
-Bytes StepModel::graph_inputs(const Strategy& s, std::size_t rank,
+// [F-GRAPH-1], [F-GRAPH-2] Of all microbatches in flight.
+Bytes StepModel::in_flight_of(Bytes BlockCost::*part, const Strategy& s, std::size_t rank,
                               const InFlight& in_flight) const {
   const RankChunks own = chunks_on_rank(pipeline_shape(s), static_cast<std::int64_t>(rank));
-  std::vector<Bytes> inputs(static_cast<std::size_t>(own.count)), none = inputs;
+  std::vector<Bytes> all(static_cast<std::size_t>(own.count)), none = all;
   for (std::int64_t i = 0; i < own.count; ++i) {
     const ChunkKind& kind = kinds_[kind_of_chunk_[own[i]]];
     for (std::size_t k = 0; k < kind.blocks.size(); ++k) {
       if (kind.blocks[k] == 0) continue;
-      inputs[static_cast<std::size_t>(i)] +=
-          blocks_->of(k, kind.device).graph_inputs * (kind.blocks[k] - kind.recomputed[k]);
+      all[static_cast<std::size_t>(i)] +=
+          blocks_->of(k, kind.device).*part * (kind.blocks[k] - kind.recomputed[k]);
     }
   }
-  return in_flight.peak(inputs, none);
+  return in_flight.peak(all, none);
 }
 
 void StepModel::run(const Strategy& s, const Placement& placement) {

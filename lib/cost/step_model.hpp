@@ -107,7 +107,7 @@ class StepModel {
   void set_ranks(const Strategy& s);
   void run(const Strategy& s, const Placement& placement);
   void add_activations(const Strategy& s, const std::vector<InFlight>& in_flight);
-  [[nodiscard]] Bytes graph_inputs(const Strategy& s, std::size_t rank,
+  [[nodiscard]] Bytes in_flight_of(Bytes BlockCost::*part, const Strategy& s, std::size_t rank,
                                    const InFlight& in_flight) const;
   // rank_end() of the rank with these parameters, the last ones kept: neither the micro-batch nor
   // the schedule changes them.
@@ -138,8 +138,8 @@ class StepModel {
   std::vector<ChunkTime> times_;
   std::vector<RankGroup> groups_;
   std::vector<std::size_t> group_of_rank_;
-  std::vector<Bytes> activations_;   // by rank
-  std::vector<Bytes> graph_inputs_;  // by rank; empty without graphs of layers
+  std::vector<Bytes> activations_;                 // by rank
+  std::vector<Bytes> graph_inputs_, graph_saved_;  // by rank; empty without graphs of layers
   BoundarySend send_;
   std::vector<SendTime> sends_;
   std::vector<Seconds> finish_;

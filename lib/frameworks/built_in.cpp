@@ -97,8 +97,13 @@ void add_megatron(std::vector<Preset>& all) {
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance",
                               v));
-  v.runtime.split_expert_biases = true;
   v.runtime.layer_wise_optimizer = false;  // Muon came with 5548cdc57b, 2026-01-14
+  all.push_back(megatron_core("core_r0.15", "2025-12-05",
+                              "core_v0.15.0, the first that captures CUDA graphs of layers after "
+                              "some steps without (98b6f0e816, 2025-09-26)",
+                              v));
+  v.runtime.split_expert_biases = true;
+  v.runtime.cuda_graph_warmup_steps = 0;  // training/training.py, train, before its first step
   all.push_back(megatron_core("core_r0.14", "2025-10-08",
                               "core_v0.14.0, the first whose output layer keeps a gradient that "
                               "nobody reads (e7c55de99e, 2025-08-01), and the last that splits "

@@ -1,4 +1,6 @@
 // Which parts of a layer Megatron-LM's arguments name for CUDA graphs, and for the host.
+#include <algorithm>
+
 #include "launch/megatron_parts.hpp"
 
 namespace meshplan {
@@ -36,6 +38,12 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run) {
     run.notes.push_back("CUDA graphs of " + others + ": what they hold is not modelled");
   }
   k.cuda_graph = whole ? CudaGraph::kFullIteration : CudaGraph::kLayer;
+  constexpr IntegerRange kSteps{0, 1'000'000};
+  k.cuda_graph_warmup_steps =
+      options.number("--cuda-graph-warmup-steps", k.cuda_graph_warmup_steps, kSteps);
+  // Graphs of its own it records in a first step without (core/transformer/cuda_graphs.py).
+  if (impl == "local")
+    k.cuda_graph_warmup_steps = std::max<std::int64_t>(k.cuda_graph_warmup_steps, 1);
   if (whole) return;
   // The module's own graphs hold both.
   if (impl == "local" && modules.has(CudaGraphModule::kMoePreprocess)) {

@@ -117,7 +117,7 @@ cross-entropy-loss-fusion/0 cross-entropy-fusion-impl=native|te no-masked-softma
 no-bias-dropout-fusion/0 no-bias-swiglu-fusion/0 no-bias-gelu-fusion/0 no-rope-fusion/0
 moe-router-fusion/0 moe-permute-fusion/0
 cuda-graph-impl=none|local|transformer_engine|full_iteration enable-cuda-graph/0
-external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+
+external-cuda-graph/0 cuda-graph-scope/+ cuda-graph-modules/+ cuda-graph-warmup-steps
 )"},
     {OptionEffect::kNotModelled, "the details of such layers are taken as Megatron-LM's defaults",
      R"(

@@ -177,7 +177,7 @@ tokenizer-hf-use-fast/0 tokenizer-hf-include-special-tokens/0 legacy-tokenizer/0
 )"},
     {OptionEffect::kNoEffect, "random numbers",
      R"(
-seed te-rng-tracker/0 cuda-graph-warmup-steps inference-rng-tracker/0 data-parallel-random-init/0
+seed te-rng-tracker/0 inference-rng-tracker/0 data-parallel-random-init/0
 )"},
     {OptionEffect::kNoEffect, "inference, not training",
      R"(

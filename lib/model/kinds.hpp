@@ -28,6 +28,16 @@ struct KeptBytes {
 // takes outside of it.
 [[nodiscard]] double layer_graph_inputs(const BlockContext& x, const LayerSpec& layer);
 
+// [F-GRAPH-2] What lies in the memory pool of a layer's CUDA graphs: what their captured parts save
+// of a microbatch, what their backward pass needs beside it, and what the rest of the layer needs
+// in its own. The pool's tensors are given back once they are captured (Transformer Engine
+// pytorch/graph.py, make_weak_ref of outputs and gradients): replays write into memory that the
+// allocator holds but no longer counts.
+struct GraphedBytes {
+  double saved = 0, working = 0, beside = 0;
+};
+[[nodiscard]] GraphedBytes layer_graphed_bytes(const BlockContext& x, const LayerSpec& layer);
+
 // Each kind of mixer:
 //   add_parameters      of one layer
 //   copied_parameters   more that every rank of `tp` holds beyond its share: heads that cannot be

@@ -73,17 +73,27 @@ double mask_bytes(const BlockContext& x, const Mixer& mixer) {
   return real(s.micro_batch) * real(s.seq_len) * real(ceil_div(s.seq_len, s.cp));
 }
 
+struct Captured {
+  bool mixer = false, feed_forward = false, router = false;
+};
+
+Captured captured_parts(const BlockContext& x, const LayerSpec& layer) {
+  const auto module = graph_module_of(layer.mixer);
+  Captured parts{module && captures(x, *module)};
+  if (std::holds_alternative<DenseMlpSpec>(layer.feed_forward)) {
+    parts.feed_forward = captures(x, CudaGraphModule::kMlp);
+  } else if (has_feed_forward(layer)) {
+    parts.feed_forward = captures(x, CudaGraphModule::kMoe);
+    parts.router = captures(x, CudaGraphModule::kMoeRouter);
+  }
+  return parts;
+}
+
 }  // namespace
 
 double layer_graph_inputs(const BlockContext& x, const LayerSpec& layer) {
-  const auto module = graph_module_of(layer.mixer);
-  bool captured = module && captures(x, *module);
-  if (std::holds_alternative<DenseMlpSpec>(layer.feed_forward)) {
-    captured = captured || captures(x, CudaGraphModule::kMlp);
-  } else if (has_feed_forward(layer)) {
-    captured =
-        captured || captures(x, CudaGraphModule::kMoe) || captures(x, CudaGraphModule::kMoeRouter);
-  }
+  const Captured parts = captured_parts(x, layer);
+  const bool captured = parts.mixer || parts.feed_forward || parts.router;
   return captured ? residual_bytes(x) + mask_bytes(x, layer.mixer) : 0;
 }
 
@@ -101,25 +111,61 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
           mixer.offloaded + rest.offloaded};
 }
 
+namespace {
+
 // Gradients of the widest features (both gated halves and the product, in whose place its gradient
 // comes where it was saved: 3.2 GiB where 3.7 would be with it in a step of 32,768 tokens on one
 // H200, scripts/gpu_switches.py), and of the gathered input and output of the layer, and of the
-// tokens of all ranks where experts gather them; or what the mixer has in use besides.
-double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
+// tokens of all ranks where experts gather them.
+double feed_forward_working_bytes(const BlockContext& x, const LayerSpec& layer) {
   const double e = x.shape.bytes, hidden = real(x.shape.tokens) * real(x.shape.hidden);
   const double features =
       std::visit([&](const auto& kind) { return widest_features(kind, x); }, layer.feed_forward);
-  const double mixer =
-      std::visit([&](const auto& kind) { return temporary_bytes(kind, x); }, layer.mixer);
   const bool freed = kept(x, {LoraTarget::kFc2}) > 0;
   const double cast = stores_fp8_input(x) ? 2 * e : 0;  // both halves in 16 bits again
-  const double streams = has_streams(x.model) ? 2 * residual_bytes(x) : 0;
   const bool gathers = std::holds_alternative<MoeSpec>(layer.feed_forward) && is_gathered(x);
   const double tokens = gathers ? e * gathered_tokens(x) * real(x.shape.hidden) : 0;
-  return streams + mixture_working_bytes(x) +
-         std::max(features * ((x.model.gated_mlp && !freed ? 3 : 2) * e + cast) + 3 * e * hidden +
-                      tokens,
-                  mixer + 2 * e * hidden);
+  return features * ((x.model.gated_mlp && !freed ? 3 : 2) * e + cast) + 3 * e * hidden + tokens;
+}
+
+// What the mixer has in use besides.
+double mixer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
+  const double hidden = real(x.shape.tokens) * real(x.shape.hidden);
+  return std::visit([&](const auto& kind) { return temporary_bytes(kind, x); }, layer.mixer) +
+         2 * x.shape.bytes * hidden;
+}
+
+double stream_working_bytes(const BlockContext& x) {
+  return (has_streams(x.model) ? 2 * residual_bytes(x) : 0) + mixture_working_bytes(x);
+}
+
+}  // namespace
+
+double layer_working_bytes(const BlockContext& x, const LayerSpec& layer) {
+  return stream_working_bytes(x) +
+         std::max(feed_forward_working_bytes(x, layer), mixer_working_bytes(x, layer));
+}
+
+// The input of the first captured part is static ([F-GRAPH-1]); the output of the last one lies in
+// the pool, as the input that the part behind it saves.
+GraphedBytes layer_graphed_bytes(const BlockContext& x, const LayerSpec& layer) {
+  const Captured parts = captured_parts(x, layer);
+  const bool repeats = x.strategy.recompute == Recompute::kSelective;
+  const auto saved = [&](const auto& part) {
+    const KeptBytes bytes = std::visit([&](const auto& k) { return saved_bytes(k, x); }, part);
+    return bytes.all - (repeats ? bytes.selective : 0);
+  };
+  GraphedBytes bytes;
+  const double streams = stream_working_bytes(x);
+  const double mixer = streams + mixer_working_bytes(x, layer);
+  const double rest = streams + feed_forward_working_bytes(x, layer);
+  if (parts.mixer) bytes.saved += saved(layer.mixer), bytes.working = mixer;
+  if (parts.feed_forward) {
+    bytes.saved += saved(layer.feed_forward), bytes.working = std::max(bytes.working, rest);
+  }
+  if (parts.mixer && parts.feed_forward) bytes.saved -= residual_bytes(x);
+  bytes.beside = std::max(parts.mixer ? streams : mixer, parts.feed_forward ? streams : rest);
+  return bytes;
 }
 
 }  // namespace meshplan

@@ -47,6 +47,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("kernels.shard_launches", s.runtime.shard_launches, {0, 1000});
   f.check("kernels.bucket_mib", s.runtime.bucket_mib, {0, 1e6});
   f.check("kernels.retry_stall", s.runtime.retry_stall, {0, 1000});
+  f.check("kernels.cuda_graph_warmup_steps", s.runtime.cuda_graph_warmup_steps, {0, 1'000'000});
   f.check("kernels.num_layers_at_start_in_bf16", s.runtime.num_layers_at_start_in_bf16,
           {0, 1'000'000'000});
   f.check("kernels.num_layers_at_end_in_bf16", s.runtime.num_layers_at_end_in_bf16,

@@ -259,6 +259,9 @@ TEST_CASE("what a release does by default is that of the release that runs") {
   CHECK_FALSE(runtime_of("").split_expert_biases);
   CHECK(runtime_of("core_r0.14").split_expert_biases);
   CHECK(runtime_of("2025-09-01").split_expert_biases);
+  CHECK_FALSE(runtime_of("core_r0.15").split_expert_biases);
+  CHECK(runtime_of("core_r0.14").cuda_graph_warmup_steps == 0);
+  CHECK(runtime_of("core_r0.15").cuda_graph_warmup_steps == 3);
   RunContext context;
   context.gpus = 1, context.release = "core_r9";
   const Result<MegatronRun> unknown = read_megatron_run(arguments, "a.sh", context);
@@ -307,6 +310,12 @@ TEST_CASE("CUDA graphs of layers, of their parts and of iterations are read") {
   CHECK(graph(engine + "--cuda-graph-modules other") == CudaGraph::kNone);
   CHECK(read(engine + "--cuda-graph-modules other").notes.size() >
         read(engine + "--cuda-graph-modules attn").notes.size());
+  const auto warmup = [&](const std::string& more) {
+    return read(more).strategy.runtime.cuda_graph_warmup_steps;
+  };
+  CHECK(warmup(engine) == 3);
+  CHECK(warmup(engine + "--cuda-graph-warmup-steps 0") == 0);
+  CHECK(warmup("--cuda-graph-impl local --cuda-graph-warmup-steps 0") == 1);
 }
 
 TEST_CASE("what kernels choose experts and sort tokens to them") {
