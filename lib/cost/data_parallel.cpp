@@ -53,6 +53,14 @@ double bucket_count(const ModelSpec& m, const Strategy& s) {
   return std::max(1.0, count + (open > 0 ? 1 : 0));
 }
 
+// [F-DP-7] Tensors whose owners are scattered over the gradients' buffer: all of it is all-reduced,
+// and what others own is copied from what they send (Megatron-Core
+// optimizer/layer_wise_optimizer.py, allgather_params).
+bool has_scattered_owners(const Strategy& s) {
+  const Runtime& k = s.runtime;
+  return s.optimizer == Optimizer::kMuon && k.layer_wise_optimizer && !k.layer_wise_param_layout;
+}
+
 // Parameters that are reduced alike.
 struct Reduced {
   std::int64_t parameters;
@@ -100,7 +108,7 @@ void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p
         activation_dtype(s.precision), p.shard, owners);
     return;
   }
-  if (s.zero == 1 && s.runtime.whole_reduction) {
+  if (s.zero == 1 && (s.runtime.whole_reduction || has_scattered_owners(s))) {
     add(end.gradients, Collective::kAllReduce, grad, Group::kDpCp, s.grad_dtype, p.all);
   } else if (s.zero == 1) {
     add(end.gradients, Collective::kReduceScatter, grad, p.group, s.grad_dtype, p.shard);
@@ -132,7 +140,7 @@ Seconds seen_of(const ClusterSpec& c, Seconds whole, Seconds hidden) {
 
 Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& all,
                      bool overlapped, Seconds window, double bytes_each,
-                     std::vector<CommEntry>* table) {
+                     std::vector<CommEntry>* table, Seconds before = {}) {
   Seconds exposed;
   for (std::size_t i = 0; i < all.count; ++i) {
     const Reduction& r = all.all[i];
@@ -140,9 +148,9 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
     Seconds left = whole;
     if (overlapped) {
       const Seconds tail = has_own_buckets(s) ? r.each : whole * last_bucket(s, r, bytes_each);
-      const Seconds hidden = std::min(whole - tail, window);
-      window -= hidden;
-      left = seen_of(c, whole, hidden);
+      const Seconds hidden = std::min(whole - tail, window), early = std::min(tail, before);
+      window -= hidden, before -= early;
+      left = seen_of(c, whole, hidden + early);
     }
     exposed += left;
     if (table == nullptr) continue;
@@ -150,6 +158,14 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
                       r.each, left, r.group, r.dtype, false});
   }
   return exposed;
+}
+
+// [F-DP-8] A rank's first chunk is updated first, and its weights are gathered while the others are
+// updated: of the first bucket, which every step waits for, so much as (v - 1) / v of the update
+// hides (Megatron-Core optimizer/optimizer.py, ChainedOptimizer.step_with_ready_grads).
+Seconds update_beside(const Strategy& s, Seconds update) {
+  const bool early = s.overlap.param_gather_with_optimizer_step && gathers_beside(s) && s.zero == 1;
+  return early ? update * (real(s.vp - 1) / real(s.vp)) : Seconds{};
 }
 
 LeastReduced least_reduced(const Strategy& s, const Reductions& all, const Reductions& most,
@@ -231,7 +247,13 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   const bool frees_experts = s.zero >= 2 && expert_dp(s) > 1;
   const double zeroing =
       (frees_dense ? 0 : real(p.dense)) * grad + (frees_experts ? 0 : real(p.experts)) * grad;
-  return update + zeroing;
+  // [F-OPT-8] One rank alone has no number of ranks to scale its gradients by; by tokens it scales
+  // all of them once (Megatron-Core distributed/finalize_model_grads.py, scale_gradients).
+  const bool scales = s.runtime.calculate_per_token_loss && s.dp * s.cp == 1;
+  const double scaling = scales ? 2 * grad * real(p.dense + p.experts) : 0;
+  const double copies =
+      has_scattered_owners(s) && s.zero == 1 ? 2.0 * storage_size(s.precision) * real(p.dense) : 0;
+  return update + zeroing + scaling + copies;
 }
 
 Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
@@ -332,7 +354,7 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
   end.exposed =
       exposed_time(c, s, rank.gradients, reduces_beside(s), backward, size_of(s.grad_dtype), table);
   end.exposed += exposed_time(c, s, rank.weights, gathers_beside(s), forward,
-                              storage_size(s.precision), table);
+                              storage_size(s.precision), table, update_beside(s, rank.optimizer));
   // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
   end.offload = rank.offload * s.offload.host_share();
   end.optimizer = rank.optimizer * s.offload.device_share();
@@ -340,6 +362,12 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
 }
 
 LeastRankEnd least_rank_end(const Strategy& s, const RankEnd& rank, const RankEnd& most) {
+  // What an update hides is not told here.
+  if (s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather) {
+    return {
+        least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
+        {}};
+  }
   return {
       least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
       least_reduced(s, rank.weights, most.weights, gathers_beside(s), storage_size(s.precision))};

@@ -31,6 +31,12 @@ Bytes state(const MemoryRates& rates, const MemoryRates::State& kind, const Bloc
     const std::int64_t tables = p.embedding + p.head, matrices = p.dense - tables;
     const std::int64_t own = std::max(of_dense(matrices), std::min(matrices, p.largest_matrix));
     const std::int64_t own_experts = std::max(of_experts(p.experts), p.largest_expert);
+    if (kind.whole_tables) {  // on the fullest rank the larger one
+      const bool head = p.head > p.embedding;
+      return times(each + (head ? kind.of_head : kind.of_embedding),
+                   std::max(p.head, p.embedding)) +
+             times(each, own) + times(each, own_experts);
+    }
     return times(each, own + of_dense(tables)) + times(each, own_experts) +
            times(kind.of_embedding, of_dense(p.embedding)) + times(kind.of_head, of_dense(p.head));
   }
@@ -255,6 +261,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   states.sharded = s.zero >= 1;
   states.of_embedding = kept.embedding, states.of_head = kept.head;
   states.whole_matrices = s.optimizer == Optimizer::kMuon && k.layer_wise_optimizer;
+  states.whole_tables = states.whole_matrices && !k.layer_wise_param_layout;
   if (is_paged(s.optimizer)) states.bytes_each = kept.each;
   rates.late_gradients = k.late_gradients && num_microbatches(s) == 1;
   rates.head_goes_first = !traits_of(s.schedule).splits_backward;

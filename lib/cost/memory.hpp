@@ -77,6 +77,7 @@ struct MemoryRates {
     bool sharded = false;
     bool frozen = false;                   // and what is frozen, as it is stored
     bool whole_matrices = false;           // shards are of whole matrices [F-MEM-18]
+    bool whole_tables = false;             // and each table has one owner
     double of_embedding = 0, of_head = 0;  // more, of their tables
   };
   State weights, gradients, optimizer, update;

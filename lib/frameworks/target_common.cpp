@@ -106,7 +106,24 @@ void check_late_update(const Plan& p, Findings& f) {
 
 // Megatron-Core alone has these; its rules say when.
 void check_megatron_extras(Target t, const Strategy& s, Findings& f) {
-  if (t == Target::kMegatron || t == Target::kMegatronBridge) return;
+  if (t == Target::kMegatron || t == Target::kMegatronBridge) {
+    // training/determinism.py, ARG_VALUES_REQUIRED_FOR_DETERMINISM.
+    if (s.runtime.deterministic_mode && (s.runtime.fused_cross_entropy || s.overlap.tp)) {
+      f.error({"runtime.deterministic_mode", "kernels.fused_cross_entropy", "overlap.tp"},
+              "deterministic training has no fused loss and no overlapped tensor parallelism",
+              "kernels.fused_cross_entropy=false, overlap.tp=false");
+    }
+    return;
+  }
+  if (s.runtime.deterministic_mode || s.runtime.deterministic_attention) {
+    f.error({"runtime.deterministic_mode", "runtime.deterministic_attention"},
+            "deterministic algorithms are a switch of Megatron-LM's",
+            "runtime.deterministic_mode=false, runtime.deterministic_attention=false");
+  }
+  if (!s.chunk_layers.empty() && t != Target::kTorchtitan) {
+    f.error({"chunk_layers"}, "a rank's layers are spread evenly over its chunks",
+            "chunk_layers=[]");
+  }
   if (s.runtime.microbatch_group_size > 0 && s.schedule == Schedule::kInterleaved) {
     f.error({"runtime.microbatch_group_size"}, "chunks take turns after 'pp' microbatches",
             "runtime.microbatch_group_size=0");

@@ -42,6 +42,9 @@ void add_parallel(const LaunchPlan& p, Options& o) {
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     if (s.runtime.fused_router) o.push_back({"--moe-router-fusion"});
     if (s.runtime.fused_permute) o.push_back({"--moe-permute-fusion"});
+    if (p.model.activation == Activation::kRelu2 && !p.model.gated_mlp) {
+      o.push_back({"--use-fused-weighted-squared-relu"});
+    }
     if (s.runtime.fused_experts && s.precision == Precision::kFp8) {
       o.push_back({"--use-transformer-engine-op-fuser"});
       o.push_back({"--moe-mlp-glu-interleave-size", "32"});
@@ -119,6 +122,13 @@ void add_data_parallel(const LaunchPlan& p, Options& o) {
   }
   if (s.overlap.grad_reduce) o.push_back({"--overlap-grad-reduce"});
   if (s.overlap.param_gather && s.zero >= 1) o.push_back({"--overlap-param-gather"});
+  if (s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather && s.vp > 1) {
+    o.push_back({"--overlap-param-gather-with-optimizer-step"});
+  }
+  if (s.optimizer == Optimizer::kMuon && !s.runtime.layer_wise_param_layout) {
+    o.push_back({"--no-use-layer-wise-param-layout"});
+  }
+  if (s.runtime.calculate_per_token_loss) o.push_back({"--calculate-per-token-loss"});
   if (!s.runtime.fused_grad_accumulation) o.push_back({"--no-gradient-accumulation-fusion"});
 }
 
@@ -263,18 +273,22 @@ void add_kernels(const LaunchPlan& p, Options& o) {
 }
 
 // What the plan does not decide; enough to start on synthetic data.
-Options dry_start() {
-  return {{"--tokenizer-type", "NullTokenizer"},
-          {"--mock-data"},
-          {"--split", "99,1,0"},
-          {"--train-iters", "20"},
-          {"--lr", "3e-4"},
-          {"--min-lr", "3e-5"},
-          {"--lr-decay-style", "cosine"},
-          {"--weight-decay", "0.1"},
-          {"--clip-grad", "1.0"},
-          {"--log-interval", "1"},
-          {"--eval-iters", "0"}};
+Options dry_start(const Strategy& s) {
+  Options o{{"--tokenizer-type", "NullTokenizer"},
+            {"--mock-data"},
+            {"--split", "99,1,0"},
+            {"--train-iters", "20"},
+            {"--lr", "3e-4"},
+            {"--min-lr", "3e-5"},
+            {"--lr-decay-style", "cosine"},
+            {"--weight-decay", "0.1"},
+            {"--clip-grad", "1.0"},
+            {"--log-interval", "1"},
+            {"--eval-iters", "0"}};
+  if (!s.runtime.create_attention_mask_in_dataloader) {
+    o.push_back({"--no-create-attention-mask-in-dataloader"});
+  }
+  return o;
 }
 
 void add_megatron_notes(const LaunchPlan& p, std::vector<std::string>& notes) {
@@ -342,6 +356,11 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   } else if (before_blackwell && (s.tp > 1 || s.cp > 1)) {
     command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "1");
   }
+  // A:1708: what releases before August 2026 ask for, and newer ones set themselves.
+  if (s.runtime.deterministic_mode) command.environment.emplace_back("NCCL_ALGO", "Ring");
+  if (s.runtime.deterministic_mode || s.runtime.deterministic_attention) {
+    command.environment.emplace_back("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0");
+  }
   Options parallel;
   add_parallel(plan, parallel);
   add_stages(plan, parallel);
@@ -350,11 +369,12 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   add_batch(s, parallel);
   add_memory(plan, parallel);
   add_graphs(plan.strategy, parallel);
+  if (s.runtime.deterministic_mode) parallel.push_back({"--deterministic-mode"});
   add_precision(plan, parallel);
   add_kernels(plan, parallel);
   command.sections = {{"model", megatron_model_options(plan.model, s)},
                       {"plan", std::move(parallel)},
-                      {"run", dry_start()}};
+                      {"run", dry_start(s)}};
   command.needs = {": \"${MEGATRON_PATH:?set it to a checkout of Megatron-LM}\""};
   command.program = is_megatron_hybrid(plan.model) ? "\"$MEGATRON_PATH/pretrain_hybrid.py\""
                                                    : "\"$MEGATRON_PATH/pretrain_gpt.py\"";

@@ -309,6 +309,8 @@ class Importer {
     run_.replicas = std::max<std::int64_t>(copies, 1);
     s.overlap.grad_reduce = has("--overlap-grad-reduce");
     s.overlap.param_gather = has("--overlap-param-gather");
+    s.overlap.param_gather_with_optimizer_step = has("--overlap-param-gather-with-optimizer-step");
+    s.runtime.calculate_per_token_loss = has("--calculate-per-token-loss");
     s.runtime.fused_grad_accumulation = !has("--no-gradient-accumulation-fusion");
     s.runtime.defer_embedding_wgrad_compute = has("--defer-embedding-wgrad-compute");
     s.runtime.wgrad_deferral_limit = number("--wgrad-deferral-limit", 0);
@@ -405,6 +407,8 @@ class Importer {
     const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();
     s.runtime.fused_experts = fuses && interleaved && run_.model.moe.has_value();
     read_cuda_graphs(options_, run_);
+    read_switches(options_, run_.script, run_);
+    read_determinism(options_, run_.script, run_.strategy.runtime);
     read_adapters(options_, run_.strategy);
   }
 

@@ -32,6 +32,13 @@ void read_cuda_graphs(ProgramOptions& options, ImportedRun& run);
 void read_offloaded_optimizer(ProgramOptions& options, Offload& offload);
 void read_offloaded_modules(ProgramOptions& options, ImportedRun& run);
 
+// Options that stand for themselves, of arguments that `script` gives to a program or, of other
+// trainers' files, to none.
+void read_switches(ProgramOptions& options, const ShellScript& script, ImportedRun& run);
+
+// Deterministic algorithms, of the option and of Transformer Engine's environment.
+void read_determinism(ProgramOptions& options, const ShellScript& script, Runtime& runtime);
+
 // What is logged every step, into run.strategy.runtime.
 void read_logging(ProgramOptions& options, ImportedRun& run);
 

@@ -59,6 +59,7 @@ void read_optimizer(ProgramOptions& options, ImportedRun& run) {
   const std::string name = options.text("--optimizer", "adam");
   if (name == "muon" || name == "dist_muon") {
     s.optimizer = Optimizer::kMuon;
+    s.runtime.layer_wise_param_layout = !options.has("--no-use-layer-wise-param-layout");
     if (name == "dist_muon") s.zero = std::max(s.zero, 1);
   } else if (name == "sgd") {
     s.optimizer = Optimizer::kSgd;

@@ -15,6 +15,14 @@ peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
      R"(
 fp8-dot-product-attention/0 activation-func-fp8-input-store/0
 )"},
+    {OptionEffect::kModelled, "results that do not differ from run to run, or by batch",
+     R"(
+deterministic-mode/0 calculate-per-token-loss/0
+)"},
+    {OptionEffect::kModelled, "what the data loader makes",
+     R"(
+no-create-attention-mask-in-dataloader/0
+)"},
     {OptionEffect::kModelled, "what the host logs each step",
      R"(
 log-interval log-params-norm/0 log-num-zeros-in-grad/0
@@ -22,7 +30,7 @@ log-interval log-params-norm/0 log-num-zeros-in-grad/0
     {OptionEffect::kModelled, "what the optimizer holds",
      R"(
 use-precision-aware-optimizer/0 no-store-param-remainders/0
-optimizer=adam|sgd|muon|dist_muon|lion|soap|adaptive_muon
+optimizer=adam|sgd|muon|dist_muon|lion|soap|adaptive_muon no-use-layer-wise-param-layout/0
 )"},
     {OptionEffect::kModelled, "layers and widths",
      R"(
@@ -62,7 +70,7 @@ moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-shared-expert-
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
 moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
 overlap-moe-expert-parallel-comm/0
-use-transformer-engine-op-fuser/0 moe-mlp-glu-interleave-size
+use-transformer-engine-op-fuser/0 moe-mlp-glu-interleave-size use-fused-weighted-squared-relu/0
 )"},
     {OptionEffect::kModelled, "how the work is split",
      R"(
@@ -93,6 +101,7 @@ use-distributed-optimizer/0 use-megatron-fsdp/0 use-custom-fsdp/0
 data-parallel-sharding-strategy=no_shard|optim|optim_grads|optim_grads_params use-torch-fsdp2/0
 torch-fsdp2-no-reshard-after-forward/0
 num-distributed-optimizer-instances overlap-grad-reduce/0 overlap-param-gather/0
+overlap-param-gather-with-optimizer-step/0
 no-gradient-accumulation-fusion/0
 )"},
     {OptionEffect::kModelled, "recomputation and the host's memory",
@@ -186,12 +195,12 @@ moe-dispatch-fwd-dtype moe-combine-bwd-dtype
      R"(
 exp-avg-sq-dtype=fp32 main-grads-dtype=fp32 main-params-dtype=fp32
 megatron-fsdp-main-params-dtype=fp32 megatron-fsdp-main-grads-dtype=fp32
-megatron-fsdp-grad-comm-dtype
+megatron-fsdp-grad-comm-dtype=fp32
 )"},
     {OptionEffect::kNotModelled, "the optimizer is estimated as without",
      R"(
 muon-no-split-qkv/0 muon-fp32-matmul-prec=medium muon-num-ns-steps=5 muon-tp-mode=duplicated
-muon-use-syrk/0 muon-scalar-optimizer=adam no-use-layer-wise-param-layout/0 use-bnb-optimizer/0
+muon-use-syrk/0 muon-scalar-optimizer=adam use-bnb-optimizer/0
 optimizer-cuda-graph/0 qk-clip/0 qk-clip-alpha qk-clip-threshold
 )"},
     {OptionEffect::kNotModelled, "dropped tokens and padding to a capacity are not counted",
@@ -213,27 +222,27 @@ disable-tp-comm-bulk-dgrad/0 no-tp-comm-overlap-ag/0 disable-tp-comm-overlap-ag/
 no-tp-comm-overlap-rs/0 disable-tp-comm-overlap-rs/0 tp-comm-overlap-rs-dgrad/0
 no-tp-comm-split-ag/0 disable-tp-comm-split-ag/0 no-tp-comm-split-rs/0
 disable-tp-comm-split-rs/0 outer-dp-sharding-strategy=no_shard enable-full-sharding-in-hsdp/0
-overlap-param-gather-with-optimizer-step/0 standalone-embedding-stage/0 moe-extended-tp/0
+standalone-embedding-stage/0 moe-extended-tp/0
 expert-parallel/0 fsdp-double-buffer/0 fsdp-db-use-persist-buf-on-alloc-fail/0
 megatron-fsdp-max-pool-double-buffer/0 megatron-fsdp-enable-fine-grained-param-gather/0
 mlp-chunks-for-training fp32-residual-connection/0 num-microbatches-in-minibatch
 mla-down-proj-fusion/0 no-persist-layer-norm/0
-fused-residual-rmsnorm/0 use-te-activation-func/0 use-fused-weighted-squared-relu/0
+fused-residual-rmsnorm/0 use-te-activation-func/0
 use-grouped-gemm-for-shared-expert/0 use-grouped-gemm-for-dense-mlp/0
 moe-permute-fusion-into-hybridep/0 fp16-lm-cross-entropy/0
 output-logit-dtype flash-attention-version batch-invariant-mode/0
-batch-invariant-backend deterministic-mode/0 no-scatter-gather-tensors-in-pipeline/0
+batch-invariant-backend no-scatter-gather-tensors-in-pipeline/0
 no-async-tensor-model-parallel-allreduce/0 moe-use-legacy-grouped-gemm/0
 no-contiguous-buffers-in-local-ddp/0 use-contiguous-buffers-in-ddp/0 DDP-impl=local
 delay-param-gather/0 no-delay-grad-reduce/0 deallocate-pipeline-outputs/0
-overlap-p2p-communication/0 calculate-per-token-loss/0 check-for-large-grads/0
-gpu-sniff-test-interval check-weight-hash-across-dp-replicas-interval empty-unused-memory-level=0
+overlap-p2p-communication/0
+gpu-sniff-test-interval empty-unused-memory-level=0
 empty-unused-memory-each-iter flexible-dispatch
 )"},
     {OptionEffect::kNotModelled, "packing of short sequences is not counted",
      R"(
 sft/0 sft-tokenizer-prompt-format reset-position-ids/0 reset-attention-mask/0
-dataloader-inter-document-masking/0 no-create-attention-mask-in-dataloader/0
+dataloader-inter-document-masking/0
 )"},
     {OptionEffect::kNotModelled, "encoders are not described",
      R"(

@@ -52,6 +52,16 @@ fake-process-group/0 enable-experimental/0 manual-gc/0 manual-gc-interval no-man
 disable-manual-gc-eval/0 train-sync-interval train-iters train-samples iterations-to-skip/+
 dump-param-to-param-group-map debug/0 local_rank initialize-socket-comms/0
 )"},
+    // The norms of gradients that it looks at are those of the check for NaN
+    // (core/distributed/param_and_grad_buffer.py, check_grads).
+    {OptionEffect::kNoEffect, "one more look at norms that are taken anyway",
+     R"(
+check-for-large-grads/0
+)"},
+    {OptionEffect::kNoEffect, "comparison of weights, between steps",
+     R"(
+check-weight-hash-across-dp-replicas-interval
+)"},
     {OptionEffect::kNoEffect, "scaling of the loss",
      R"(
 loss-scale initial-loss-scale min-loss-scale min-scale loss-scale-window hysteresis

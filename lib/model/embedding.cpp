@@ -1,10 +1,28 @@
 // The first block: token embedding, and the vision encoder of a model that has one.
+#include "comm/collectives.hpp"
 #include "model/encoder.hpp"
 #include "model/hyper_connections.hpp"
 #include "model/kinds.hpp"
 #include "model/parts.hpp"
 
 namespace meshplan {
+
+// Tokens and labels go the same way: what the host issues for a batch is no matter of its mask.
+void append_mask_copy(const BlockContext& x, BlockOps& ops) {
+  const Strategy& s = x.strategy;
+  if (!s.runtime.create_attention_mask_in_dataloader) return;
+  const Bytes mask = Bytes{s.micro_batch} * x.shape.whole * x.shape.whole;
+  KernelOp copy;
+  copy.name = "mask to the device";
+  copy.time = mask / x.cluster.device.host_link;
+  if (s.tp > 1) {
+    copy.time +=
+        collective_time(x.cluster, Collective::kBroadcast, mask, x.group(Group::kTp)).total;
+  }
+  copy.launches = 0;
+  copy.repeated = false;
+  ops.kernels.push_back(copy);
+}
 
 // [F-EMB-1] Embedding: gather of tokens x hidden (read, write), position add and dropout where the
 // model has them; backward scatters into a zeroed dense gradient of the local vocabulary, which is
@@ -15,6 +33,7 @@ void append_embedding(const BlockContext& x, BlockOps& ops) {
   const Strategy& s = x.strategy;
   const double e = l.bytes, n = real(l.tokens) * real(l.hidden);
   const double local = real(l.norm_tokens) * real(l.hidden);
+  append_mask_copy(x, ops);
   double forward = 2 * e * n, kernels = 2;
   if (s.tp > 1) forward += 2 * e * n, kernels += 4;
   if (x.model.position_embedding == PositionEmbedding::kLearned) forward += 3 * e * n, kernels += 2;

@@ -51,13 +51,6 @@ void append_feed_forward(const BlockContext& x, const FeedForward& feed_forward,
   graph_part(x, dense ? CudaGraphModule::kMlp : CudaGraphModule::kMoe, begin, ops);
 }
 
-void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) {
-  append_mixer(x, layer.mixer, ops);
-  append_feed_forward(x, layer.feed_forward, ops);
-  limit_hidden_dispatch(x, ops);
-  stop_recompute_early(x, ops);
-}
-
 namespace {
 
 bool captures(const BlockContext& x, CudaGraphModule module) {
@@ -90,6 +83,14 @@ Captured captured_parts(const BlockContext& x, const LayerSpec& layer) {
 }
 
 }  // namespace
+
+void append_layer(const BlockContext& x, const LayerSpec& layer, BlockOps& ops) {
+  append_mixer(x, layer.mixer, ops);
+  append_feed_forward(x, layer.feed_forward, ops);
+  limit_hidden_dispatch(x, ops);
+  stop_recompute_early(x, ops);
+  append_fills(x, ops);
+}
 
 double layer_graph_inputs(const BlockContext& x, const LayerSpec& layer) {
   const Captured parts = captured_parts(x, layer);

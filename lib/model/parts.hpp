@@ -19,6 +19,9 @@ struct LinearTimes {
 };
 
 inline constexpr std::string_view kResidualName = "residual";  // of append_residual()
+inline constexpr std::string_view kScoreProductName =
+    "attention product";                                     // of scores that are kept
+inline constexpr std::string_view kSoftmaxName = "softmax";  // of these
 
 // As the strategy, but for 8-bit products: of layers that a code leaves in 16 bits.
 [[nodiscard]] Strategy unquantised(const Strategy& s);
@@ -33,6 +36,18 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 // `apart`: a module of its own even where others are inside of their products' (norm_is_inside).
 void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops,
                           bool apart = false);
+// [F-DATA-1] What the data loader's mask of all pairs of tokens costs the ranks that read the
+// batch, each microbatch: b s^2 bytes over the host link on the stream of the forward pass, and
+// their broadcast to the tensor-parallel ranks (Megatron-Core datasets/gpt_dataset.py,
+// create_attention_mask; core/utils.py, get_batch_on_this_tp_rank). Its life ends with the
+// pass. The last pipeline rank, which reads labels, copies it between a message and layers that
+// mostly wait for the host: not counted there.
+void append_mask_copy(const BlockContext& x, BlockOps& ops);
+// [F-DET-1] With deterministic algorithms PyTorch fills what torch.empty gives (torch.utils
+// .deterministic, fill_uninitialized_memory): one more kernel for each output that Transformer
+// Engine, fused attention and collectives write, once its bytes. PyTorch's own operators and
+// compiled ones make theirs without (aten/src/ATen/native/cuda/TensorFactories.cu, empty_cuda).
+void append_fills(const BlockContext& x, BlockOps& ops);
 void append_gradient_sum(const BlockContext& x, std::int64_t elements, BlockOps& ops);
 // Whether the activation's input is kept in 8 bits ([F-ACT-1]): an option of Megatron-Core's fused
 // SwiGLU alone (fusions/fused_bias_swiglu.py).

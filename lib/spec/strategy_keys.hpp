@@ -49,6 +49,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("flash_attention", s.flash_attention);
   visit("overlap.grad_reduce", s.overlap.grad_reduce);
   visit("overlap.param_gather", s.overlap.param_gather);
+  visit("overlap.param_gather_with_optimizer_step", s.overlap.param_gather_with_optimizer_step);
   visit("overlap.tp", s.overlap.tp);
   visit("overlap.tp_backward", s.overlap.tp_backward);
   visit("overlap.ep", s.overlap.ep);
@@ -156,9 +157,15 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);
   visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
   visit("runtime.layer_wise_optimizer", s.runtime.layer_wise_optimizer);
+  visit("runtime.layer_wise_param_layout", s.runtime.layer_wise_param_layout);
+  visit("runtime.calculate_per_token_loss", s.runtime.calculate_per_token_loss);
+  visit("runtime.create_attention_mask_in_dataloader",
+        s.runtime.create_attention_mask_in_dataloader);
   visit("runtime.microbatch_group_size", s.runtime.microbatch_group_size);
   visit("runtime.expert_capacity_factor", s.runtime.expert_capacity_factor);
   visit("runtime.pad_to_capacity", s.runtime.pad_to_capacity);
+  visit("runtime.deterministic_mode", s.runtime.deterministic_mode);
+  visit("runtime.deterministic_attention", s.runtime.deterministic_attention);
   visit("order", s.order);
 }
 
