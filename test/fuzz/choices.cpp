@@ -201,6 +201,14 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   const bool sends = s.runtime.flex_dispatcher || s.overlap.ep;
   s.runtime.allgather_dispatcher = m.moe && !sends && choices.once_in(4);
   s.runtime.defer_embedding_wgrad_compute = s.pp > 1 && choices.once_in(6);
+  if (choices.once_in(8)) {
+    s.runtime.cuda_graph = CudaGraph::kLayer;
+    s.runtime.cuda_graph_modules = {CudaGraphModule::kAttn};
+    s.runtime.cuda_graph_warmup_steps = choices.once_in(2) ? 0 : 3;
+  }
+  s.runtime.deterministic_mode = s.runtime.deterministic_attention = choices.once_in(6);
+  s.runtime.create_attention_mask_in_dataloader = choices.once_in(6);
+  s.overlap.param_gather_with_optimizer_step = s.overlap.param_gather && choices.once_in(4);
 }
 
 // Mostly legal; the rules have the last word.
