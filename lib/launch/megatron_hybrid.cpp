@@ -177,6 +177,7 @@ HybridStages hybrid_stages(const ArgumentReader& o, std::int64_t pp) {
   for (std::size_t i = 0; i < pattern.stages.size(); ++i) {
     stages.layers_per_rank[i % ranks] += pattern.stages[i];
   }
+  stages.layers_per_chunk = pattern.stages;
   return stages;
 }
 

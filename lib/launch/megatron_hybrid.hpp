@@ -36,6 +36,7 @@ struct HybridProblem {
 // said, or not for so many ranks.
 struct HybridStages {
   std::vector<std::int64_t> layers_per_rank;
+  std::vector<std::int64_t> layers_per_chunk;  // by depth
   std::int64_t chunks = 1;
 };
 [[nodiscard]] HybridStages hybrid_stages(const ArgumentReader& arguments, std::int64_t pp);

@@ -246,6 +246,7 @@ class Importer {
         !stages.layers_per_rank.empty()) {
       s.vp = stages.chunks;
       if (s.pp > 1) s.stage_layers = stages.layers_per_rank;
+      if (s.pp > 1 && s.vp > 1) s.chunk_layers = uneven_chunks(s, stages.layers_per_chunk);
     }
     if (s.vp > 1) s.schedule = Schedule::kInterleaved;
     const std::int64_t group = number("--microbatch-group-size-per-virtual-pipeline-stage", s.pp);

@@ -92,11 +92,16 @@ double residual_bytes(const BlockContext& x) {
   return each * real(x.shape.hidden) * (1 + blocks / real(x.model.attn_res_block_size));
 }
 
+// [F-MHC-3] Streams that are read (n h e), the part's output (h e), the coefficients in fp32
+// twice, and of dropout the mask of all that is written, where a part alone has one of its
+// output ((n - 1) h more; Megatron-Core hyper_connection.py, _fused_h_res_h_post_bda_native).
 double connection_saved_bytes(const BlockContext& x) {
   if (!has_streams(x.model)) return 0;
-  const double tokens = real(x.shape.norm_tokens);
-  return residual_bytes(x) + x.shape.bytes * tokens * real(x.shape.hidden) +
-         8 * tokens * real(coefficients(x.model));
+  const double tokens = real(x.shape.norm_tokens), hidden = real(x.shape.hidden);
+  const double masks =
+      x.model.dropout > 0 ? tokens * hidden * real(x.model.mhc_num_residual_streams - 1) : 0;
+  return residual_bytes(x) + x.shape.bytes * tokens * hidden +
+         8 * tokens * real(coefficients(x.model)) + masks;
 }
 
 }  // namespace meshplan

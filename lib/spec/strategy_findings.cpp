@@ -397,6 +397,7 @@ constexpr Rule kRules[] = {
     check_positions,
     check_documents,
     check_optimizer,
+    check_switches,
     check_loss,
     check_update,
     check_notes,

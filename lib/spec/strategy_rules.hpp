@@ -55,6 +55,9 @@ void check_optimizer(const Plan& p, Findings& f);
 void check_loss(const Plan& p, Findings& f);
 void check_update(const Plan& p, Findings& f);
 
+// Switches that stand for themselves.
+void check_switches(const Plan& p, Findings& f);
+
 // What is trained: adapters beside frozen weights.
 void check_lora_values(const Strategy& s, Findings& f);
 void check_lora(const Plan& p, Findings& f);

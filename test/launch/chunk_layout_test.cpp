@@ -43,6 +43,15 @@ TEST_CASE("a layout's chunks are kept where they are not what a rank's layers gi
   CHECK(with_layout("14", "Et*7|t*7L").strategy.chunk_layers.empty());  // one chunk a rank
 }
 
+TEST_CASE("so are those of a hybrid's pattern") {
+  const MegatronRun run = test::small_run(
+      "--hybrid-layer-pattern 'M*M|MM|M-|M-M*' --pipeline-model-parallel-size 2 "
+      "--global-batch-size 32");
+  CHECK(run.strategy.vp == 2);
+  CHECK(run.strategy.stage_layers == List{5, 6});
+  CHECK(run.strategy.chunk_layers == List{3, 2, 2, 4});
+}
+
 TEST_CASE("such chunks are exported as a layout and read again") {
   const LaunchPlan p =
       plan_of("llama-2-7b", "dgx-h100", 8,

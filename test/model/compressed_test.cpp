@@ -143,7 +143,7 @@ TEST_CASE("[F-MHC-1] streams add the parameters of their mixtures") {
         2 * (393'216 + 27));
 }
 
-TEST_CASE("[F-MHC-2] streams are read, mixed, written, kept and sent") {
+TEST_CASE("[F-MHC-2] [F-MHC-3] streams are read, mixed, written, kept and sent") {
   const ClusterSpec c = plain_cluster(2);
   const ModelSpec m = flash(4), plain = flash();
   Strategy s = half(1, 2);
@@ -163,6 +163,13 @@ TEST_CASE("[F-MHC-2] streams are read, mixed, written, kept and sent") {
   // Each of two parts keeps four streams, its output, and 24 coefficients twice in fp32.
   CHECK(layer_saved_bytes(x, layer).all - layer_saved_bytes(one, layer).all ==
         2 * (5 * h + 8 * 4096.0 * 24));
+  // [F-MHC-3] Dropout is of all that is written, not of the part's output.
+  ModelSpec drops = m, alone = plain;
+  drops.dropout = alone.dropout = 0.1;
+  const BlockContext masked{drops, c, s, local_shape(drops, s)};
+  const BlockContext unmixed{alone, c, s, local_shape(alone, s)};
+  CHECK(layer_saved_bytes(masked, layer).all - layer_saved_bytes(unmixed, layer).all ==
+        2 * (5 * h + 3 * 4096.0 * 4096 + 8 * 4096.0 * 24));
   CHECK(layer_activations(x, layer).full.count() == 4 * layer_activations(one, layer).full.count());
   // One kernel each when fused, else 20 iterations of six and more.
   CHECK(kernel_named(ops, "stream normalisation").launches == 1);

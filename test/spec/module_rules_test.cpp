@@ -214,6 +214,16 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
        [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.wgrad_deferral_limit = 4; },
        "warning: 'runtime.wgrad_deferral_limit' does nothing without "
        "'runtime.defer_embedding_wgrad_compute'\n"},
+      {"a first chunk that is all there is",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.overlap.param_gather_with_optimizer_step = true;
+       },
+       "warning: 'overlap.param_gather_with_optimizer_step' does nothing: it is of several chunks a "
+       "rank (vp) with zero=1 and 'overlap.param_gather'\n"},
+      {"owners of nothing",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.layer_wise_param_layout = false; },
+       "warning: 'runtime.layer_wise_param_layout' does nothing: no matrices have owners (optimizer "
+       "muon with zero=1 and 'runtime.layer_wise_optimizer')\n"},
       {"a proxy where there is one",
        [](Strategy& s, ModelSpec& m, ClusterSpec& c) {
          m = experts(), s.runtime.dispatch_nvshmem = s.runtime.flex_dispatcher = true;
