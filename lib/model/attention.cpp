@@ -147,9 +147,8 @@ KeptBytes saved_bytes(const AttentionSpec& kind, const BlockContext& x) {
   return attention_saved_bytes(x, h, projections, 0, false, first);
 }
 
-// Gradients of the scores going in and coming out.
 double temporary_bytes(const AttentionSpec& kind, const BlockContext& x) {
-  return 2 * x.shape.bytes * materialised_scores(x, heads_of(kind, x.strategy).heads);
+  return score_temporary_bytes(x, heads_of(kind, x.strategy).heads);
 }
 
 }  // namespace meshplan

@@ -270,6 +270,17 @@ double materialised_scores(const BlockContext& x, std::int64_t heads) {
   return real(x.strategy.micro_batch) * real(heads) * real(l.sequence) * real(l.whole);
 }
 
+// The fused softmax writes the gradient of the scores over that of its output. An operation between
+// the products, or the core's repeated pass, holds one more beside it.
+double score_temporary_bytes(const BlockContext& x, std::int64_t heads) {
+  const bool listed = !x.strategy.recompute_modules.empty();
+  const bool repeated = listed ? repeats(x, RecomputeModule::kCoreAttn, false)
+                               : x.strategy.recompute == Recompute::kSelective;
+  const bool in_place = softmax_is_fused(x, heads) && x.model.dropout == 0 &&
+                        !x.model.attn_logit_softcapping && !repeated;
+  return (in_place ? 1 : 2) * x.shape.bytes * materialised_scores(x, heads);
+}
+
 void append_scores(const BlockContext& x, const HeadShape& heads, BlockOps& ops) {
   const PartBegin begin = part_begin(ops);
   if (x.strategy.flash_attention) {

@@ -40,6 +40,8 @@ void append_attention_output(const BlockContext& x, const HeadShape& heads,
                                               LoraTargets first);
 // Scores of materialised attention.
 [[nodiscard]] double materialised_scores(const BlockContext& x, std::int64_t heads);
+// [F-ATT-5] Gradients of the scores going in and coming out of materialised attention's softmax.
+[[nodiscard]] double score_temporary_bytes(const BlockContext& x, std::int64_t heads);
 
 // Whether scale, mask and softmax of materialised scores run as one kernel: Megatron-LM's takes
 // 16-bit scores and multiples of four matrices (fused_softmax.py, is_kernel_available).

@@ -184,7 +184,7 @@ KeptBytes saved_bytes(const CompressedAttentionSpec& kind, const BlockContext& x
 }
 
 double temporary_bytes(const CompressedAttentionSpec& kind, const BlockContext& x) {
-  return 2 * x.shape.bytes * materialised_scores(x, heads_of(kind, x).heads);
+  return score_temporary_bytes(x, heads_of(kind, x).heads);
 }
 
 }  // namespace meshplan

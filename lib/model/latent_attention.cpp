@@ -129,7 +129,7 @@ KeptBytes saved_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
 }
 
 double temporary_bytes(const LatentAttentionSpec& kind, const BlockContext& x) {
-  return 2 * x.shape.bytes * materialised_scores(x, heads_of(kind, x.strategy).heads);
+  return score_temporary_bytes(x, heads_of(kind, x.strategy).heads);
 }
 
 }  // namespace meshplan

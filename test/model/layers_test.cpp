@@ -218,6 +218,31 @@ TEST_CASE("[F-PAR-1] a kind states its parameters and its operations per token")
   CHECK(experts.router == 8 * 1024);
 }
 
+TEST_CASE("[F-ATT-5] a fused softmax writes the gradient of scores in place") {
+  ModelSpec m = gpt();
+  const ClusterSpec c = plain_cluster(2);
+  Strategy s = plain_strategy(2, 1, 1);
+  const AttentionSpec kind{16, 4, 64, 0};
+  const auto per_score = [&](std::int64_t matrices) {
+    const BlockContext x{m, c, s, local_shape(m, s)};
+    return temporary_bytes(kind, x) / (static_cast<double>(matrices) * 2048 * 2048);
+  };
+  m.dropout = 0, s.runtime.fused_softmax = true;
+  CHECK(per_score(8) == 2);
+  m.attn_logit_softcapping = true;
+  CHECK(per_score(8) == 4);
+  m.attn_logit_softcapping = false, m.dropout = 0.1;
+  CHECK(per_score(8) == 4);
+  m.dropout = 0, s.runtime.fused_softmax = false;
+  CHECK(per_score(8) == 4);
+  s.runtime.fused_softmax = true, s.recompute = Recompute::kSelective;
+  CHECK(per_score(8) == 4);  // the repeated output beside its gradient
+  s.recompute_modules = {RecomputeModule::kLayernorm};
+  CHECK(per_score(8) == 2);
+  s.recompute_modules = {RecomputeModule::kCoreAttn};
+  CHECK(per_score(8) == 4);
+}
+
 TEST_CASE("a kind states the widest that it has in use, split over tensor ranks") {
   const ModelSpec m = gpt();
   const ClusterSpec c = plain_cluster(2);
