@@ -270,8 +270,8 @@ double materialised_scores(const BlockContext& x, std::int64_t heads) {
   return real(x.strategy.micro_batch) * real(heads) * real(l.sequence) * real(l.whole);
 }
 
-// The fused softmax writes the gradient of the scores over that of its output. An operation between
-// the products, or the core's repeated pass, holds one more beside it.
+// The fused softmax writes the gradient of the scores over that of its output (Transformer Engine
+// up to 2.19). An operation between the products, or the core's repeated pass, holds one more.
 double score_temporary_bytes(const BlockContext& x, std::int64_t heads) {
   const bool listed = !x.strategy.recompute_modules.empty();
   const bool repeated = listed ? repeats(x, RecomputeModule::kCoreAttn, false)
