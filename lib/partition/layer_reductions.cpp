@@ -50,7 +50,9 @@ LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c, const
   const auto number = static_cast<std::int64_t>(placement.number());
   const RankEnd& whole = memo.layers.get({number}, [&] { return placement.end_of(m, c, layers); });
   reductions.gradients = shares(whole.gradients, layers, blocks, prefix);
-  reductions.weights = shares(whole.weights, layers, blocks, prefix);
+  // What an update hides ([F-DP-8]) is not told here.
+  const bool early = s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather;
+  if (!early) reductions.weights = shares(whole.weights, layers, blocks, prefix);
   const double o = c.device.overlap_slowdown;
   const double beside = o <= 2 ? (2 - o) * microbatches_beside(s) : 0;  // else hiding takes more
   reductions.gradients.hides = reduces_beside(s) ? beside : 0;
