@@ -11,6 +11,7 @@
 #include "partition/division_bound.hpp"
 #include "partition/least_ends.hpp"
 #include "search/block_cache.hpp"
+#include "search/bounds.hpp"
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
 #include "search/divisions.hpp"
@@ -216,6 +217,44 @@ TEST_CASE(
   CAPTURE(compared, tells);
   CHECK(compared > 3000);
   CHECK(tells > 300);
+}
+
+TEST_CASE("[F-SEARCH-18] what layers reduce, wherever they are, is no more than a step shows") {
+  int compared = 0, tells = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    Dice dice(seed);
+    Case c = random_case(seed);
+    c.model.ffn_hidden_size *= dice.one_of({1, 16, 64});
+    c.cluster.device.overlap_slowdown = dice.one_of({1.0, 1.05, 1.25, 2.5});
+    const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
+    REQUIRE(space);
+    SearchContext x(c.model, c.cluster, c.request, *space);
+    x.unlimited_memory = true;
+    for (int i = 0; i < 40; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (!is_legal(s, c.model, c.cluster) || !is_in_space(s, c.model)) continue;
+      if (s.recompute != Recompute::kNone) continue;  // bounds leave it to memory
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const Placement placement(c.model, c.cluster, s);
+      const PlanCost plan = cost_of(c.model, c.cluster, s, blocks);
+      const double time = (plan.step_time - plan.time.optimizer).si() * (1 + 1e-9);
+      const auto fits = [&](const LayerEnds& ends, double most) {
+        return FitBound(x, s, blocks, {}, x.in_flight.of(pipeline_shape(s)),
+                        placement.communicators(), false, ends)
+            .may_fit(most);
+      };
+      const LayerEnds ends = layer_ends(x, s, blocks, placement);
+      REQUIRE(fits(ends, time));
+      ++compared;
+      double least = time;  // that passes alone allow
+      while (fits({}, least * 0.95)) least *= 0.95;
+      tells += fits(ends, least) ? 0 : 1;
+    }
+  }
+  CAPTURE(compared, tells);
+  CHECK(compared > 1000);
+  CHECK(tells > 200);
 }
 
 TEST_CASE("[F-SEARCH-4] chains over all divisions are no longer than the pipeline of any") {
