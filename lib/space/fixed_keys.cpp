@@ -66,6 +66,11 @@ Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vecto
   std::vector<Limit> ordered;  // a framework's preset comes before the keys that override it
   for (const Limit& limit : limits) {
     if (is_searched(limit.key)) continue;
+    if (limit.key == "chunk_layers") {
+      return error("'chunk_layers' cannot be limited: a search spreads a rank's layers evenly over "
+                   "its chunks",
+                   "limit 'stage_layers', or give 'meshplan estimate' the whole strategy");
+    }
     ordered.push_back(limit);
     if (limit.op != LimitOp::kFree) continue;
     ordered.back() = {limit.key, LimitOp::kEqual, values_of(limit.key, base, m)};

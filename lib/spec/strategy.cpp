@@ -82,6 +82,15 @@ std::vector<std::int64_t> lighter_ends(std::int64_t layers, std::int64_t ranks) 
 
 std::vector<std::int64_t> stage_layers(const Strategy& s, const ModelSpec& m) {
   if (!s.stage_layers.empty()) return s.stage_layers;
+  // Ranks take chunks in turn.
+  if (!s.chunk_layers.empty() &&
+      static_cast<std::int64_t>(s.chunk_layers.size()) == product({s.pp, s.vp})) {
+    std::vector<std::int64_t> ranks(static_cast<std::size_t>(s.pp));
+    for (std::size_t i = 0; i < s.chunk_layers.size(); ++i) {
+      ranks[i % ranks.size()] += s.chunk_layers[i];
+    }
+    return ranks;
+  }
   const bool by_elements = s.runtime.stage_split == StageSplit::kElements;
   if (by_elements && s.vp == 1 && s.pp > 1) return nanotron_layers(s, m);
   PLAN_CHECK(s.pp > 0 && s.vp > 0);

@@ -80,6 +80,12 @@ void check_chunk_layers(const Plan& p, Findings& f) {
                                               " chunks, but pp * vp = " + std::to_string(count));
     return;
   }
+  const std::int64_t sum = std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0});
+  if (sum != p.m.num_layers) {
+    f.error({"chunk_layers"}, "'chunk_layers' adds up to " + std::to_string(sum) +
+                                  " layers, but the model has " + std::to_string(p.m.num_layers));
+    return;
+  }
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(s.pp));
   for (std::size_t i = 0; i < chunks.size(); ++i) ranks[i % ranks.size()] += chunks[i];
   if (ranks == stage_layers(s, p.m)) return;
@@ -94,7 +100,7 @@ void check_stages(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   const auto ranks = static_cast<std::int64_t>(s.stage_layers.size());
   if (s.stage_layers.empty()) {
-    check_equal_chunks(p, f);
+    s.chunk_layers.empty() ? check_equal_chunks(p, f) : check_chunk_layers(p, f);
   } else if (ranks != s.pp) {
     f.error({"stage_layers", "pp"}, "'stage_layers' lists " + std::to_string(ranks) +
                                         " pipeline ranks, but 'pp' is " + std::to_string(s.pp));

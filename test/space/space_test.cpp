@@ -335,6 +335,9 @@ TEST_CASE("fixing a key that no search varies changes the base, or says why it c
   REQUIRE(other.ok());
   CHECK(other->bases()[0].framework == Framework::kTorchtitan);
   CHECK(other->bases()[0].grad_dtype == Dtype::kBf16);
+  // Not dropped as what the search chooses itself: it would plan other chunks than those.
+  r.limits = {only("chunk_layers", {"[2,2]"})};
+  CHECK_FALSE(SearchSpace::make(m, c, r).ok());
 }
 
 TEST_CASE("what spaces of one model remember of each other changes none of them") {

@@ -62,6 +62,11 @@ TEST_CASE("layers by chunk are those of the ranks, in an interleaved schedule") 
   s.chunk_layers = {3, 1, 2, 2};
   CHECK(said() ==
         "error: 'chunk_layers' gives the pipeline ranks [5,3] layers, 'stage_layers' [4,4]\n");
+  s.stage_layers.clear();  // then the chunks say
+  CHECK(said().empty());
+  CHECK(stage_layers(s, m) == std::vector<std::int64_t>{5, 3});
+  s.chunk_layers = {3, 1, 2, 1};
+  CHECK(said() == "error: 'chunk_layers' adds up to 7 layers, but the model has 8\n");
   s.chunk_layers = {4, 4};
   s.schedule = Schedule::k1f1b, s.vp = 1;
   CHECK(said() ==
