@@ -8,8 +8,8 @@ namespace meshplan {
 
 struct LeastEndsMemo;  // partition/least_ends.hpp
 
-// [F-SEARCH-18] A rank with n_k layers of kind k reduces its gradients, and gathers its weights, for
-// sum n_k x seconds of kind k at least: of what one rank with all layers takes the share of its
+// [F-SEARCH-18] A rank with n_k layers of kind k reduces its gradients, and gathers its weights,
+// for sum n_k x seconds of kind k at least: of what one rank with all layers takes the share of its
 // parameters, as such collectives take no less per byte the fewer these are. Of that passes hide
 // `hides` times what one microbatch takes on the rank at most ([F-DP-5]: 2 - o, o the device's
 // overlap_slowdown, of each microbatch beside them): backward passes of gradients, forward of

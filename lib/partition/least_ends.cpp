@@ -54,8 +54,8 @@ LeastEnds::LeastEnds(const ModelSpec& m, const ClusterSpec& c, const Strategy& s
   if (s.pp > 2) inner_ = by_layers(false, false);
 }
 
-// Chunks hold even shares of their rank's layers, whichever these are: such a chunk has no less than
-// so many mean layers less `below`.
+// Chunks hold even shares of their rank's layers, whichever these are: such a chunk has no less
+// than so many mean layers less `below`.
 LeastEnds::InOrder LeastEnds::in_order(const LayerReductions::Kind& kind) const {
   InOrder found;
   if (kind.seconds.size() == 0) return found;

@@ -20,6 +20,7 @@ constexpr std::int64_t kSharesOfStart = 5, kBuiltOfStart = 8;
 constexpr std::int64_t kAtOnce = 128;  // partial divisions looked at before a good one is known
 constexpr std::int64_t kShortPipeline = 8;  // ranks between which every layer is moved for a tie
 constexpr std::int64_t kFew = 4096;         // divisions of which each is looked at
+constexpr std::int64_t kImproving = 4096;   // effort at least that improves the best one known
 // More say less than a split does.
 constexpr int kRaisesOfAll = 12, kRaises = 3, kSteps = 4;
 
@@ -352,8 +353,7 @@ bool DivisionSearch::set_alone(DivisionGraph& graph) {
     if (!both_ways) {
       const double more = m * recompute_time_of_stage(stage, share, e.move.time);
       const LayerCursor place = stages_.layout().place(e.state);
-      const DivisionBound::RankChains chains =
-          chains_of(stage, {place, share.first, share.second});
+      const DivisionBound::RankChains chains = chains_of(stage, {place, share.first, share.second});
       alone = std::max({alone, chains.step + std::max(q_.end, ends_[i]) + more + tied_,
                         chains.until_last + exposed_[i] + ends_[i] + more + tied_});
     }
@@ -391,15 +391,17 @@ bool DivisionSearch::may_keep(const Division& d) const {
   return true;
 }
 
+// With as much effort again as a search is given: between fifty ranks there are thousands of moves.
 void DivisionSearch::improve() {
   bool better = best_.has_value();
-  while (better) {
+  const std::int64_t least = left_ - std::max(given_, kImproving);
+  while (better && left_ > least) {
     better = false;
     const std::vector<std::int64_t> start = stages_.lists(*best_).layers;
     const std::int64_t most = stages_.max_bottleneck(limit() - q_.end);
     std::vector<std::int64_t> layers = start;
     for (std::size_t from = 0; from < start.size(); ++from) {
-      for (std::size_t to = 0; to < start.size(); ++to) {
+      for (std::size_t to = 0; to < start.size() && left_ > least; ++to) {
         if (from == to || start[from] == 0) continue;
         --layers[from], ++layers[to];
         const std::optional<Division> d = stages_.with_layers(layers, most);

@@ -401,6 +401,10 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   const Bytes communicators = x_.communicators(s, mesh.base);
   const Bytes capacity = x_.capacity(communicators);
   bool fits = false;
+  // Kept for all strategies of the sharding, whatever they offload: those say so where they ask.
+  const auto placement = [&]() -> const Placement& {
+    return x_.placement(strategy(node), mesh.base);
+  };
   for (const bool on_host : {false, true}) {
     s.offload.optimizer = on_host;
     const Bytes bytes = memory_bound(x_, s, blocks, in_flight, communicators, offloads);
@@ -414,7 +418,7 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
     if (joint) {
       if (bytes > capacity) continue;
       if (time <= limit) {
-        const LayerEnds ends = layer_ends(x_, s, blocks, x_.placement(s, mesh.base));
+        const LayerEnds ends = layer_ends(x_, s, blocks, placement());
         const FitBound fit(x_, s, blocks, listed_blocks(node), in_flight, communicators, offloads,
                            ends);
         time = limit == kNothingFound ? least_fitting(fit, end, time)
