@@ -25,6 +25,29 @@ bool pipeline_crosses_nodes(const Strategy& s, const ClusterSpec& c) {
 
 namespace {
 
+// [F-GAP-1] Ranks come to a collective at times of their own and wait for the last: the mean of n
+// exponential delays is 1 / (1 + 1/2 + ... + 1/n) of their largest. Device profiles state the wait
+// of four ranks.
+double wait_for_last(std::int64_t ranks) {
+  const auto excess = [](std::int64_t n) {
+    double sum = 0;
+    for (std::int64_t i = 2; i <= n; ++i) sum += 1 / static_cast<double>(i);
+    return sum;
+  };
+  constexpr std::int64_t kStated = 4, kExact = 64;
+  const double beyond = std::log(std::max(1.0, static_cast<double>(ranks) / kExact));
+  return (excess(std::min(ranks, kExact)) + beyond) / excess(kStated);
+}
+
+}  // namespace
+
+Seconds pass_time(const CommOp& op, const DeviceSpec& device) {
+  const bool waits = op.hidden < op.time_each;
+  return pass_time(op, waits ? device.collective_gap * wait_for_last(op.group.size) : Seconds{});
+}
+
+namespace {
+
 Seconds& exposed_field(PassTime& t, CommDimension d) {
   switch (d) {
     case CommDimension::kCp:
@@ -56,20 +79,6 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
 
-// [F-GAP-1] Ranks come to a collective at times of their own and wait for the last: the mean of n
-// exponential delays is 1 / (1 + 1/2 + ... + 1/n) of their largest. Device profiles state the wait
-// of four ranks.
-double wait_for_last(std::int64_t ranks) {
-  const auto excess = [](std::int64_t n) {
-    double sum = 0;
-    for (std::int64_t i = 2; i <= n; ++i) sum += 1 / static_cast<double>(i);
-    return sum;
-  };
-  constexpr std::int64_t kStated = 4, kExact = 64;
-  const double beyond = std::log(std::max(1.0, static_cast<double>(ranks) / kExact));
-  return (excess(std::min(ranks, kExact)) + beyond) / excess(kStated);
-}
-
 void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const double slowest = slowest_of(x.cluster.device, num_gpus(x.strategy));
   for (const KernelOp& op : ops.kernels) {
@@ -86,10 +95,7 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
     cost.recompute_selective_flops += Flops{op.flops * op.selective};
   }
   for (const CommOp& op : ops.comm) {
-    const bool waits = op.hidden < op.time_each;
-    const Seconds gap =
-        waits ? x.cluster.device.collective_gap * wait_for_last(op.group.size) : Seconds{};
-    const Seconds exposed = pass_time(op, gap);
+    const Seconds exposed = pass_time(op, x.cluster.device);
     exposed_field(pass_of(cost, op.pass), op.dimension) += exposed;
     if (op.selective) exposed_field(cost.recompute_selective, op.dimension) += exposed;
     const bool repeated = op.pass == Pass::kForward && op.repeated;

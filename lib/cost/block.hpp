@@ -169,6 +169,8 @@ void take_memory(const BlockCosts& largest, BlockCosts& costs);
 [[nodiscard]] inline Seconds pass_time(const CommOp& op, Seconds gap) {
   return (op.time_each - op.hidden + op.slowdown + gap) * op.count;
 }
+// With the gap of one that has to wait for its ranks.
+[[nodiscard]] Seconds pass_time(const CommOp& op, const DeviceSpec& device);
 
 // The bytes that a layer saves, by recomputation mode.
 [[nodiscard]] SavedActivations layer_activations(const BlockContext& x, const LayerSpec& layer);

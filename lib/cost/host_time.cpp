@@ -1,6 +1,8 @@
 #include "cost/host_time.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "cost/block.hpp"
 
@@ -8,9 +10,9 @@ namespace meshplan {
 namespace {
 
 // Host time of a checkpoint, in kernels: the modules of a mixture of experts on 8 H100 that are
-// measured one by one cost 0.35 to 0.75 ms a layer of host time beyond their kernels
-// (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
-constexpr double kCheckpointLaunches = 12;
+// measured one by one cost 0.35 to 0.75 ms a layer of host time beyond their kernels, the mean of
+// which this is (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
+constexpr double kCheckpointLaunches = 8;
 
 bool has_dispatch(const BlockOps& ops) {
   return std::any_of(ops.comm.begin(), ops.comm.end(),
@@ -62,18 +64,56 @@ Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x) {
   return waits + x.cluster.device.launch_gap * (launches * host_factor(k));
 }
 
-// [F-HOST-2] The host learns from the device how many tokens each expert got and only then issues
-// the experts' products, one by one: there it is never ahead, and they take at least as long as
-// their launches (Megatron-Core moe/token_dispatcher.py, tokens_per_expert on the host).
-Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
+namespace {
+
+// A kernel or collective of a forward pass, or several that are issued one after the other.
+struct Issued {
+  bool before;  // the wait; the next layer's then
+  std::size_t place;
+  Seconds host, device;
+  double kernels;
+};
+
+// In the order in which they are issued after the wait.
+std::vector<Issued> issued_after_wait(const BlockOps& ops, const BlockContext& x, double slowest) {
   const Runtime& k = x.strategy.runtime;
-  Seconds device, host;
-  for (const KernelOp& op : ops.kernels) {
-    if (!op.awaited) continue;
-    device += pass_time(op, slowest);
-    if (!op.graphed) host += x.cluster.device.launch_gap * (op.launches * host_factor(k));
+  const Seconds gap = x.cluster.device.launch_gap * host_factor(k);
+  const std::size_t wait = ops.host_wait->place;
+  std::vector<Issued> all;
+  for (const CommOp& op : ops.comm) {
+    if (op.pass != Pass::kForward) continue;
+    const Seconds host = op.graphed ? Seconds{} : gap * (op.count * k.collective_launches);
+    all.push_back({op.place < wait, op.place, host, pass_time(op, x.cluster.device),
+                   std::max(1.0, op.count)});
   }
-  return std::max(host - device, Seconds{});
+  for (std::size_t i = 0; i < ops.kernels.size(); ++i) {
+    const KernelOp& op = ops.kernels[i];
+    if (op.pass != Pass::kForward) continue;
+    const Seconds host = op.graphed ? Seconds{} : gap * op.launches;
+    all.push_back({i < wait, i, host, pass_time(op, slowest), std::max(1.0, op.launches)});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Issued& a, const Issued& b) {
+    return std::pair(a.before, a.place) < std::pair(b.before, b.place);
+  });
+  return all;
+}
+
+}  // namespace
+
+// [F-HOST-2] The host waits until the device tells how many tokens each expert got, and finds its
+// queue drained: from there to the wait of the next layer each kernel starts once it is issued and
+// the one before has ended. The device is idle for the time by which the host was behind at most
+// (Megatron-Core moe/token_dispatcher.py, cuda_sync_point). Where dispatch is overlapped, kernels
+// of another microbatch fill the queue ([F-EP-3]).
+Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
+  if (!ops.host_wait || x.strategy.overlap.ep) return {};
+  Seconds host, device = ops.host_wait->queued, behind;
+  for (const Issued& op : issued_after_wait(ops, x, slowest)) {
+    behind = std::max(behind, host + op.host * (1 / op.kernels) - device);
+    host += op.host, device += op.device;
+    behind = std::max(behind, host - device + op.device * (1 / op.kernels));
+  }
+  return behind;
 }
 
 }  // namespace meshplan

@@ -24,8 +24,8 @@ namespace meshplan {
 [[nodiscard]] Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward);
 // Of what selective recomputation repeats, checkpoints included.
 [[nodiscard]] Seconds repeated_host_time(const BlockOps& ops, const BlockContext& x);
-// Beyond the device's time of the kernels that the host can only issue once the device has
-// answered. `slowest`: of a kernel on the device that all others wait for, over the mean.
+// For which the device is idle in a forward pass in which the host waits for it and has to catch
+// up. `slowest`: of a kernel on the device that all others wait for, over the mean.
 [[nodiscard]] Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest);
 
 }  // namespace meshplan

@@ -73,21 +73,26 @@ CommOp dispatch_op(const BlockContext& x, Pass pass, Collective op, Group group,
   return comm;
 }
 
+void push(CommOp comm, BlockOps& ops) {
+  comm.place = ops.kernels.size();
+  ops.comm.push_back(comm);
+}
+
 void push_ep(const BlockContext& x, Pass pass, Collective op, double bytes, double token_bytes,
              BlockOps& ops) {
   const Strategy& s = x.strategy;
   CommOp comm = dispatch_op(x, pass, op, Group::kEp, bytes);
   if (op == Collective::kAllToAll) comm.time_each = dispatch_time(x, comm, token_bytes);
   if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
-  ops.comm.push_back(comm);
+  push(comm, ops);
 }
 
 void push_etp(const BlockContext& x, Pass pass, Collective op, double bytes, BlockOps& ops) {
-  ops.comm.push_back(dispatch_op(x, pass, op, Group::kEtp, bytes));
+  push(dispatch_op(x, pass, op, Group::kEtp, bytes), ops);
 }
 
 void push_gather(const BlockContext& x, Pass pass, Collective op, double bytes, BlockOps& ops) {
-  ops.comm.push_back(dispatch_op(x, pass, op, Group::kEtpEp, bytes));
+  push(dispatch_op(x, pass, op, Group::kEtpEp, bytes), ops);
 }
 
 // [F-EP-12] What is sent copy by copy: before, ranks gather how many copies each expert gets, for
@@ -104,6 +109,7 @@ void append_beside_copies(const MoeSpec& moe, const BlockContext& x, Pass pass, 
   CommOp& counts = ops.comm.back();
   counts.awaited = counts.time_each;
   counts.hidden = {};
+  if (ops.host_wait) counts.place = ops.host_wait->place - 2;  // before tokens are sorted
 }
 
 bool gathers_received(const Strategy& s) { return s.etp > 1 && s.sequence_parallel; }
@@ -119,6 +125,7 @@ void append_gathers(const MoeSpec& moe, const BlockContext& x, double token_byte
     const bool forward = pass == Pass::kForward;
     push_gather(x, pass, Collective::kAllGather, tokens * token_bytes, ops);
     push_gather(x, pass, Collective::kReduceScatter, tokens * token_bytes, ops);
+    ops.comm.back().returns = true;
     push_gather(x, pass, forward ? Collective::kAllGather : Collective::kReduceScatter, scores,
                 ops);
     if (forward) push_gather(x, pass, Collective::kAllGather, tokens * experts, ops);
@@ -173,6 +180,7 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
         ops.comm.back().awaited = proxy_start(x);
       }
       push_ep(x, pass, Collective::kAllToAll, bytes, token_bytes, ops);
+      ops.comm.back().returns = true;
       if (!is_sent_once(x)) append_beside_copies(moe, x, pass, routed, ops);
     }
   }
@@ -180,6 +188,7 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
   for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
     push_etp(x, pass, Collective::kAllGather, routed * real(s.etp) * token_bytes, ops);
     push_etp(x, pass, Collective::kReduceScatter, routed * real(s.etp) * token_bytes, ops);
+    ops.comm.back().returns = true;
   }
 }
 

@@ -41,13 +41,24 @@ double plain_operator(const BlockContext& x) {
 // local expert as well: they are cut at every expert and joined again, 128 pieces in 10 operators'
 // time. Backward issues about as many in all (102 of a layer, 96 forward). Fused, three kernels of
 // Transformer Engine choose, with eight operators around them (Megatron-Core moe/router.py). The
-// wait takes 0.4 ms where a kernel of a module takes 86 us.
+// wait takes 0.4 ms where a kernel of a module takes 86 us. One that reads counters which the
+// device writes to the host copies nothing (DeepEP csrc/deep_ep.cpp): estimated at two kernels by
+// the mixtures of seven sources (benchmarks/accuracy), for which one to three do as well.
 struct RoutingLaunches {
-  double route = 0, route_back = 0, sort = 2, sort_back = 2, unsort = 3, unsort_back = 3;
+  double route = 0, route_back = 0, sort = 2, sort_back = 2;
+  double wait = 0, arrive = 1;  // for the counts, and from there to the experts' products
+  double unsort = 2, unsort_back = 3;
 };
 
+// Whether the host waits for the counts of tokens: kernels of groups may read them on the device,
+// but who sends tokens copy by copy or one for each rank has to know how many come.
+bool waits_for_counts(const BlockContext& x) {
+  const bool sends = x.strategy.ep > 1;
+  return (!x.strategy.runtime.grouped_kernel || sends) && !is_padded(x);
+}
+
 RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
-  constexpr double kWait = 5;
+  constexpr double kWait = 5, kPolled = 2;
   const Runtime& k = x.strategy.runtime;
   const double plain = plain_operator(x);
   RoutingLaunches n{.route = 3 + 8 * plain, .route_back = 3 + 4 * plain};
@@ -59,14 +70,16 @@ RoutingLaunches routing_launches(const MoeSpec& moe, const BlockContext& x) {
   const bool sorted_once = is_sent_once(x) || is_gathered(x);
   if (!k.fused_permute) {
     if (sorted_once) {  // and brought back where they arrive
-      n.unsort = n.unsort_back = (20 + 5) * plain;
+      n.arrive = 20 * plain, n.unsort = 5 * plain;
+      n.unsort_back = (20 + 5) * plain;
     } else {
       const double pieces = 0.08 * real(moe.num_experts);
-      n.sort = n.sort_back = (20 + pieces) * plain;
+      n.sort = 20 * plain, n.sort_back = (20 + pieces) * plain;
+      n.arrive = pieces * plain;
       n.unsort = n.unsort_back = (5 + pieces) * plain;
     }
   }
-  if (!k.grouped_kernel && !is_padded(x)) n.unsort += kWait;
+  if (waits_for_counts(x)) n.wait = is_sent_once(x) ? kPolled : kWait;
   // The dispatcher's own functions and what they keep for the way back, forward and backward. One
   // that gathers has the two collectives alone (MoEAllGatherTokenDispatcher).
   constexpr double kDispatcher = 20;
@@ -95,6 +108,30 @@ void append_biased_experts(const BlockContext& x, const ExpertWork& work, BlockO
   };
   add(Pass::kForward, 28 * outputs, 2);
   add(Pass::kBackwardInput, 40 * outputs, 6);
+}
+
+// [F-HOST-2] Tokens per expert and rank go to the host on a stream of their own behind the router's
+// kernels; it sorts what will be sent before it waits for them, unless a graph does that too, after
+// which the copy begins. What is sent once waits inside of its dispatch, what is gathered behind it
+// (Megatron-Core moe/token_dispatcher.py, cuda_dtoh_point and cuda_sync_point; DeepEP csrc/
+// deep_ep.cpp, intranode_dispatch).
+void append_host_wait(bool sorts_before, double launches, BlockOps& ops) {
+  HostWait wait{ops.kernels.size(), {}};
+  for (std::size_t i = ops.kernels.size() - 2; sorts_before && i < ops.kernels.size(); ++i) {
+    const KernelOp& op = ops.kernels[i];
+    if (op.pass == Pass::kForward && !op.graphed) wait.queued += op.time;
+  }
+  ops.host_wait = wait;
+  KernelOp op;
+  op.name = "token counts";
+  op.launches = launches;
+  ops.kernels.push_back(op);
+}
+
+void place_before_wait(std::size_t first_comm, BlockOps& ops) {
+  for (std::size_t i = first_comm; ops.host_wait && i < ops.comm.size(); ++i) {
+    ops.comm[i].place = ops.host_wait->place - 1;
+  }
 }
 
 // What the host issues for the two passes of the operation that was appended last.
@@ -191,12 +228,22 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
     set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
+  const std::size_t first_comm = ops.comm.size();
+  if (waits_for_counts(x)) append_host_wait(!sent_once && !gathered, launches.wait, ops);
   append_dispatch(moe, x, h, busiest, ops);
+  if (gathered) place_before_wait(first_comm, ops);
   const double received = routed * busiest * received_share(x);
   const std::int64_t local_experts = std::max<std::int64_t>(moe.num_experts / s.ep, 1);
   const auto per_expert =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(received / real(local_experts)));
   const std::int64_t ffn = ceil_div(moe.expert_ffn_hidden_size, s.etp);
+  // Sorting by local expert and back, then the weighted sum over top_k copies.
+  const double copies = tokens * copies_sent(moe, x) * busiest;
+  double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
+  // Rows that are picked of all tokens', and added to zeros for all of them.
+  if (gathered) sorted = e * (5 * received + gathered_tokens(x));
+  ops.kernels.push_back(memory_op(x, "sort by expert", Pass::kForward, sorted * h / 2, 1));
+  ops.kernels.back().launches = launches.arrive;
   const std::size_t first_expert = ops.kernels.size();
   AdapterSite first = first_mlp_site(m, ffn);
   AdapterSite second{.layer = LoraTarget::kFc2, .row_parallel = true};
@@ -216,19 +263,13 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   if (m.expert_bias && s.runtime.transformer_engine) {
     append_biased_experts(x, {received, real(ffn), h, real(local_experts)}, ops);
   }
-  for (std::size_t i = first_expert; i < ops.kernels.size(); ++i) {
-    ops.kernels[i].awaited =
-        ops.kernels[i].pass == Pass::kForward && !s.runtime.grouped_kernel && !is_padded(x);
-  }
   if (s.runtime.weighted_expert_outputs) {
     append_elementwise(x, "expert weights", 2 * e * received * h, 1, 6 * e * received * h, 3, ops);
   }
-  // Sorting by local expert and back, then the weighted sum over top_k copies.
-  const double copies = tokens * copies_sent(moe, x) * busiest;
-  double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
-  // Rows that are picked of all tokens', and added to zeros for all of them.
-  if (gathered) sorted = e * (5 * received + gathered_tokens(x));
-  append_elementwise(x, "unpermute", sorted * h, 3, sorted * h, 3, ops);
+  for (std::size_t i = first_comm; i < ops.comm.size(); ++i) {
+    if (ops.comm[i].returns) ops.comm[i].place = ops.kernels.size();
+  }
+  append_elementwise(x, "unpermute", sorted * h / 2, 2, sorted * h, 3, ops);
   set_launches(launches.unsort, launches.unsort_back, ops);
   if (moe.latent_size > 0) {
     if (moe.latent_norm) append_norm(x, "latent norm", l.norm_tokens * input, ops);

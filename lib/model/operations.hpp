@@ -1,6 +1,7 @@
 #pragma once
 // The kernels and collectives of one block for one microbatch, as lists: the times and the
 // communication tables are sums over them, and validation runs the same lists on hardware.
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -30,7 +31,6 @@ struct KernelOp {
   double selective = 0;           // share of it that selective recomputation repeats
   bool repeated = true;           // by full recomputation, where it is of the forward pass
   bool graphed = false;           // issued with all of a CUDA graph, by one call
-  bool awaited = false;           // issued only once the device has told the tokens per expert
   std::optional<GemmShape> gemm;  // shape, where it is a matrix product
   KernelKind kind = KernelKind::kOther;
   Precision precision = Precision::kBf16;   // of a matrix product
@@ -62,6 +62,14 @@ struct CommOp {
   bool selective = false;      // repeated by selective recomputation
   bool repeated = true;        // by full recomputation, where it is of the forward pass
   bool graphed = false;        // issued with all of a CUDA graph, by one call
+  std::size_t place = 0;       // so many of the block's kernels are issued before
+  bool returns = false;        // brings back what experts made of tokens
+};
+
+// Where in the forward pass the host waits until the device tells how many tokens each expert got.
+struct HostWait {
+  std::size_t place = 0;  // so many of the block's kernels are issued before
+  Seconds queued;         // work that the device still has when the host goes on
 };
 
 struct BlockOps {
@@ -69,6 +77,7 @@ struct BlockOps {
   int checkpoints = 0;
   std::vector<KernelOp> kernels;
   std::vector<CommOp> comm;
+  std::optional<HostWait> host_wait;
 };
 
 }  // namespace meshplan

@@ -32,6 +32,7 @@ void append_operations(const ParallelMixerSpec& kind, const BlockContext& x, Blo
   BlockOps second;
   append_operations(kind.mamba, x, second);
   std::erase_if(second.kernels, [](const KernelOp& op) { return op.name == "input norm"; });
+  for (CommOp& op : second.comm) op.place += ops.kernels.size();
   ops.kernels.insert(ops.kernels.end(), second.kernels.begin(), second.kernels.end());
   ops.comm.insert(ops.comm.end(), second.comm.begin(), second.comm.end());
   ops.checkpoints += second.checkpoints;

@@ -119,6 +119,7 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
   // [F-ACT-MEM-2] What was reduced and scattered is kept, gathers are repeated.
   comm.selective =
       x.strategy.runtime.op_recompute && pass == Pass::kForward && op == Collective::kAllGather;
+  comm.place = ops.kernels.size();
   ops.comm.push_back(comm);
 }
 
@@ -350,6 +351,7 @@ void append_tp_collective(const BlockContext& x, CommDimension dimension, Pass p
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group).total;
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  comm.place = ops.kernels.size();
   ops.comm.push_back(comm);
 }
 
@@ -368,6 +370,7 @@ void append_cp_collective(const BlockContext& x, Pass pass, Collective op, doubl
   comm.time_each = collective_time(x.cluster, op, comm.bytes, comm.group, comm.bidirectional).total;
   comm.hidden = std::min(comm.time_each, window);
   comm.slowdown = comm.hidden * (x.cluster.device.overlap_slowdown - 1);
+  comm.place = ops.kernels.size();
   ops.comm.push_back(comm);
 }
 
