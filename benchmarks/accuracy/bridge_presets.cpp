@@ -40,12 +40,6 @@ bool has_layout(const BridgePreset& p, const Run& run) {
          p.ep == run.ep.value_or(1) && p.micro_batch == run.micro_batch.value_or(1);
 }
 
-bool is_for(const BridgePreset& p, const Run& run) {
-  const bool model = letters_and_digits(run.model.name).find(p.model) != std::string::npos;
-  const bool precision = p.precision.empty() || lower(run.precision) == p.precision;
-  return model && precision && p.gpu == gpu_of(run) && has_layout(p, run);
-}
-
 // Releases before the row's by their distance, then those after it.
 long distance(const BridgePreset& p, int release) {
   constexpr long kAfter = 1'000'000;
@@ -53,6 +47,12 @@ long distance(const BridgePreset& p, int release) {
 }
 
 }  // namespace
+
+bool is_for(const BridgePreset& p, const Run& run) {
+  const bool model = letters_and_digits(run.model.name).find(p.model) != std::string::npos;
+  const bool precision = p.precision.empty() || lower(run.precision) == p.precision;
+  return model && precision && p.gpu == gpu_of(run) && has_layout(p, run);
+}
 
 BridgePreset read_preset(const json& line) {
   using Texts = std::vector<std::string>;

@@ -33,6 +33,9 @@ struct BridgePreset {
 // A line of presets or of recipes; what it leaves out is one, false or empty.
 [[nodiscard]] BridgePreset read_preset(const nlohmann::json& line);
 
+// Whether a preset is of a row's model, GPU and precision, with the row's layout.
+[[nodiscard]] bool is_for(const BridgePreset& p, const Run& run);
+
 // The presets that ship, in the order of their file.
 [[nodiscard]] const std::vector<BridgePreset>& bridge_presets();
 

@@ -72,4 +72,14 @@ NamedRecipe named_recipe(const std::vector<BridgeRecipe>& all, const Run& run) {
   return best;
 }
 
+std::optional<bool> library_dispatcher(const std::vector<BridgeRecipe>& all, const Run& run) {
+  std::optional<bool> flex;
+  for (const BridgeRecipe& r : all) {
+    if (r.tuned || r.cp != run.cp.value_or(1) || !is_for(r.setting, run)) continue;
+    if (flex && *flex != r.setting.flex_dispatcher) return std::nullopt;
+    flex = r.setting.flex_dispatcher;
+  }
+  return flex;
+}
+
 }  // namespace meshplan::accuracy

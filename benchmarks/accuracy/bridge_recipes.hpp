@@ -40,4 +40,9 @@ struct NamedRecipe {
 // name none that ships. Of two of one name that whose global batch is the row's, else the tuned.
 [[nodiscard]] NamedRecipe named_recipe(const std::vector<BridgeRecipe>& all, const Run& run);
 
+// Whether the library's recipes of a row's model, GPU, precision and layout send tokens through
+// DeepEP or HybridEP; nothing where there are none or they differ.
+[[nodiscard]] std::optional<bool> library_dispatcher(const std::vector<BridgeRecipe>& all,
+                                                     const Run& run);
+
 }  // namespace meshplan::accuracy

@@ -174,6 +174,13 @@ std::optional<double> dropout_of(const json& value) {
   return std::nullopt;
 }
 
+std::vector<std::string> texts(const json& value) {
+  std::vector<std::string> all;
+  if (!value.is_array()) return all;
+  for (const json& item : value) all.push_back(text(item));
+  return all;
+}
+
 std::optional<Seconds> step_time_of(const json& row) {
   for (const char* section : {"measured", "derived"}) {
     const std::optional<double> t = number(field(field(row, section), "step_time_s"));
@@ -257,6 +264,7 @@ Run run_of(const json& row) {
   run.precision = text(field(row, "precision"));
   run.recompute = text(field(row, "recompute"));
   run.recompute_detail = text(field(row, "recompute_detail"));
+  run.recompute_modules = texts(field(row, "recompute_modules"));
   run.schedule = text(field(row, "schedule"));
   run.attention_impl = text(field(row, "attention_impl"));
   run.optimizer = text(field(row, "optimizer"));
@@ -274,10 +282,7 @@ Run run_of(const json& row) {
   run.lora_dropout = number(field(peft, "dropout"));
   run.frozen_precision = text(field(peft, "frozen_base_precision"));
   run.adapter_notes = text(field(peft, "note"));
-  const json& targets = field(peft, "targets");
-  if (targets.is_array()) {
-    for (const json& target : targets) run.lora_targets.push_back(text(target));
-  }
+  run.lora_targets = texts(field(peft, "targets"));
   run.packed = boolean(field(row, "packed")).value_or(false);
   const json& lengths = field(row, "lengths");
   run.lengths = text(lengths);
@@ -288,10 +293,7 @@ Run run_of(const json& row) {
     run.host_checkpoints |= boolean(field(offload, name)).value_or(false);
   }
   run.optimizer_on_host = boolean(field(offload, "optimizer_cpu_offload")).value_or(false);
-  const json& modules = field(offload, "modules");
-  if (modules.is_array()) {
-    for (const json& module : modules) run.offload_modules.push_back(text(module));
-  }
+  run.offload_modules = texts(field(offload, "modules"));
   run.cuda_graphs = text(field(row, "cuda_graphs"));
   if (overlap.is_string()) run.overlap_words = text(overlap);
   run.status = text(field(row, "status"));

@@ -128,6 +128,7 @@ void apply_dispatch(Strategy& s, const Run& run) {
   if (has_any(said, {"alltoall dispatcher", "all-to-all dispatcher", "A2A dispatcher"}))
     s.runtime.flex_dispatcher = false;
   if (s.ep > 1 && has_any(said, {"EP-communication overlap", "EP overlap"})) s.overlap.ep = true;
+  if (has_word(run.notes, "moe_permute_fusion off")) s.runtime.fused_permute = false;
   s.runtime.dispatch_nvshmem = has_word(run.dispatcher, "NVSHMEM");
   if (!run.dispatcher.empty())
     s.runtime.flex_dispatcher = has_any(lower(run.dispatcher), {"deepep", "hybridep"});

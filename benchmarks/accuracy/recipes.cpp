@@ -129,6 +129,9 @@ void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
   s.runtime.fused_latent_rope = false;
   s.runtime.fused_router = false;
   s.runtime.fused_rope = has_any(run.model.name, {"Llama", "Nemotron"});
+  if (!run.dispatcher.empty()) return;
+  s.runtime.flex_dispatcher =
+      library_dispatcher(bridge_recipes(), run).value_or(s.runtime.flex_dispatcher);
 }
 
 // DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
@@ -337,6 +340,10 @@ bool recomputes_every_second(const Strategy& s, const Run& run) {
 // quotes: recomputing all of them repeats the forward pass, a third of the model's.
 void apply_recompute(Strategy& s, const Run& run, std::int64_t layers) {
   if (const auto mode = from_name<Recompute>(run.recompute)) s.recompute = *mode;
+  for (const std::string& name : run.recompute_modules) {
+    const auto module = from_name<RecomputeModule>(name);
+    if (module && s.recompute == Recompute::kSelective) s.recompute_modules.add(*module);
+  }
   // What the rows state as switches, or in words ("checkpointing with offload to system RAM").
   const bool offloads = run.host_checkpoints || has_word(run.recompute_detail, "with offload to");
   s.runtime.host_checkpoints = offloads && s.recompute == Recompute::kFull;

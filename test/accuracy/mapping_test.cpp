@@ -390,6 +390,9 @@ TEST_CASE("the way of experts' tokens is read from the row's words") {
   run.overlap_words.clear(), run.notes = "capacity factor 1, alltoall dispatcher";
   CHECK_FALSE(strategy(source, run).overlap.ep);
   CHECK_FALSE(strategy(source, run).runtime.flex_dispatcher);
+  CHECK(strategy(source, run).runtime.fused_permute);
+  run.notes = "moe_permute_fusion off";
+  CHECK_FALSE(strategy(source, run).runtime.fused_permute);
 }
 
 TEST_CASE("families are known with and without spaces in their names") {

@@ -166,6 +166,38 @@ TEST_CASE("a row whose notes name a recipe has what the recipe sets") {
   CHECK(named_recipe(bridge_recipes(), run) == NamedRecipe{});
 }
 
+TEST_CASE("a model without presets sends tokens as the library's recipe of its layout does") {
+  const Source bridge = source_called("Megatron-Bridge agent skills");
+  Run run;
+  run.gpu = "NVIDIA H100 80GB", run.model.name = "Moonlight-16B-A3B", run.model.moe = MoeSpec{};
+  run.precision = "bf16", run.tp = 2, run.ep = 8;
+  const auto sends_once = [&] {
+    Strategy s = framework_preset(Framework::kMegatron);
+    apply_recipe(s, bridge, run);
+    return s.runtime.flex_dispatcher;
+  };
+  CHECK_FALSE(sends_once());
+  run.dispatcher = "flex/hybridep";  // a row's own words come first
+  CHECK(sends_once());
+  run.dispatcher.clear();
+  run.tp = 16;  // no recipe has this layout
+  CHECK(library_dispatcher(bridge_recipes(), run) == std::nullopt);
+  CHECK(sends_once());
+}
+
+TEST_CASE("a row's modules are what selective recomputation repeats") {
+  Run run;
+  run.recompute = "selective", run.recompute_modules = {"moe_act", "layernorm", "something"};
+  Strategy s = framework_preset(Framework::kMegatron);
+  apply_recompute(s, run, 32);
+  CHECK(s.recompute_modules ==
+        RecomputeModules{RecomputeModule::kMoeAct, RecomputeModule::kLayernorm});
+  run.recompute = "none";
+  s = framework_preset(Framework::kMegatron);
+  apply_recompute(s, run, 32);
+  CHECK(s.recompute_modules.empty());
+}
+
 TEST_CASE("of two recipes of one name a row has that of its batch, with its layout") {
   const Source bridge = source_called("Megatron-Bridge model verification cards");
   Run run;
