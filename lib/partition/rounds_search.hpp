@@ -159,8 +159,8 @@ class DivisionSearch {
   double best_time_ = 0;
   std::optional<double> last_time_;  // of the division considered last, if it was costed
   std::optional<CriticalPath> last_chain_;
-  double least_ = 0;  // no division takes less
-  double told_ = 0;   // nor than this
+  double least_ = 0;                    // no division takes less
+  double told_ = 0;                     // nor than this
   std::optional<DivisionGraph> graph_;  // once it was needed
   // By share of it: seconds of reductions that the step waits for, of its end, and of a step, at
   // least.

@@ -71,9 +71,9 @@ struct DividedRank {
   const DividedPipeline& pipeline;
   std::int64_t r = 0;
   std::size_t begin = 0, end = 0;
-  TaskTimes own;     // all of its chunks, embedding and head included
-  TaskTimes before;  // the first chunks of the ranks before it, at least
-  double work = 0;   // all of its tasks
+  TaskTimes own;                         // all of its chunks, embedding and head included
+  TaskTimes before;                      // the first chunks of the ranks before it, at least
+  double work = 0;                       // all of its tasks
   const ChunksOfRank* chunks = nullptr;  // where all ranks hold their chunks in rounds
 
   DividedRank(const DividedPipeline& p, std::int64_t rank, std::int64_t from, std::int64_t until)

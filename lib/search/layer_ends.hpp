@@ -10,12 +10,12 @@ namespace meshplan {
 //   m a + sum of `reduced` over its layers - backward_hides b - forward_hides f
 // at least, m microbatches; seconds of one step.
 struct LayerEnds {
-  PerBlock<double> reduced;  // of one layer of each kind; empty: nothing
+  PerBlock<double> reduced;                      // of one layer of each kind; empty: nothing
   double backward_hides = 0, forward_hides = 0;  // microbatches
 };
 
-// `blocks`: of the context, no slower than those of `s`, whose sharding and order `placement` is of.
-// Without what says less than that nothing is reduced.
+// `blocks`: of the context, no slower than those of `s`, whose sharding and order `placement` is
+// of. Without what says less than that nothing is reduced.
 [[nodiscard]] LayerEnds layer_ends(SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                                    const Placement& placement);
 

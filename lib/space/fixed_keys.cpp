@@ -67,9 +67,10 @@ Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vecto
   for (const Limit& limit : limits) {
     if (is_searched(limit.key)) continue;
     if (limit.key == "chunk_layers") {
-      return error("'chunk_layers' cannot be limited: a search spreads a rank's layers evenly over "
-                   "its chunks",
-                   "limit 'stage_layers', or give 'meshplan estimate' the whole strategy");
+      return error(
+          "'chunk_layers' cannot be limited: a search spreads a rank's layers evenly over "
+          "its chunks",
+          "limit 'stage_layers', or give 'meshplan estimate' the whole strategy");
     }
     ordered.push_back(limit);
     if (limit.op != LimitOp::kFree) continue;
