@@ -70,12 +70,16 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
   }
+  const Bytes buffers = least_buffers(prefix, x.model, blocks);
+  const double fixed = (buffers + least_fixed(rates, x.cluster.device, communicators)).si();
   double weights = 0, least = 1e300, most = 0;
   for (const InFlight& rank : in_flight) {
     const double held = rank.least_held;
     weights += 1 / (states + saved * held);
     least = std::min(least, held), most = std::max(most, held);
   }
+  // Where all states are on the host and nothing is saved the layers take nothing.
+  if (states + saved * least <= 0) return Bytes{static_cast<std::int64_t>(fixed * (1 - 1e-9))};
   double sum = 0;
   for (const BlockBytes& k : kinds) {
     const auto at = [&](double held) {
@@ -83,8 +87,6 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
     };
     sum += k.number * std::min(at(least), at(most));
   }
-  const Bytes buffers = least_buffers(prefix, x.model, blocks);
-  const double fixed = (buffers + least_fixed(rates, x.cluster.device, communicators)).si();
   return Bytes{static_cast<std::int64_t>((fixed + sum / weights) * (1 - 1e-9))};
 }
 
