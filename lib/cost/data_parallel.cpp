@@ -61,6 +61,10 @@ bool has_scattered_owners(const Strategy& s) {
   return s.optimizer == Optimizer::kMuon && k.layer_wise_optimizer && !k.layer_wise_param_layout;
 }
 
+bool reduces_at_once(const Strategy& s) {
+  return s.zero == 1 && (s.runtime.whole_reduction || casts_reduction(s));
+}
+
 // Parameters that are reduced alike.
 struct Reduced {
   std::int64_t parameters;
@@ -79,42 +83,41 @@ struct Reduced {
 // only the gather is left; under ZeRO-3 nothing is. A shard group smaller than all replicas adds
 // an all-reduce of the shards across replicas. (Rajbhandari et al. 1910.02054 sec. 7;
 // Megatron-Core distributed/distrib_optimizer.py.) With whole_reduction ZeRO-1 all-reduces too
-// (nanotron optim/gradient_accumulator.py, sync_gradients_across_dp).
-// [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and broadcast from it:
-// min(n, tensors) of both, each along a chain of all n ranks (InternEvo
+// (nanotron optim/gradient_accumulator.py, sync_gradients_across_dp), and with cast_reduction, in
+// 16 bits [F-DP-9]. [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and
+// broadcast from it: min(n, tensors) of both, each along a chain of all n ranks (InternEvo
 // solver/optimizer/hybrid_zero_optim.py).
 void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p, RankEnd& end) {
   if (p.parameters == 0) return;
-  const double grad = real(p.parameters) * size_of(s.grad_dtype);
+  const Dtype dtype = reduction_dtype(s);
+  const double grad = real(p.parameters) * size_of(dtype);
   const double weight = real(p.parameters - p.plain) * gathered_weight_bytes(s, c.device) +
                         real(p.plain) * storage_size(s.precision);
-  const auto add = [&](Reductions& to, Collective op, double bytes, Group group, Dtype dtype,
+  const auto add = [&](Reductions& to, Collective op, double bytes, Group group, Dtype type,
                        const GroupShape& g, double times = 1) {
     if (g.size <= 1) return;
     const Seconds each = collective_time(c, op, ceil_bytes(bytes), g).total;
-    to.all[to.count++] = {op, bytes, times, group, dtype, g.size, g.level, each};
+    to.all[to.count++] = {op, bytes, times, group, type, g.size, g.level, each};
   };
   if (s.zero == 0) {
     const Group group = p.replica != nullptr ? Group::kDpCp : p.group;
-    add(end.gradients, Collective::kAllReduce, grad / p.buckets, group, s.grad_dtype, p.all,
-        p.buckets);
+    add(end.gradients, Collective::kAllReduce, grad / p.buckets, group, dtype, p.all, p.buckets);
     return;
   }
   if (s.zero == 1 && s.runtime.whole_tensor_shards && p.replica == nullptr) {
     const double owners = real(std::max<std::int64_t>(1, std::min(p.shards, p.tensors)));
-    add(end.gradients, Collective::kBroadcast, grad / owners, p.group, s.grad_dtype, p.shard,
-        owners);
+    add(end.gradients, Collective::kBroadcast, grad / owners, p.group, dtype, p.shard, owners);
     add(end.weights, Collective::kBroadcast, weight / owners, p.group,
         activation_dtype(s.precision), p.shard, owners);
     return;
   }
-  if (s.zero == 1 && (s.runtime.whole_reduction || has_scattered_owners(s))) {
-    add(end.gradients, Collective::kAllReduce, grad, Group::kDpCp, s.grad_dtype, p.all);
+  if (reduces_at_once(s) || (s.zero == 1 && has_scattered_owners(s))) {
+    add(end.gradients, Collective::kAllReduce, grad, Group::kDpCp, dtype, p.all);
   } else if (s.zero == 1) {
-    add(end.gradients, Collective::kReduceScatter, grad, p.group, s.grad_dtype, p.shard);
+    add(end.gradients, Collective::kReduceScatter, grad, p.group, dtype, p.shard);
     if (p.replica != nullptr) {
-      add(end.gradients, Collective::kAllReduce, grad / real(p.shards), Group::kZeroReplica,
-          s.grad_dtype, *p.replica);
+      add(end.gradients, Collective::kAllReduce, grad / real(p.shards), Group::kZeroReplica, dtype,
+          *p.replica);
     }
   }
   if (s.zero <= 2) {
@@ -218,9 +221,7 @@ Seconds matrix_gathers(const ClusterSpec& c, const Strategy& s, const StepEndGro
 
 }  // namespace
 
-bool reduces_beside(const Strategy& s) {
-  return s.overlap.grad_reduce && !(s.zero == 1 && s.runtime.whole_reduction);
-}
+bool reduces_beside(const Strategy& s) { return s.overlap.grad_reduce && !reduces_at_once(s); }
 
 // [F-DP-6] Of the weights of ZeRO-1 and 2; those of ZeRO-3 are traffic of its layers.
 bool gathers_beside(const Strategy& s) {
@@ -251,9 +252,17 @@ double optimizer_traffic(const Strategy& s, const BlockParameters& p) {
   // all of them once (Megatron-Core distributed/finalize_model_grads.py, scale_gradients).
   const bool scales = s.runtime.calculate_per_token_loss && s.dp * s.cp == 1;
   const double scaling = scales ? 2 * grad * real(p.dense + p.experts) : 0;
+  // [F-DP-9] Sums read and a copy written, the copy divided by the number of ranks, what came of it
+  // read and sums written, and these once more to themselves: 4 + 2, 2 + 2, 2 + 4, 4 + 4 bytes
+  // (DeepSpeed runtime/engine.py, allreduce_bucket, allreduce_and_copy).
+  const double casts = casts_reduction(s) ? 24 * real(p.dense + p.experts) : 0;
+  // [F-OPT-9] Norms of all gradients before their reduction (Megatron-Core
+  // distributed/param_and_grad_buffer.py, check_grads).
+  const bool checks = s.runtime.check_for_nan_in_loss_and_grad;
+  const double norms = checks ? grad * real(p.dense + p.experts) : 0;
   const double copies =
       has_scattered_owners(s) && s.zero == 1 ? 2.0 * storage_size(s.precision) * real(p.dense) : 0;
-  return update + zeroing + scaling + copies;
+  return update + zeroing + scaling + casts + norms + copies;
 }
 
 Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParameters& p) {
@@ -351,8 +360,8 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
   const double others = microbatches_beside(s);
   backward *= others;
   forward *= others;
-  end.exposed =
-      exposed_time(c, s, rank.gradients, reduces_beside(s), backward, size_of(s.grad_dtype), table);
+  end.exposed = exposed_time(c, s, rank.gradients, reduces_beside(s), backward,
+                             size_of(reduction_dtype(s)), table);
   end.exposed += exposed_time(c, s, rank.weights, gathers_beside(s), forward,
                               storage_size(s.precision), table, update_beside(s, rank.optimizer));
   // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
@@ -364,12 +373,13 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
 LeastRankEnd least_rank_end(const Strategy& s, const RankEnd& rank, const RankEnd& most) {
   // What an update hides is not told here.
   if (s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather) {
-    return {
-        least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
-        {}};
+    return {least_reduced(s, rank.gradients, most.gradients, reduces_beside(s),
+                          size_of(reduction_dtype(s))),
+            {}};
   }
   return {
-      least_reduced(s, rank.gradients, most.gradients, reduces_beside(s), size_of(s.grad_dtype)),
+      least_reduced(s, rank.gradients, most.gradients, reduces_beside(s),
+                    size_of(reduction_dtype(s))),
       least_reduced(s, rank.weights, most.weights, gathers_beside(s), storage_size(s.precision))};
 }
 

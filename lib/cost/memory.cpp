@@ -247,7 +247,10 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   rates.weights = {.bytes_each = real(storage_size(s.precision) * copies),
                    .sharded = s.zero == 3,
                    .frozen = true};
-  rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + (both ? 2 : 0)),
+  // [F-MEM-19] And the copy that is reduced: no free block is large enough for it, so the allocator
+  // has a segment for it whatever lies in others.
+  const int beside = (both ? 2 : 0) + (casts_reduction(s) ? 2 : 0);
+  rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + beside),
                      .sharded = s.zero >= 2};
   rates.optimizer = {.bytes_each = optimizer, .sharded = s.zero >= 1};
   // [F-OFF-7] The device has what a gather makes of the shards, one block after the other.

@@ -190,6 +190,7 @@ constexpr PresetValues kMegatronDeepspeed{.overlap = {.tp_backward = false},
                                                       .two_pass_layernorm = true,
                                                       .cast_grad_accumulation = true,
                                                       .grads_beside_sums = true,
+                                                      .cast_reduction = true,
                                                       .flat_grad_copies = true,
                                                       .zero_bucket_size = kDeepspeedBucket}};
 

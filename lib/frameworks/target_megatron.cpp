@@ -289,37 +289,6 @@ void mend_kernels(Strategy& s, const ModelSpec&) {
   }
 }
 
-// A whole layer is not captured if it is recomputed, or if its experts take as many tokens as come.
-void graphs(const Plan& p, Findings& f) {
-  const CudaGraph graph = p.s.runtime.cuda_graph;
-  if (graph != CudaGraph::kLayer) return;
-  if (p.s.recompute == Recompute::kFull) {
-    f.error({"kernels.cuda_graph", "recompute"},
-            "full recomputation runs with graphs of the full iteration alone",
-            "kernels.cuda_graph=full_iteration");
-  }
-  const CudaGraphModules& modules = p.s.runtime.cuda_graph_modules;
-  const bool padded = p.s.runtime.pad_to_capacity && p.s.runtime.expert_capacity_factor > 0;
-  if (p.m.moe && !padded && (modules.empty() || modules.has(CudaGraphModule::kMoe))) {
-    f.error({"kernels.cuda_graph", "kernels.cuda_graph_modules"},
-            "a layer of experts is not captured whole unless they are padded to a capacity",
-            "kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]");
-  }
-  if (modules.has(CudaGraphModule::kMlp) && num_moe_layers(p.m) == p.m.num_layers) {
-    f.error({"kernels.cuda_graph_modules"}, "module mlp needs a layer without experts",
-            "without mlp");
-  }
-  if (p.s.offload.activations) {
-    f.error({"kernels.cuda_graph", "offload.activations"},
-            "graphs of layers do not work with activations on the host",
-            "kernels.cuda_graph=full_iteration");
-  }
-}
-void mend_graphs(Strategy& s, const ModelSpec&) {
-  s.runtime.cuda_graph = CudaGraph::kFullIteration;
-  s.runtime.cuda_graph_modules = {};
-}
-
 void deferral(const Plan& p, Findings& f) {
   if (!p.s.runtime.defer_embedding_wgrad_compute) return;
   const std::string key = "runtime.defer_embedding_wgrad_compute";
@@ -359,8 +328,10 @@ constexpr TargetRule kRules[] = {
     {"T enable_mhc_connections", streams, mend_streams},
     {"core/transformer/experimental_attention_variant: DSv4HybridSelfAttention", compressed,
      nullptr},
-    {"core/transformer/transformer_config.py cuda_graph_impl, cuda_graph_modules", graphs,
-     mend_graphs},
+    {"core/transformer/transformer_config.py cuda_graph_impl, cuda_graph_modules",
+     check_megatron_graphs, mend_megatron_graphs},
+    {"training/arguments.py: cuda_graph_scope full_iteration, check_for_nan_in_loss_and_grad",
+     check_graph_of_all, mend_graph_of_all},
     {"pretrain_gpt.py: its own overlaps, data types and kernels", framework, mend_framework},
     {"core/tensor_parallel/random.py CheckpointFunction", check_repeats_all, mend_repeats_all},
     {"core/transformer/transformer_layer.py: attention, then MLP", block, nullptr},

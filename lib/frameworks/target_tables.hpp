@@ -37,6 +37,12 @@ void check_optimizer_kernel(Target t, const Strategy& s, Findings& f);
 void check_offloaded_masters(Target t, const Strategy& s, Findings& f);
 void check_megatron_extras(Target t, const Strategy& s, Findings& f);
 
+// CUDA graphs of layers, and of the full iteration, as Megatron-LM captures them.
+void check_megatron_graphs(const Plan& p, Findings& f);
+void mend_megatron_graphs(Strategy& s, const ModelSpec& m);
+void check_graph_of_all(const Plan& p, Findings& f);
+void mend_graph_of_all(Strategy& s, const ModelSpec& m);
+
 // Ranks are numbered tp-cp-ep-dp-pp, and no other way.
 void check_default_order(const Plan& p, Findings& f);
 void mend_default_order(Strategy& s, const ModelSpec& m);

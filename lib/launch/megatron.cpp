@@ -168,7 +168,6 @@ void add_graphs(const Strategy& s, Options& o) {
     if (s.runtime.cuda_graph_modules.has(row.value)) parts.emplace_back(row.name);
   }
   if (layer && parts.size() > 1) o.push_back(parts);
-  if (!layer) o.push_back({"--no-check-for-nan-in-loss-and-grad"});
   o.push_back({"--te-rng-tracker"});
 }
 
@@ -264,6 +263,7 @@ void add_kernels(const LaunchPlan& p, Options& o) {
     o.push_back({"--cross-entropy-loss-fusion"});
     if (k.inplace_cross_entropy) o.push_back({"--cross-entropy-fusion-impl", "te"});
   }
+  if (!k.check_for_nan_in_loss_and_grad) o.push_back({"--no-check-for-nan-in-loss-and-grad"});
   if (!k.fused_softmax) o.push_back({"--no-masked-softmax-fusion"});
   if (!k.fused_dropout_add) o.push_back({"--no-bias-dropout-fusion"});
   if (!k.fused_activation) {

@@ -194,6 +194,8 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (is_precision_aware(plan.strategy) && !plan.strategy.runtime.param_remainders) {
     overrides.push_back({"optimizer.store_param_remainders=false"});
   }
+  const bool checks = plan.strategy.runtime.check_for_nan_in_loss_and_grad;
+  overrides.push_back({std::string("ddp.check_for_nan_in_grad=") + (checks ? "true" : "false")});
   if (plan.strategy.runtime.activation_func_fp8_input_store) {
     overrides.push_back({"model.activation_func_fp8_input_store=true"});
   }

@@ -6,16 +6,18 @@
 namespace meshplan {
 
 void read_switches(ProgramOptions& options, const ShellScript& script, ImportedRun& run) {
+  Strategy& s = run.strategy;
+  const bool is_program = !script.program.empty();
+  s.runtime.check_for_nan_in_loss_and_grad = !options.has("--no-check-for-nan-in-loss-and-grad");
   // Megatron-Bridge's and NeMo's data sets make none (skip_getting_attention_mask_from_dataset).
   const bool no_mask = options.has("--no-create-attention-mask-in-dataloader");
-  const Strategy& s = run.strategy;
+  s.runtime.create_attention_mask_in_dataloader = is_program && !no_mask;
   const Bytes mask = Bytes{s.micro_batch} * s.seq_len * s.seq_len;
   constexpr Bytes kNoticeable{32 * kMiB};  // about a millisecond
-  if (!no_mask && !script.program.empty() && mask >= kNoticeable) {
-    run.notes.push_back(
-        "the data loader makes a mask of " + human_bytes(mask) +
-        " a microbatch, as --no-create-attention-mask-in-dataloader would not: its copy is counted "
-        "with runtime.create_attention_mask_in_dataloader=true");
+  if (s.runtime.create_attention_mask_in_dataloader && mask >= kNoticeable) {
+    run.notes.push_back("the data loader makes a mask of " + human_bytes(mask) +
+                        " a microbatch, whose copy to the device is counted: "
+                        "--no-create-attention-mask-in-dataloader spares it");
   }
   const bool weighted = options.has("--use-fused-weighted-squared-relu");
   if (run.model.moe && run.model.activation == Activation::kRelu2 && !weighted) {

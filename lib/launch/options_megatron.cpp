@@ -19,6 +19,10 @@ fp8-dot-product-attention/0 activation-func-fp8-input-store/0
      R"(
 deterministic-mode/0 calculate-per-token-loss/0
 )"},
+    {OptionEffect::kModelled, "losses and gradients that are no numbers",
+     R"(
+no-check-for-nan-in-loss-and-grad/0
+)"},
     {OptionEffect::kModelled, "what the data loader makes",
      R"(
 no-create-attention-mask-in-dataloader/0

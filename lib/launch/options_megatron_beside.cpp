@@ -65,7 +65,7 @@ check-weight-hash-across-dp-replicas-interval
     {OptionEffect::kNoEffect, "scaling of the loss",
      R"(
 loss-scale initial-loss-scale min-loss-scale min-scale loss-scale-window hysteresis
-fp32-allreduce/0 no-check-for-nan-in-loss-and-grad/0
+fp32-allreduce/0
 )"},
     {OptionEffect::kNoEffect, "processes and their groups, set up once",
      R"(

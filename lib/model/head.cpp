@@ -81,6 +81,12 @@ void append_head(const BlockContext& x, BlockOps& ops) {
   } else {
     append_elementwise(x, "cross entropy", 38 * n, 10, 22 * n, 4, ops);
   }
+  // [F-OPT-9] Whether the loss is no number, and whether it is infinite: three kernels and what the
+  // host reads of each (Megatron-LM pretrain_gpt.py, loss_func).
+  constexpr double kLooks = 5;
+  if (s.runtime.check_for_nan_in_loss_and_grad) {
+    append_elementwise(x, "look at the loss", 0, kLooks, 0, 0, ops);
+  }
   const double bytes = real(l.tokens) * real(l.hidden) * e;
   if (s.sequence_parallel) {
     append_tp_collective(x, CommDimension::kTp, Pass::kForward, Collective::kAllGather, bytes, 1,

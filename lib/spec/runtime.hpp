@@ -149,6 +149,10 @@ struct Runtime {
   // bf16 gradients are held beside their fp32 sums (DeepSpeed runtime/bf16_optimizer.py; nanotron
   // optim/gradient_accumulator.py).
   bool grads_beside_sums = false;
+  // Sums of bf16 gradients in fp32 are cast back, all of them at once, to be all-reduced in 16 bits
+  // after the last backward pass, whatever overlap.grad_reduce says (DeepSpeed's pipeline engine,
+  // runtime/engine.py, allreduce_bucket, without communication_data_type).
+  bool cast_reduction = false;
   // Gradients that are not fp32 are copied to fp32 for the update (Megatron-Core
   // core/optimizer/optimizer.py, _copy_model_grads_to_main_grads).
   bool fp32_grad_copies = false;
@@ -267,6 +271,9 @@ struct Runtime {
   // The data loader makes a mask of all pairs of tokens, which every microbatch copies to the
   // device and the tensor-parallel ranks broadcast (Megatron-LM's option of that name).
   bool create_attention_mask_in_dataloader = false;
+  // The loss of every microbatch and the gradients before their reduction are looked at for numbers
+  // that are none (Megatron-LM training/arguments.py, check_for_nan_in_loss_and_grad).
+  bool check_for_nan_in_loss_and_grad = false;
   // Interleaved schedules: so many microbatches pass a chunk of a rank in turn before the next
   // chunk (Megatron-Core microbatch_group_size_per_vp_stage); 0: pp.
   std::int64_t microbatch_group_size = 0;

@@ -153,6 +153,15 @@ struct Strategy {
 [[nodiscard]] inline bool holds_param_remainders(const Strategy& s) {
   return engine_holds_masters(s) && s.precision != Precision::kFp16 && !s.runtime.fp8_param_gather;
 }
+// Whether fp32 sums of gradients travel as one copy of them in 16 bits.
+[[nodiscard]] inline bool casts_reduction(const Strategy& s) {
+  return s.runtime.cast_reduction && s.zero == 1 && s.precision == Precision::kBf16 &&
+         s.grad_dtype == Dtype::kFp32;
+}
+// As what gradients travel.
+[[nodiscard]] inline Dtype reduction_dtype(const Strategy& s) {
+  return casts_reduction(s) ? Dtype::kBf16 : s.grad_dtype;
+}
 [[nodiscard]] std::int64_t num_gpus(const Strategy& s);
 [[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step
 // Ranks that share one copy of the sharded states: zero_group, or dp * cp.

@@ -123,6 +123,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.two_pass_layernorm", s.runtime.two_pass_layernorm);
   visit("runtime.cast_grad_accumulation", s.runtime.cast_grad_accumulation);
   visit("runtime.grads_beside_sums", s.runtime.grads_beside_sums);
+  visit("runtime.cast_reduction", s.runtime.cast_reduction);
   visit("runtime.fp32_grad_copies", s.runtime.fp32_grad_copies);
   visit("runtime.flat_grad_copies", s.runtime.flat_grad_copies);
   visit("runtime.late_gradients", s.runtime.late_gradients);
@@ -161,6 +162,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.calculate_per_token_loss", s.runtime.calculate_per_token_loss);
   visit("runtime.create_attention_mask_in_dataloader",
         s.runtime.create_attention_mask_in_dataloader);
+  visit("runtime.check_for_nan_in_loss_and_grad", s.runtime.check_for_nan_in_loss_and_grad);
   visit("runtime.microbatch_group_size", s.runtime.microbatch_group_size);
   visit("runtime.expert_capacity_factor", s.runtime.expert_capacity_factor);
   visit("runtime.pad_to_capacity", s.runtime.pad_to_capacity);

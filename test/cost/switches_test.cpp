@@ -36,6 +36,23 @@ TEST_CASE("[F-DATA-1] a mask of all pairs of tokens goes to the device and to te
   CHECK((with - forward(first)).si() == Approx(mask.si() / 25e9));
 }
 
+TEST_CASE("[F-OPT-9] checked gradients are read once more, and losses by a few kernels") {
+  Strategy s = plain_strategy(2, 2, 2);
+  s.grad_dtype = Dtype::kFp32;
+  const BlockParameters p{1'000'000, 500'000};
+  const double without = optimizer_traffic(s, p);
+  const auto head_launches = [&] {
+    double sum = 0;
+    const auto blocks = block_ops(plain_gpt(), plain_cluster(8), s);
+    for (const KernelOp& op : blocks.back().kernels) sum += op.launches;
+    return sum;
+  };
+  const double before = head_launches();
+  s.runtime.check_for_nan_in_loss_and_grad = true;
+  CHECK(optimizer_traffic(s, p) - without == Approx(4 * 1.5e6));
+  CHECK(head_launches() - before == 5);
+}
+
 TEST_CASE("[F-OPT-8] one rank alone scales its gradients by tokens, once") {
   Strategy s = plain_strategy(1, 1, 1);
   s.grad_dtype = Dtype::kFp32;

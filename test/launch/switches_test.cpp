@@ -49,8 +49,8 @@ TEST_CASE("deterministic training is of an option, attention's of Transformer En
   CHECK(launched("", "--deterministic-mode").runtime.deterministic_attention);
 }
 
-TEST_CASE("a mask that the data loader makes is named where its copy shows") {
-  const auto noted = [](const std::string& options) {
+TEST_CASE("a mask that the data loader makes is counted, and named where its copy shows") {
+  const auto noted = [](const std::string& options, bool made = true) {
     RunContext context;
     const Result<MegatronRun> run = read_megatron_run(
         "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 "
@@ -58,14 +58,24 @@ TEST_CASE("a mask that the data loader makes is named where its copy shows") {
             options,
         "train.sh", context);
     REQUIRE(run.ok());
-    CHECK_FALSE(run->strategy.runtime.create_attention_mask_in_dataloader);
+    CHECK(run->strategy.runtime.create_attention_mask_in_dataloader == made);
     return says(*run, "makes a mask of");
   };
   CHECK(noted("--seq-length 4096 --micro-batch-size 2"));  // 32 MiB
   CHECK_FALSE(noted("--seq-length 4096"));
-  CHECK_FALSE(noted("--seq-length 8192 --no-create-attention-mask-in-dataloader"));
+  CHECK_FALSE(noted("--seq-length 8192 --no-create-attention-mask-in-dataloader", false));
   // Files of other trainers become arguments of no program.
-  CHECK_FALSE(says(small_run("--seq-length 8192"), "makes a mask of"));
+  const MegatronRun other = small_run("--seq-length 8192");
+  CHECK_FALSE(says(other, "makes a mask of"));
+  CHECK_FALSE(other.strategy.runtime.create_attention_mask_in_dataloader);
+}
+
+TEST_CASE("losses and gradients are looked at unless an option says otherwise") {
+  const std::string off = "--no-check-for-nan-in-loss-and-grad";
+  CHECK(small_run("").strategy.runtime.check_for_nan_in_loss_and_grad);
+  const MegatronRun run = small_run(off);
+  CHECK_FALSE(run.strategy.runtime.check_for_nan_in_loss_and_grad);
+  CHECK(effect(run, off) == OptionEffect::kModelled);
 }
 
 TEST_CASE("switches of optimizer and loss are read") {
@@ -102,7 +112,8 @@ TEST_CASE("they are exported as they were") {
       "optimizer=muon,runtime.layer_wise_param_layout=false",
       "tp=2,sequence_parallel=true,runtime.deterministic_mode=true,"
       "runtime.deterministic_attention=true,overlap.tp=false,kernels.fused_cross_entropy=false",
-      "kernels.cuda_graph=layer,kernels.cuda_graph_warmup_steps=5");
+      "kernels.cuda_graph=layer,kernels.cuda_graph_warmup_steps=5",
+      "runtime.check_for_nan_in_loss_and_grad=true");
   CAPTURE(keys);
   const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8, keys);
   const Result<MegatronRun> run =
@@ -113,7 +124,7 @@ TEST_CASE("they are exported as they were") {
        {"overlap.param_gather_with_optimizer_step", "runtime.calculate_per_token_loss",
         "runtime.layer_wise_param_layout", "runtime.deterministic_mode",
         "runtime.deterministic_attention", "runtime.create_attention_mask_in_dataloader",
-        "kernels.cuda_graph_warmup_steps"}) {
+        "runtime.check_for_nan_in_loss_and_grad", "kernels.cuda_graph_warmup_steps"}) {
     CAPTURE(key);
     CHECK(value_text(run->strategy, key) == value_text(p.strategy, key));
   }

@@ -29,7 +29,11 @@ def predict(program, group, case):
     if "plan" not in answer:
         sys.exit(f"{case['keys']}: no prediction: {said.stdout}")
     plan = answer["plan"]
-    memory = max(m["peak_bytes"] - m["reserved_bytes"] for m in plan["memory"])
+    if group.get("memory") == "persistent":
+        held = ["weights_bytes", "gradients_bytes", "optimizer_bytes", "persistent_buffers_bytes"]
+        memory = max(sum(m[name] for name in held) for m in plan["memory"])
+    else:
+        memory = max(m["peak_bytes"] - m["reserved_bytes"] for m in plan["memory"])
     return {"memory_gb": memory / 1e9, "step_s": plan["step_time_s"]}
 
 
