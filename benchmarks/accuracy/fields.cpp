@@ -140,6 +140,7 @@ PublishedModel model_of(const json& m) {
   if (!model.mtp_layers) model.mtp_layers = integer(field(field(m, "mtp"), "depth"));
   model.gated = boolean(field(m, "gated"));
   model.tied_embeddings = boolean(field(m, "tied_embeddings"));
+  model.casts_logits = boolean(field(m, "casts_logits")).value_or(true);
   model.linear_bias = boolean(field(m, "linear_bias"));
   model.activation = text(field(m, "activation"));
   model.normalization = text(field(m, "normalization"));
@@ -219,9 +220,10 @@ std::optional<MeasuredMemory> memory_of(const json& measured) {
     if (has_word(key, "mib") || has_word(key, "mb")) unit = static_cast<double>(kMiB);
     MeasuredMemory memory{ceil_bytes(*amount * unit), MemoryKind::kAllocator};
     const std::string words = key + " " + about;
-    if (used || has_word(words, "nvidia")) {
+    const bool stated = has_word(words, "reserved") != has_word(words, "allocated");
+    if (has_word(words, "nvidia") || (used && !stated)) {
       memory.kind = MemoryKind::kDevice;
-    } else if (has_word(words, "reserved") != has_word(words, "allocated")) {
+    } else if (stated) {
       memory.kind = has_word(words, "reserved") ? MemoryKind::kReserved : MemoryKind::kAllocated;
     } else if (has_word(key, "gb_per_gpu") && about == " ") {
       continue;  // neither unit nor tool is stated
@@ -288,6 +290,7 @@ Run run_of(const json& row) {
   run.lengths = text(lengths);
   run.length_mean = number(field(lengths, "tokens_mean"));
   run.length_deviation = number(field(lengths, "tokens_std"));
+  run.drops_long = text(field(lengths, "longer_than_max_length")) == "dropped";
   const json& offload = field(row, "offload");
   for (const char* name : {"activation_checkpoints_to_cpu", "activation_offloading"}) {
     run.host_checkpoints |= boolean(field(offload, name)).value_or(false);

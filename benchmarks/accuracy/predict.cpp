@@ -146,6 +146,12 @@ Bytes comparable_memory(const MemoryBreakdown& m, MemoryKind kind) {
   return m.peak;
 }
 
+Bytes comparable_memory(const PlanCost& cost, MemoryKind kind) {
+  const bool sees_cached = kind == MemoryKind::kDevice || kind == MemoryKind::kReserved;
+  const Bytes cached = sees_cached ? cost.stages[cost.fullest_stage].cached : Bytes{};
+  return comparable_memory(cost.memory(), kind) + cached;
+}
+
 std::vector<std::variant<Prediction, Skipped>> predict_all(const std::vector<Task>& tasks,
                                                            int threads) {
   std::vector<std::size_t> places(tasks.size());

@@ -54,6 +54,8 @@ struct Skipped {
 // The prediction that `kind` of measured memory is compared with. Allocator-level peaks leave out
 // the context and the communicators; what the allocator handed out leaves out fragmentation too.
 [[nodiscard]] Bytes comparable_memory(const MemoryBreakdown& m, MemoryKind kind);
+// Of the fullest rank, and what its allocator keeps of shorter microbatches where the tool sees it.
+[[nodiscard]] Bytes comparable_memory(const PlanCost& cost, MemoryKind kind);
 
 // All tasks, on `threads` threads; results keep the order.
 [[nodiscard]] std::vector<std::variant<Prediction, Skipped>> predict_all(

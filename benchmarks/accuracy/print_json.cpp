@@ -229,7 +229,7 @@ void add_memory(std::vector<Column>& row, const Prediction& p) {
        words("measured_memory_bytes", measured ? std::to_string(measured->peak.count()) : ""),
        words("memory_kind", measured ? kKinds[static_cast<std::size_t>(measured->kind)] : ""),
        words("compared_memory_bytes",
-             measured ? std::to_string(comparable_memory(m, measured->kind).count()) : "")});
+             measured ? std::to_string(comparable_memory(p.cost, measured->kind).count()) : "")});
 }
 
 }  // namespace

@@ -261,7 +261,7 @@ void apply_trainer(Strategy& s, const Source& source, const Run& run) {
   const FrameworkRow* row = framework_row(source);
   if (row == nullptr || !row->hugging_face_trainer) return;
   s.runtime.fused_optimizer = false;
-  s.runtime.cloned_logits = row->shifted_logits;
+  s.runtime.cloned_logits = row->shifted_logits && run.model.casts_logits;
   if (!has_adapters(s) && s.precision == Precision::kBf16) {
     s.master_weights = false;
     s.grad_dtype = s.optimizer_dtype = Dtype::kBf16;
@@ -314,7 +314,7 @@ void apply_documents(Candidate& c, const Run& run) {
     const Result<LengthSpec> lengths = parse_length_distribution(
         "lognormal(" + fixed(*run.length_mean, 1) + ", " + fixed(*run.length_deviation, 1) + ")");
     PLAN_CHECK(lengths);
-    m.lengths = *lengths;
+    m.lengths = run.drops_long ? dropped_above(*lengths, c.strategy.seq_len) : *lengths;
     c.strategy.packing = Packing::kNone;
   }
   if (!run.packed) return;

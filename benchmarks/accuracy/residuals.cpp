@@ -115,7 +115,7 @@ Residuals residuals_of(const std::vector<Prediction>& held_out,
     if (p.searched.empty()) sweeps[{source, sweep_of(p)}].push_back(&p);
     if (!p.run->memory) continue;
     const MemoryKind kind = p.run->memory->kind;
-    const Bytes predicted = comparable_memory(p.cost.memory(), kind);
+    const Bytes predicted = comparable_memory(p.cost, kind);
     const double log_ratio = std::log(p.run->memory->peak.si() / predicted.si());
     all.memory.push_back({source, kind == MemoryKind::kDevice, {log_ratio, log_ratio}});
   }

@@ -17,6 +17,7 @@ struct PublishedModel {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups;
   std::optional<std::int64_t> head_dim, ffn_hidden_size, vocab_size, seq_length, mtp_layers;
   std::optional<bool> gated, tied_embeddings, linear_bias;
+  bool casts_logits = true;  // to fp32, as Llama's code does; else autocast casts a copy for the loss
   std::string activation, normalization, position_embedding;
   std::optional<MoeSpec> moe;
   std::optional<MlaSpec> mla;
@@ -75,6 +76,7 @@ struct Run {
   bool packed = false;                                  // rows of several documents
   std::string lengths;                                  // what the row says of the documents
   std::optional<double> length_mean, length_deviation;  // of rows that are as long as a document
+  bool drops_long = false;        // documents longer than seq_len are left out, not cut off
   bool host_checkpoints = false;  // inputs of recomputed layers are moved to the host
   bool optimizer_on_host = false;
   std::vector<std::string> offload_modules;  // whose saved inputs are, as Megatron-Core names them

@@ -21,9 +21,7 @@ std::optional<ScoredMemory> scored_memory(const Prediction& p) {
   const MeasuredMemory& measured = *p.run->memory;
   const bool full = measured.peak.si() >= kFull * memory.capacity.si();
   if (measured.kind == MemoryKind::kDevice && full) return std::nullopt;
-  const Bytes cached =
-      measured.kind == MemoryKind::kDevice ? p.cost.stages[p.cost.fullest_stage].cached : Bytes{};
-  return scored(p, (comparable_memory(memory, measured.kind) + cached).si(), measured.peak.si());
+  return scored(p, comparable_memory(p.cost, measured.kind).si(), measured.peak.si());
 }
 
 std::optional<ErrorStats> stats_of(const std::vector<ScoredMemory>& runs) {

@@ -115,12 +115,17 @@ MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
   return memory;
 }
 
-Bytes cached_bytes(const ModelSpec& m, const Strategy& s, const MemoryBreakdown& memory) {
+Bytes cached_bytes(const ModelSpec& m, const Strategy& s, const RankMemory& rank,
+                   const MemoryBreakdown& memory) {
   if (!m.lengths || s.runtime.expandable_segments) return {};
-  const double growth = record_growth(*m.lengths, s.packing, s.seq_len, s.micro_batch) - 1;
-  const Bytes varying = std::max(memory.activations + memory.buffers - memory.persistent, Bytes{0});
-  const Bytes left = std::max(memory.capacity - memory.peak, Bytes{0});
-  return std::min(ceil_bytes(growth * varying.si()), left);
+  constexpr double kNew = 0.75;
+  const double growth = kNew * (record_growth(*m.lengths, s.packing, s.seq_len, s.micro_batch) - 1);
+  const BackwardMoment backward = fuller_moment(rank, s.offload);
+  const Bytes large = std::max(rank.given_back + rank.buffers.ends, rank.buffers.layers);
+  const Bytes held = backward.activations + backward.buffers + ceil_bytes(growth * large.si());
+  const Bytes more = held - (memory.activations + memory.buffers - memory.persistent);
+  const Bytes left = memory.capacity - memory.peak;
+  return std::max(std::min(more, left), Bytes{0});
 }
 
 }  // namespace meshplan

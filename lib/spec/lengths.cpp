@@ -203,6 +203,15 @@ LengthSpec cut_at(const LengthSpec& lengths, std::int64_t tokens) {
   return cut;
 }
 
+LengthSpec dropped_above(const LengthSpec& lengths, std::int64_t tokens) {
+  const auto most = static_cast<double>(tokens);
+  LengthSpec left{lengths.name, {}};
+  for (const LengthBin& bin : lengths.bins) {
+    if (bin.tokens <= most || left.bins.empty()) left.bins.push_back(bin);
+  }
+  return left;
+}
+
 double cut_share(const LengthSpec& lengths, std::int64_t tokens) {
   return std::max(0.0, 1 - mean_length(cut_at(lengths, tokens)) / mean_length(lengths));
 }

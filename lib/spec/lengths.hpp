@@ -47,6 +47,8 @@ struct LengthSpec {
 
 // The lengths with every document cut off at so many tokens.
 [[nodiscard]] LengthSpec cut_at(const LengthSpec& lengths, std::int64_t tokens);
+// The lengths without documents of more tokens; the shortest alone where all have more.
+[[nodiscard]] LengthSpec dropped_above(const LengthSpec& lengths, std::int64_t tokens);
 // Share of all tokens that cut_at() cuts off.
 [[nodiscard]] double cut_share(const LengthSpec& lengths, std::int64_t tokens);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What PyTorch's caching allocator holds where samples of a training run differ in length.
 
-simulate.py [--orders N] [--samples N] [--lengths N ...]
+simulate.py [--orders N] [--samples N] [--lengths N ...] [--dropped]
 
 Plays the allocations of LoRA with full recomputation (one model of 32 layers of 4,096, one sample of
-log-normal length a step, cut at a longest one) through the rules of c10/cuda/CUDACachingAllocator.cpp
+log-normal length a step, cut at a longest one or, --dropped, drawn again) through the rules of c10/cuda/CUDACachingAllocator.cpp
 of PyTorch 2.1: best fit, segments as large as what was asked for, blocks split above 1 MiB, neighbours
 of one segment joined. Prints, for each longest length, how many times as much as the activations need
 the allocator holds at the most: over orders of the samples, which is all that differs between them.
@@ -196,14 +196,18 @@ def step(a, t):
     a.give(gradient)
 
 
-def growth(longest, samples, seed):
+def growth(longest, samples, seed, dropped):
     dice = random.Random(seed)
     variance = math.log(1 + (DEVIATION / MEAN) ** 2)
     allocator = Allocator()
     allocator.take(WEIGHTS)
     weights = allocator.now
     for _ in range(samples):
-        length = dice.lognormvariate(math.log(MEAN) - variance / 2, math.sqrt(variance))
+        length = longest + 1
+        while length > longest:
+            length = dice.lognormvariate(math.log(MEAN) - variance / 2, math.sqrt(variance))
+            if not dropped:
+                break
         step(allocator, min(longest, max(SHORTEST, int(length))))
     return (allocator.reserved - weights) / (allocator.allocated - weights)
 
@@ -213,10 +217,12 @@ def main():
     parser.add_argument("--orders", type=int, default=20, help="of the samples")
     parser.add_argument("--samples", type=int, default=40, help="of a run")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192, 16384])
+    parser.add_argument("--dropped", action="store_true", help="longer samples are left out")
     arguments = parser.parse_args()
     print("longest  least  median  most")
     for longest in arguments.lengths:
-        all_orders = sorted(growth(longest, arguments.samples, seed) for seed in range(arguments.orders))
+        all_orders = sorted(growth(longest, arguments.samples, seed, arguments.dropped)
+                            for seed in range(arguments.orders))
         middle = all_orders[len(all_orders) // 2]
         print(f"{longest:7,}  {all_orders[0]:5.2f}  {middle:6.2f}  {all_orders[-1]:4.2f}")
 
