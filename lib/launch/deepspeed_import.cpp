@@ -10,6 +10,7 @@
 #include "launch/megatron_import.hpp"
 #include "launch/megatron_parts.hpp"
 #include "launch/settings.hpp"
+#include "launch/settings_account.hpp"
 
 namespace meshplan {
 namespace {
@@ -44,7 +45,7 @@ class Importer {
     if (!problems_.empty()) return problems_;
     run_.strategy = with_world(run_, run_.world_size);
     for (auto& [name, place] : settings_.places()) run_.places[name] = place;
-    account_settings();
+    account();
     run_.settings = std::move(settings_);
     return std::move(run_);
   }
@@ -162,18 +163,21 @@ class Importer {
     return settings_.integer(name, 1, range);
   }
 
-  // Settings of the JSON beside what the account of a program's options has.
-  void account_settings() {
-    const std::vector<std::string> unread = settings_.not_read();
-    run_.not_read = unread;
-    for (const auto& [name, setting] : settings_.all()) {
-      const bool option = name.starts_with("--");
-      if (setting.value.kind == YamlNode::Kind::kMap || (option && own_split_)) continue;
-      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
-      run_.options.push_back(
-          {name, setting.value.text, read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
-           option ? "options of the program" : "DeepSpeed's settings", setting.place.where.line});
-    }
+  // A program's options of Megatron-LM's kind are accounted for already, and say again what the
+  // file says of stages.
+  void account() {
+    const bool whole = run_.strategy.zero < 3, split = own_split_;
+    account_settings(
+        settings_,
+        {.keys = deepspeed_keys(),
+         .whose = "DeepSpeed's settings",
+         .idle_here =
+             [=](std::string_view name) {
+               return (whole && name.starts_with("zero_optimization.stage3_")) ||
+                      (split && name.starts_with("pipeline."));
+             },
+         .elsewhere = [=](std::string_view name) { return split && name.starts_with("--"); }},
+        run_);
   }
 
   // PipelineModule._partition_layers of "type:transformer|embedding": embedding and head count as a
@@ -298,6 +302,12 @@ class Importer {
         shards > 0) {
       s.zero_group = shards;
     }
+    // [F-MEM-2] Two to reduce, one to gather.
+    const std::int64_t each = s.runtime.zero_bucket_size;
+    const std::int64_t reduced = settings_.integer("zero_optimization.reduce_bucket_size", each);
+    const std::int64_t gathered =
+        settings_.integer("zero_optimization.allgather_bucket_size", each);
+    s.runtime.zero_bucket_size = (2 * reduced + gathered) / 3;
     const bool overlapped = settings_.flag("zero_optimization.overlap_comm", stage == 3);
     s.overlap.grad_reduce = overlapped;
     const std::string ahead = "zero_optimization.stage3_prefetch_bucket_size";
@@ -371,6 +381,9 @@ class Importer {
                        "fp32, bf16 or fp16");
     }
     s.grad_dtype = grad.value_or(Dtype::kFp32);
+    if (own_split_ && bf16) {
+      s.runtime.cast_reduction = settings_.text("communication_data_type") != "fp32";
+    }
     s.master_weights = !settings_.flag("bf16.bf16_master_weights_and_grads", false) &&
                        !settings_.flag("fp16.fp16_master_weights_and_grads", false);
     if (settings_.flag("bf16.bf16_optimizer_states", false)) s.optimizer_dtype = Dtype::kBf16;

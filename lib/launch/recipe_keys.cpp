@@ -270,6 +270,8 @@ bool is_meant(std::string_view row, std::string_view key) {
   return key.starts_with(row);
 }
 
+}  // namespace
+
 std::string_view instead_of(const RecipeKeys& keys, std::string_view key) {
   for (const NotModelledKey& row : keys.not_modelled) {
     if (is_meant(row.key, key)) return row.instead;
@@ -281,8 +283,6 @@ bool is_off(const YamlNode& value) {
   return value.kind == YamlNode::Kind::kScalar &&
          (value.text == "false" || value.text == "False" || value.text == "none");
 }
-
-}  // namespace
 
 bool is_idle(const RecipeKeys& keys, std::string_view key) {
   return std::any_of(keys.without_effect.begin(), keys.without_effect.end(),

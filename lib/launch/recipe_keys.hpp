@@ -23,6 +23,9 @@ struct RecipeKeys {
 [[nodiscard]] RecipeKeys torchtune_keys();
 [[nodiscard]] RecipeKeys accelerate_keys();                                // of `accelerate launch`
 [[nodiscard]] bool is_idle(const RecipeKeys& keys, std::string_view key);  // without effect
+// What the estimate does instead; empty where that is not said.
+[[nodiscard]] std::string_view instead_of(const RecipeKeys& keys, std::string_view key);
+[[nodiscard]] bool is_off(const YamlNode& value);
 
 // The context's model, or the shipped one of the name that `key` states; else a problem.
 void take_model(Settings& settings, const std::string& key, const std::string& stated,

@@ -7,6 +7,7 @@
 #include "frameworks/preset.hpp"
 #include "io/toml_tree.hpp"
 #include "launch/settings.hpp"
+#include "launch/settings_account.hpp"
 #include "launch/torchtitan_parts.hpp"
 #include "launch/torchtitan_python.hpp"
 #include "schedule/chunk_map.hpp"
@@ -44,15 +45,16 @@ class Importer {
     if (!problems_.empty()) return problems_;
     run_.strategy = with_world(run_, run_.world_size);
     run_.places = settings_.places();
-    run_.not_read = settings_.not_read();
-    for (const auto& [name, setting] : settings_.all()) {
-      if (setting.value.kind == YamlNode::Kind::kMap) continue;
-      const auto& unread = run_.not_read;
-      const bool read = std::find(unread.begin(), unread.end(), name) == unread.end();
-      run_.options.push_back({name, setting.value.text,
-                              read ? OptionEffect::kModelled : OptionEffect::kNoEffect,
-                              "torchtitan's settings", setting.place.where.line});
-    }
+    const bool one_stage = run_.strategy.pp == 1;
+    account_settings(settings_,
+                     {.keys = torchtitan_keys(),
+                      .whose = "torchtitan's settings",
+                      .idle_here =
+                          [=](std::string_view name) {
+                            return one_stage && name.starts_with("parallelism.pipeline_parallel_");
+                          },
+                      .elsewhere = [](std::string_view) { return false; }},
+                     run_);
     run_.settings = std::move(settings_);
     return std::move(run_);
   }

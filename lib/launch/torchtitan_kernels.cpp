@@ -73,6 +73,12 @@ class KernelReader {
                            : "quantize.linear.float8.filter_fqns");
       }
     }
+    if (settings_.has("activation_checkpoint.early_stop")) {
+      s.runtime.recompute_early_stop = settings_.flag("activation_checkpoint.early_stop", false);
+    }
+    s.runtime.deterministic_mode = settings_.flag("debug.deterministic", false);
+    s.runtime.gathered_logits =
+        s.tp > 1 && settings_.flag("parallelism.disable_loss_parallel", false);
     s.runtime.optimizer_in_backward = settings_.flag("optimizer.early_step_in_backward", false);
     s.runtime.fused_optimizer = settings_.text("optimizer.implementation", "fused") == "fused";
     s.offload.optimizer = settings_.flag("training.enable_cpu_offload", false);
@@ -89,7 +95,8 @@ class KernelReader {
 
   // compile.components names both unless it is set (config/job_config.py).
   bool is_compiled(std::string_view component) {
-    if (!settings_.flag("compile.enable", false)) return false;
+    const bool older = settings_.flag("training.compile", false);  // its name until 2025-10
+    if (!settings_.flag("compile.enable", older)) return false;
     const Settings::Setting* chosen = settings_.find("compile.components");
     if (chosen == nullptr) return true;
     const auto& items = chosen->value.items;
