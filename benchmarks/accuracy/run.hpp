@@ -17,7 +17,8 @@ struct PublishedModel {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups;
   std::optional<std::int64_t> head_dim, ffn_hidden_size, vocab_size, seq_length, mtp_layers;
   std::optional<bool> gated, tied_embeddings, linear_bias;
-  bool casts_logits = true;  // to fp32, as Llama's code does; else autocast casts a copy for the loss
+  bool casts_logits =
+      true;  // to fp32, as Llama's code does; else autocast casts a copy for the loss
   std::string activation, normalization, position_embedding;
   std::optional<MoeSpec> moe;
   std::optional<MlaSpec> mla;
