@@ -128,9 +128,10 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
 
 // Rate of an attention kernel over the best one of the architecture: FlashAttention-2 on Hopper
 // reaches 350 of FlashAttention-3's 640 TFLOP/s forward and 340 of 550 backward (2407.08608 figs. 5
-// and 6; Blackwell taken alike), elsewhere it is the best one; FlashAttention-1 half of it
-// (2307.08691 fig. 4), the Triton kernel of 2023 what FlashAttention-1 does (same figure). On AMD's
-// devices Triton's kernels fall behind as on Hopper (Primus's runs of linear attention).
+// and 6; Blackwell taken alike), elsewhere it is the best one, and faster than FlashAttention-1 by
+// 1.7 to 3.0 times, than the Triton kernel of 2023 by 1.3 to 1.5 times forward and by 2 backward
+// (2307.08691 secs. 4 and 4.1; the means of their logarithms). On AMD's devices Triton's kernels
+// fall behind as on Hopper (Primus's runs of linear attention).
 static double kernel_share(AttentionKernel kernel, Architecture architecture, bool backward) {
   const double behind = is_before_hopper(architecture) ? 1.0 : (backward ? 0.62 : 0.55);
   switch (kernel) {
@@ -139,10 +140,18 @@ static double kernel_share(AttentionKernel kernel, Architecture architecture, bo
     case AttentionKernel::kFlash2:
       return is_amd(architecture) ? 1.0 : behind;
     case AttentionKernel::kFlash1:
+      return behind / std::sqrt(1.7 * 3.0);
     case AttentionKernel::kTriton:
-      return 0.5 * behind;
+      return behind / (backward ? 2.0 : std::sqrt(1.3 * 1.5));
   }
   return 1.0;
+}
+
+// Exponentials and rescaling cost per score what so many elements of head size cost. A
+// multiprocessor of Hopper multiplies twice as fast as one of Ampere and takes as many exponentials
+// a cycle (2407.08608 sec. 3.1: 989 TFLOP/s beside 3.9 T exponentials/s; A100: 312 beside 2.4).
+static double softmax_as_dims(Architecture architecture) {
+  return is_before_hopper(architecture) ? 16 : 32;
 }
 
 Flops attention_flops(const AttentionShape& a) {
@@ -167,11 +176,11 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   }
   const double share = (backward ? d.attention.backward : d.attention.forward) *
                        kernel_share(kernel, d.architecture, backward);
-  // Exponentials and rescaling cost per score what some 32 elements of head size cost.
-  constexpr double kSoftmaxAsDims = 32, kReferenceDim = 128;
+  constexpr double kReferenceDim = 128;
+  const double softmax = softmax_as_dims(d.architecture);
   const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
-  const double by_dim = std::min(
-      1.0, dim / (dim + kSoftmaxAsDims) * (kReferenceDim + kSoftmaxAsDims) / kReferenceDim);
+  const double by_dim =
+      std::min(1.0, dim / (dim + softmax) * (kReferenceDim + softmax) / kReferenceDim);
   // seq_half is of causal squares, whose mean row sees half of the keys; a row without a mask sees
   // as many as one of a causal square twice as long.
   const double keys = static_cast<double>(a.keys);
@@ -214,7 +223,7 @@ Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double 
 // Of the rate of attention in Triton what its scans reach: the output of Mamba-2's chunks takes
 // 0.81 ms for 32,768 tokens on H800 (106 TFLOP/s as its authors count, 119 as [F-SSM-2] does; 0.86
 // of that from 65,536 tokens on; tile-ai/tilelang benchmark/mamba2, chart of the baselines).
-constexpr double kScanShare = 0.69;
+constexpr double kScanShare = 0.48;
 // Of that: backward kernels, which hold twice the products' operands, and Blackwell, whose tensor
 // memory such small products do not fill. Chosen on flash-linear-attention's kernels of gated delta
 // rules, with one decay and with one per channel, and of linear attention with decays, on H100 and

@@ -51,12 +51,12 @@ struct AttentionShape {
 [[nodiscard]] Flops attention_flops(const AttentionShape& a);
 
 // [F-ATT-1] Fused attention: flops over the device's fused rate, which falls with short sequences
-// (seq_half), with head sizes below 128 (softmax work is per score, not per element) and when few
-// heads x blocks leave multiprocessors idle, or waiting for the block whose rows see most keys (the
-// last one of a causal mask: twice the mean). The backward pass does 2.5 times the products
-// (Dao, FlashAttention-2, 2307.08691, sec. 3.1). In 8 bits its rate is 1.6 times that of 16, not
-// twice, as the softmax is no faster (FlashAttention-3, 2407.08608, abstract: 1.2 PFLOP/s and
-// 740 TFLOP/s, forward; taken for the backward pass as well).
+// (seq_half), with head sizes below 128 (softmax work is per score, not per element, and weighs
+// more where products are faster) and when few heads x blocks leave multiprocessors idle, or
+// waiting for the block whose rows see most keys (the last one of a causal mask: twice the mean).
+// The backward pass does 2.5 times the products (Dao, FlashAttention-2, 2307.08691, sec. 3.1). In 8
+// bits its rate is 1.6 times that of 16, not twice, as the softmax is no faster (FlashAttention-3,
+// 2407.08608, abstract: 1.2 PFLOP/s and 740 TFLOP/s, forward; taken for the backward pass as well).
 [[nodiscard]] Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a,
                                            bool backward,
                                            AttentionKernel kernel = AttentionKernel::kBest);
