@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <regex>
 #include <set>
 
@@ -268,14 +269,21 @@ void vary(Mapped& mapped, const char* field, const std::vector<T>& values,
   mapped.searched.emplace_back(field);
 }
 
-// Head counts that the same file states for models of this width; else those of heads of 64 to 256
+// Head counts that the same file states for models of this width, of these the one nearest in
+// depth: a model of a tenth of the layers is another model. Else those of heads of 64 to 256
 // elements.
 std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
   const std::int64_t width = run.model.hidden_size.value_or(0);
   std::set<std::int64_t> stated;
+  std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
   for (const Run& other : source.runs) {
-    if (other.model.hidden_size == run.model.hidden_size && other.model.num_attention_heads)
-      stated.insert(*other.model.num_attention_heads);
+    if (other.model.hidden_size != run.model.hidden_size || !other.model.num_attention_heads)
+      continue;
+    const std::int64_t apart =
+        std::abs(other.model.num_layers.value_or(0) - run.model.num_layers.value_or(0));
+    if (apart < nearest) stated.clear();
+    nearest = std::min(nearest, apart);
+    if (apart == nearest) stated.insert(*other.model.num_attention_heads);
   }
   if (stated.empty() && width > 0) {
     for (std::int64_t dim = 64; dim <= 256; dim += 8) {

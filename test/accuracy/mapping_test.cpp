@@ -225,6 +225,23 @@ TEST_CASE("open attention heads are those that the file states for the same widt
   CHECK(all.candidates[1].model.head_dim == 64);
 }
 
+TEST_CASE("open attention heads are those of the model nearest in depth") {
+  Source source = source_called("BigScience");
+  Run run = complete_run();
+  run.model.num_attention_heads = 4;
+  run.model.num_layers = 2;
+  source.runs.push_back(run);
+  run.model.num_attention_heads = 8;
+  run.model.num_layers = 24;
+  source.runs.push_back(run);
+  run.model.num_attention_heads.reset();
+  run.model.num_layers = 20;
+  source.runs.push_back(run);
+  const Mapped all = mapped(source, run);
+  REQUIRE(all.candidates.size() == 1);
+  CHECK(all.candidates[0].model.num_attention_heads == 8);
+}
+
 TEST_CASE("a run is skipped for what it lacks, in words") {
   const Source source = source_called("Megatron");
   Run run = complete_run();
