@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <regex>
 
 #include "words.hpp"
 
@@ -241,6 +242,18 @@ std::optional<LongestSequence> longest_of(const json& measured) {
                          ceil_bytes(*memory * static_cast<double>(kGiB))};
 }
 
+// Where a table leaves recomputation out and its recipe is quoted: lists recompute_modules "a/b".
+void read_listed_modules(Run& run) {
+  static const std::regex listed(R"re(lists recompute_modules "([a-z_/]+)")re"), slash("/");
+  std::smatch match;
+  const bool open = run.recompute.empty() && run.recompute_modules.empty();
+  if (!open || !std::regex_search(run.recompute_detail, match, listed)) return;
+  const std::string names = match[1];
+  run.recompute = "selective";
+  run.recompute_modules.assign(std::sregex_token_iterator(names.begin(), names.end(), slash, -1),
+                               {});
+}
+
 Run run_of(const json& row) {
   Run run;
   run.id = text(field(row, "id"));
@@ -267,6 +280,7 @@ Run run_of(const json& row) {
   run.recompute = text(field(row, "recompute"));
   run.recompute_detail = text(field(row, "recompute_detail"));
   run.recompute_modules = texts(field(row, "recompute_modules"));
+  read_listed_modules(run);
   run.schedule = text(field(row, "schedule"));
   run.attention_impl = text(field(row, "attention_impl"));
   run.optimizer = text(field(row, "optimizer"));

@@ -125,6 +125,20 @@ TEST_CASE("sections may be missing altogether") {
   CHECK(unstated->use == Use::kScore);
 }
 
+TEST_CASE("modules that a quoted recipe lists are recomputed where the row does not say") {
+  const Result<Source> source = parse_published_yaml(
+      "runs:\n"
+      "- {id: a, recompute_detail: 'not stated (its csv lists recompute_modules \"moe/mlp\")'}\n"
+      "- {id: b, recompute: full, recompute_detail: 'lists recompute_modules \"moe/mlp\"'}\n",
+      "made-up.yaml");
+  REQUIRE(source.ok());
+  REQUIRE(source->runs.size() == 2);
+  CHECK(source->runs[0].recompute == "selective");
+  CHECK(source->runs[0].recompute_modules == std::vector<std::string>{"moe", "mlp"});
+  CHECK(source->runs[1].recompute == "full");
+  CHECK(source->runs[1].recompute_modules.empty());
+}
+
 TEST_CASE("rows in a form of their own are counted") {
   const Result<Source> source =
       parse_published_yaml("use: feasibility\nrows:\n- [1B, 1]\n- [1B, 2]\n", "crashed.yaml");
