@@ -18,11 +18,14 @@ constexpr std::array kFrameworks{
     // Its own code: Megatron's layouts with ZeRO-1, torch's norm unless the row names a kernel;
     // 13B trains at tp = pp = 1, which fp32 gradients would not leave room for. No layout, up to
     // tp = 8, holds 32,768 tokens of a microbatch: the logits of its 128,000 words are not split.
+    // It all-reduces gradients in fp32 and gathers the weights (Aleph-Alpha/scaling
+    // core/optimizer/allreduce.py, parameter_group.py).
     FrameworkRow{.word = "aleph",
                  .framework = "megatron-deepspeed",
                  .norm_fused_where_stated = true,
                  .low_precision_gradients = true,
-                 .gathered_logits = true},
+                 .gathered_logits = true,
+                 .whole_fp32_reduction = true},
     FrameworkRow{"llm-foundry", "llm-foundry"},
     FrameworkRow{"llm_foundry", "llm-foundry"},
     FrameworkRow{"internevo", "internevo"},

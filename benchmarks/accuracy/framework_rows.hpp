@@ -14,6 +14,7 @@ struct FrameworkRow {
   bool norm_fused_where_stated = false;  // a fused norm is a column of the table
   bool low_precision_gradients = false;  // reduced and kept in the training dtype
   bool gathered_logits = false;          // loss of all logits on every tensor rank
+  bool whole_fp32_reduction = false;     // ZeRO-1 all-reduces gradients, in fp32
   bool inplace_cross_entropy = false;    // Transformer Engine's loss
   bool states_as_weights = false;        // no fp32 copy of weights, gradients or moments
   bool compiles_loss = false;            // torch.compile takes the loss with the layers

@@ -78,6 +78,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->norm_fused_where_stated)
     s.runtime.fused_norm = has_word(text, "RMS kernel");
   if (row != nullptr && row->gathered_logits) s.runtime.gathered_logits = true;
+  if (row != nullptr && row->whole_fp32_reduction)
+    s.runtime.whole_reduction = s.runtime.fp32_reduction = true;
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
   if (row != nullptr && row->eager_router) s.runtime.fused_router = false;
   if (row != nullptr && row->sharded_pipeline) s.runtime.sharded_pipeline = true;

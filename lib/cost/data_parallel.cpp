@@ -84,7 +84,8 @@ struct Reduced {
 // an all-reduce of the shards across replicas. (Rajbhandari et al. 1910.02054 sec. 7;
 // Megatron-Core distributed/distrib_optimizer.py.) With whole_reduction ZeRO-1 all-reduces too
 // (nanotron optim/gradient_accumulator.py, sync_gradients_across_dp), and with cast_reduction, in
-// 16 bits [F-DP-9]. [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and
+// 16 bits [F-DP-9]. [F-DP-10] With fp32_reduction the gradients of ZeRO-0 and 1 travel in fp32.
+// [F-DP-3] With whole_tensor_shards every owner's tensors are reduced to it and
 // broadcast from it: min(n, tensors) of both, each along a chain of all n ranks (InternEvo
 // solver/optimizer/hybrid_zero_optim.py).
 void append_reductions(const ClusterSpec& c, const Strategy& s, const Reduced& p, RankEnd& end) {

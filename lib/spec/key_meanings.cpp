@@ -103,6 +103,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.fp32_copies", "norms and the loss read fp32 copies of their inputs"},
     {"kernels.whole_tensor_shards", "ZeRO-1 gives every rank whole tensors"},
     {"kernels.whole_reduction", "ZeRO-1 reduces all gradients at once after the backward pass"},
+    {"kernels.fp32_reduction", "gradients of ZeRO-0 and 1 are cast to fp32 for their reduction"},
     {"kernels.bucket_mib", "MiB of gradients that are reduced at a time with ZeRO-0; 0: all"},
     {"kernels.cuda_graph", "what CUDA graphs replay: none, layer or full_iteration"},
     {"kernels.cuda_graph_modules",

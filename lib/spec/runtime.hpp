@@ -96,6 +96,8 @@ struct Runtime {
   // ZeRO-1 all-reduces all gradients as one buffer after the last backward pass, whatever
   // overlap.grad_reduce says, and every rank updates its part of them.
   bool whole_reduction = false;
+  // Gradients of ZeRO-0 and 1 in 16 bits are cast to fp32 for their reduction, and back.
+  bool fp32_reduction = false;
   CudaGraph cuda_graph = CudaGraph::kNone;
   CudaGraphModules cuda_graph_modules{};  // with CudaGraph::kLayer; empty: whole layers
   // Steps before graphs of layers are captured (Megatron-Core's name, for Transformer Engine's).

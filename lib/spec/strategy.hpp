@@ -160,7 +160,8 @@ struct Strategy {
 }
 // As what gradients travel.
 [[nodiscard]] inline Dtype reduction_dtype(const Strategy& s) {
-  return casts_reduction(s) ? Dtype::kBf16 : s.grad_dtype;
+  if (casts_reduction(s)) return Dtype::kBf16;
+  return s.runtime.fp32_reduction ? Dtype::kFp32 : s.grad_dtype;
 }
 [[nodiscard]] std::int64_t num_gpus(const Strategy& s);
 [[nodiscard]] std::int64_t num_microbatches(const Strategy& s);  // per pipeline and step

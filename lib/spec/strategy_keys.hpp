@@ -102,6 +102,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fp32_copies", s.runtime.fp32_copies);
   visit("kernels.whole_tensor_shards", s.runtime.whole_tensor_shards);
   visit("kernels.whole_reduction", s.runtime.whole_reduction);
+  visit("kernels.fp32_reduction", s.runtime.fp32_reduction);
   visit("kernels.bucket_mib", s.runtime.bucket_mib);
   visit("kernels.cuda_graph", s.runtime.cuda_graph);
   visit("kernels.cuda_graph_modules", s.runtime.cuda_graph_modules);

@@ -392,6 +392,26 @@ TEST_CASE("[F-ZERO-1] ZeRO-3 gathers every block twice and scatters once per mic
   CHECK(scatters == 1);
 }
 
+TEST_CASE("[F-DP-10] gradients of 16 bits that are reduced in fp32 take twice the bytes") {
+  const ModelSpec m = plain_gpt(4);
+  Strategy s = plain_strategy(1, 1, 64);
+  s.grad_dtype = Dtype::kBf16;
+  const ClusterSpec c = plain_cluster(64);
+  const auto reduced = [&](int zero, bool in_fp32) {
+    s.zero = zero;
+    s.runtime.fp32_reduction = in_fp32;
+    const PlanCost plan = cost_of(m, c, complete(s, m, c));
+    double bytes = 0;
+    for (const CommEntry& e : plan.communication) {
+      const bool gradients =
+          e.operation == Collective::kReduceScatter || e.operation == Collective::kAllReduce;
+      if (e.dimension == CommDimension::kDp && gradients) bytes += e.count_per_step * e.bytes.si();
+    }
+    return bytes;
+  };
+  for (const int zero : {0, 1}) CHECK(reduced(zero, true) == Approx(2 * reduced(zero, false)));
+}
+
 TEST_CASE("[F-DP-6] DeepSpeed gathers the weights of ZeRO-1 and 2 before anything goes on") {
   const ModelSpec m = plain_gpt(8);
   Strategy s = plain_strategy(1, 1, 64);
