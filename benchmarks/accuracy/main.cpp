@@ -11,6 +11,7 @@
 
 #include "cross_print.hpp"
 #include "cross_validate.hpp"
+#include "doubts.hpp"
 #include "frameworks/preset.hpp"
 #include "io/load.hpp"
 #include "io/presets_file.hpp"
@@ -39,6 +40,7 @@ struct Options {
   std::vector<std::size_t> shots;  // numbers of runs
   ShotOptions draws;               // the same for each of them
   bool sanity = false, verbose = false, cross_validate = false, check_shipped = false;
+  bool doubts = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -67,6 +69,10 @@ void declare(CLI::App& app, Options& o) {
                  "--cross-validate from the constants that were chosen without the source")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
+  app.add_flag("--doubts", o.doubts,
+               "with --cross-validate: how far the numbers of a profile may be off, of largest "
+               "marginal likelihood over sources that had no say in them")
+      ->needs("--cross-validate");
   app.add_option("--seed", o.draws.seed, "with --shots: of the choice of runs")
       ->needs("--shots")
       ->capture_default_str();
@@ -188,6 +194,8 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
                        (o.json.empty() || write_file(o.json, to_json(all, shipped, errors)));
   if (!written) return kBadInput;
   if (!o.shots.empty()) print_shots(o, left_out_tasks(tasks, all, *constants), threads);
+  if (o.doubts)
+    std::cout << to_text(choose_doubts(left_out_tasks(tasks, all, *constants), threads)) << "\n";
   if (!o.check_shipped) return kSuccess;
   const std::vector<std::string> differing = not_as_chosen(all, *constants);
   for (const std::string& line : differing) std::cerr << "error: " << line << "\n";

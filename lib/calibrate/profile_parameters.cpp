@@ -33,11 +33,11 @@ Precision computed_in(const DeviceSpec& d, Precision p) {
   return p == Precision::kBf16 ? Precision::kFp16 : p;
 }
 
-// How far what ships may be off on a machine that nobody measured, as a factor of 1 + doubt: the
-// spread between published sources that one set of constants predicts (benchmarks/accuracy,
-// --shots; how they were chosen: README there).
-constexpr double kProductDoubt = 0.06, kMemoryDoubt = 0.1, kHostDoubt = 0.3, kFabricDoubt = 0.25,
-                 kOverlapDoubt = 0.05;
+// [F-CAL-11] How far what ships may be off on a machine that nobody measured, as a factor of
+// 1 + doubt: of largest marginal likelihood over published sources, each predicted by constants
+// that were chosen without it (meshplan-accuracy --cross-validate --doubts).
+constexpr double kProductDoubt = 0.06, kMemoryDoubt = 0.11, kHostDoubt = 0.08, kInsideDoubt = 0.29,
+                 kBetweenDoubt = 0.07, kOverlapDoubt = 0.15;
 
 Parameter bounded(std::string name, double start, double lowest, double highest, double doubt) {
   return {.name = std::move(name),
@@ -79,13 +79,13 @@ std::vector<ProfileParameter> profile_parameters(const ClusterSpec& c,
     all.push_back({ProfileKey::kInsideNodes,
                    {},
                    "",
-                   bounded("bandwidth inside nodes", 1, kLeast, kMost, kFabricDoubt)});
+                   bounded("bandwidth inside nodes", 1, kLeast, kMost, kInsideDoubt)});
   }
   if (between) {
     all.push_back({ProfileKey::kBetweenNodes,
                    {},
                    "",
-                   bounded("bandwidth between nodes", 1, kLeast, kMost, kFabricDoubt)});
+                   bounded("bandwidth between nodes", 1, kLeast, kMost, kBetweenDoubt)});
   }
   all.push_back({ProfileKey::kOverlap,
                  {},

@@ -1,5 +1,6 @@
 #include "shots.hpp"
 
+#include "doubts.hpp"
 #include "io/load.hpp"
 #include "support/catch.hpp"
 #include "support/presets.hpp"
@@ -84,6 +85,25 @@ TEST_CASE("the same seed shows the same runs") {
 TEST_CASE("a source needs more runs than are shown") {
   Source source = made_up();
   CHECK(learn_from_shots(tasks_of(source), {.shots = 6, .draws = 1}).empty());
+}
+
+TEST_CASE("[F-CAL-11] doubts are as wide as sources are off") {
+  const auto doubt_of_products = [](double share) {
+    std::vector<Source> sources;
+    for (const double s : {share, 1 / share}) {
+      sources.push_back(made_up());
+      sources.back().name += std::to_string(s);
+      measure(sources.back(), std::min(1.15, s));
+    }
+    std::vector<Task> tasks;
+    for (const Source& source : sources) {
+      for (Task& task : tasks_of(source)) tasks.push_back(std::move(task));
+    }
+    return choose_doubts(tasks, 2).all.at(ProfileKey::kGemm);
+  };
+  const double little = doubt_of_products(0.97), much = doubt_of_products(0.87);
+  CHECK(little < much);
+  CHECK(much < 0.3);
 }
 
 TEST_CASE("errors are printed by source and device, and their mean over sources") {

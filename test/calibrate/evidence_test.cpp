@@ -1,0 +1,33 @@
+// How probable errors are, given how far parameters may be off.
+#include "calibrate/evidence.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace meshplan;
+
+TEST_CASE("[F-CAL-11] one run: a normal deviate of width and noise together") {
+  const EvidenceRuns run{{0.1}, {{1.0}}};
+  // The noise that is tried and leaves least, by the density written out.
+  double least = 1e9;
+  for (double noise = 0.01; noise <= 0.15; noise *= 1.3) {
+    const double variance = 0.05 * 0.05 + noise * noise;
+    least = std::min(least, 0.1 * 0.1 / variance / 2 + std::log(variance) / 2);
+  }
+  CHECK(negative_log_evidence(run, std::vector{0.05}) == Approx(least));
+}
+
+TEST_CASE("[F-CAL-11] runs that err alike are likeliest where a parameter is as far off") {
+  // Three runs that a parameter moves by as much, all of them 8 % off, and alike but for a percent.
+  const EvidenceRuns alike{{0.08, 0.09, 0.07}, {{1.0, 1.0, 1.0}}};
+  const auto at = [&](double width) { return negative_log_evidence(alike, std::vector{width}); };
+  CHECK(at(0.08) < at(0.02));
+  CHECK(at(0.08) < at(0.4));
+  // Runs that err in both directions are noise, whatever the width.
+  const EvidenceRuns apart{{0.08, -0.08, 0.07, -0.07}, {{1.0, 1.0, 1.0, 1.0}}};
+  const auto narrow = negative_log_evidence(apart, std::vector{0.01});
+  CHECK(narrow < negative_log_evidence(apart, std::vector{0.3}));
+}
