@@ -13,9 +13,8 @@ namespace meshplan {
 inline constexpr double kModelError = 0.06;
 
 // The same where nothing else tells a run that the model gets right from one that it does not: then
-// one published source of 18 is predicted more than half a percent worse after one of its runs was
-// seen than before, by the constants of the others; with kModelError two are, bloom_a100 too
-// (`meshplan-accuracy --cross-validate --shots 1`).
+// no published source of 18 is predicted half a percent worse after one of its runs was seen than
+// before, by the constants of the others (`meshplan-accuracy --cross-validate --shots 1`).
 inline constexpr double kSingleRunError = 0.09;
 
 // Parameters are said to be learned where the runs moved them, or their deviation, by more than

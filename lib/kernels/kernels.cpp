@@ -223,7 +223,7 @@ Seconds memory_time(const DeviceSpec& d, KernelKind kind, bool backward, double 
 // Of the rate of attention in Triton what its scans reach: the output of Mamba-2's chunks takes
 // 0.81 ms for 32,768 tokens on H800 (106 TFLOP/s as its authors count, 119 as [F-SSM-2] does; 0.86
 // of that from 65,536 tokens on; tile-ai/tilelang benchmark/mamba2, chart of the baselines).
-constexpr double kScanShare = 0.48;
+constexpr double kScanShare = 0.4818;
 // Of that: backward kernels, which hold twice the products' operands, and Blackwell, whose tensor
 // memory such small products do not fill. Chosen on flash-linear-attention's kernels of gated delta
 // rules, with one decay and with one per channel, and of linear attention with decays, on H100 and
