@@ -86,7 +86,8 @@ bool can_divide(Stages& stages, double most) {
   if (!stages.may_fit_limit()) return false;
   std::int64_t over = 0;
   if (stages.are_alike() && !stages.reach_all(limit, over)) return false;
-  if (stages.are_alike() && !stages.layout().takes_from_back()) return true;
+  const bool known = stages.are_alike() && !stages.layout().takes_from_back();
+  if (known && !stages.knows_chains()) return true;
   return Partitioner<Stages>(stages).is_possible(limit);
 }
 

@@ -193,9 +193,19 @@ DivisionBound::RankChains DivisionBound::chains(std::int64_t r, std::int64_t beg
   return chains_of(rank);
 }
 
+DivisionBound::RankChains DivisionBound::chains(const StageLayout& layout, int stage,
+                                                const StageAssignment& share,
+                                                std::vector<LayerRange>& chunks) const {
+  const std::int64_t from = share.place.taken, to = from + share.first;
+  if (!knows_chunks()) return chains(stage, from, to);
+  layout.ranges(stage, share, chunks);
+  return chains(stage, from, to, chunks, layout.rounds() != nullptr);
+}
+
 // Where they come back to the first rank, they do so behind the rank's last task.
 DivisionBound::RankChains DivisionBound::chains_of(const DividedRank& rank) const {
   RankChains found;
+  found.own = rank.own;
   found.step = traits_.chain == nullptr ? rank.entered() : traits_.chain(rank);
   found.until_last = traits_.until_last == nullptr ? rank.entered() : traits_.until_last(rank);
   if (comes_back() && traits_.chain != nullptr) {

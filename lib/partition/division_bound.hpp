@@ -57,6 +57,7 @@ class DivisionBound {
   struct RankChains {
     double step = 0;        // the longest
     double until_last = 0;  // the longest that ends with the rank's last task
+    TaskTimes own;          // of the rank, in one microbatch
   };
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // Whether chunks count as even shares of their rank's layers above, and as what they hold below.
@@ -66,6 +67,10 @@ class DivisionBound {
   // Where it knows chunks.
   [[nodiscard]] RankChains chains(std::int64_t r, std::int64_t begin, std::int64_t end,
                                   const std::vector<LayerRange>& chunks, bool in_rounds) const;
+  // The one or the other, of a stage that is one rank. `chunks`: is overwritten.
+  [[nodiscard]] RankChains chains(const StageLayout& layout, int stage,
+                                  const StageAssignment& share,
+                                  std::vector<LayerRange>& chunks) const;
   // Of a chain that passes rank r once for as many microbatches as it holds; 0: none is known.
   [[nodiscard]] double loop(std::int64_t r, std::int64_t begin, std::int64_t end) const;
   // What one second more of one microbatch's backward pass on a rank adds to the chains through

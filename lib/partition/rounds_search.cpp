@@ -146,10 +146,7 @@ bool DivisionSearch::consider(const Division& d) {
 }
 
 DivisionBound::RankChains DivisionSearch::chains_of(int stage, const StageAssignment& share) {
-  const std::int64_t from = share.place.taken, to = from + share.first;
-  if (!bound_.knows_chunks()) return bound_.chains(stage, from, to);
-  stages_.layout().ranges(stage, share, chunks_);
-  return bound_.chains(stage, from, to, chunks_, stages_.layout().rounds() != nullptr);
+  return bound_.chains(stages_.layout(), stage, share, chunks_);
 }
 
 void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& before) {

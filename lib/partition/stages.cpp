@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "partition/stage_chains.hpp"
 #include "schedule/traits.hpp"
 
 namespace meshplan {
@@ -56,6 +57,7 @@ Stages::Stages(const StageContext& context)
         quanta_.full[k] - (selective ? std::min(quanta_.selective[k], quanta_.full[k]) : 0);
     least_full_ = std::min(least_full_, recompute_time);
   }
+  quanta_each_ = 1 / (quanta_.seconds * static_cast<double>(num_microbatches(x_.strategy)));
   measures_memory() ? set_least_bytes() : set_least_times();
   add_up_least();
   if (layout_.follow_each_other() || are_alike()) set_run_times();
@@ -80,6 +82,13 @@ std::int64_t Stages::max_bottleneck(double score) const {
   const double of_stage = layout_.is_bidirectional() ? 2 * each : each;
   const double quanta = of_stage / quanta_.seconds + static_cast<double>(x_.model.num_layers + 8);
   return quanta < 4e18 ? static_cast<std::int64_t>(quanta) : kUnbounded / 4;
+}
+
+// Rounding to quanta moves each block's time by half a quantum at most.
+std::int64_t Stages::left_by_chains(int stage, const StageAssignment& share) const {
+  if (x_.chains == nullptr) return kUnbounded;
+  const double left = x_.chains->left(layout_, stage, share, ranges_);
+  return left < 0 ? -1 : static_cast<std::int64_t>(left * quanta_each_) + layout_.layers() + 8;
 }
 
 std::int64_t Stages::min_bottleneck() const { return ceil_div(least_sum_, num_stages()); }

@@ -31,6 +31,8 @@ struct BlockQuanta {
 
 enum class Measure { kTime, kMemory };
 
+class StageChains;  // partition/stage_chains.hpp
+
 // Everything about one candidate that does not depend on the division of layers.
 struct StageContext {
   const ModelSpec& model;
@@ -50,6 +52,8 @@ struct StageContext {
   // Of the divisions looked at, where StageLayout::needs_rounds(); nothing: the most even ones.
   const Rounds* rounds = nullptr;
   std::int64_t most_recomputed = std::numeric_limits<std::int64_t>::max();  // kFewest: of a rank
+  const StageChains* chains = nullptr;  // moves() leaves out shares that these rule out
+  bool any_memory = false;              // kNone: every share fits
 };
 
 // A pipeline rank, or the two ranks of DualPipe that hold the same two chunks.
@@ -99,6 +103,9 @@ class Stages {
   // Of such layers: whether the stages can take all of them within the limit. Else `over` is the
   // smallest time of one layer more on some stage.
   [[nodiscard]] bool reach_all(std::int64_t limit, std::int64_t& over) const;
+
+  // Whether some shares are left out whatever the limit.
+  [[nodiscard]] bool knows_chains() const { return x_.chains != nullptr; }
 
   // x = sum + weight * largest of partition.hpp.
   [[nodiscard]] std::int64_t weight() const;
@@ -211,6 +218,9 @@ class Stages {
   [[nodiscard]] std::int64_t most_recomputed(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t most_in_time(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t fewest_known(int stage, const StageAssignment& share) const;
+  // What the context's chains leave for recomputation, in quanta of one microbatch; negative: they
+  // rule the share out.
+  [[nodiscard]] std::int64_t left_by_chains(int stage, const StageAssignment& share) const;
   // Whether the stage may take the share within the limit; cheaper than its value().
   [[nodiscard]] bool may_take(int stage, const StageAssignment& share) const;
 
@@ -222,6 +232,7 @@ class Stages {
   std::int64_t least_sum_ = 0;
   std::int64_t limit_ = kUnbounded / 4;
   std::int64_t least_full_ = 0;            // recomputing one more layer adds at least that
+  double quanta_each_ = 0;                 // of one microbatch per second of all
   PerBlock<std::int64_t> least_;           // least quanta, or bytes, of one block
   std::int64_t least_rank_ = 0;            // bytes of a rank without layers
   std::int64_t least_tail_ = 0;            // of one of the last, uniform layers
@@ -276,8 +287,11 @@ std::int64_t Stages::moves(int stage, int state, std::int64_t limit, Visit visit
         return true;
       }
     }
+    const std::int64_t left_by_chains = this->left_by_chains(stage, share);
+    if (left_by_chains < 0) return true;
     const Value& v = value(stage, share);
     if (v.time < 0) return may_predict_alone(stage) || !more_from_there_never_fits();
+    if (v.time - least > left_by_chains) return true;
     if (v.time > limit) {
       over = std::min(over, v.time);
     } else {

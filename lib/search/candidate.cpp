@@ -12,6 +12,7 @@
 #include "model/context.hpp"
 #include "partition/divide.hpp"
 #include "partition/division_bound.hpp"
+#include "partition/stage_chains.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
 
@@ -116,8 +117,6 @@ bool ranks_before(const Found& a, const Found& b, Objective o) {
 
 namespace {
 
-constexpr double kUnlimited = 1e18;  // seconds
-
 // One candidate's options, one after the other.
 class Examiner {
  public:
@@ -138,10 +137,9 @@ class Examiner {
     const bool more = plain_.zero >= 2 || plain_.runtime.contended_launches > 0;
     if (by_time_ && more)
       pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_, cutoff_));
+    lists_ = listed_modules(options);
     for (const MemoryOption& option : options) {
-      if (!(option.recompute == Recompute::kSelective ? recompute_modes_.selective
-                                                      : recompute_modes_.full))
-        continue;
+      if (!is_worth_a_look(option)) continue;
       const MemoryOption* none = find(options, option, CountRule::kNone);
       const MemoryOption* fewest = find(options, option, CountRule::kFewest);
       if (fewest == nullptr || none == nullptr || (&option != none && &option != fewest)) {
@@ -156,6 +154,14 @@ class Examiner {
   }
 
  private:
+  [[nodiscard]] bool is_worth_a_look(const MemoryOption& option) const {
+    if (option.recompute != Recompute::kSelective) {
+      return option.counts == CountRule::kNone ? recompute_modes_.none : recompute_modes_.full;
+    }
+    const auto at = std::find(lists_.begin(), lists_.end(), option.modules);
+    return recompute_modes_.has_list(static_cast<std::size_t>(at - lists_.begin()));
+  }
+
   // The option that offloads as `like` does, and recomputes nothing, or as little as fits.
   static const MemoryOption* find(const std::vector<MemoryOption>& options,
                                   const MemoryOption& like, CountRule counts) {
@@ -196,9 +202,11 @@ class Examiner {
       count_out(context_of(s, option), none_too);
       return false;
     }
-    if (by_time_ && !may_reduce_within(s, option, cutoff_ / kRoundedDown - end)) return false;
+    const StepChains chains(*this, s, option, cutoff_ / kRoundedDown - end);
+    if (!chains.may_keep()) return false;
     if (effort_.every) return try_every(s, option, end, least, none_too);
-    const StageContext context = context_of(s, option);
+    StageContext context = context_of(s, option);
+    context.chains = chains.of_stages();
     const Divided divided = divide(context, x_.space.divisions(), cutoff_ - end);
     result_.effort += divided.effort;
     if (!divided.fits) count_out(context, none_too);
@@ -209,22 +217,43 @@ class Examiner {
     return some;
   }
 
-  // Whether the ranks may have reduced their gradients by then, with any division.
-  [[nodiscard]] bool may_reduce_within(const Strategy& s, const MemoryOption& option,
-                                       double most) const {
-    if (most >= kUnlimited) return true;
-    Recompute recomputed = Recompute::kNone;
-    if (option.counts == CountRule::kAll) recomputed = Recompute::kFull;
-    if (option.recompute == Recompute::kSelective) recomputed = Recompute::kSelective;
-    const double until = most - placement_.tied().si();
-    const LeastEnds ends(x_.model, x_.cluster, s, blocks_of(s), x_.prefix(s), placement_, x_.ends,
-                         recomputed, until);
-    if (!ends.any()) return true;
-    const SendTime send =
-        s.pp > 1 ? boundary_send(x_.model, x_.cluster, s, placement_).time : SendTime{};
-    const DivisionBound bound(x_.model, s, blocks_of(s), x_.prefix(s), recomputed, send);
-    return bound.possible(until, 0, 0, &ends);
-  }
+  // Chains of tasks of an option's divisions, with what each rank must have reduced by the end.
+  class StepChains {
+   public:
+    // `most`: seconds that a step may take.
+    StepChains(const Examiner& e, const Strategy& s, const MemoryOption& option, double most) {
+      if (!e.by_time_ || most >= kUnlimited) return;
+      Recompute recomputed = Recompute::kNone;
+      if (option.counts == CountRule::kAll) recomputed = Recompute::kFull;
+      if (option.recompute == Recompute::kSelective) recomputed = Recompute::kSelective;
+      until_ = most - e.placement_.tied().si();
+      const BlockCosts& blocks = e.blocks_of(s);
+      const LayerPrefix& prefix = e.x_.prefix(s);
+      ends_.emplace(e.x_.model, e.x_.cluster, s, blocks, prefix, e.placement_, e.x_.ends,
+                    recomputed, until_);
+      const bool differ = prefix.leading > 0;
+      if (!differ && !ends_->any()) return;
+      const bool sends = s.pp > 1;
+      const SendTime send =
+          sends ? boundary_send(e.x_.model, e.x_.cluster, s, e.placement_).time : SendTime{};
+      bound_.emplace(e.x_.model, s, blocks, prefix, recomputed, send);
+      if (!differ || traits_of(s.schedule).layout == ChunkLayout::kBidirectional) return;
+      stages_.emplace(*bound_, until_, ends());
+    }
+    // Whether some division may.
+    [[nodiscard]] bool may_keep() const {
+      return !bound_ || ends() == nullptr || bound_->possible(until_, 0, 0, ends());
+    }
+    [[nodiscard]] const StageChains* of_stages() const { return stages_ ? &*stages_ : nullptr; }
+
+   private:
+    [[nodiscard]] const LeastEnds* ends() const { return ends_->any() ? &*ends_ : nullptr; }
+
+    double until_ = 0;
+    std::optional<LeastEnds> ends_;
+    std::optional<DivisionBound> bound_;
+    std::optional<StageChains> stages_;
+  };
 
   // Of the fullest rank, with any division.
   [[nodiscard]] Bytes least_memory(const Strategy& s, const MemoryOption& option) const {
@@ -336,6 +365,7 @@ class Examiner {
 
   SearchContext& x_;
   RecomputeModes recompute_modes_;
+  std::vector<RecomputeModules> lists_;
   double cutoff_;  // nothing worse is wanted
   Effort effort_;
   std::size_t base_;
@@ -347,75 +377,17 @@ class Examiner {
   Examined result_;
 };
 
-// Asks for both ways of recomputing of a choice with its states sharded as far as `zero` goes, over
-// all replicas, and on the host.
-class LeastMemory {
- public:
-  LeastMemory(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
-              Bytes communicators)
-      : x_(x),
-        blocks_(blocks),
-        communicators_(communicators),
-        strategy_(with_partial(x.space.bases()[choice.base], choice)),
-        in_flight_(x.in_flight.of(pipeline_shape(strategy_))) {
-    strategy_.zero_group = 0;
-    strategy_.offload.optimizer = host_may_hold(x, strategy_);
-    // Without the optimizer nothing is sharded, or copied for it.
-    if (strategy_.zero == 1 && strategy_.offload.device_share() == 0) strategy_.zero = 0;
-  }
-
-  // `ask`: of a context; for full recomputation of the fewest layers, and for selective.
-  template <class Ask>
-  [[nodiscard]] RecomputeModes answers(const Ask& ask) {
-    return {ask(context_of(Recompute::kFull, CountRule::kFewest)),
-            ask(context_of(Recompute::kSelective, CountRule::kNone))};
-  }
-
- private:
-  [[nodiscard]] StageContext context_of(Recompute mode, CountRule counts) {
-    strategy_.recompute = mode;
-    return {x_.model,
-            x_.cluster,
-            strategy_,
-            blocks_,
-            x_.prefix(strategy_),
-            in_flight_,
-            communicators_,
-            x_.capacity(communicators_),
-            kNoLimit,
-            x_.request.ignore_activations,
-            Measure::kTime,
-            counts,
-            0,
-            nullptr};
-  }
-
-  SearchContext& x_;
-  const BlockCosts& blocks_;
-  Bytes communicators_;
-  Strategy strategy_;
-  const std::vector<InFlight>& in_flight_;
-};
-
 }  // namespace
 
-RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
-                          Bytes communicators, double most) {
-  return LeastMemory(x, choice, blocks, communicators).answers([&](const StageContext& context) {
-    return may_divide_within(context, x.space.divisions(), most);
-  });
-}
-
-bool takes_longer(SearchContext& x, const PartialStrategy& choice, const BlockCosts& blocks,
-                  Bytes communicators, double most, std::int64_t& effort, KnownChains& chains) {
-  const Placement& placement =
-      x.placement(with_partial(x.space.bases()[choice.base], choice), choice.base);
-  const RecomputeModes longer =
-      LeastMemory(x, choice, blocks, communicators).answers([&](const StageContext& context) {
-        return takes_longer(context, x.space.divisions(), x.models, placement, most, effort,
-                            chains);
-      });
-  return longer.full && longer.selective;
+std::vector<RecomputeModules> listed_modules(const std::vector<MemoryOption>& options) {
+  std::vector<RecomputeModules> lists;
+  for (const MemoryOption& option : options) {
+    if (option.recompute != Recompute::kSelective) continue;
+    if (std::find(lists.begin(), lists.end(), option.modules) == lists.end()) {
+      lists.push_back(option.modules);
+    }
+  }
+  return lists;
 }
 
 Examined examine(SearchContext& x, const PartialStrategy& choice,

@@ -21,6 +21,7 @@
 namespace meshplan {
 
 inline constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max() / 4};  // of memory
+inline constexpr double kUnlimited = 1e18;                                      // seconds
 
 // What all candidates of a search share.
 class SearchContext {
@@ -119,25 +120,24 @@ struct Examined {
   KnownChains chains;  // that say most of its divisions, where those were looked at
 };
 
-// Ways of recomputing that are worth a look: full or none, and selective.
+// Ways of recomputing that are worth a look: none; layers as a whole; and selective, by which of
+// the lists of listed_modules() is repeated, a bit each. All of those beyond the last bit are.
 struct RecomputeModes {
+  bool none = true;
   bool full = true;
-  bool selective = true;
+  std::uint8_t selective = 0xff;
+
+  static constexpr std::size_t kMostLists = 8;
+  [[nodiscard]] bool any() const { return none || full || selective != 0; }
+  [[nodiscard]] bool has_list(std::size_t i) const {
+    return i >= kMostLists || (selective >> i & 1) != 0;
+  }
+  void add_list(std::size_t i) { selective = static_cast<std::uint8_t>(selective | 1U << i); }
 };
 
-// [F-SEARCH-7] Whether some division of the layers fits and lets the pipeline alone take `most`
-// seconds or less if states are sharded over all replicas as the choice's `zero` says, and
-// optimizer states offloaded. Where none does, none does with smaller shard groups or with ZeRO-0
-// instead of 1, offloaded or not. `blocks`, `communicators`: what none of them undercuts.
-[[nodiscard]] RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
-                                        const BlockCosts& blocks, Bytes communicators, double most);
-
-// [F-SEARCH-13] Whether the layers of every division that fits take a pipeline longer than `most`
-// seconds, with states sharded as the choice's `zero` says, over all replicas, and optimizer states
-// offloaded. `effort`: what may be spent; what is left of it is given back.
-[[nodiscard]] bool takes_longer(SearchContext& x, const PartialStrategy& choice,
-                                const BlockCosts& blocks, Bytes communicators, double most,
-                                std::int64_t& effort, KnownChains& chains);
+// The lists of modules that some of the options repeat, each once.
+[[nodiscard]] std::vector<RecomputeModules> listed_modules(
+    const std::vector<MemoryOption>& options);
 
 // How many divisions of the layers are looked at.
 struct Effort {

@@ -2,26 +2,62 @@
 #include <limits>
 
 #include "search/bounds.hpp"
+#include "search/judged_options.hpp"
 #include "search/node_expander.hpp"
 
 // What is asked once for many strategies: for all shardings of a schedule, or all of a kind.
 
 namespace meshplan {
 
-// Whether a division with the fewest recomputed layers, or with selective recomputation, takes no
+// Whether a division with the fewest recomputed layers, or with each list of modules, takes no
 // longer than any option of the mesh.
 bool NodeExpander::judges_options_together(const Mesh& mesh) const {
   const auto differs = [](const MemoryOption& o) {
-    return o.offload_activations || o.counts == CountRule::kGiven || !o.modules.empty();
+    return o.offload_activations || o.counts == CountRule::kGiven;
   };
   const std::vector<MemoryOption>& options = x_.space.options(mesh);
-  return std::none_of(options.begin(), options.end(), differs);
+  return std::none_of(options.begin(), options.end(), differs) &&
+         listed_modules(options).size() <= RecomputeModes::kMostLists;
+}
+
+// With each list of modules, or the framework's own, as least_blocks().
+JudgedOptions NodeExpander::judged_options(const Node& node, const RankOrder& order,
+                                           Bytes communicators) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  JudgedOptions judged{x_.space.options(mesh), least_blocks(node, order), {}, communicators};
+  for (const RecomputeModules& modules : listed_modules(judged.options)) {
+    judged.listed.push_back(&least_blocks(node, order, modules));
+  }
+  return judged;
 }
 
 // ZeRO-1 takes no more memory than ZeRO-0, all else being equal. Of the others each has buffers of
 // its own.
 int NodeExpander::kind_of_sharding(const Node& leaf) const {
   return std::max(1, x_.space.shardings(x_.space.meshes()[leaf.mesh])[leaf.sharding].zero);
+}
+
+// Of all shardings up to as much as the mesh has, `zero` at least. An optimizer on the host takes
+// less memory and more time.
+double NodeExpander::least_end(const Node& node, const BlockCosts& blocks, int zero) const {
+  double end = kNothingFound;
+  for (const bool on_host : {false, true}) {
+    Strategy s = most_sharded(node, on_host);
+    s.zero = std::max(s.zero, zero);
+    end = std::min(end, end_bound(x_, s, blocks));
+  }
+  return end;
+}
+
+// Whether the layers alone let no division of the schedule keep the limit, whatever memory there
+// is. The bound that the node has does not know whole layers of chunks.
+bool NodeExpander::takes_longer_alone(const Node& node, double limit) const {
+  const Mesh& mesh = x_.space.meshes()[node.mesh];
+  const std::vector<RankOrder>& orders = x_.space.bounding_orders(mesh);
+  if (!by_time() || limit == kNothingFound || orders.size() > 1) return false;
+  const JudgedOptions judged{x_.space.options(mesh), least_blocks(node, orders.front()), {}, {}};
+  const double end = least_end(node, judged.blocks, 0);
+  return !may_divide_any_memory(x_, choice(node), judged, limit - end);
 }
 
 bool NodeExpander::shardings_take_longer(Node leaf, double limit, std::int64_t& effort,
@@ -32,21 +68,15 @@ bool NodeExpander::shardings_take_longer(Node leaf, double limit, std::int64_t& 
   const int zero = kind_of_sharding(leaf);
   leaf.level = Level::kSchedule;
   leaf.sharding = 0;
-  const BlockCosts& blocks = least_blocks(leaf, orders.front());
+  const JudgedOptions judged = judged_options(leaf, orders.front(), least_communicators(leaf));
   PartialStrategy choice = this->choice(leaf);
   choice.zero = zero;
-  // An optimizer on the host takes less memory and more time.
-  double end = kNothingFound;
-  for (const bool on_host : {false, true}) {
-    Strategy s = most_sharded(leaf, on_host);
-    s.zero = std::max(s.zero, zero);
-    end = std::min(end, end_bound(x_, s, blocks));
-  }
-  return takes_longer(x_, choice, blocks, least_communicators(leaf), limit - end, effort, chains);
+  const double end = least_end(leaf, judged.blocks, zero);
+  return takes_longer(x_, choice, judged, limit - end, effort, chains);
 }
 
 // Memory decides how much must be recomputed: asked once for all shardings of the same kind.
-void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+void NodeExpander::drop_too_slow(const Node& node, const RankOrder& order, double limit, int zero,
                                  std::vector<Node>& children) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const auto concerns = [&](const Node& child) { return kind_of_sharding(child) == zero; };
@@ -62,11 +92,11 @@ void NodeExpander::drop_too_slow(const Node& node, const BlockCosts& blocks, dou
   PartialStrategy most_sharded = choice(node);
   most_sharded.zero = zero;
   const RecomputeModes recompute_modes =
-      may_divide(x_, most_sharded, blocks, communicators, limit - end);
+      may_divide(x_, most_sharded, judged_options(node, order, communicators), limit - end);
   for (Node& child : children) {
     if (concerns(child)) child.recompute_modes = recompute_modes;
   }
-  if (!recompute_modes.full && !recompute_modes.selective) std::erase_if(children, concerns);
+  if (!recompute_modes.any()) std::erase_if(children, concerns);
 }
 
 }  // namespace meshplan

@@ -128,8 +128,10 @@ double NodeExpander::layers_bound(Strategy s, const Mesh& mesh) const {
 // Block costs that no sharding and no rank order that `order` stands for undercuts: without the
 // traffic of sharded weights and gradients, without pipeline messages that slow the hosts, and with
 // weight gradients that wait where they do with some schedule.
-const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& order) const {
+const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& order,
+                                             RecomputeModules modules) const {
   Strategy s = strategy(node);
+  if (!modules.empty()) s.recompute = Recompute::kSelective, s.recompute_modules = modules;
   s.order = order;
   s.zero = 0;
   s.runtime.contended_launches = 0;
@@ -363,6 +365,10 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
     if (expansion.later > 0) return;
     expansion.later = kNothingFound;
   }
+  if (takes_longer_alone(node, limit)) {
+    expansion.later = limit;
+    return;
+  }
   for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
     if (!all() && !is_usual(x_.space.shardings(mesh), x_.space.shardings(mesh)[i])) continue;
     Node child = node;
@@ -378,7 +384,8 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
   }
   if (!by_time() || limit == kNothingFound || orders.size() > 1) return;
   const std::size_t before = expansion.children.size();
-  for (const int zero : {1, 2, 3}) drop_too_slow(node, blocks, limit, zero, expansion.children);
+  for (const int zero : {1, 2, 3})
+    drop_too_slow(node, orders.front(), limit, zero, expansion.children);
   if (expansion.children.size() < before) expansion.later = std::min(expansion.later, limit);
 }
 

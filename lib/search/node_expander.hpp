@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "search/candidate.hpp"
+#include "search/judged_options.hpp"
 #include "search/node.hpp"
 
 namespace meshplan {
@@ -63,14 +64,19 @@ class NodeExpander {
   [[nodiscard]] Bytes least_memory(const Node& node, const BlockCosts& blocks,
                                    Bytes communicators) const;
   [[nodiscard]] double layers_bound(Strategy s, const Mesh& mesh) const;
-  [[nodiscard]] const BlockCosts& least_blocks(const Node& node, const RankOrder& order) const;
+  [[nodiscard]] const BlockCosts& least_blocks(const Node& node, const RankOrder& order,
+                                               RecomputeModules modules = {}) const;
+  [[nodiscard]] JudgedOptions judged_options(const Node& node, const RankOrder& order,
+                                             Bytes communicators) const;
   bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
                     Expansion& expansion) const;
   [[nodiscard]] std::int64_t placed_shardings(const Node& node) const;
   [[nodiscard]] bool judges_options_together(const Mesh& mesh) const;
   [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const;
   void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const;
-  void drop_too_slow(const Node& node, const BlockCosts& blocks, double limit, int zero,
+  [[nodiscard]] bool takes_longer_alone(const Node& node, double limit) const;
+  [[nodiscard]] double least_end(const Node& node, const BlockCosts& blocks, int zero) const;
+  void drop_too_slow(const Node& node, const RankOrder& order, double limit, int zero,
                      std::vector<Node>& children) const;
 
   SearchContext& x_;
