@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "search/bounds.hpp"
 #include "search/judged_options.hpp"
@@ -35,6 +36,28 @@ JudgedOptions NodeExpander::judged_options(const Node& node, const RankOrder& or
 // its own.
 int NodeExpander::kind_of_sharding(const Node& leaf) const {
   return std::max(1, x_.space.shardings(x_.space.meshes()[leaf.mesh])[leaf.sharding].zero);
+}
+
+// Where memory is the objective: options of which some division may need no more than the limit.
+// Told from the costs that all shardings of a schedule share, as those of each sharding take longer
+// to work out than anything that is asked of most.
+std::vector<MemoryOption> NodeExpander::options_within(const Node& leaf, double limit) const {
+  const Mesh& mesh = x_.space.meshes()[leaf.mesh];
+  const Strategy plain = strategy(leaf);
+  const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(plain));
+  const Bytes communicators = x_.communicators(plain, mesh.base);
+  const RankOrder& order = x_.space.bounding_orders(mesh).front();
+  std::vector<MemoryOption> some;
+  for (const MemoryOption& option : x_.space.options(mesh)) {
+    const BlockCosts& blocks = least_blocks(leaf, order, option.modules);
+    std::optional<Recompute> alike;
+    if (option.counts == CountRule::kNone) alike = option.recompute;
+    if (option.counts == CountRule::kAll) alike = Recompute::kFull;
+    const Bytes least = memory_bound(x_, with_option(plain, option), blocks, in_flight,
+                                     communicators, option.offload_activations, alike);
+    if (least.si() <= limit) some.push_back(option);
+  }
+  return some;
 }
 
 // Of all shardings up to as much as the mesh has, `zero` at least. An optimizer on the host takes

@@ -65,8 +65,10 @@ Expansion NodeExpander::expand(const Node& node, double limit, double ahead) con
       break;
     case Level::kSharding: {
       Examined& leaf = expansion.examined;
-      leaf = examine(x_, choice(node), x_.space.options(x_.space.meshes()[node.mesh]),
-                     node.recompute_modes, node.pipeline, limit);
+      const std::vector<MemoryOption>& all = x_.space.options(x_.space.meshes()[node.mesh]);
+      const std::vector<MemoryOption> some = by_time() ? all : options_within(node, limit);
+      if (some.empty()) break;
+      leaf = examine(x_, choice(node), some, node.recompute_modes, node.pipeline, limit);
       expansion.later = std::min(limit, leaf.left);
       if (leaf.best) expansion.later = std::min(expansion.later, leaf.best->score(x_.objective));
       break;

@@ -74,6 +74,7 @@ class NodeExpander {
   [[nodiscard]] bool judges_options_together(const Mesh& mesh) const;
   [[nodiscard]] bool may_offload_activations(const Mesh& mesh) const;
   void count_out(const Mesh& mesh, std::int64_t shardings, bool states, Examined& examined) const;
+  [[nodiscard]] std::vector<MemoryOption> options_within(const Node& leaf, double limit) const;
   [[nodiscard]] bool takes_longer_alone(const Node& node, double limit) const;
   [[nodiscard]] double least_end(const Node& node, const BlockCosts& blocks, int zero) const;
   void drop_too_slow(const Node& node, const RankOrder& order, double limit, int zero,
