@@ -125,45 +125,61 @@ class CountsAsked {
   std::vector<std::unique_ptr<Stages>> of_rounds_;
 };
 
-// Numbers of recomputed layers, the same on every rank, that some division may allow.
-struct UniformCounts {
-  std::int64_t fewest = 1, most = 0;  // none where fewest > most
-  std::int64_t effort = 0;            // to find out, as in Divided
-};
+// Numbers of recomputed layers, the same on every rank, that some division may allow. A division
+// whose ranks all recompute u layers is one of those whose ranks recompute what they must, but u or
+// more, and of those whose ranks recompute what they must, but u or fewer: of either there are the
+// more the smaller, and the larger, u is. Numbers are multiples of the chunks of a rank.
+class UniformCounts {
+ public:
+  UniformCounts(const StageContext& context, const DivisionRules& rules, double most)
+      : context_(of_fewest(context)), rules_(rules), most_(most), asked_(context_, rules, most) {}
+  UniformCounts(const UniformCounts&) = delete;
+  UniformCounts& operator=(const UniformCounts&) = delete;
 
-// A division whose ranks all recompute u layers is one of those whose ranks recompute what they
-// must, but u or more, and of those whose ranks recompute what they must, but u or fewer: of either
-// there are the more the smaller, and the larger, u is. So both ends of the numbers that come into
-// question are found by halving. `step`: numbers are multiples of it.
-UniformCounts uniform_counts(StageContext x, const DivisionRules& rules, double most,
-                             std::int64_t step) {
-  x.counts = CountRule::kFewest, x.uniform = step;
-  const std::int64_t all = (x.model.num_layers + step - 1) / step;
-  CountsAsked asked(x, rules, most);
-  const auto from = [&](std::int64_t n) { return asked.may_divide(n * step, kAllLayers); };
-  if (!from(1)) return {.effort = asked.effort()};
-  std::int64_t low = 1, high = all;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low + 1) / 2;
-    if (from(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
+  // The fewest, by halving; nothing where no number may do.
+  [[nodiscard]] std::optional<std::int64_t> fewest() {
+    const std::int64_t step = context_.strategy.vp;
+    if (!has_time() || !may_be_more(step)) return std::nullopt;
+    std::int64_t low = 1, high = ceil_div(context_.model.num_layers, step);
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (asked_.may_divide(step, middle * step)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
     }
+    return low * step;
   }
-  const std::int64_t last = low;
-  const auto up_to = [&](std::int64_t n) { return asked.may_divide(step, n * step); };
-  low = 1, high = last;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (up_to(middle)) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
+
+  // Whether that number, or a larger one, may do.
+  [[nodiscard]] bool may_be_more(std::int64_t n) {
+    if (n > known_) known_ = asked_.may_divide(n, kAllLayers) ? n : known_;
+    return n <= known_;
   }
-  return {low * step, last * step, asked.effort()};
-}
+
+  [[nodiscard]] std::int64_t effort() const { return asked_.effort(); }  // as in Divided
+
+ private:
+  // Whether there is for the least number, whatever memory there is: far less to work out.
+  [[nodiscard]] bool has_time() const {
+    if (context_.prefix.leading == 0 || most_ >= kUnlimited) return true;
+    StageContext x = context_;
+    x.any_memory = true;
+    return may_divide_within(x, rules_, most_);
+  }
+
+  static StageContext of_fewest(StageContext x) {
+    x.counts = CountRule::kFewest, x.uniform = x.strategy.vp;
+    return x;
+  }
+
+  StageContext context_;
+  const DivisionRules& rules_;
+  double most_;
+  CountsAsked asked_;
+  std::int64_t known_ = 0;  // may_be_more() of it
+};
 
 }  // namespace
 
@@ -196,22 +212,25 @@ Divided divide(StageContext context, const DivisionRules& rules, double most) {
   if (context.counts != CountRule::kUniform) return divide_all(context, rules, most);
   // The same number in every chunk of a rank: the fewest with which there is a division.
   const std::int64_t step = context.strategy.vp;
-  UniformCounts counts{step, context.model.num_layers + step - 1};
   const bool halve = rules.partition == PartitionRule::kAny && context.measure == Measure::kTime &&
                      traits_of(context.strategy.schedule).layout != ChunkLayout::kBidirectional;
-  if (halve) counts = uniform_counts(context, rules, most, step);
   Divided none;
-  none.effort = counts.effort;
   none.fits = halve && most < kUnlimited;  // what is too slow may fit
-  for (context.uniform = counts.fewest; context.uniform <= counts.most; context.uniform += step) {
+  std::optional<UniformCounts> counts;
+  std::optional<std::int64_t> fewest = step;
+  if (halve) fewest = counts.emplace(context, rules, most).fewest();
+  const std::int64_t end = fewest ? context.model.num_layers + step : 0;
+  for (context.uniform = fewest.value_or(0); context.uniform < end; context.uniform += step) {
+    if (counts && !counts->may_be_more(context.uniform)) break;
     Divided divided = divide_all(context, rules, most);
     none.effort += divided.effort;
     if (divided.lists) {
-      divided.effort = none.effort;
-      return divided;
+      none.lists = std::move(divided.lists), none.fits = divided.fits;
+      break;
     }
     none.fits |= divided.fits;
   }
+  if (counts) none.effort += counts->effort();
   return none;
 }
 

@@ -182,7 +182,11 @@ bool Stages::holds(int stage, const StageAssignment& h) const {
 Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
   const std::int64_t most_first = h.first, most_second = h.second;
   std::int64_t first = 0, second = 0;
-  if (x_.any_memory) return {base_time(stage, h, layout_.after(stage, h)), 0, 0};
+  if (x_.any_memory) {
+    const auto least = static_cast<std::int32_t>(std::min(x_.uniform, most_first));
+    if (least > 0) return {time_of(stage, h, least, 0), least, 0};
+    return {base_time(stage, h, layout_.after(stage, h)), 0, 0};
+  }
   switch (x_.counts) {
     case CountRule::kNone:
       if (!holds_ || measures_memory()) break;

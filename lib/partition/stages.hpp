@@ -53,7 +53,9 @@ struct StageContext {
   const Rounds* rounds = nullptr;
   std::int64_t most_recomputed = std::numeric_limits<std::int64_t>::max();  // kFewest: of a rank
   const StageChains* chains = nullptr;  // moves() leaves out shares that these rule out
-  bool any_memory = false;              // kNone: every share fits
+  // Every share fits, with `uniform` recomputed layers or all it has: kNone, and kFewest where
+  // stages are one rank.
+  bool any_memory = false;
 };
 
 // A pipeline rank, or the two ranks of DualPipe that hold the same two chunks.
