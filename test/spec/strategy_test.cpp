@@ -116,7 +116,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .flex_dispatcher = true,
                                     .fused_router = true,
                                     .fused_permute = true,
-                                    .host_factor = 11.5,
+                                    .host_factor = 11.2,
                                     .collective_launches = 2.4,
                                     .node_launches = 1,
                                     .interleaved_p2p_overlap = true,
