@@ -250,8 +250,7 @@ MemoryRates state_rates(const Strategy& s, std::int64_t hidden_size) {
   // [F-MEM-19] And the copy that is reduced: no free block is large enough for it, so the allocator
   // has a segment for it whatever lies in others.
   const int beside = (both ? 2 : 0) + (casts_reduction(s) ? 2 : 0);
-  rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + beside),
-                     .sharded = s.zero >= 2};
+  rates.gradients = {.bytes_each = real(size_of(s.grad_dtype) + beside), .sharded = s.zero >= 2};
   rates.optimizer = {.bytes_each = optimizer, .sharded = s.zero >= 1};
   // [F-OFF-7] The device has what a gather makes of the shards, one block after the other.
   if (has_host_weights(s)) {

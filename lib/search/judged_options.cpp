@@ -97,7 +97,8 @@ bool may_keep(const SearchContext& x, StageContext context, double most) {
 
 bool may_divide_any_memory(SearchContext& x, const PartialStrategy& choice,
                            const JudgedOptions& judged, double most) {
-  StageContext context = LeastMemory(x, choice, judged).of_none();
+  LeastMemory least(x, choice, judged);  // which the context refers to
+  StageContext context = least.of_none();
   context.any_memory = true;
   return context.prefix.leading == 0 || may_keep(x, context, most);
 }
