@@ -20,7 +20,7 @@ import stand_ins  # noqa: E402
 PLANS = [
     ("llama-3.1-70b", 64, "tp=4,pp=4,vp=5,schedule=interleaved,sequence_parallel=true"),
     ("llama-3.1-70b", 64, "tp=4,pp=4,stage_layers=[19,21,21,19],recompute=full"),
-    ("llama-3.1-405b", 128, "tp=8,pp=16,sequence_parallel=true,recompute=selective"),
+    ("llama-3.1-405b", 128, "tp=8,pp=16,sequence_parallel=true,recompute=selective,recompute_modules=[mlp]"),
     ("mixtral-8x7b", 64, "tp=2,sequence_parallel=true,pp=2,ep=8,etp=2"),
     ("mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"),
     ("deepseek-v3", 256, "ep=8,pp=4,recompute=full"),
@@ -44,7 +44,8 @@ UNTRANSLATED = {"comm_overlap.tp_comm_overlap", "comm_overlap.overlap_moe_expert
                 "mixed_precision.num_layers_at_end_in_bf16",
                 "ddp.data_parallel_sharding_strategy", "ddp.megatron_fsdp_main_grads_dtype",
                 "ddp.megatron_fsdp_grad_comm_dtype", "optimizer.use_precision_aware_optimizer",
-                "optimizer.optimizer_cpu_offload", "optimizer.optimizer_offload_fraction"}
+                "optimizer.optimizer_cpu_offload", "optimizer.optimizer_offload_fraction",
+                "rerun_state_machine.check_for_nan_in_loss", "model.apply_rope_fusion"}
 PARTS = ("model.tensor", "model.sequence_p", "model.pipeline", "model.virtual", "model.context_p",
          "model.cp_", "model.expert", "model.num_layers_in", "model.micro", "model.recompute",
          "model.moe_token", "model.moe_flex", "ddp.", "train.", "dist.")
