@@ -131,7 +131,7 @@ LaunchCommand command_for(Target target, const LaunchPlan& plan) {
     case Target::kMegatron:
       break;
   }
-  return megatron_command(plan);
+  return pretrain_command(plan);
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/text.hpp"
+#include "base/units.hpp"
 #include "cost/chunks.hpp"
 #include "launch/targets.hpp"
+#include "model/context.hpp"
 #include "spec/strategy_keys.hpp"
 
 namespace meshplan {
@@ -379,6 +382,29 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   command.program = is_megatron_hybrid(plan.model) ? "\"$MEGATRON_PATH/pretrain_hybrid.py\""
                                                    : "\"$MEGATRON_PATH/pretrain_gpt.py\"";
   add_megatron_notes(plan, command.notes);
+  return command;
+}
+
+// Since core_v0.19.0 pretrain_gpt.py does not start with Transformer Engine's loss
+// (training/arguments.py, validate_args); Megatron-Bridge's recipes still have it. [F-LOSS-2] Its
+// own fused loss, compiled, takes 2 e + 8 bytes a logit where that one takes 2 e.
+LaunchCommand pretrain_command(const LaunchPlan& plan) {
+  LaunchCommand command = megatron_command(plan);
+  const Strategy& s = plan.strategy;
+  for (auto& section : command.sections) {
+    const std::size_t erased = std::erase_if(section.lines, [](const auto& line) {
+      return line.front() == "--cross-entropy-fusion-impl";
+    });
+    if (erased == 0) continue;
+    constexpr std::int64_t kMore = 8;
+    const std::int64_t tokens = s.micro_batch * ceil_div(s.seq_len, s.cp);
+    const Bytes more{kMore * tokens * ceil_div(padded_vocab(plan.model, s), s.tp)};
+    command.notes.push_back(
+        "Megatron-LM refuses Transformer Engine's loss, which the plan counts: its own fused one "
+        "is "
+        "written, up to " +
+        human_bytes(more) + " more (kernels.inplace_cross_entropy=false counts it)");
+  }
   return command;
 }
 

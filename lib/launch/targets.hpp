@@ -5,6 +5,8 @@
 namespace meshplan {
 
 [[nodiscard]] LaunchCommand megatron_command(const LaunchPlan& plan);
+// megatron_command() as pretrain_gpt.py of the newest release starts with it.
+[[nodiscard]] LaunchCommand pretrain_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand deepspeed_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand torchtitan_command(const LaunchPlan& plan);
 [[nodiscard]] LaunchCommand accelerate_command(const LaunchPlan& plan);

@@ -156,7 +156,7 @@ int run(const std::filesystem::path& folder, std::int64_t count, std::uint64_t s
     const Findings told = target_findings(Target::kMegatron, p.strategy, p.model, p.cluster);
     for (const Finding& f : told.all()) broken.push_back(f.keys);
     const std::string name = "case" + std::to_string(i) + ".args";
-    std::string text = arguments_text(p, megatron_command(p));
+    std::string text = arguments_text(p, pretrain_command(p));
     const std::string world = "WORLD_SIZE=" + std::to_string(num_gpus(p.strategy)) + "\n";
     text.replace(text.find(world), world.size(), "WORLD_SIZE=" + std::to_string(gpus) + "\n");
     std::ofstream(folder / name) << text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "launch/plans.hpp"
 #include "launch/targets.hpp"
 #include "spec/strategy_keys.hpp"
@@ -58,6 +59,34 @@ std::vector<std::string> unrolled(std::string text) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "pretrain_gpt.py is not asked for Transformer Engine's loss, and what that costs is said") {
+  const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8, "tp=2,micro_batch=2");
+  REQUIRE(p.strategy.runtime.inplace_cross_entropy);
+  const auto asks = [](const LaunchCommand& command) {
+    return std::any_of(command.sections.begin(), command.sections.end(), [](const auto& section) {
+      return std::any_of(section.lines.begin(), section.lines.end(), [](const auto& line) {
+        return line.front() == "--cross-entropy-fusion-impl";
+      });
+    });
+  };
+  CHECK(asks(megatron_command(p)));  // of which Megatron-Bridge's overrides are made
+  const LaunchCommand command = pretrain_command(p);
+  CHECK_FALSE(asks(command));
+  const auto said = [](const LaunchCommand& c) {
+    return std::count_if(c.notes.begin(), c.notes.end(), [](const std::string& note) {
+      return note.find("refuses Transformer Engine's loss") != std::string::npos;
+    });
+  };
+  CHECK(said(command) == 1);
+  // 8 bytes of 2 x 4,096 tokens' logits over half of 32,000 words.
+  CHECK_THAT(command.notes.back(),
+             Catch::Matchers::Contains(human_bytes(Bytes{8LL * 8192 * 16000})));
+  const LaunchPlan native =
+      plan_of("llama-2-7b", "dgx-h100", 8, "tp=2,kernels.inplace_cross_entropy=false");
+  CHECK(said(pretrain_command(native)) == 0);
+}
 
 TEST_CASE("lists of layers are written as Python does") {
   CHECK(python_list(5, [](std::int64_t i) { return i >= 3; }) == "([0]*3+[1]*2)");

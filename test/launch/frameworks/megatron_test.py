@@ -58,6 +58,8 @@ FOUND_LATER = {
     ("etp", "tp"),
     # optimizer/__init__.py, when the optimizer is built.
     ("optimizer_dtype", "zero"), ("offload.optimizer", "zero"),
+    # Never: what the plan repeats has no name there.
+    ("recompute_modules",),
     # The cluster's, not the framework's: devices without a link to their host.
     ("offload.optimizer",), ("offload.activations",),
     # A chunk without layers: Megatron-LM passes activations through it, plans have no use for it.
