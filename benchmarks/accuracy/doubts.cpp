@@ -12,6 +12,7 @@
 #include "fit.hpp"
 #include "minimise.hpp"
 #include "score.hpp"
+#include "shots.hpp"
 #include "text_table.hpp"
 
 namespace meshplan::accuracy {
@@ -84,12 +85,7 @@ EvidenceRuns evidence_of(std::vector<Task> tasks, int threads) {
 std::vector<Group> groups_of(const std::vector<Task>& tasks, int threads) {
   std::vector<Group> groups;
   for (const Source* source : sources_of(tasks)) {
-    std::map<std::string, std::vector<Task>> by_device;
-    for (const Task& task : tasks) {
-      const bool counts = task.source == source && source->use == Use::kScore &&
-                          task.run->step_time && std::holds_alternative<Prediction>(predict(task));
-      if (counts) by_device[task.cluster.device.name].push_back(task);
-    }
+    auto by_device = scored_by_device(tasks, *source);
     for (auto& [device, runs] : by_device) {
       if (runs.size() < 2) continue;
       Group group{source, evidence_of(std::move(runs), threads), 1};

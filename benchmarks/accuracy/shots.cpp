@@ -150,17 +150,22 @@ std::vector<Task> left_out_tasks(const std::vector<Task>& tasks, const CrossVali
   return changed;
 }
 
+std::map<std::string, std::vector<Task>> scored_by_device(const std::vector<Task>& tasks,
+                                                          const Source& source) {
+  std::map<std::string, std::vector<Task>> by_device;
+  for (const Task& task : tasks) {
+    const bool counts = task.source == &source && source.use == Use::kScore &&
+                        task.run->step_time && std::holds_alternative<Prediction>(predict(task));
+    if (counts) by_device[task.cluster.device.name].push_back(task);
+  }
+  return by_device;
+}
+
 std::vector<ShotResult> learn_from_shots(const std::vector<Task>& tasks,
                                          const ShotOptions& options) {
   std::vector<ShotResult> results;
   for (const Source* source : sources_of(tasks)) {
-    std::map<std::string, std::vector<Task>> by_device;
-    for (const Task& task : tasks) {
-      const bool counts = task.source == source && source->use == Use::kScore &&
-                          task.run->step_time && std::holds_alternative<Prediction>(predict(task));
-      if (counts) by_device[task.cluster.device.name].push_back(task);
-    }
-    for (const auto& [device, group] : by_device) {
+    for (const auto& [device, group] : scored_by_device(tasks, *source)) {
       if (group.size() > options.shots) results.push_back(shoot(group, options));
     }
   }

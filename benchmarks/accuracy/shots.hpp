@@ -1,6 +1,7 @@
 #pragma once
 // How much better the other runs of a source are predicted once a few of them are known.
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct ShotResult {
 [[nodiscard]] std::vector<Task> left_out_tasks(const std::vector<Task>& tasks,
                                                const CrossValidation& all,
                                                const std::vector<FittedConstant>& constants);
+
+// A source's runs whose step time counts and that are predicted, by the name of their device.
+[[nodiscard]] std::map<std::string, std::vector<Task>> scored_by_device(
+    const std::vector<Task>& tasks, const Source& source);
 
 // Every source and device with more runs than are shown. `meshplan calibrate` learns from the runs
 // shown what they tell of the machine (calibrate/posterior.hpp); then the others are predicted.
