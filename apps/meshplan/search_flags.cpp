@@ -108,6 +108,7 @@ SearchRequest read_request(const SearchFlags& flags, const WorkloadFlags& worklo
     request.base = with_preset(request.base, *own);
     if (has_adapters(request.base)) request.base.lora.targets = usual_targets(*own);
   }
+  request.base = as_carried(request.base);
   if (in.model && in.cluster) {
     request.base = as_configured(request.space, request.base, *in.model, *in.cluster);
   }

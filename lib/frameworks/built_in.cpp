@@ -53,12 +53,12 @@ ReshardRule sharded_checkpoint() {
 // fp32 main gradients (core/distributed/distributed_data_parallel_config.py, grad_reduce_in_fp32
 // with --bf16), others are copied to fp32 for the update (core/optimizer/optimizer.py).
 // Dispatcher and loss: what NVIDIA's recipes set (Megatron-Bridge scripts/performance; recipes,
-// cross_entropy_fusion_impl). Host costs: fitted to its mixtures of experts, whose layers issue
-// some hundred kernels each; CUDA graphs are host_factor 0. A node of overlapped dispatch detaches
-// its inputs, waits for and records events of two streams and has a backward pass of its own
-// (core/pipeline_parallel/utils.py, ScheduleNode): estimated at one operator's time. Runs in fp8 of
-// early 2026 took more, those of August 2026 none that shows (Megatron-Bridge, its skill on
-// overlapped experts: 24.7 s become 21.0 s).
+// cross_entropy_fusion_impl), as far as pretrain_gpt.py of the release starts with it. Host costs:
+// fitted to its mixtures of experts, whose layers issue some hundred kernels each; CUDA graphs are
+// host_factor 0. A node of overlapped dispatch detaches its inputs, waits for and records events of
+// two streams and has a backward pass of its own (core/pipeline_parallel/utils.py, ScheduleNode):
+// estimated at one operator's time. Runs in fp8 of early 2026 took more, those of August 2026 none
+// that shows (Megatron-Bridge, its skill on overlapped experts: 24.7 s become 21.0 s).
 constexpr PresetValues kMegatron{.overlap = kAllOverlap,
                                  .runtime = {.flex_dispatcher = true,
                                              .fused_router = true,
@@ -90,13 +90,14 @@ Preset megatron_core(std::string release, std::string date, std::string source,
 // Dates are those of the release tags' commits (github.com/NVIDIA/Megatron-LM).
 void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
-  v.runtime.inplace_cross_entropy = true;
   v.runtime.layer_dummy_gradients = v.runtime.head_dummy_gradient = true;
   v.runtime.engine_router = v.runtime.layer_wise_optimizer = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
-                              "Megatron-Bridge scripts/performance",
+                              "Megatron-Bridge scripts/performance; pretrain_gpt.py no longer "
+                              "starts with Transformer Engine's loss (validate_args)",
                               v));
+  v.runtime.inplace_cross_entropy = true;
   v.runtime.layer_wise_optimizer = false;  // Muon came with 5548cdc57b, 2026-01-14
   all.push_back(megatron_core("core_r0.15", "2025-12-05",
                               "core_v0.15.0, the first that captures CUDA graphs of layers after "

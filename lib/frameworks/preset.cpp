@@ -218,6 +218,13 @@ Strategy with_preset(Strategy s, Framework f) {
 
 Strategy framework_preset(Framework f) { return with_preset(Strategy{}, f); }
 
+Strategy as_carried(Strategy s) {
+  const bool by_bridge = has_adapters(s) || !s.frozen.empty();
+  if (s.framework != Framework::kMegatron || !by_bridge) return s;
+  if (&preset_of(s) == &newest_preset(s.framework)) s.runtime.inplace_cross_entropy = true;
+  return s;
+}
+
 std::string full_name(const Preset& preset) {
   const bool newest = &newest_preset(preset.framework()) == &preset;
   return preset.framework_name + (newest ? "" : " " + preset.release_name);
@@ -228,6 +235,9 @@ std::vector<std::pair<std::string_view, std::string>> own_values(const Strategy&
   const Preset& preset = preset_of(s);
   Strategy start = with_preset(Strategy{}, preset);
   start.dp = 0;
+  start.lora = s.lora, start.frozen = s.frozen;
+  start.runtime = as_carried(start).runtime;
+  start.lora = {}, start.frozen = {};
   const bool newest = &newest_preset(s.framework) == &preset;
   std::vector<std::string> usual;
   for_each_key(start,

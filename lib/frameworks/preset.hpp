@@ -89,6 +89,11 @@ void set_preset_source(PresetSource source);
 [[nodiscard]] Strategy with_preset(Strategy s, Framework f);  // its newest
 [[nodiscard]] Strategy framework_preset(Framework f);
 
+// What a strategy with adapters or frozen parts starts from: for Megatron's newest release they are
+// Megatron-Bridge's, most of whose recipes have Transformer Engine's loss
+// (src/megatron/bridge/recipes, cross_entropy_fusion_impl), which pretrain_gpt.py refuses.
+[[nodiscard]] Strategy as_carried(Strategy s);
+
 // "megatron", and with its release where that is not the newest: "megatron v2.6".
 [[nodiscard]] std::string full_name(const Preset& preset);
 

@@ -237,6 +237,9 @@ StrategyText read_strategy(Document& document, const Strategy& defaults) {
       if (r.read(key, member)) result.given.emplace(key);
     }
   });
+  if (!result.given.contains("kernels.inplace_cross_entropy")) {
+    result.strategy = as_carried(result.strategy);
+  }
   refuse_removed(r);
   r.refuse_unknown();
   // Only what the text states can be wrong here; the rest may come from other flags.

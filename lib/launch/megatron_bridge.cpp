@@ -202,6 +202,10 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
     overrides.push_back({"model.use_te_rng_tracker=true"});
   }
+  // Its recipes have Transformer Engine's.
+  if (const Runtime& k = plan.strategy.runtime; k.fused_cross_entropy && !k.inplace_cross_entropy) {
+    overrides.push_back({"model.cross_entropy_fusion_impl=native"});
+  }
   if (plan.model.mla) {
     const bool fused = plan.strategy.runtime.fused_latent_rope;
     overrides.push_back({std::string("model.apply_rope_fusion=") + (fused ? "true" : "false")});

@@ -162,8 +162,9 @@ double head_saved_bytes(const BlockContext& x) {
            x.shape.bytes * real(x.shape.tokens) * real(x.shape.hidden);
   }
   const double capped = x.model.logit_softcapping ? x.shape.bytes * logits_held(x) : 0;
-  return streams + norm_bytes(x, norm) + kept_input(x) + loss_bytes(x).kept * logits_held(x) +
-         capped;
+  const Strategy wide = unquantised(x.strategy);  // as append_head()
+  const double input = kept_input({x.model, x.cluster, wide, x.shape, x.groups});
+  return streams + norm_bytes(x, norm) + input + loss_bytes(x).kept * logits_held(x) + capped;
 }
 
 // Beside that: the rest of what the loss needs, and the gradient of the output layer's input.

@@ -196,7 +196,7 @@ TEST_CASE("[F-LOSS-2] each loss keeps and needs so many bytes per logit") {
 TEST_CASE("multi-token prediction's logits wait beside the head's for their backward pass") {
   ModelSpec m = plain_gpt();
   const ClusterSpec c = plain_cluster(8);
-  const Strategy s = complete(plain_strategy(1, 1, 8), m, c);
+  Strategy s = complete(plain_strategy(1, 1, 8), m, c);
   const auto saved = [&] {
     const PlanCost cost = cost_of(m, c, s);
     Bytes sum;
@@ -205,15 +205,23 @@ TEST_CASE("multi-token prediction's logits wait beside the head's for their back
     }
     return sum;
   };
-  const Bytes without = saved();
-  m.mtp_layers = 1;
-  const Bytes one = saved() - without;
-  m.vocab_size *= 2;
-  m.mtp_layers = 0;
-  const Bytes wide = saved();
-  m.mtp_layers = 1;
-  // One more 16-bit gradient over the logits of the words that came.
-  CHECK(((saved() - wide) - one).si() == Approx(2.0 * 2048 * 51200));
+  const auto of_words_that_come = [&] {
+    m.mtp_layers = 0;
+    const Bytes without = saved();
+    m.mtp_layers = 1;
+    const Bytes one = saved() - without;
+    m.vocab_size *= 2;
+    m.mtp_layers = 0;
+    const Bytes wide = saved();
+    m.mtp_layers = 1;
+    const Bytes more = saved() - wide - one;
+    m.vocab_size /= 2;
+    return more;
+  };
+  // One more softmax in fp32, or 16-bit gradient over the logits where the loss writes it there.
+  CHECK(of_words_that_come().si() == Approx(4.0 * 2048 * 51200));
+  s.runtime.inplace_cross_entropy = true;
+  CHECK(of_words_that_come().si() == Approx(2.0 * 2048 * 51200));
 }
 
 TEST_CASE("unfused softmax keeps an fp32 copy of 16-bit scores, and none of fp32 scores") {

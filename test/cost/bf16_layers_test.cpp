@@ -120,6 +120,7 @@ TEST_CASE("[F-FP8-6] with all layers in bf16 a step takes and holds what one in 
   const PlanCost all = step(Precision::kFp8, 2, 4), some = step(Precision::kFp8, 1, 1);
   CHECK(all.step_time == wide.step_time);
   // But for user buffers, of which fp8 has a set of its own.
+  CAPTURE(all.memory().allocated().si(), wide.memory().allocated().si());
   CHECK(all.memory().allocated() == wide.memory().allocated());
   CHECK(some.step_time < wide.step_time);
   CHECK(some.step_time > low.step_time);

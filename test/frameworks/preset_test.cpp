@@ -73,6 +73,8 @@ TEST_CASE("What a release brought is not in the ones before it") {
   CHECK_FALSE(kernels("megatron", "core_r0.8").cloned_logits);
   CHECK(kernels("megatron", "core_r0.7").cloned_logits);
   CHECK(kernels("megatron", "core_r0.12").inplace_cross_entropy);
+  CHECK(kernels("megatron", "core_r0.15").inplace_cross_entropy);
+  CHECK_FALSE(kernels("megatron", "core_r0.19").inplace_cross_entropy);  // pretrain_gpt.py refuses
   CHECK_FALSE(kernels("megatron", "core_r0.11").inplace_cross_entropy);
   CHECK(kernels("megatron", "core_r0.5").fused_rope);
   CHECK_FALSE(kernels("megatron", "core_r0.4").fused_rope);
@@ -149,4 +151,22 @@ TEST_CASE("A preset gives its keys and no others") {
     const std::string preset = value_text(framework_preset(Framework::kDeepspeed), key);
     CHECK(value_text(with, key) == (is_preset_key(key) ? preset : value_text(s, key)));
   }
+}
+
+TEST_CASE("Adapters are Megatron-Bridge's, with the loss of its recipes") {
+  const Strategy megatron = framework_preset(Framework::kMegatron);
+  CHECK_FALSE(as_carried(megatron).runtime.inplace_cross_entropy);
+  const Result<Strategy> adapters = load_strategy("tp=2,lora.rank=16", megatron);
+  REQUIRE(adapters);
+  CHECK(adapters->runtime.inplace_cross_entropy);
+  CHECK(to_text(*adapters).find("cross_entropy") == std::string::npos);
+  CHECK(load_strategy(to_text(*adapters), Strategy{})->runtime == adapters->runtime);
+  // Stated, it stays.
+  const Result<Strategy> native =
+      load_strategy("tp=2,lora.rank=16,kernels.inplace_cross_entropy=false", megatron);
+  REQUIRE(native);
+  CHECK_FALSE(native->runtime.inplace_cross_entropy);
+  CHECK(load_strategy(to_text(*native), Strategy{})->runtime == native->runtime);
+  CHECK_FALSE(load_strategy("lora.rank=16,release=core_r0.8", megatron)
+                  ->runtime.inplace_cross_entropy);  // as it was then
 }

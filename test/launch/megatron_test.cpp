@@ -62,8 +62,8 @@ std::vector<std::string> unrolled(std::string text) {
 
 TEST_CASE(
     "pretrain_gpt.py is not asked for Transformer Engine's loss, and what that costs is said") {
-  const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8, "tp=2,micro_batch=2");
-  REQUIRE(p.strategy.runtime.inplace_cross_entropy);
+  const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8,
+                               "tp=2,micro_batch=2,kernels.inplace_cross_entropy=true");
   const auto asks = [](const LaunchCommand& command) {
     return std::any_of(command.sections.begin(), command.sections.end(), [](const auto& section) {
       return std::any_of(section.lines.begin(), section.lines.end(), [](const auto& line) {
@@ -83,8 +83,7 @@ TEST_CASE(
   // 8 bytes of 2 x 4,096 tokens' logits over half of 32,000 words.
   CHECK_THAT(command.notes.back(),
              Catch::Matchers::Contains(human_bytes(Bytes{8LL * 8192 * 16000})));
-  const LaunchPlan native =
-      plan_of("llama-2-7b", "dgx-h100", 8, "tp=2,kernels.inplace_cross_entropy=false");
+  const LaunchPlan native = plan_of("llama-2-7b", "dgx-h100", 8, "tp=2");
   CHECK(said(pretrain_command(native)) == 0);
 }
 

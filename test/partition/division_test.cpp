@@ -354,7 +354,7 @@ TEST_CASE(
     "[F-SEARCH-12] layers of several kinds are divided freely over chunks in rounds or in a V") {
   Dice dice(29);
   Hybrids n;
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < 130; ++i) {
     CAPTURE(i);
     compare_hybrid(hybrid_case(dice, i % 6 == 0 ? 13 : 10), n);
   }

@@ -20,7 +20,7 @@ Case chains_case(Dice& dice) {
   if (dice.once_in(2)) add_experts(c.model, 4, dice.between(0, 2), 2);
   if (dice.once_in(6)) c.model.mtp_layers = 1;
   const std::int64_t pp = dice.between(2, 4), dp = dice.between(1, 2);
-  c.cluster = small_cluster(1, pp * dp, Bytes{dice.one_of<std::int64_t>({6, 10, 4096}) * kGiB});
+  c.cluster = small_cluster(1, pp * dp, Bytes{dice.one_of<std::int64_t>({6, 10, 16, 4096}) * kGiB});
   c.request.base = framework_preset(Framework::kMegatron);
   c.request.base.global_batch = pp * dp * dice.between(1, 4);
   c.request.base.seq_len = dice.one_of<std::int64_t>({2048, 8192, 32768});

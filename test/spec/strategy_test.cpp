@@ -112,8 +112,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
   CHECK(megatron.overlap.tp);
   CHECK(megatron.overlap.pp);
   CHECK(megatron.grad_dtype == Dtype::kFp32);
-  CHECK(megatron.runtime == Runtime{.inplace_cross_entropy = true,
-                                    .flex_dispatcher = true,
+  CHECK(megatron.runtime == Runtime{.flex_dispatcher = true,
                                     .fused_router = true,
                                     .fused_permute = true,
                                     .host_factor = 11.2,
