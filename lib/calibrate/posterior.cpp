@@ -2,7 +2,9 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -31,6 +33,11 @@ double rho(double z, Tails tails) {
 double weight(double z, Tails tails) {
   return tails == Tails::kHeavy ? (kFreedom + 1) / (kFreedom + z * z) : 1;
 }
+
+// How widely the runs of one code on one machine scatter is not known beforehand: all by s, or by
+// one of these times as much, each as likely (a common scale, uniform in its logarithm).
+constexpr std::array kScatters{1.0, 2.0, 4.0};
+using Scatters = std::array<double, kScatters.size()>;
 
 // Coordinates are ln(parameter / start) over its width.
 class Problem {
@@ -85,8 +92,11 @@ class Problem {
   }
 
   [[nodiscard]] double cost(const VectorXd& x, const VectorXd& r, Tails tails) const {
-    double sum = 0;
-    for (const double z : r) sum += rho(z, tails);
+    const Scatters each = cost_by_scatter(r, tails);
+    const double least = *std::min_element(each.begin(), each.end());
+    double likelihood = 0;
+    for (const double of : each) likelihood += std::exp(least - of);
+    double sum = least - std::log(likelihood);
     for (const double z : x) sum += rho(z, prior(tails));
     return sum;
   }
@@ -111,19 +121,52 @@ class Problem {
 
   [[nodiscard]] MatrixXd curvature(const VectorXd& x, const VectorXd& r, const MatrixXd& j,
                                    Tails tails) const {
-    const VectorXd w = r.unaryExpr([&](double z) { return weight(z, tails); });
-    MatrixXd h = j.transpose() * w.asDiagonal() * j;
+    MatrixXd h = j.transpose() * weights(r, tails).asDiagonal() * j;
     for (Index k = 0; k < size(); ++k) h(k, k) += weight(x[k], prior(tails));
     return h;
   }
 
   [[nodiscard]] VectorXd gradient(const VectorXd& x, const VectorXd& r, const MatrixXd& j,
                                   Tails tails) const {
-    const auto pulled_by = [](Tails of) { return [of](double z) { return weight(z, of) * z; }; };
-    return j.transpose() * r.unaryExpr(pulled_by(tails)) + x.unaryExpr(pulled_by(prior(tails)));
+    const Tails of = prior(tails);
+    return j.transpose() * weights(r, tails).cwiseProduct(r) +
+           x.unaryExpr([of](double z) { return weight(z, of) * z; });
   }
 
  private:
+  // Of one run nothing tells its scatter.
+  [[nodiscard]] std::size_t scatters(Tails tails) const {
+    return tails == Tails::kHeavy && observations_.size() > 1 ? kScatters.size() : 1;
+  }
+
+  // Minus the logarithm of the likelihood with every scatter; infinite for those that do not count.
+  [[nodiscard]] Scatters cost_by_scatter(const VectorXd& r, Tails tails) const {
+    Scatters sums;
+    sums.fill(std::numeric_limits<double>::infinity());
+    const auto shown = static_cast<double>(r.size() - (left_out_ ? 1 : 0));
+    for (std::size_t i = 0; i < scatters(tails); ++i) {
+      sums[i] = shown * std::log(kScatters[i]);
+      for (const double z : r) sums[i] += rho(z / kScatters[i], tails);
+    }
+    return sums;
+  }
+
+  // rho'(z) / z of every run, over the scatters as likely as they are then.
+  [[nodiscard]] VectorXd weights(const VectorXd& r, Tails tails) const {
+    const Scatters each = cost_by_scatter(r, tails);
+    const double least = *std::min_element(each.begin(), each.end());
+    VectorXd sum = VectorXd::Zero(r.size());
+    double likelihood = 0;
+    for (std::size_t i = 0; i < scatters(tails); ++i) {
+      const double share = std::exp(least - each[i]), scatter = kScatters[i];
+      likelihood += share;
+      sum += r.unaryExpr([&](double z) {
+        return share * weight(z / scatter, tails) / (scatter * scatter);
+      });
+    }
+    return sum / likelihood;
+  }
+
   [[nodiscard]] const Parameter& parameter(Index k) const {
     return parameters_[static_cast<std::size_t>(k)];
   }

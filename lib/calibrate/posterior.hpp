@@ -22,14 +22,15 @@ inline constexpr double kSingleRunError = 0.09;
 inline constexpr double kToldApart = 0.05;
 
 // [F-CAL-10] Maximum a posteriori: minimises
-//   sum rho(ln(predicted / measured) / s) + sum rho(ln(p / start) / w),
-//   rho(z) = 2 ln(1 + z^2 / 3), s^2 = noise^2 + kModelError^2, w = ln(1 + doubt),
+//   -ln sum over c of c^-n exp(-sum rho(ln(predicted / measured) / (c s))) + sum rho(ln(p / start) / w),
+//   rho(z) = 2 ln(1 + z^2 / 3), s^2 = noise^2 + kModelError^2, w = ln(1 + doubt), c = 1, 2, 4,
 // over ln of every parameter: Student's t with three degrees of freedom, so that a run that does
 // not fit is not followed, and runs that agree are, however far off the parameters were thought to
-// be (Lange, Little and Taylor 1989; O'Hagan 1979). One run alone cannot tell a slow machine from a
-// step that stalled: there the parameters' rho is that of a normal, z^2 / 2, and kSingleRunError
-// stands for kModelError. Parameters that the
-// runs do not tell stay where they are. Deviations are those of the quadratic at the minimum.
+// be (Lange, Little and Taylor 1989; O'Hagan 1979). How widely n runs of one code scatter is not
+// known: by c s with any c alike, so that runs that all disagree move little. One run alone cannot
+// tell a slow machine from a step that stalled: there the parameters' rho is that of a normal,
+// z^2 / 2, and kSingleRunError stands for kModelError. Parameters that the runs do not tell stay
+// where they are. Deviations are those of the quadratic at the minimum.
 // `fitted`: learned (kToldApart). Fails where a measurement is not above zero.
 [[nodiscard]] Result<ParameterFit> update_parameters(std::span<const Parameter> parameters,
                                                      std::span<const Observation> observations,

@@ -75,6 +75,20 @@ TEST_CASE("[F-CAL-10] a run that stalled is not followed") {
   CHECK(fit->values[0] == Approx(97).epsilon(0.02));
 }
 
+TEST_CASE("[F-CAL-10] runs that scatter widely move parameters less than runs that agree") {
+  const std::vector<Run> three{{100, 0.1}, {120, 0.1}, {150, 0.2}};
+  const auto rate = [&](const std::vector<double>& slower) {
+    const auto fit =
+        update_parameters(kParameters, measured(three, {100, 10}, slower), predictor(three));
+    REQUIRE(fit.ok());
+    return fit->values[0];
+  };
+  // All are 1.2 times slower in the mean of their logarithms.
+  const double agreeing = rate({1.2, 1.2, 1.2}), scattered = rate({0.85, 1.15, 1.768});
+  CHECK(agreeing < 90);
+  CHECK(scattered > 96);
+}
+
 TEST_CASE("[F-CAL-10] runs that differ tell parameters apart") {
   const std::vector<Run> two{{100, 0.1}, {1, 20}};
   const auto fit = update_parameters(kParameters, measured(two, {95, 8}), predictor(two));
