@@ -195,9 +195,10 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
 constexpr double kUnfusedForward = 16, kUnfusedBackward = 20, kCasts = 12;
 
 // [F-ATT-2] Materialised attention: two batched products over all (not only causal) scores, and
-// mask, softmax and dropout as passes over the a s^2 scores: 2e bytes per score fused; dropout
-// 2e + 1 (mask). Backward: four products, softmax 3e, dropout 2e + 1. (Megatron-LM transformer.py,
-// CoreAttention.)
+// mask, softmax and dropout as passes over the a s^2 scores; the fused softmax reads those of them
+// that a causal mask leaves, f, and writes all: (1 + f) e bytes per score, dropout 2e + 1 (mask).
+// Backward: four products, softmax (1 + 2 f) e, dropout 2e + 1. (Megatron-LM transformer.py,
+// CoreAttention; fused_kernels/scaled_upper_triang_masked_softmax.h: zeros elsewhere.)
 void append_materialised_attention(const BlockContext& x, const HeadShape& h, BlockOps& ops) {
   const Strategy& s = x.strategy;
   const LocalShape& l = x.shape;
@@ -207,8 +208,9 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   const double e = l.bytes;
   const Precision p = is_quantised(s.precision) ? Precision::kBf16 : s.precision;
   const bool repeated = repeats(x, RecomputeModule::kCoreAttn, true);
-  const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k) {
-    const GemmShape g{m, n, k, count, e, 0, dim % 8 == 0 && v_dim % 8 == 0};
+  const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k,
+                           double added = 0) {
+    const GemmShape g{m, n, k, count, e, added, dim % 8 == 0 && v_dim % 8 == 0};
     KernelOp op;
     op.name = kScoreProductName;
     op.pass = pass;
@@ -220,7 +222,11 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     op.precision = p;
     ops.kernels.push_back(op);
   };
-  product(Pass::kForward, l.sequence, l.whole, dim);
+  // Biases of position are copied to where the product adds to them (BigScience's
+  // Megatron-DeepSpeed transformer.py, baddbmm of alibi; PyTorch aten native/LinearAlgebra.cpp).
+  const bool biased = x.model.position_embedding == PositionEmbedding::kAlibi;
+  if (biased) append_elementwise(x, "position bias", e * scores, 1, 0, 0, ops, repeated);
+  product(Pass::kForward, l.sequence, l.whole, dim, biased ? e : 0);
   product(Pass::kForward, l.sequence, v_dim, l.whole);
   product(Pass::kBackwardInput, l.sequence, l.whole, v_dim);
   product(Pass::kBackwardInput, l.whole, v_dim, l.sequence);
@@ -231,7 +237,9 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     append_elementwise(x, "score cap", 6 * e * scores, 3, 7 * e * scores, 3, ops, repeated);
   }
   if (softmax_is_fused(x, h.heads)) {
-    append_elementwise(x, kSoftmaxName, 2 * e * scores, 1, 3 * e * scores, 1, ops, repeated);
+    const double seen = causal_fraction(l.sequence, l.whole, 0);
+    append_elementwise(x, kSoftmaxName, (1 + seen) * e * scores, 1, (1 + 2 * seen) * e * scores, 1,
+                       ops, repeated);
   } else {
     const double casts = e < 4 ? kCasts : 0;
     append_elementwise(x, "softmax", (kUnfusedForward + casts) * scores, 5,

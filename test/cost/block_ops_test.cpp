@@ -238,33 +238,6 @@ TEST_CASE("[F-ROPE-1] an eager rotary embedding passes queries and keys nine tim
 }
 
 TEST_CASE(
-    "[F-ATT-2] materialised attention computes all scores, two products forward and four back") {
-  Bench b;
-  BlockOps ops;
-  append_mixer(b.context(), layer_spec(b.model, 0).mixer, ops);
-  const double product = 2.0 * 32 * 2048 * 2048 * 128;
-  CHECK(sum(ops, "attention product", Pass::kForward).flops == 2 * product);
-  CHECK(sum(ops, "attention product", Pass::kBackwardInput).flops == 4 * product);
-  const double scores = 32.0 * 2048 * 2048;
-  CHECK(sum(ops, "softmax", Pass::kForward).time == b.memory(4 * scores, 1));
-  // Three heads on a rank are not a multiple of four: the fused kernel refuses them.
-  b.model = plain_gpt(8, 3072, 24);
-  b.strategy = plain_strategy(8, 1, 1);
-  BlockOps few;
-  append_mixer(b.context(), layer_spec(b.model, 0).mixer, few);
-  CHECK(sum(few, "softmax", Pass::kForward).time == b.memory(28 * 3.0 * 2048 * 2048, 5));
-  CHECK(sum(few, "softmax", Pass::kBackwardInput).time == b.memory(32 * 3.0 * 2048 * 2048, 5));
-  // Nor does it take fp32 scores, which need no casts.
-  b.strategy.precision = Precision::kFp32;
-  b.model = plain_gpt();
-  BlockOps wide;
-  append_mixer(b.context(), layer_spec(b.model, 0).mixer, wide);
-  const double four = 4.0 * 2048 * 2048;
-  CHECK(sum(wide, "softmax", Pass::kForward).time == b.memory(16 * four, 5));
-  CHECK(sum(wide, "softmax", Pass::kBackwardInput).time == b.memory(20 * four, 5));
-}
-
-TEST_CASE(
     "[F-EMB-1] the embedding's gradient is dense: zeroed, scattered and added to the main one") {
   const Bench b;
   BlockOps ops;
