@@ -59,7 +59,7 @@ linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-
 linear-num-value-heads mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads
 attention-output-gate/0 moe-latent-size mtp-use-repeated-layer/0 rotary-percent
 enable-mhc-connections/0 enable-hyper-connections/0 mhc-num-residual-streams num-residual-streams
-mhc-sinkhorn-iterations use-fused-mhc/0
+mhc-sinkhorn-iterations mhc-recompute-layer-num use-fused-mhc/0
 )"},
     {OptionEffect::kModelled, "vocabulary",
      R"(
@@ -152,12 +152,6 @@ disable-dsa-indexer-scoring-relu/0 dsa-indexer-k-norm-epsilon dsa-indexer-k-norm
      R"(
 moe-shared-expert-gate/0 retro-add-retriever/0 embedding-weights-in-fp32/0
 num-unique-layers param-sharing-style
-)"},
-    // The two CI runs that ask for it hold at their peak what layers keep without it (145 MiB a
-    // layer, where 142 are counted and 115 would be left): it is not known what it drops.
-    {OptionEffect::kNotModelled, "what surrounds hyper-connections is kept, not recomputed",
-     R"(
-mhc-recompute-layer-num
 )"},
     {OptionEffect::kNotModelled, "every layer is taken as the others",
      R"(

@@ -343,7 +343,7 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     saved.selective = features + (again ? of_shared : 0);
     saved.together = std::max(features, again ? of_shared : 0);
   }
-  if (repeats(x, RecomputeModule::kLayernorm, false)) saved.selective += normed;
+  if (repeats_norms(x)) saved.selective += normed;
   return saved;
 }
 
