@@ -140,6 +140,27 @@ void set_launches(double forward, double backward, BlockOps& ops) {
   ops.kernels.back().launches = backward;
 }
 
+// [F-EP-16] Where no kernel of its own does it, copies are added to their tokens element by element
+// by atomic operations, behind the experts (scatter_add_) and in the backward pass to the tokens
+// that were picked (index_add_; Megatron-Core moe/moe_utils.py, unpermute and permute). These go at
+// 0.8e9 a second and multiprocessor: the mean of 0.46e9 on H20 (FlagGems pull request 4502, 4,096 x
+// 4,096 elements in 0.55 ms, 0.08 of it to read and write them) and 1.15e9 on H200 (TileOps pull
+// request 608, 2,048 x 2 rows of 4,096 in 0.20 ms, 0.09 of it for what comes before). What
+// PyTorch's pull request 182675 of May 2026 gains on Hopper and later is not counted.
+void append_token_sums(const BlockContext& x, double elements, BlockOps& ops) {
+  constexpr double kAtomics = 0.8e9;
+  if (x.strategy.runtime.fused_permute) return;
+  const auto multiprocessors = real(x.cluster.device.multiprocessors);
+  append_elementwise(x, "token sums", 3 * x.shape.bytes * elements, 1, 3 * x.shape.bytes * elements,
+                     1, ops);
+  for (auto op = ops.kernels.end() - 2; op != ops.kernels.end(); ++op) {
+    op->launches = 0;  // with what sorts
+    if (multiprocessors > 0) {
+      op->time = std::max(op->time, Seconds{elements / (kAtomics * multiprocessors)});
+    }
+  }
+}
+
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that
 // does so to the gradient, leave no casts between the experts' two products. Recomputing the
 // activation is one output more of the second, which reads the features anyway (Transformer Engine
@@ -222,9 +243,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
   const bool sent_once = is_sent_once(x), gathered = is_gathered(x);
   if (!sent_once && !gathered) {
-    // PyTorch adds the gradients of rows that it picked to zeros of their own.
-    const double back = s.runtime.fused_permute ? 2 : 4;
-    append_elementwise(x, "permute", 2 * e * routed * h, 2, back * e * routed * h, 2, ops);
+    append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
     set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
@@ -241,7 +260,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const double copies = tokens * copies_sent(moe, x) * busiest;
   double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
   // Rows that are picked of all tokens', and added to zeros for all of them.
-  if (gathered) sorted = e * (5 * received + gathered_tokens(x));
+  const double picked = s.runtime.fused_permute ? 5 : 2;
+  if (gathered) sorted = e * (picked * received + gathered_tokens(x));
   ops.kernels.push_back(memory_op(x, "sort by expert", Pass::kForward, sorted * h / 2, 1));
   ops.kernels.back().launches = launches.arrive;
   const std::size_t first_expert = ops.kernels.size();
@@ -271,6 +291,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   }
   append_elementwise(x, "unpermute", sorted * h / 2, 2, sorted * h, 3, ops);
   set_launches(launches.unsort, launches.unsort_back, ops);
+  append_token_sums(x, (sent_once || gathered ? received : routed) * h, ops);
   if (moe.latent_size > 0) {
     if (moe.latent_norm) append_norm(x, "latent norm", l.norm_tokens * input, ops);
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
