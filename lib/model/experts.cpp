@@ -161,6 +161,24 @@ void append_token_sums(const BlockContext& x, double elements, BlockOps& ops) {
   }
 }
 
+// [F-EP-17] Whether the probabilities weigh the experts' hidden features by operators of their own,
+// behind an activation function that is not fused: the product keeps what it weighs. Probabilities
+// are fp32, so that it is made in fp32 and cast (Megatron-Core moe/experts.py, bias_act_func; other
+// codes that weigh features compile both). The host issues them with what [F-HOST-6] counts, which
+// was chosen on runs that have them.
+bool weighs_features(const BlockContext& x) {
+  const Runtime& k = x.strategy.runtime;
+  return k.transformer_engine && !k.weighted_expert_outputs && !k.fused_activation;
+}
+
+void append_feature_weights(const BlockContext& x, double features, BlockOps& ops) {
+  if (!weighs_features(x)) return;
+  const double e = x.shape.bytes;
+  append_elementwise(x, "feature weights", (2 * e + 8) * features, 2, (4 * e + 16) * features, 4,
+                     ops);
+  set_launches(0, 0, ops);
+}
+
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that
 // does so to the gradient, leave no casts between the experts' two products. Recomputing the
 // activation is one output more of the second, which reads the features anyway (Transformer Engine
@@ -273,7 +291,10 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
                 local_experts, &first);
   if (fused) drop_casts(first_expert, Pass::kBackwardInput, ops);
   const PartBegin activation = part_begin(ops);
-  if (!fused) append_activation(x, received * real(ffn), ops);
+  if (!fused) {
+    append_activation(x, received * real(ffn), ops);
+    append_feature_weights(x, received * real(ffn), ops);
+  }
   const bool activation_again = !all_again && repeats(x, RecomputeModule::kMoeAct, false);
   if (activation_again && !fused) repeat_part(activation, ops);
   const std::size_t first_down = ops.kernels.size();
@@ -339,6 +360,8 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     inside += routed * gathered * real(expert_input(moe, l.hidden)) * l.bytes;
   }
   inside += activation_function_bytes(x, hidden);
+  const double unweighted = weighs_features(x) ? l.bytes * hidden : 0;
+  inside += unweighted;
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const double of_shared = activation_function_bytes(x, shared);
   KeptBytes saved{norm_bytes(x, norm) + normed + inside + of_shared};
@@ -359,8 +382,9 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     saved.selective = saved.together = inside + of_shared;
   } else {
     const bool again = repeats(x, RecomputeModule::kSharedExperts, false);
-    const double features =
-        repeats(x, RecomputeModule::kMoeAct, false) ? kept(x, {LoraTarget::kFc2}) * hidden : 0;
+    const double features = repeats(x, RecomputeModule::kMoeAct, false)
+                                ? kept(x, {LoraTarget::kFc2}) * hidden + unweighted
+                                : 0;
     saved.selective = features + (again ? of_shared : 0);
     saved.together = std::max(features, again ? of_shared : 0);
   }

@@ -118,6 +118,41 @@ TEST_CASE("[F-EP-16] PyTorch adds copies to their tokens element by element, a k
   CHECK(sums(Pass::kForward) == 0);
 }
 
+TEST_CASE("[F-EP-17] features that operators weigh are kept before and after") {
+  const ModelSpec m = mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = gathering(1, 8, 1);
+  s.runtime.transformer_engine = true;
+  s.runtime.weighted_expert_outputs = s.runtime.fused_activation = false;
+  const double features = kTokens * 2.0 * 1024;
+  const auto of = [&](const Strategy& own) {
+    const std::vector<BlockOps> blocks = block_ops(m, c, own);
+    double bytes = 0;
+    for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+      if (op.name == "feature weights" && op.pass == Pass::kForward) bytes += op.bytes;
+    }
+    return std::pair(bytes, block_costs(m, c, own)[kFirstLayerBlock].saved.none.si());
+  };
+  Strategy outputs = s, fused = s;
+  outputs.runtime.weighted_expert_outputs = true;
+  fused.runtime.fused_activation = true;
+  CHECK(of(s).first == Approx(12 * features));
+  CHECK(of(fused).first == 0);
+  CHECK(of(outputs).first == 0);
+  // Of a plain activation function there is nothing else that fusing it would spare.
+  CHECK(of(s).second - of(fused).second == Approx(2 * features).epsilon(0.1));
+  // Module moe_act makes both again.
+  Strategy again = s, spared = fused;
+  for (Strategy* one : {&again, &spared}) {
+    one->recompute = Recompute::kSelective;
+    one->recompute_modules = {RecomputeModule::kMoeAct};
+  }
+  const auto left = [&](const Strategy& own) {
+    return block_costs(m, c, own)[kFirstLayerBlock].saved.selective.si();
+  };
+  CHECK(left(again) == Approx(left(spared)));
+}
+
 // The published CI runs hold it between steps: 32 MiB with 8 ranks of 4 x 1,024 tokens of 512.
 TEST_CASE(
     "[F-MEM-8] what tokens are gathered into stays, the larger of it and other layers' input") {
