@@ -26,12 +26,6 @@ bool is_padded(const BlockContext& x) {
   return k.pad_to_capacity && k.expert_capacity_factor > 0;
 }
 
-// Host time of one of PyTorch's operators in plain modules, in kernels of the framework.
-double plain_operator(const BlockContext& x) {
-  const double factor = x.strategy.runtime.host_factor;
-  return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
-}
-
 // [F-HOST-6] Launches of the host to choose experts, to sort tokens to them and back, and to wait
 // until the device says how many tokens each expert got; forward and backward. Counted and timed in
 // Megatron-Core 0.17 on one H200, 128 experts (benchmarks/device/h200-megatron.json): by operators

@@ -22,6 +22,11 @@ KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, doub
   return op;
 }
 
+double plain_operator(const BlockContext& x) {
+  const double factor = x.strategy.runtime.host_factor;
+  return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
+}
+
 Strategy unquantised(const Strategy& s) {
   Strategy plain = s;
   if (is_quantised(s.precision)) plain.precision = Precision::kBf16;
