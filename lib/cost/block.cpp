@@ -165,13 +165,14 @@ void add_orthogonalisation(const KernelOp& op, BlockParameters& p) {
   const std::int64_t n = op.gemm->n, k = op.gemm->k;
   const double each = orthogonalisation_flops(op.splits_inputs ? n : n * op.split,
                                               op.splits_inputs ? k * op.split : k);
-  const double all = each * static_cast<double>(op.weights / (n * k));
+  const auto number = static_cast<double>(op.weights / (n * k));
+  const double all = each * number;
   if (op.use == WeightUse::kTrainedExpert) {
-    p.expert_orthogonalisation += all;
+    p.expert_orthogonalisation += all, p.expert_matrices += number;
     p.largest_expert = std::max(p.largest_expert, n * k);
     return;
   }
-  p.orthogonalisation += all;
+  p.orthogonalisation += all, p.matrices += number;
   p.largest_matrix = std::max(p.largest_matrix, n * k);
   p.largest_orthogonalisation = std::max(p.largest_orthogonalisation, each);
 }

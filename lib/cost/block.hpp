@@ -40,8 +40,9 @@ struct BlockParameters {
   std::int64_t embedding = 0, head = 0;
   // Of `dense` and of `experts`: of layers that are left in bf16.
   std::int64_t dense_in_bf16 = 0, experts_in_bf16 = 0;
-  // Operations of an update by Muon, of the matrices of `dense` and of `experts`.
+  // Operations of an update by Muon, of the matrices of `dense` and of `experts`; their number.
   double orthogonalisation = 0, expert_orthogonalisation = 0;
+  double matrices = 0, expert_matrices = 0;
   // Of the largest such matrix, its elements here and those operations.
   std::int64_t largest_matrix = 0, largest_expert = 0;
   double largest_orthogonalisation = 0;

@@ -321,6 +321,24 @@ StepEndGroups step_end_groups(const ModelSpec& m, const ClusterSpec& c, const St
   return groups;
 }
 
+namespace {
+
+// [F-OPT-10] Muon goes matrix by matrix in PyTorch's operators: four to normalise and cast, three
+// an iteration, one cast back and two scales, weight decay, two interpolations and the sum
+// (Emerging-Optimizers muon_utils.py, newton_schulz; orthogonalized_optimizer.py, step).
+Seconds orthogonalisation_host_time(const ClusterSpec& c, const Strategy& s,
+                                    const BlockParameters& p) {
+  if (s.optimizer != Optimizer::kMuon) return {};
+  constexpr double kOperators = 4 + 3 * 5 + 3 + 4;
+  const bool shards = s.zero > 0;
+  const double matrices = p.matrices / (shards ? real(shard_group(s)) : 1) +
+                          p.expert_matrices / (shards ? real(expert_dp(s)) : 1);
+  return c.device.launch_gap *
+         (std::min(kPlainHostFactor, s.runtime.host_factor) * kOperators * matrices);
+}
+
+}  // namespace
+
 RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                  const StepEndGroups& groups, const BlockParameters& p) {
   RankEnd end;
@@ -345,7 +363,8 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   const double lists = shards && s.zero == 1 ? real(groups.all.size) * s.runtime.shard_launches : 0;
   const double launches = real(tensors + expert_tensors(m, s)) *
                           (s.runtime.optimizer_launches + lists) * s.runtime.host_factor;
-  end.optimizer = std::max(end.optimizer, c.device.launch_gap * launches);
+  end.optimizer = std::max(end.optimizer,
+                           c.device.launch_gap * launches + orthogonalisation_host_time(c, s, p));
   end.offload = optimizer_offload_time(c.device, s, p);
   return end;
 }

@@ -172,6 +172,8 @@ BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& bloc
     const auto number = static_cast<double>(mine.blocks[k]);
     sum.orthogonalisation += p.orthogonalisation * number;
     sum.expert_orthogonalisation += p.expert_orthogonalisation * number;
+    sum.matrices += p.matrices * number;
+    sum.expert_matrices += p.expert_matrices * number;
     if (mine.blocks[k] == 0) continue;
     sum.largest_matrix = std::max(sum.largest_matrix, p.largest_matrix);
     sum.largest_expert = std::max(sum.largest_expert, p.largest_expert);

@@ -37,6 +37,9 @@ void check_optimizer_kernel(Target t, const Strategy& s, Findings& f);
 void check_offloaded_masters(Target t, const Strategy& s, Findings& f);
 void check_megatron_extras(Target t, const Strategy& s, Findings& f);
 
+void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f);
+void check_attention_residuals(Target t, const Strategy& s, const ModelSpec& m, Findings& f);
+
 // CUDA graphs of layers, and of the full iteration, as Megatron-LM captures them.
 void check_megatron_graphs(const Plan& p, Findings& f);
 void mend_megatron_graphs(Strategy& s, const ModelSpec& m);

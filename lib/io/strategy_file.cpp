@@ -69,6 +69,26 @@ void refuse_removed(MapReader& r) {
   }
 }
 
+// What people ask for that no framework here has: DeepSpeed's offload_param and PyTorch's
+// CPUOffloadPolicy take all weights, Megatron-Core none; KTransformers computes experts on the
+// host.
+void refuse_unbuilt(MapReader& r) {
+  const auto is_asked = [&](std::string_view key) {
+    const auto& entries = r.node().entries;
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const auto& entry) { return entry.first.text == key; });
+  };
+  for (const char* const key : {"offload.expert_weights", "offload.experts"}) {
+    if (!is_asked(key) || !r.has(key)) continue;
+    r.report(key,
+             "no framework here keeps the experts' weights alone on the host: not Megatron-Core, "
+             "DeepSpeed, PyTorch's FSDP or torchtitan",
+             "'offload.weights=true' with 'offload.optimizer=true' and 'zero=3' keeps all weights "
+             "there (DeepSpeed, FSDP, torchtitan); KTransformers, which has no exporter here, the "
+             "experts'");
+  }
+}
+
 // The preset that the text names; a release alone is one of the framework that `s` is for.
 void read_preset(MapReader& r, Strategy& s) {
   std::string framework(name_of(s.framework)), release;
@@ -241,6 +261,7 @@ StrategyText read_strategy(Document& document, const Strategy& defaults) {
     result.strategy = as_carried(result.strategy);
   }
   refuse_removed(r);
+  refuse_unbuilt(r);
   r.refuse_unknown();
   // Only what the text states can be wrong here; the rest may come from other flags.
   Findings stated;

@@ -185,6 +185,8 @@ void add_memory(const LaunchPlan& p, Options& o) {
   } else if (s.recompute == Recompute::kSelective) {
     o.push_back({"--recompute-granularity", "selective"});
     o.push_back(recomputed_modules(p));
+    const std::int64_t layers = s.runtime.mhc_recompute_layers;
+    if (layers > 0) o.push_back({"--mhc-recompute-layer-num", std::to_string(layers)});
   }
   if (s.offload.activations) {
     o.push_back({"--cpu-offloading-num-layers", std::to_string(p.model.num_layers - 1)});

@@ -87,6 +87,7 @@ constexpr std::array kFields{
     Field{"--recompute-method", "model.recompute_method"},
     Field{"--recompute-num-layers", "model.recompute_num_layers"},
     Field{"--recompute-modules", "model.recompute_modules", Kind::kList},
+    Field{"--mhc-recompute-layer-num", "model.mhc_recompute_layer_num"},
     Field{"--fine-grained-activation-offloading", "model.fine_grained_activation_offloading",
           Kind::kTrue},
     Field{"--offload-modules", "model.offload_modules", Kind::kList},

@@ -334,6 +334,7 @@ class Importer {
     const RecomputeModules modules = listed_modules(experts);
     if (granularity == "selective" && !modules.empty()) {
       s.recompute = Recompute::kSelective, s.recompute_modules = modules;
+      s.runtime.mhc_recompute_layers = number("--mhc-recompute-layer-num", 0);
     }
     if (granularity == "full") {
       s.recompute = Recompute::kFull;
@@ -404,6 +405,8 @@ class Importer {
     s.runtime.fused_router = dense || has("--moe-router-fusion");
     s.runtime.fused_permute = dense || has("--moe-permute-fusion");
     s.runtime.fused_mhc = run_.model.mhc_num_residual_streams == 1 || has("--use-fused-mhc");
+    // The dev branch, by its name for them.
+    s.runtime.fp32_mhc = !s.runtime.fused_mhc && has("--enable-hyper-connections");
     const bool fuses = has("--use-transformer-engine-op-fuser");
     const bool interleaved = !text("--moe-mlp-glu-interleave-size").empty();
     s.runtime.fused_experts = fuses && interleaved && run_.model.moe.has_value();

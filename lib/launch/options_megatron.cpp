@@ -59,7 +59,7 @@ linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-
 linear-num-value-heads mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads
 attention-output-gate/0 moe-latent-size mtp-use-repeated-layer/0 rotary-percent
 enable-mhc-connections/0 enable-hyper-connections/0 mhc-num-residual-streams num-residual-streams
-mhc-sinkhorn-iterations use-fused-mhc/0
+mhc-sinkhorn-iterations mhc-recompute-layer-num use-fused-mhc/0
 )"},
     {OptionEffect::kModelled, "vocabulary",
      R"(
@@ -69,7 +69,7 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
     {OptionEffect::kModelled, "experts",
      R"(
 num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
-moe-layer-freq moe-router-enable-expert-bias/0
+moe-layer-freq moe-router-enable-expert-bias/0 moe-router-force-load-balancing/0
 moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-shared-expert-overlap/0
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
 moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
@@ -152,12 +152,6 @@ disable-dsa-indexer-scoring-relu/0 dsa-indexer-k-norm-epsilon dsa-indexer-k-norm
      R"(
 moe-shared-expert-gate/0 retro-add-retriever/0 embedding-weights-in-fp32/0
 num-unique-layers param-sharing-style
-)"},
-    // The two CI runs that ask for it hold at their peak what layers keep without it (145 MiB a
-    // layer, where 142 are counted and 115 would be left): it is not known what it drops.
-    {OptionEffect::kNotModelled, "what surrounds hyper-connections is kept, not recomputed",
-     R"(
-mhc-recompute-layer-num
 )"},
     {OptionEffect::kNotModelled, "every layer is taken as the others",
      R"(

@@ -25,7 +25,7 @@ fp8-amax-compute-algo cache-mla-latents/0 onnx-safe
 moe-router-load-balancing-type/+ moe-aux-loss-coeff/+ moe-z-loss-coeff moe-input-jitter-eps
 moe-router-pre-softmax/0 moe-router-num-groups moe-router-group-topk
 moe-router-topk-scaling-factor moe-router-score-function moe-router-dtype
-moe-router-bias-update-rate moe-router-quantile-balancing-ema moe-router-force-load-balancing/0
+moe-router-bias-update-rate moe-router-quantile-balancing-ema
 moe-router-force-biased moe-router-padding-for-quantization/0 moe-router-padding-for-fp8/0
 moe-enable-routing-replay/0 moe-apply-probs-on-input/0 moe-use-upcycling/0
 moe-upcycling-granularity moe-router-topk-limited-devices moe-per-layer-logging/0

@@ -377,8 +377,7 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   const bool core_again = listed ? repeats(x, RecomputeModule::kCoreAttn, false) : again && !fused;
   const bool up_again =
       latent && (listed ? repeats(x, RecomputeModule::kMlaUpProj, false) : again && fused);
-  const bool normed_again =
-      listed ? norm_apart && repeats(x, RecomputeModule::kLayernorm, false) : again && fused;
+  const bool normed_again = listed ? norm_apart && repeats_norms(x) : again && fused;
   const double core_inputs =
       (latent ? repeated : projections) - fewer - (up_again ? made_again : 0);
   const double core =
@@ -401,7 +400,7 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
     dropped += scores + (fused ? 4 * t * real(heads.heads) : 0);
     if (fused && !shared) dropped += output_each * t * real(heads.value_size);
   }
-  if (norm_apart && repeats(x, RecomputeModule::kLayernorm, false)) dropped += kept_input(x, first);
+  if (norm_apart && repeats_norms(x)) dropped += kept_input(x, first);
   if (latent && repeats(x, RecomputeModule::kMlaUpProj, false)) {
     dropped += made_again, together = made_again;
   }

@@ -55,7 +55,7 @@ KeptBytes saved_bytes(const DenseMlpSpec& kind, const BlockContext& x) {
     saved.together = activation_function_bytes(x, features) + (norm_is_inside(x) ? normed : 0);
     saved.selective += saved.together;
   }
-  if (repeats(x, RecomputeModule::kLayernorm, false) && !norm_is_inside(x)) {
+  if (repeats_norms(x) && !norm_is_inside(x)) {
     saved.selective += normed;
   }
   return saved;

@@ -26,12 +26,6 @@ bool is_padded(const BlockContext& x) {
   return k.pad_to_capacity && k.expert_capacity_factor > 0;
 }
 
-// Host time of one of PyTorch's operators in plain modules, in kernels of the framework.
-double plain_operator(const BlockContext& x) {
-  const double factor = x.strategy.runtime.host_factor;
-  return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
-}
-
 // [F-HOST-6] Launches of the host to choose experts, to sort tokens to them and back, and to wait
 // until the device says how many tokens each expert got; forward and backward. Counted and timed in
 // Megatron-Core 0.17 on one H200, 128 experts (benchmarks/device/h200-megatron.json): by operators
@@ -140,6 +134,45 @@ void set_launches(double forward, double backward, BlockOps& ops) {
   ops.kernels.back().launches = backward;
 }
 
+// [F-EP-16] Where no kernel of its own does it, copies are added to their tokens element by element
+// by atomic operations, behind the experts (scatter_add_) and in the backward pass to the tokens
+// that were picked (index_add_; Megatron-Core moe/moe_utils.py, unpermute and permute). These go at
+// 0.8e9 a second and multiprocessor: the mean of 0.46e9 on H20 (FlagGems pull request 4502, 4,096 x
+// 4,096 elements in 0.55 ms, 0.08 of it to read and write them) and 1.15e9 on H200 (TileOps pull
+// request 608, 2,048 x 2 rows of 4,096 in 0.20 ms, 0.09 of it for what comes before). What
+// PyTorch's pull request 182675 of May 2026 gains on Hopper and later is not counted.
+void append_token_sums(const BlockContext& x, double elements, BlockOps& ops) {
+  constexpr double kAtomics = 0.8e9;
+  if (x.strategy.runtime.fused_permute) return;
+  const auto multiprocessors = real(x.cluster.device.multiprocessors);
+  append_elementwise(x, "token sums", 3 * x.shape.bytes * elements, 1, 3 * x.shape.bytes * elements,
+                     1, ops);
+  for (auto op = ops.kernels.end() - 2; op != ops.kernels.end(); ++op) {
+    op->launches = 0;  // with what sorts
+    if (multiprocessors > 0) {
+      op->time = std::max(op->time, Seconds{elements / (kAtomics * multiprocessors)});
+    }
+  }
+}
+
+// [F-EP-17] Whether the probabilities weigh the experts' hidden features by operators of their own,
+// behind an activation function that is not fused: the product keeps what it weighs. Probabilities
+// are fp32, so that it is made in fp32 and cast (Megatron-Core moe/experts.py, bias_act_func; other
+// codes that weigh features compile both). The host issues them with what [F-HOST-6] counts, which
+// was chosen on runs that have them.
+bool weighs_features(const BlockContext& x) {
+  const Runtime& k = x.strategy.runtime;
+  return k.transformer_engine && !k.weighted_expert_outputs && !k.fused_activation;
+}
+
+void append_feature_weights(const BlockContext& x, double features, BlockOps& ops) {
+  if (!weighs_features(x)) return;
+  const double e = x.shape.bytes;
+  append_elementwise(x, "feature weights", (2 * e + 8) * features, 2, (4 * e + 16) * features, 4,
+                     ops);
+  set_launches(0, 0, ops);
+}
+
 // [F-EP-8] A kernel that gates what it multiplied and writes it in 8 bits, and its counterpart that
 // does so to the gradient, leave no casts between the experts' two products. Recomputing the
 // activation is one output more of the second, which reads the features anyway (Transformer Engine
@@ -222,9 +255,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   // MoEAlltoAllTokenDispatcher; _DeepepManager.get_permuted_hidden_states_by_experts).
   const bool sent_once = is_sent_once(x), gathered = is_gathered(x);
   if (!sent_once && !gathered) {
-    // PyTorch adds the gradients of rows that it picked to zeros of their own.
-    const double back = s.runtime.fused_permute ? 2 : 4;
-    append_elementwise(x, "permute", 2 * e * routed * h, 2, back * e * routed * h, 2, ops);
+    append_elementwise(x, "permute", 2 * e * routed * h, 2, 2 * e * routed * h, 2, ops);
     set_launches(launches.sort, launches.sort_back, ops);
   }
   graph_part(x, CudaGraphModule::kMoePreprocess, preprocess, ops);
@@ -241,7 +272,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const double copies = tokens * copies_sent(moe, x) * busiest;
   double sorted = sent_once ? 2 * e * (copies + received) : 2 * e * (received + routed);
   // Rows that are picked of all tokens', and added to zeros for all of them.
-  if (gathered) sorted = e * (5 * received + gathered_tokens(x));
+  const double picked = s.runtime.fused_permute ? 5 : 2;
+  if (gathered) sorted = e * (picked * received + gathered_tokens(x));
   ops.kernels.push_back(memory_op(x, "sort by expert", Pass::kForward, sorted * h / 2, 1));
   ops.kernels.back().launches = launches.arrive;
   const std::size_t first_expert = ops.kernels.size();
@@ -253,7 +285,10 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
                 local_experts, &first);
   if (fused) drop_casts(first_expert, Pass::kBackwardInput, ops);
   const PartBegin activation = part_begin(ops);
-  if (!fused) append_activation(x, received * real(ffn), ops);
+  if (!fused) {
+    append_activation(x, received * real(ffn), ops);
+    append_feature_weights(x, received * real(ffn), ops);
+  }
   const bool activation_again = !all_again && repeats(x, RecomputeModule::kMoeAct, false);
   if (activation_again && !fused) repeat_part(activation, ops);
   const std::size_t first_down = ops.kernels.size();
@@ -271,6 +306,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   }
   append_elementwise(x, "unpermute", sorted * h / 2, 2, sorted * h, 3, ops);
   set_launches(launches.unsort, launches.unsort_back, ops);
+  append_token_sums(x, (sent_once || gathered ? received : routed) * h, ops);
   if (moe.latent_size > 0) {
     if (moe.latent_norm) append_norm(x, "latent norm", l.norm_tokens * input, ops);
     append_linear(x, "latent up", l.norm_tokens, l.hidden, input, false, ops);
@@ -318,6 +354,8 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     inside += routed * gathered * real(expert_input(moe, l.hidden)) * l.bytes;
   }
   inside += activation_function_bytes(x, hidden);
+  const double unweighted = weighs_features(x) ? l.bytes * hidden : 0;
+  inside += unweighted;
   inside += real(l.norm_tokens) * real(moe.num_experts) * 8;
   const double of_shared = activation_function_bytes(x, shared);
   KeptBytes saved{norm_bytes(x, norm) + normed + inside + of_shared};
@@ -338,12 +376,13 @@ KeptBytes saved_bytes(const MoeSpec& moe, const BlockContext& x) {
     saved.selective = saved.together = inside + of_shared;
   } else {
     const bool again = repeats(x, RecomputeModule::kSharedExperts, false);
-    const double features =
-        repeats(x, RecomputeModule::kMoeAct, false) ? kept(x, {LoraTarget::kFc2}) * hidden : 0;
+    const double features = repeats(x, RecomputeModule::kMoeAct, false)
+                                ? kept(x, {LoraTarget::kFc2}) * hidden + unweighted
+                                : 0;
     saved.selective = features + (again ? of_shared : 0);
     saved.together = std::max(features, again ? of_shared : 0);
   }
-  if (repeats(x, RecomputeModule::kLayernorm, false)) saved.selective += normed;
+  if (repeats_norms(x)) saved.selective += normed;
   return saved;
 }
 

@@ -108,7 +108,36 @@ Rule rule_of(const DeltaShape& a, double e) {
   return r;
 }
 
+// [F-GDN-4] With deterministic algorithms the rule of scalar decays is PyTorch's operators in fp32,
+// row by row of every chunk's square, then chunk by chunk (Megatron-Core
+// ssm/gated_delta_net/gdn.py, torch_chunk_gated_delta_rule). Its C - 1 rows keep what they read of
+// the square, i^2 + i elements of each; besides seven tensors of keys, three of values, six squares
+// and the states are kept.
+bool goes_by_operators(const BlockContext& x, const DeltaShape& a) {
+  return x.strategy.runtime.deterministic_mode && a.decays == a.heads;
+}
+
+double operator_elements(const DeltaShape& a) {  // per token
+  const double rows = (kChunk * kChunk - 1) / 3;
+  return 7 * a.repeated_keys + 3 * a.values + a.heads * (6 * kChunk + rows) + states(a);
+}
+
+// Each element is read twice and written once; backward the same of two gradients. A row takes six
+// operators, a chunk of the scan eighteen, what is before and behind forty, and their gradients
+// about twice as many.
+void append_operators(const BlockContext& x, const DeltaShape& a, BlockOps& ops) {
+  constexpr double kRow = 6, kScanned = 18, kBeside = 40;
+  const double chunks = real(x.shape.sequence) / kChunk;
+  const double kernels = kRow * (kChunk - 1) + kScanned * chunks + kBeside;
+  const double bytes = 3 * 4 * real(x.shape.tokens) * operator_elements(a);
+  append_elementwise(x, "delta rule", bytes, kernels, 2 * bytes, 2 * kernels, ops);
+  for (auto op = ops.kernels.end() - 2; op != ops.kernels.end(); ++op) {
+    op->launches *= plain_operator(x);
+  }
+}
+
 void append_rule(const BlockContext& x, const DeltaShape& a, BlockOps& ops) {
+  if (goes_by_operators(x, a)) return append_operators(x, a, ops);
   const double tokens = real(x.shape.tokens);
   Rule r = rule_of(a, x.shape.bytes);
   r.forward_scan.programs = r.backward_scan.programs = scan_programs(a, x);
@@ -195,7 +224,10 @@ KeptBytes saved_bytes(const GatedDeltaNetSpec& kind, const BlockContext& x) {
   const double features = input_features(kind, a) + gate_features(kind, a) + convolved(a) +
                           2 * a.repeated_keys + 2 * a.values + a.heads + kChunk * a.heads;
   const double ranks = real(gate_ranks(kind));
-  const double inside = real(x.shape.tokens) * (e * features + 4 * a.decays) +
+  // In place of the kernels' inverse.
+  const double operators =
+      goes_by_operators(x, a) ? 4 * operator_elements(a) - e * kChunk * a.heads : 0;
+  const double inside = real(x.shape.tokens) * (e * features + 4 * a.decays + operators) +
                         kept(x) * real(x.shape.norm_tokens) * ranks;
   return state_mixer_bytes(x, inside, static_cast<std::int64_t>(a.values));
 }

@@ -1,5 +1,6 @@
 // A whole decoder layer: a mixer and what follows it.
 #include <algorithm>
+#include <type_traits>
 #include <variant>
 
 #include "model/attention_residuals.hpp"
@@ -30,7 +31,7 @@ void append_part(const BlockContext& x, const Part& part, BlockOps& ops) {
   if (std::holds_alternative<NoneSpec>(part)) return;
   append_mixture(x, ops);
   std::visit([&](const auto& kind) { append_operations(kind, x, ops); }, part);
-  append_connection(x, ops);
+  append_connection(x, std::is_same_v<Part, FeedForward>, ops);
   if (!x.model.sandwich_norm) return;
   append_norm(x, "post norm", x.shape.norm_tokens * x.shape.hidden, ops);
 }
@@ -107,8 +108,10 @@ KeptBytes layer_saved_bytes(const BlockContext& x, const LayerSpec& layer) {
           ? parts * norm_bytes(x, real(x.shape.norm_tokens) * real(x.shape.hidden))
           : 0;
   const double connections = parts * (connection_saved_bytes(x) + mixture_saved_bytes(x));
+  const RepeatedStreams streams = repeated_streams(x, parts);
   return {mixer.all + rest.all + behind + connections + mask_bytes(x, layer.mixer),
-          mixer.selective + rest.selective, std::max(mixer.together, rest.together),
+          mixer.selective + rest.selective + streams.dropped,
+          std::max(mixer.together, rest.together) + streams.together,
           mixer.offloaded + rest.offloaded};
 }
 

@@ -22,6 +22,11 @@ KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass, doub
   return op;
 }
 
+double plain_operator(const BlockContext& x) {
+  const double factor = x.strategy.runtime.host_factor;
+  return factor > kPlainHostFactor ? kPlainHostFactor / factor : 1;
+}
+
 Strategy unquantised(const Strategy& s) {
   Strategy plain = s;
   if (is_quantised(s.precision)) plain.precision = Precision::kBf16;
@@ -83,7 +88,7 @@ void append_norm(const BlockContext& x, std::string_view name, std::int64_t elem
 // well: autograd adds the two gradients (3e n), which the eager and the fp32 kernels' bytes hold.
 void append_residual_norm(const BlockContext& x, std::string_view name, BlockOps& ops, bool apart) {
   const std::int64_t elements = x.shape.norm_tokens * x.shape.hidden;
-  const bool listed = repeats(x, RecomputeModule::kLayernorm, false);
+  const bool listed = repeats_norms(x);
   const bool repeated = x.strategy.recompute_modules.empty()
                             ? x.strategy.flash_attention
                             : listed && (apart || !norm_is_inside(x));

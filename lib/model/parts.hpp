@@ -87,9 +87,15 @@ void append_elementwise(const BlockContext& x, std::string_view name, double for
 void append_residual(const BlockContext& x, BlockOps& ops);
 void append_activation(const BlockContext& x, double features, BlockOps& ops);
 
+// Host time of one of PyTorch's operators in plain modules, in kernels of the framework.
+[[nodiscard]] double plain_operator(const BlockContext& x);
+
 // Whether selective recomputation repeats what belongs to a module: where the strategy lists
 // modules if this is one of them, else as `unlisted` says.
 [[nodiscard]] bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted);
+// Of listed modules: whether one repeats the norms that are modules of their own. Of streams that
+// come back, what was read of them passes its norm again.
+[[nodiscard]] bool repeats_norms(const BlockContext& x);
 // Where a part of a block's operations begins.
 struct PartBegin {
   std::size_t kernel = 0, comm = 0;

@@ -2,6 +2,7 @@
 // graphs hold.
 #include <algorithm>
 
+#include "model/hyper_connections.hpp"
 #include "model/parts.hpp"
 
 namespace meshplan {
@@ -22,6 +23,10 @@ void repeat_product(const BlockContext& x, std::string_view name, double share, 
 bool repeats(const BlockContext& x, RecomputeModule module, bool unlisted) {
   const RecomputeModules& listed = x.strategy.recompute_modules;
   return listed.empty() ? unlisted : listed.has(module);
+}
+
+bool repeats_norms(const BlockContext& x) {
+  return repeats(x, RecomputeModule::kLayernorm, false) || repeats_streams(x);
 }
 
 PartBegin part_begin(const BlockOps& ops) {

@@ -33,9 +33,8 @@ KeptBytes state_mixer_bytes(const BlockContext& x, double inside, std::int64_t f
   const double input = kept_input(x, {LoraTarget::kIn});
   const double all = norm_bytes(x, norm) + input + inside + output + hidden_mask(x);
   // Selective recomputation beside fused kernels repeats the norm (Megatron-Core's layernorm).
-  const bool again = x.strategy.recompute_modules.empty()
-                         ? x.strategy.flash_attention
-                         : repeats(x, RecomputeModule::kLayernorm, false) && !norm_is_inside(x);
+  const bool again = x.strategy.recompute_modules.empty() ? x.strategy.flash_attention
+                                                          : repeats_norms(x) && !norm_is_inside(x);
   return {all, again ? input : 0};
 }
 

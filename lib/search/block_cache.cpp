@@ -29,6 +29,7 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
   key[17] = pipeline_crosses_nodes(s, cluster_) ? 1 : 0;
   key[18] = s.recompute_modules.id();
   if (deferred_microbatches(s) > 0) key[19] = num_microbatches(s);
+  if (s.recompute_modules.has(RecomputeModule::kMhc)) key[20] = s.pp * s.vp;  // a stage's layers
   return key;
 }
 
@@ -38,6 +39,7 @@ const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
   few = few * 2 + (has_host_weights(s) ? 1 : 0);
   few = few * 2 + (deferred_microbatches(s) > 0 ? 1 : 0);  // not with every schedule
   few = few * 4 + static_cast<std::int64_t>(s.cp_kind);
+  if (s.recompute_modules.has(RecomputeModule::kMhc)) few = few * 4096 + s.vp;
   for (const Axis axis : s.order) few = few * 8 + static_cast<std::int64_t>(axis);
   const IntegerKey<12> key{static_cast<std::int64_t>(base),
                            s.tp,

@@ -35,6 +35,7 @@ BlockParameters average_rank(const SearchContext& x, const Strategy& s, const Bl
   p.largest_matrix = p.largest_expert = 0, p.largest_orthogonalisation = 0;
   const double share = real(copies) / real(s.pp);
   p.orthogonalisation *= share, p.expert_orthogonalisation *= share;
+  p.matrices *= share, p.expert_matrices *= share;
   return p;
 }
 

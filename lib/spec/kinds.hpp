@@ -38,7 +38,8 @@ enum class RecomputeModule {
   kMlaUpProj,
   kMlp,
   kMoe,
-  kSharedExperts
+  kSharedExperts,
+  kMhc
 };
 // Parts of a model that are not trained (Megatron-Bridge's freeze_vision_model,
 // freeze_vision_projection and freeze_language_model).
@@ -146,7 +147,8 @@ MESHPLAN_NAMES(RecomputeModule, {{RecomputeModule::kCoreAttn, "core_attn"},
                                  {RecomputeModule::kMlaUpProj, "mla_up_proj"},
                                  {RecomputeModule::kMlp, "mlp"},
                                  {RecomputeModule::kMoe, "moe"},
-                                 {RecomputeModule::kSharedExperts, "shared_experts"}});
+                                 {RecomputeModule::kSharedExperts, "shared_experts"},
+                                 {RecomputeModule::kMhc, "mhc"}});
 MESHPLAN_NAMES(OffloadModule, {{OffloadModule::kAttnNorm, "attn_norm"},
                                {OffloadModule::kQkvLinear, "qkv_linear"},
                                {OffloadModule::kCoreAttn, "core_attn"},

@@ -41,6 +41,8 @@ bool has_module(const ModelSpec& m, RecomputeModule module) {
       return m.moe.has_value();
     case RecomputeModule::kSharedExperts:
       return m.moe && m.moe->shared_expert_ffn_hidden_size > 0;
+    case RecomputeModule::kMhc:
+      return m.mhc_num_residual_streams > 1;
   }
   return false;
 }
@@ -92,6 +94,8 @@ std::vector<RecomputeModules> module_lists(const ModelSpec& m, const Runtime& ru
     // All of a mixture's layer is these two's as well.
     if (modules.has(kMoe) && (modules.has(kMoeAct) || modules.has(kSharedExperts))) return false;
     if (norms_inside && modules.has(kLayernorm)) return false;
+    // Module mhc repeats norms as well, and excludes mlp.
+    if (modules.has(kMhc) && (modules.has(kLayernorm) || modules.has(kMlp))) return false;
     return std::all_of(
         NameTable<RecomputeModule>::rows.begin(), NameTable<RecomputeModule>::rows.end(),
         [&](const auto& row) { return !modules.has(row.value) || has_module(m, row.value); });

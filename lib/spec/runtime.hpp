@@ -69,6 +69,9 @@ struct Runtime {
   bool fused_permute = false;
   // Each step of hyper-connections is one kernel (Megatron-Bridge's use_fused_mhc, Primus' Triton).
   bool fused_mhc = true;
+  // What they mix by is worked out of an fp32 copy of the streams, which is kept (Megatron-Core's
+  // dev branch, transformer/hyper_connection.py, _projection_and_get_norm, where it is not fused).
+  bool fp32_mhc = false;
   // Each mixture of attention residuals is one kernel (Primus' attn_res_backend flydsl); else
   // PyTorch's operations one by one (Megatron-Bridge, and Primus' default).
   bool fused_attn_res = false;
@@ -260,6 +263,9 @@ struct Runtime {
   // them or of so many (Megatron-Core defer_embedding_wgrad_compute, wgrad_deferral_limit).
   bool defer_embedding_wgrad_compute = false;
   std::int64_t wgrad_deferral_limit = 0;  // 0: of all
+  // Where selective recomputation repeats what hyper-connections make, so many layers' comes back
+  // at once (Megatron-Core mhc_recompute_layer_num); 0: all of a stage's.
+  std::int64_t mhc_recompute_layers = 0;
   // Where optimizer states are sharded, a matrix that Muon updates has one owner, which holds all
   // of its states (Megatron-Core optimizer/layer_wise_optimizer.py); else its momentum is gathered.
   bool layer_wise_optimizer = false;

@@ -54,6 +54,7 @@ void check_workload(const Strategy& s, Findings& f) {
           {0, 1'000'000'000});
   f.check("runtime.microbatch_group_size", s.runtime.microbatch_group_size, {0, 1'000'000'000});
   f.check("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit, {0, 1'000'000'000});
+  f.check("runtime.mhc_recompute_layers", s.runtime.mhc_recompute_layers, {0, 1'000'000'000});
   f.check("runtime.zero_bucket_size", s.runtime.zero_bucket_size, {0, 1'000'000'000'000});
   f.check("runtime.held_gathers", s.runtime.held_gathers, {0, 10'000});
   f.check("runtime.held_gathers_one_microbatch", s.runtime.held_gathers_one_microbatch,

@@ -94,6 +94,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.fused_router", s.runtime.fused_router);
   visit("kernels.fused_permute", s.runtime.fused_permute);
   visit("kernels.fused_mhc", s.runtime.fused_mhc);
+  visit("kernels.fp32_mhc", s.runtime.fp32_mhc);
   visit("kernels.fused_attn_res", s.runtime.fused_attn_res);
   visit("kernels.fused_lora", s.runtime.fused_lora);
   visit("kernels.gathered_logits", s.runtime.gathered_logits);
@@ -158,6 +159,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.engine_router", s.runtime.engine_router);
   visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);
   visit("runtime.wgrad_deferral_limit", s.runtime.wgrad_deferral_limit);
+  visit("runtime.mhc_recompute_layers", s.runtime.mhc_recompute_layers);
   visit("runtime.layer_wise_optimizer", s.runtime.layer_wise_optimizer);
   visit("runtime.layer_wise_param_layout", s.runtime.layer_wise_param_layout);
   visit("runtime.calculate_per_token_loss", s.runtime.calculate_per_token_loss);

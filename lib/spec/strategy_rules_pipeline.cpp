@@ -302,10 +302,33 @@ void check_offload(const Plan& p, Findings& f) {
   }
 }
 
-// T:1964, T:1969, T:3030; a module that no layer has is let pass.
+void check_repeated_streams(const Plan& p, Findings& f) {
+  const Runtime& k = p.s.runtime;
+  const bool streams = p.m.mhc_num_residual_streams > 1;
+  if (k.fp32_mhc && (k.fused_mhc || !streams)) {
+    f.warning({"kernels.fp32_mhc"},
+              "'kernels.fp32_mhc' does nothing without hyper-connections that are not fused");
+  }
+  if (!p.s.recompute_modules.has(RecomputeModule::kMhc)) {
+    if (k.mhc_recompute_layers == 0) return;
+    f.warning({"runtime.mhc_recompute_layers"},
+              "'runtime.mhc_recompute_layers' does nothing: 'recompute_modules' lacks mhc");
+    return;
+  }
+  if (!streams) f.error({"recompute_modules"}, "module mhc needs hyper-connections");
+  if (p.s.recompute_modules.has(RecomputeModule::kMlp)) {
+    f.error({"recompute_modules"}, "modules mhc and mlp exclude each other");
+  }
+  if (!p.s.offload.modules.empty()) {
+    f.error({"recompute_modules", "offload.modules"}, "module mhc excludes 'offload.modules'");
+  }
+}
+
+// T:1964, T:1969, T:2028 to T:2052, T:3030; a module that no layer has is let pass.
 void check_recompute_modules(const Plan& p, Findings& f) {
   const Strategy& s = p.s;
   const RecomputeModules& modules = s.recompute_modules;
+  check_repeated_streams(p, f);
   if (modules.empty()) return;
   if (s.recompute != Recompute::kSelective) {
     f.error({"recompute_modules", "recompute"},
@@ -327,7 +350,7 @@ void check_recompute_modules(const Plan& p, Findings& f) {
   }
   for (const auto& row : NameTable<RecomputeModule>::rows) {
     if (!modules.has(row.value) || has_module(p.m, row.value)) continue;
-    if (row.value == RecomputeModule::kMlaUpProj) continue;
+    if (row.value == RecomputeModule::kMlaUpProj || row.value == RecomputeModule::kMhc) continue;
     f.warning({"recompute_modules"},
               "module " + std::string(row.name) + " does nothing: no layer has one");
   }

@@ -110,3 +110,31 @@ TEST_CASE("[F-DET-2] gradients of queries that are added in order wait for those
     CHECK(attention(Pass::kBackwardInput) == Approx(backward * slower));
   }
 }
+
+TEST_CASE("[F-GDN-4] deterministic gated delta rules go row by row in fp32") {
+  ModelSpec m = plain_gpt();
+  const GatedDeltaNetSpec delta{
+      .num_key_heads = 4, .num_value_heads = 8, .key_head_dim = 64, .value_head_dim = 32};
+  m.layers = {{m.num_layers, LayerSpec{delta, DenseMlpSpec{m.ffn_hidden_size}}}};
+  const ClusterSpec c = plain_cluster(1);
+  const Strategy s = deterministic(1);
+  Strategy kernels = s;
+  kernels.runtime.deterministic_mode = false;
+  const auto saved = [&](const Strategy& own) {
+    return block_costs(m, c, own)[kFirstLayerBlock].saved.none.si();
+  };
+  // Of each token and head: keys of 64 elements seven times, values of 32 three times, six squares
+  // of chunks of 64, 2 + 6 + ... of 63 rows, and its share of a state, in fp32; no inverse.
+  const double rows = 63 * 64 * (2 * 64 + 2) / 6.0 / 64,
+               each = 7 * 64 + 3 * 32 + 6 * 64 + rows + 32;
+  CHECK(saved(s) - saved(kernels) == Approx(2048 * 8 * (4 * each - 2 * 64)));
+  const auto blocks = block_ops(m, c, s);
+  double forward = 0, backward = 0;
+  for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+    if (op.name != "delta rule") continue;
+    (op.pass == Pass::kForward ? forward : backward) += op.launches;
+  }
+  const double plain = kPlainHostFactor / s.runtime.host_factor;
+  CHECK(forward == Approx((6 * 63 + 18 * 2048.0 / 64 + 40) * (plain < 1 ? plain : 1)));
+  CHECK(backward == Approx(2 * forward));
+}

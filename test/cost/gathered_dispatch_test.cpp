@@ -77,14 +77,80 @@ TEST_CASE(
     }
     return sum;
   };
-  const Strategy s = gathering(1, 8, 1);
+  Strategy s = gathering(1, 8, 1);
+  s.runtime.fused_permute = false;
   const double received = kTokens * 2.0, all = kTokens * 8.0;
   CHECK(bytes(s, "permute") == 0);
-  CHECK(bytes(s, "sort by expert") + bytes(s, "unpermute") ==
-        Approx(2 * kHidden * (5 * received + all)));
+  const auto behind = [&] {
+    return bytes(s, "sort by expert") + bytes(s, "unpermute") + bytes(s, "token sums");
+  };
+  CHECK(behind() == Approx(2 * kHidden * (5 * received + all)));
+  s.runtime.fused_permute = true;
+  CHECK(behind() == Approx(2 * kHidden * (5 * received + all)));
   Strategy alone = gathering(1, 1, 1), sent = alone;
   sent.runtime.allgather_dispatcher = false;
   CHECK(block_costs(m, plain_cluster(8), alone) == block_costs(m, plain_cluster(8), sent));
+}
+
+TEST_CASE("[F-EP-16] PyTorch adds copies to their tokens element by element, a kernel at once") {
+  const ModelSpec m = mixture();
+  ClusterSpec c = plain_cluster(8);
+  c.device.multiprocessors = 100;
+  Strategy s = gathering(1, 8, 1);
+  s.runtime.allgather_dispatcher = s.runtime.fused_permute = false;
+  const auto sums = [&](Pass pass) {
+    double time = 0;
+    const std::vector<BlockOps> blocks = block_ops(m, c, s);
+    for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+      if (op.name != "token sums" || op.pass != pass) continue;
+      CHECK(op.launches == 0);
+      time += op.time.si();
+    }
+    return time;
+  };
+  const double copies = kTokens * 2.0 * kHidden, each = copies / (0.8e9 * 100);
+  CHECK(sums(Pass::kForward) == Approx(each));
+  CHECK(sums(Pass::kBackwardInput) == Approx(each));
+  c.device.multiprocessors = 1'000'000;  // then memory is slower
+  CHECK(sums(Pass::kForward) ==
+        Approx(memory_time(c.device, KernelKind::kOther, false, 6 * copies, 1).si()));
+  s.runtime.fused_permute = true;
+  CHECK(sums(Pass::kForward) == 0);
+}
+
+TEST_CASE("[F-EP-17] features that operators weigh are kept before and after") {
+  const ModelSpec m = mixture();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = gathering(1, 8, 1);
+  s.runtime.transformer_engine = true;
+  s.runtime.weighted_expert_outputs = s.runtime.fused_activation = false;
+  const double features = kTokens * 2.0 * 1024;
+  const auto of = [&](const Strategy& own) {
+    const std::vector<BlockOps> blocks = block_ops(m, c, own);
+    double bytes = 0;
+    for (const KernelOp& op : blocks[kFirstLayerBlock].kernels) {
+      if (op.name == "feature weights" && op.pass == Pass::kForward) bytes += op.bytes;
+    }
+    return std::pair(bytes, block_costs(m, c, own)[kFirstLayerBlock].saved.none.si());
+  };
+  Strategy outputs = s, fused = s;
+  outputs.runtime.weighted_expert_outputs = true;
+  fused.runtime.fused_activation = true;
+  CHECK(of(s).first == Approx(12 * features));
+  CHECK(of(fused).first == 0);
+  CHECK(of(outputs).first == 0);
+  // Of a plain activation function there is nothing else that fusing it would spare.
+  CHECK(of(s).second - of(fused).second == Approx(2 * features).epsilon(0.1));
+  // Module moe_act makes both again.
+  Strategy again = s, spared = fused;
+  for (Strategy* one : {&again, &spared}) {
+    one->recompute = Recompute::kSelective;
+    one->recompute_modules = {RecomputeModule::kMoeAct};
+  }
+  const auto left = [&](const Strategy& own) {
+    return block_costs(m, c, own)[kFirstLayerBlock].saved.selective.si();
+  };
+  CHECK(left(again) == Approx(left(spared)));
 }
 
 // The published CI runs hold it between steps: 32 MiB with 8 ranks of 4 x 1,024 tokens of 512.

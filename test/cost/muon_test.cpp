@@ -103,3 +103,26 @@ TEST_CASE("[F-MEM-18] [F-OPT-4] a matrix of one owner is its whole, however many
   CHECK(states(64, false).first < 0.5 * matrix);
   CHECK(states(64, true).second > 0.9 * flops(4096, 4 * 4096) / (312e12 * 0.8));
 }
+
+TEST_CASE("[F-OPT-10] every matrix of a rank takes the host its operators") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{16, 2, 1024, 0, 0, 1, 1.0, false};
+  ClusterSpec c = plain_cluster(8);
+  c.device.launch_gap = Seconds(1);
+  Strategy s = with_muon(1, 8);
+  s.ep = 4;
+  s.runtime.host_factor = 10;  // modules that check their arguments, which Muon's are not
+  const StepEndGroups groups = step_end_groups(m, c, s);
+  const BlockParameters p = muon_layer(m, s);
+  CHECK(p.expert_matrices == 2 * 4);  // four experts a rank
+  BlockParameters other = p;
+  const auto time = [&] { return rank_end(m, c, s, groups, other).optimizer.si(); };
+  const double whole = time();
+  other.expert_matrices = 0;
+  const double without_experts = time();
+  CHECK(whole - without_experts == Approx(2.9 * 26 * p.expert_matrices / 2));
+  CHECK(without_experts == Approx(2.9 * 26 * p.matrices / 8));
+  s.runtime.host_factor = 0;  // captured in a graph
+  other = p;
+  CHECK(time() < 1);
+}

@@ -69,6 +69,18 @@ TEST_CASE("what experts take at most is read, of models that have experts") {
             .strategy.runtime.pad_to_capacity);
 }
 
+TEST_CASE("[F-MOE-5] losses do not balance every rank's load of every step") {
+  const std::string mixture = "--num-experts 8 --moe-router-topk 2 ";
+  const MegatronRun run = small_run(mixture + "--moe-router-load-balancing-type aux_loss");
+  CHECK(run.model.moe.value().imbalance == 1.25);
+  CHECK(is_assumed(run, "moe.imbalance"));
+  for (const char* balanced :
+       {"--moe-router-force-load-balancing",
+        "--moe-router-score-function sigmoid --moe-router-enable-expert-bias"}) {
+    CHECK(small_run(mixture + balanced).model.moe.value().imbalance == 1);
+  }
+}
+
 TEST_CASE("deferred weight gradients of the output layer are read with their limit") {
   const MegatronRun run = small_run(
       "--pipeline-model-parallel-size 2 --defer-embedding-wgrad-compute --wgrad-deferral-limit 3");

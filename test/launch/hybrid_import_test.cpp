@@ -91,7 +91,7 @@ TEST_CASE("linear attention takes all layers but every n-th") {
   CHECK(std::holds_alternative<AttentionSpec>(layer_spec(listed.model, 3).mixer));
 }
 
-TEST_CASE("hyper-connections are read by either name, and what is left of them is said") {
+TEST_CASE("hyper-connections are read by either name, with what of them is recomputed") {
   const MegatronRun main = read(
       "--num-layers 4 --enable-mhc-connections --mhc-num-residual-streams 2 "
       "--mhc-sinkhorn-iterations 5");
@@ -103,10 +103,11 @@ TEST_CASE("hyper-connections are read by either name, and what is left of them i
       "--recompute-granularity selective --recompute-modules mhc --mhc-recompute-layer-num 2");
   CHECK(dev.model.mhc_num_residual_streams == 8);
   CHECK(dev.strategy.runtime.fused_mhc);
-  const auto said = std::find_if(dev.notes.begin(), dev.notes.end(), [](const std::string& note) {
-    return note.find("--recompute-modules mhc") != std::string::npos;
-  });
-  CHECK(said != dev.notes.end());
+  CHECK_FALSE(dev.strategy.runtime.fp32_mhc);
+  CHECK(dev.strategy.recompute_modules == RecomputeModules{RecomputeModule::kMhc});
+  CHECK(dev.strategy.runtime.mhc_recompute_layers == 2);
+  CHECK_FALSE(main.strategy.runtime.fp32_mhc);
+  CHECK(read("--num-layers 4 --enable-hyper-connections").strategy.runtime.fp32_mhc);
   CHECK(read("--num-layers 4 --num-residual-streams 8").model.mhc_num_residual_streams == 1);
 }
 

@@ -359,7 +359,7 @@ TEST_CASE("what selective recomputation repeats, and how much of the optimizer i
             .recompute_modules == RecomputeModules{kLayernorm, kMlp});
   CHECK(read("--moe-layer-recompute").recompute_modules == RecomputeModules{kCoreAttn, kMoe});
   // Named in the report, and not taken for another.
-  const Strategy other = read("--recompute-granularity selective --recompute-modules mhc");
+  const Strategy other = read("--recompute-granularity selective --recompute-modules gdp_qkv");
   CHECK(other.recompute == Recompute::kNone);
   CHECK(other.recompute_modules.empty());
   CHECK(read("--recompute-granularity full --recompute-modules mlp").recompute_modules.empty());

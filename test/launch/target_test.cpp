@@ -286,6 +286,12 @@ TEST_CASE("Megatron-Bridge is told the stages of models that no option describes
             "model.hybrid_layer_pattern="));
   CHECK(has(script("deepseek-v4-flash", "pp=2,ep=8,recompute=selective"),
             "model.use_fused_mhc=true"));
+  const std::string streams =
+      script("deepseek-v4-flash",
+             "pp=2,ep=8,recompute=selective,recompute_modules=[moe_act,mhc],"
+             "runtime.mhc_recompute_layers=3");
+  CHECK(has(streams, "model.recompute_modules=[moe_act,mhc]"));
+  CHECK(has(streams, "model.mhc_recompute_layer_num=3"));
   CHECK(has(script("deepseek-v4-flash", "pp=2,ep=8,recompute=selective,stage_layers=[22,21]"),
             "model.pipeline_model_parallel_layout="));
 }
@@ -296,7 +302,8 @@ TEST_CASE("Megatron-LM's hyper-connections have no pipelines and are not fused")
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatron);
   plan.strategy.runtime.fused_mhc = true;
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
-  plan = plan_of("llama-2-7b", "hgx-h200", 64, "pp=2,kernels.fused_mhc=false");
+  plan =
+      plan_of("llama-2-7b", "hgx-h200", 64, "pp=2,kernels.fused_mhc=false,kernels.fp32_mhc=true");
   plan.model.mhc_num_residual_streams = 4;
   CHECK(target_of(plan.strategy, plan.model) == Target::kMegatronBridge);
 }

@@ -181,6 +181,65 @@ TEST_CASE("[F-MHC-2] [F-MHC-3] streams are read, mixed, written, kept and sent")
   CHECK(kernel_named(many, "stream update").bytes == 25 * h);
 }
 
+TEST_CASE("[F-MHC-3] streams are kept in fp32 where what mixes them is made so") {
+  const ClusterSpec c = plain_cluster(1);
+  Strategy s = half(1, 1);
+  s.runtime.fused_mhc = false;
+  Strategy wide = s;
+  wide.runtime.fp32_mhc = true;
+  const ModelSpec m = flash(4);
+  const BlockContext x{m, c, s, local_shape(m, s)}, cast{m, c, wide, local_shape(m, s)};
+  const LayerSpec layer{kWindow, DenseMlpSpec{8192}};
+  const double elements = 4096.0 * 4096;
+  CHECK(layer_saved_bytes(cast, layer).all - layer_saved_bytes(x, layer).all ==
+        2 * 4 * 4 * elements);
+  BlockOps ops;
+  append_mixer(cast, layer.mixer, ops);
+  CHECK(kernel_named(ops, "stream cast").bytes == 4 * 6 * elements);
+  CHECK(kernel_named(ops, "stream coefficients").precision == Precision::kFp32);
+  wide.runtime.fused_mhc = true;  // does nothing then
+  const BlockContext fused{m, c, wide, local_shape(m, s)};
+  CHECK(layer_saved_bytes(fused, layer).all == layer_saved_bytes(x, layer).all);
+}
+
+TEST_CASE("[F-MHC-4] recomputed streams come back block by block") {
+  const ClusterSpec c = plain_cluster(1);
+  Strategy s = half(1, 1);
+  s.recompute = Recompute::kSelective;
+  s.recompute_modules = {RecomputeModule::kMhc};
+  s.runtime.mhc_recompute_layers = 2;
+  ModelSpec m = flash(4);
+  const LayerSpec layer{kWindow, DenseMlpSpec{8192}};
+  const double h = 4096.0 * 4096 * 2;
+  const auto kept = [&](const ModelSpec& model, const Strategy& strategy) {
+    const BlockContext x{model, c, strategy, local_shape(model, strategy)};
+    return layer_saved_bytes(x, layer);
+  };
+  // What two norms read, the first one's output, and four streams but for one part of four.
+  CHECK(kept(m, s).selective == 2 * h + h + 1.5 * 4 * h);
+  CHECK(kept(m, s).together == 2 * (2 * h + 1.5 * 4 * h));
+  // All of the stage's four layers.
+  s.runtime.mhc_recompute_layers = 0;
+  CHECK(kept(m, s).selective == 2 * h + h + 1.75 * 4 * h);
+  CHECK(kept(m, s).together == 4 * (2 * h + 1.75 * 4 * h));
+  s.pp = 2;
+  CHECK(kept(m, s).selective == 2 * h + h + 1.5 * 4 * h);
+  // Masks of all that is written.
+  m.dropout = 0.1;
+  CHECK(kept(m, s).selective == 2 * h + h + 1.5 * (4 * h + 4 * h / 2));
+  // The update of the last of them is not repeated.
+  s.runtime.mhc_recompute_layers = 2;
+  const BlockContext x{m, c, s, local_shape(m, s)};
+  BlockOps mixer, rest;
+  append_mixer(x, layer.mixer, mixer);
+  append_feed_forward(x, layer.feed_forward, rest);
+  CHECK(kernel_named(mixer, "stream mixture").selective == 1);
+  CHECK(kernel_named(mixer, "stream update").selective == 1);
+  CHECK(kernel_named(rest, "stream update").selective == 0.5);
+  CHECK(kernel_named(rest, "stream coefficients").selective == 0);
+  CHECK(mixer.checkpoints == 3);
+}
+
 TEST_CASE("[F-PP-SEND-1] a boundary's message has all streams") {
   const ClusterSpec c = plain_cluster(2);
   const Strategy s = half(1, 2);

@@ -24,6 +24,23 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
          s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMlaUpProj};
        },
        "error: module mla_up_proj needs latent attention\n"},
+      {"streams of a plain residual",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) {
+         s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMhc};
+       },
+       "error: module mhc needs hyper-connections\n"},
+      {"streams and a whole MLP",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         s.recompute = Recompute::kSelective, m.mhc_num_residual_streams = 4;
+         s.recompute_modules = {RecomputeModule::kMlp, RecomputeModule::kMhc};
+       },
+       "error: modules mhc and mlp exclude each other\n"},
+      {"layers of streams that stay",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.mhc_recompute_layers = 4; },
+       "warning: 'runtime.mhc_recompute_layers' does nothing: 'recompute_modules' lacks mhc\n"},
+      {"streams in fp32 that are fused",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.fp32_mhc = true; },
+       "warning: 'kernels.fp32_mhc' does nothing without hyper-connections that are not fused\n"},
       {"a module of no layer",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
          s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};

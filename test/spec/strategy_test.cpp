@@ -117,7 +117,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .fused_permute = true,
                                     .host_factor = 11.2,
                                     .collective_launches = 2.4,
-                                    .node_launches = 1,
+                                    .node_launches = 2.9 / 11.2,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
                                     .transformer_engine = true,
