@@ -8,6 +8,9 @@ namespace meshplan {
 
 namespace {
 
+// Plans that take so many times the best one's time are ranked, however many nodes that takes.
+constexpr double kNear = 1.01;
+
 // Progress of a second pass, which meets again what the first has found.
 Progress with_known(const Progress& progress, const Outcome& first, Objective objective) {
   if (!progress || first.best.empty() || objective == Objective::kMemory) return progress;
@@ -18,6 +21,35 @@ Progress with_known(const Progress& progress, const Outcome& first, Objective ob
     }
     progress(now);
   };
+}
+
+// Whether two plans are of one leaf of the tree, of which only the better one is wanted.
+bool same_leaf(Strategy a, const Strategy& b) {
+  a.stage_layers = b.stage_layers, a.chunk_layers = b.chunk_layers;
+  a.recompute = b.recompute, a.recompute_modules = b.recompute_modules;
+  a.recompute_layers = b.recompute_layers, a.offload = b.offload;
+  return a == b;
+}
+
+// Adds what is not among the best yet.
+void merge(std::vector<Found> others, std::size_t wanted, Objective objective,
+           std::vector<Found>& best) {
+  for (Found& found : others) {
+    const bool again = std::any_of(best.begin(), best.end(), [&](const Found& other) {
+      return same_leaf(found.strategy, other.strategy);
+    });
+    if (!again) best.push_back(std::move(found));
+  }
+  std::sort(best.begin(), best.end(),
+            [&](const Found& a, const Found& b) { return ranks_before(a, b, objective); });
+  if (best.size() > wanted) best.resize(wanted);
+}
+
+// Whether only plans near the best one are ranked: all choices that may give one that is far slower
+// take several times as long to look at.
+bool ranks_near(const SearchContext& x, std::size_t wanted, const Outcome& first) {
+  constexpr std::int64_t kMany = 4096;  // nodes of the first pass; with fewer all is soon done
+  return wanted > 1 && !first.best.empty() && x.objective != Objective::kMemory && x.nodes >= kMany;
 }
 
 }  // namespace
@@ -37,18 +69,14 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
     return first;
   }
   const double cutoff = first.best.size() < wanted ? given : first.best.back().score(x.objective);
-  Outcome all = TreeSearch(x, wanted, pool, Breadth::kAll)
-                    .run(cutoff, stop, with_known(progress, first, x.objective));
-  if (!all.exact) {  // stopped: what the first pass found may not have been found again
-    for (Found& found : first.best) {
-      const bool again = std::any_of(all.best.begin(), all.best.end(), [&](const Found& other) {
-        return other.strategy == found.strategy;
-      });
-      if (!again) all.best.push_back(std::move(found));
-    }
-    std::sort(all.best.begin(), all.best.end(),
-              [&](const Found& a, const Found& b) { return ranks_before(a, b, x.objective); });
-    if (all.best.size() > wanted) all.best.resize(wanted);
+  TreeSearch search(x, wanted, pool, Breadth::kAll);
+  if (ranks_near(x, wanted, first)) {
+    search.rank_within(kNear, first.best.front().score(x.objective));
+  }
+  Outcome all = search.run(cutoff, stop, with_known(progress, first, x.objective));
+  // What the first pass found may not have been found again.
+  if (!all.exact || all.ranked_to < kNothingFound) {
+    merge(std::move(first.best), wanted, x.objective, all.best);
   }
   if (progress) progress({.share = 1});
   return all;
