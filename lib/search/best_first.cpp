@@ -8,8 +8,10 @@ namespace meshplan {
 
 namespace {
 
-// Plans that take so many times the best one's time are ranked, however many nodes that takes.
+// Plans that take so many times the best one's time are ranked, however many nodes that takes, and
+// slower ones as long as that takes few: all choices that may give one take several times as many.
 constexpr double kNear = 1.01;
+constexpr std::int64_t kMany = 16'384;  // a fraction of a second's
 
 // Progress of a second pass, which meets again what the first has found.
 Progress with_known(const Progress& progress, const Outcome& first, Objective objective) {
@@ -45,13 +47,6 @@ void merge(std::vector<Found> others, std::size_t wanted, Objective objective,
   if (best.size() > wanted) best.resize(wanted);
 }
 
-// Whether only plans near the best one are ranked: all choices that may give one that is far slower
-// take several times as long to look at.
-bool ranks_near(const SearchContext& x, std::size_t wanted, const Outcome& first) {
-  constexpr std::int64_t kMany = 4096;  // nodes of the first pass; with fewer all is soon done
-  return wanted > 1 && !first.best.empty() && x.objective != Objective::kMemory && x.nodes >= kMany;
-}
-
 }  // namespace
 
 Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
@@ -70,8 +65,8 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
   }
   const double cutoff = first.best.size() < wanted ? given : first.best.back().score(x.objective);
   TreeSearch search(x, wanted, pool, Breadth::kAll);
-  if (ranks_near(x, wanted, first)) {
-    search.rank_within(kNear, first.best.front().score(x.objective));
+  if (wanted > 1 && x.objective != Objective::kMemory && !first.best.empty()) {
+    search.rank_within(kNear, first.best.front().score(x.objective), kMany);
   }
   Outcome all = search.run(cutoff, stop, with_known(progress, first, x.objective));
   // What the first pass found may not have been found again.

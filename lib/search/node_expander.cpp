@@ -156,6 +156,7 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     if (by_time()) most = x_.capacity(communicators).si();
     if (least_states(node).si() > most) return;
   }
+  // Without a limit on time what does not fit is all that can be left out.
   const bool unlimited = by_time() && limit == kNothingFound;
   if (unlimited && !bounds_memory && !fits_somehow(node, expansion)) return;
   std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
@@ -171,8 +172,6 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     child.level = Level::kSchedule;
     child.schedule = i;
     child.communicators = communicators;
-    // Without a limit what does not fit is all that can be left out, and quicker to tell.
-    if (unlimited && !fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
     double bound = 0;
     if (by_time()) {
       bound = kNothingFound;
@@ -187,7 +186,7 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
       if (bound <= node.made_to) continue;
     }
     child.bound = child.pipeline = std::max(node.bound, bound);
-    if (!unlimited && !fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
+    if (!fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
     if (judges_together(mesh, limit)) {
       const double later = later_than_limit(child, *blocks.front(), limit);
       if (later == kNothingFound) continue;

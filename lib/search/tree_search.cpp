@@ -72,7 +72,7 @@ double TreeSearch::cutoff() const {
 }
 
 double TreeSearch::ranked_to() const {
-  if (within_ == kNothingFound) return kNothingFound;
+  if (within_ == kNothingFound || x_.nodes < few_nodes_) return kNothingFound;
   if (outcome_.best.empty()) return within_ * known_score_;
   return within_ * std::min(outcome_.best.front().score(x_.objective), known_score_);
 }
