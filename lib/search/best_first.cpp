@@ -11,7 +11,7 @@ namespace {
 // Plans that take so many times the best one's time are ranked, however many nodes that takes, and
 // slower ones as long as that takes few: all choices that may give one take several times as many.
 constexpr double kNear = 1.01;
-constexpr std::int64_t kMany = 16'384;  // a fraction of a second's
+constexpr std::int64_t kMany = 65'536;  // about a second's
 
 // Progress of a second pass, which meets again what the first has found.
 Progress with_known(const Progress& progress, const Outcome& first, Objective objective) {

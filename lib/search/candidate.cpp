@@ -204,9 +204,9 @@ class Examiner {
     }
     const StepChains chains(*this, s, option, cutoff_ / kRoundedDown - end);
     if (!chains.may_keep()) return false;
+    if (effort_.every) return try_every(s, option, end, least, none_too);
     StageContext context = context_of(s, option);
     context.chains = chains.of_stages();
-    if (effort_.every) return try_every(s, context, option, end, least, none_too);
     const Divided divided = divide(context, x_.space.divisions(), cutoff_ - end);
     result_.effort += divided.effort;
     if (!divided.fits) count_out(context, none_too);
@@ -265,10 +265,11 @@ class Examiner {
   }
 
   // The same with the step time of every division.
-  bool try_every(const Strategy& s, const StageContext& context, const MemoryOption& option,
-                 double end, double least, bool none_too) {
+  bool try_every(const Strategy& s, const MemoryOption& option, double end, double least,
+                 bool none_too) {
     const bool require_recompute =
         option.recompute == Recompute::kFull && option.counts == CountRule::kFewest && !none_too;
+    const StageContext context = context_of(s, option);
     const FastestDivision found =
         fastest_division({context, x_.space.divisions(), x_.models, placement_, cutoff_, end,
                           require_recompute, effort_.starts, effort_.known, effort_.chains});
