@@ -6,10 +6,10 @@ namespace meshplan {
 
 const std::vector<InFlight>& InFlightCache::of(const PipelineShape& s) {
   const bool all = traits_of(s.schedule).forwards_first;  // holds every microbatch
-  const std::int64_t microbatches = all ? s.microbatches : steady_template(s).microbatches;
-  return known_.get({static_cast<std::int64_t>(s.schedule), s.pp, s.vp, microbatches}, [&] {
+  const PipelineShape few = all ? s : steady_template(s);
+  return known_.get({static_cast<std::int64_t>(s.schedule), s.pp, s.vp, few.microbatches}, [&] {
     std::vector<InFlight> ranks;
-    for (std::int64_t r = 0; r < s.pp; ++r) ranks.push_back(in_flight(s, r));
+    for (std::int64_t r = 0; r < s.pp; ++r) ranks.push_back(in_flight(few, r));
     return ranks;
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/units.hpp"
 #include "cost/memory.hpp"
 #include "partition/division_bound.hpp"
 #include "schedule/traits.hpp"
@@ -63,19 +64,32 @@ LeastEnds::InOrder LeastEnds::in_order(const LayerReductions::Kind& kind) const 
   const std::vector<std::size_t>& kinds = prefix_.table.of_layer;
   const double mean = kind.whole / static_cast<double>(kinds.size());
   found.until.resize(1);
+  for (const std::size_t k : kinds) found.until.push_back(found.until.back() + kind.seconds[k]);
+  if (strategy_.vp == 1) return found;
+  found.until_mean.resize(1);
   double below = 0, now = 0;
   for (const std::size_t k : kinds) {
     now = std::max(0.0, now + mean - kind.seconds[k]), below = std::max(below, now);
-    found.until.push_back(found.until.back() + (strategy_.vp > 1 ? mean : kind.seconds[k]));
+    found.until_mean.push_back(found.until_mean.back() + mean);
   }
-  if (strategy_.vp > 1) found.below = below * static_cast<double>(strategy_.vp);
+  found.below = below * static_cast<double>(strategy_.vp);
   return found;
 }
 
 // `pass`: seconds of one microbatch on the rank.
 double LeastEnds::InOrder::exposed(std::size_t begin, std::size_t end, double pass) const {
+  const std::vector<double>& sums = until_mean.empty() ? until : until_mean;
+  if (sums.empty()) return 0;
+  return std::max(0.0, sums[end] - sums[begin] - below - hides * pass);
+}
+
+double LeastEnds::InOrder::exposed(const std::vector<LayerRange>& chunks, double pass) const {
   if (until.empty()) return 0;
-  return std::max(0.0, until[end] - until[begin] - below - hides * pass);
+  double reduced = 0;
+  for (const LayerRange& layers : chunks) {
+    reduced += until[index(layers.end)] - until[index(layers.begin)];
+  }
+  return std::max(0.0, reduced - hides * pass);
 }
 
 // Of a rank with all layers.
@@ -156,17 +170,32 @@ LeastEnds::ByLayers LeastEnds::by_layers(bool embedding, bool head) const {
   return all;
 }
 
+LeastEnds::Least LeastEnds::least(std::int64_t rank, std::size_t layers, double backward) const {
+  const ByLayers& all = rank == 0 ? first_ : rank == strategy_.pp - 1 ? last_ : inner_;
+  const std::size_t n = std::min(layers, all.gathers.size() - 1);
+  const double hidden = hides_gradients_ ? backward * beside_ : kAnyTime;
+  return {least_exposed(cluster_, all.gradients[n], Seconds{hidden}).si(), all.gathers[n]};
+}
+
 double LeastEnds::exposed(std::int64_t rank, std::size_t begin, std::size_t end,
                           const TaskTimes& own) const {
-  const ByLayers& all = rank == 0 ? first_ : rank == strategy_.pp - 1 ? last_ : inner_;
-  const std::size_t n = std::min(end - begin, all.gathers.size() - 1);
   const double backward = own.input + own.weight;
-  const double hidden = hides_gradients_ ? backward * beside_ : kAnyTime;
-  const double gradients = least_exposed(cluster_, all.gradients[n], Seconds{hidden}).si();
-  const double of_layers = hides_gradients_ ? gradients_.exposed(begin, end, backward) : 0;
+  const Least any = least(rank, end - begin, backward);
+  const double gradients = hides_gradients_ ? gradients_.exposed(begin, end, backward) : 0;
   // A slower forward pass hides more, but each microbatch takes as much longer.
   const double gathers = strategy_.vp == 1 ? weights_.exposed(begin, end, own.forward) : 0;
-  return std::max(gradients, of_layers) + std::max(all.gathers[n], gathers);
+  return std::max(any.gradients, gradients) + std::max(any.gathers, gathers);
+}
+
+double LeastEnds::exposed(std::int64_t rank, const std::vector<LayerRange>& chunks,
+                          const TaskTimes& own) const {
+  std::int64_t layers = 0;
+  for (const LayerRange& chunk : chunks) layers += chunk.end - chunk.begin;
+  const double backward = own.input + own.weight;
+  const Least any = least(rank, index(layers), backward);
+  const double gradients = hides_gradients_ ? gradients_.exposed(chunks, backward) : 0;
+  const double gathers = weights_.exposed(chunks, own.forward);
+  return std::max(any.gradients, gradients) + std::max(any.gathers, gathers);
 }
 
 }  // namespace meshplan

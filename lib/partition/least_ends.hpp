@@ -9,6 +9,7 @@
 #include "cost/placement.hpp"
 #include "model/layer_prefix.hpp"
 #include "partition/layer_reductions.hpp"
+#include "partition/stage_layout.hpp"
 #include "schedule/divided.hpp"
 
 namespace meshplan {
@@ -42,6 +43,9 @@ class LeastEnds {
   // of one microbatch through all its chunks: seconds between its last task and the optimizer.
   [[nodiscard]] double exposed(std::int64_t rank, std::size_t begin, std::size_t end,
                                const TaskTimes& own) const;
+  // The same of a rank whose chunks hold these layers: what each of them reduces is known then.
+  [[nodiscard]] double exposed(std::int64_t rank, const std::vector<LayerRange>& chunks,
+                               const TaskTimes& own) const;
 
  private:
   // Layers of one kind.
@@ -57,14 +61,21 @@ class LeastEnds {
 
   // What layers reduce, in the order in which ranks take them.
   struct InOrder {
-    std::vector<double> until;  // seconds of the layers before
-    double below = 0;           // that all chunks of a rank may have less, together
+    std::vector<double> until;       // seconds of the layers before
+    std::vector<double> until_mean;  // the same if all were alike; of ranks of several chunks
+    double below = 0;                // that all chunks of a rank may have less than that, together
     double hides = 0;
 
     [[nodiscard]] double exposed(std::size_t begin, std::size_t end, double pass) const;
+    [[nodiscard]] double exposed(const std::vector<LayerRange>& chunks, double pass) const;
   };
 
   void set_layers(Recompute recompute, double most);
+  // By the number of layers alone.
+  struct Least {
+    double gradients = 0, gathers = 0;
+  };
+  [[nodiscard]] Least least(std::int64_t rank, std::size_t layers, double backward) const;
   [[nodiscard]] InOrder in_order(const LayerReductions::Kind& kind) const;
   [[nodiscard]] const RankEnd& largest_end() const;
   [[nodiscard]] ByLayers by_layers(bool embedding, bool head) const;

@@ -12,7 +12,9 @@ double StageChains::left(const StageLayout& layout, int stage, const StageAssign
   // More recomputation hides more of what is reduced, but takes no less longer.
   const auto begin = static_cast<std::size_t>(share.place.taken);
   const auto end = begin + static_cast<std::size_t>(share.first);
-  return found.until_last + ends_->exposed(stage, begin, end, found.own) <= most_ ? left : -1;
+  const double exposed = bound_.knows_chunks() ? ends_->exposed(stage, chunks, found.own)
+                                               : ends_->exposed(stage, begin, end, found.own);
+  return found.until_last + exposed <= most_ ? left : -1;
 }
 
 }  // namespace meshplan

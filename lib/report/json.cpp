@@ -36,6 +36,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
   for (const Limit& limit : request.limits) limits.push_back(to_text(limit));
   Json reasons = Json::object();
   for (const auto& [reason, count] : s.infeasible) reasons[reason] = count;
+  const double ranked_to = result.proof.ranked_to;
   return {{"objective", std::string(name_of(request.objective))},
           {"space", std::string(name_of(request.space))},
           {"limits", std::move(limits)},
@@ -53,6 +54,7 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
           {"divisions_undecided", result.proof.undecided},
           {"divisions_gap", number(result.proof.undecided_gap)},
           {"divisions_unranked", result.proof.unranked},
+          {"ranked_to_s", std::isfinite(ranked_to) ? number(ranked_to) : Json(nullptr)},
           {"statement", result.proof.statement},
           {"wall_s", number(s.wall.si())}};
 }

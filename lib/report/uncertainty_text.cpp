@@ -94,10 +94,14 @@ std::string out_of_memory_text(const MemoryBreakdown& m) {
 
 std::string runnable_text(const RunnablePlan& runnable, const TextOptions& options) {
   const std::string space = "'--space " + std::string(name_of(runnable.space)) + "'";
-  if (!runnable.plan) return paragraph("", "There is none of " + space + ".", options);
+  if (!runnable.plan) {
+    const std::string none = runnable.exact ? "There is none of " : "None was found yet of ";
+    return paragraph("", none + space + ".", options);
+  }
+  const std::string best = runnable.exact ? "The best plan of " : "The best plan found of ";
   return paragraph("",
-                   "The best plan of " + space + " takes " + human_time(runnable.plan->step_time) +
-                       ", " + slower_text(runnable.slowdown) + ":",
+                   best + space + " takes " + human_time(runnable.plan->step_time) + ", " +
+                       slower_text(runnable.slowdown) + ":",
                    options) +
          strategy_line(runnable.plan->strategy);
 }

@@ -8,6 +8,11 @@ namespace meshplan {
 
 namespace {
 
+// Plans that take so many times the best one's time are ranked, however many nodes that takes, and
+// slower ones as long as that takes few: all choices that may give one take several times as many.
+constexpr double kNear = 1.01;
+constexpr std::int64_t kMany = 65'536;  // about a second's
+
 // Progress of a second pass, which meets again what the first has found.
 Progress with_known(const Progress& progress, const Outcome& first, Objective objective) {
   if (!progress || first.best.empty() || objective == Objective::kMemory) return progress;
@@ -18,6 +23,28 @@ Progress with_known(const Progress& progress, const Outcome& first, Objective ob
     }
     progress(now);
   };
+}
+
+// Whether two plans are of one leaf of the tree, of which only the better one is wanted.
+bool same_leaf(Strategy a, const Strategy& b) {
+  a.stage_layers = b.stage_layers, a.chunk_layers = b.chunk_layers;
+  a.recompute = b.recompute, a.recompute_modules = b.recompute_modules;
+  a.recompute_layers = b.recompute_layers, a.offload = b.offload;
+  return a == b;
+}
+
+// Adds what is not among the best yet.
+void merge(std::vector<Found> others, std::size_t wanted, Objective objective,
+           std::vector<Found>& best) {
+  for (Found& found : others) {
+    const bool again = std::any_of(best.begin(), best.end(), [&](const Found& other) {
+      return same_leaf(found.strategy, other.strategy);
+    });
+    if (!again) best.push_back(std::move(found));
+  }
+  std::sort(best.begin(), best.end(),
+            [&](const Found& a, const Found& b) { return ranks_before(a, b, objective); });
+  if (best.size() > wanted) best.resize(wanted);
 }
 
 }  // namespace
@@ -37,18 +64,14 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
     return first;
   }
   const double cutoff = first.best.size() < wanted ? given : first.best.back().score(x.objective);
-  Outcome all = TreeSearch(x, wanted, pool, Breadth::kAll)
-                    .run(cutoff, stop, with_known(progress, first, x.objective));
-  if (!all.exact) {  // stopped: what the first pass found may not have been found again
-    for (Found& found : first.best) {
-      const bool again = std::any_of(all.best.begin(), all.best.end(), [&](const Found& other) {
-        return other.strategy == found.strategy;
-      });
-      if (!again) all.best.push_back(std::move(found));
-    }
-    std::sort(all.best.begin(), all.best.end(),
-              [&](const Found& a, const Found& b) { return ranks_before(a, b, x.objective); });
-    if (all.best.size() > wanted) all.best.resize(wanted);
+  TreeSearch search(x, wanted, pool, Breadth::kAll);
+  if (wanted > 1 && x.objective != Objective::kMemory && !first.best.empty()) {
+    search.rank_within(kNear, first.best.front().score(x.objective), kMany);
+  }
+  Outcome all = search.run(cutoff, stop, with_known(progress, first, x.objective));
+  // What the first pass found may not have been found again.
+  if (!all.exact || all.ranked_to < kNothingFound) {
+    merge(std::move(first.best), wanted, x.objective, all.best);
   }
   if (progress) progress({.share = 1});
   return all;

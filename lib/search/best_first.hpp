@@ -4,6 +4,7 @@
 // the plans wanted. What is left is then proved not to be better.
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,8 @@ struct Outcome {
   // Of each choice of keys of which not every division of the layers was costed or ruled out: a
   // time that none of them undercuts.
   std::vector<double> undecided;
+  // Of `best` only what scores no more is surely in its place: others are the best that were met.
+  double ranked_to = std::numeric_limits<double>::infinity();
 };
 
 // `stop`: asked by all threads between nodes; once true, always true: ends the search early.

@@ -156,6 +156,9 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     if (by_time()) most = x_.capacity(communicators).si();
     if (least_states(node).si() > most) return;
   }
+  // Without a limit on time what does not fit is all that can be left out.
+  const bool unlimited = by_time() && limit == kNothingFound;
+  if (unlimited && !bounds_memory && !fits_somehow(node, expansion)) return;
   std::vector<const BlockCosts*> blocks;  // which schedule they go through makes no difference
   for (const RankOrder& order : orders) {
     blocks.push_back(&least_blocks(node, order));
@@ -168,6 +171,7 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     Node child = node;
     child.level = Level::kSchedule;
     child.schedule = i;
+    child.communicators = communicators;
     double bound = 0;
     if (by_time()) {
       bound = kNothingFound;
@@ -182,7 +186,6 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
       if (bound <= node.made_to) continue;
     }
     child.bound = child.pipeline = std::max(node.bound, bound);
-    child.communicators = communicators;
     if (!fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
     if (judges_together(mesh, limit)) {
       const double later = later_than_limit(child, *blocks.front(), limit);
@@ -276,86 +279,6 @@ Strategy NodeExpander::most_sharded(const Node& node, bool on_host) const {
   s.offload.optimizer = on_host && host_may_hold(x_, s);
   if (s.offload.optimizer && s.zero == 1 && s.offload.device_share() == 0) s.zero = 0;
   return s;
-}
-
-// Of all shardings; none where there is no sharding, or activations and buffers do not count.
-Bytes NodeExpander::least_communicators(const Node& node) const {
-  const Mesh& mesh = x_.space.meshes()[node.mesh];
-  if (x_.request.ignore_activations || x_.space.shardings(mesh).empty()) return {};
-  const Split& split = x_.space.splits(mesh)[node.split];
-  return x_.least_communicators.get({node.mesh, split.ep, split.etp}, [&] {
-    Bytes least{std::numeric_limits<std::int64_t>::max()};
-    Strategy s = strategy(node);
-    for (const Sharding& sharding : x_.space.shardings(mesh)) {
-      s.zero = sharding.zero, s.zero_group = sharding.zero_group, s.order = sharding.order;
-      least = std::min(least, x_.communicators(s, mesh.base));
-    }
-    return least;
-  });
-}
-
-// Of a split: before anything is known of its blocks.
-Bytes NodeExpander::least_states(const Node& node) const {
-  return weights_bound(x_, most_sharded(node, true)) + least_communicators(node);
-}
-
-// With the fewest microbatches in flight that a pipeline has.
-Bytes NodeExpander::least_memory(const Node& node, const BlockCosts& blocks,
-                                 Bytes communicators) const {
-  const Strategy s = most_sharded(node, true);
-  InFlight one;
-  one.least_held = 1;
-  const std::vector<InFlight> in_flight(static_cast<std::size_t>(s.pp), one);
-  return memory_bound(x_, s, blocks, in_flight, communicators,
-                      may_offload_activations(x_.space.meshes()[node.mesh]));
-}
-
-// Whether the strategies of a schedule may fit at all: with the most sharding, offloaded. Those
-// that do not are counted. Where memory is the objective, what they need bounds it.
-bool NodeExpander::fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
-                                Expansion& expansion) const {
-  Strategy s = strategy(node);
-  const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
-  s.zero = 3, s.offload.optimizer = true;
-  const Bytes least =
-      memory_bound(x_, s, blocks, in_flight, Bytes{}, may_offload_activations(mesh));
-  if (least <= x_.capacity(Bytes{})) {
-    if (by_time() && !plans_only()) return true;
-    node.memory = memory_bound(x_, most_sharded(node, true), blocks, in_flight, node.communicators,
-                               may_offload_activations(mesh));
-    if (!by_time()) node.bound = std::max(node.bound, node.memory.si());
-    return !by_time() || node.memory <= x_.capacity(node.communicators);
-  }
-  if (plans_only()) return false;
-  count_out(mesh, placed_shardings(node),
-            states_bound(x_, s, blocks, Bytes{}) > x_.capacity(Bytes{}), expansion.examined);
-  return false;
-}
-
-// Shardings whose rank order the node's experts may have.
-std::int64_t NodeExpander::placed_shardings(const Node& node) const {
-  const std::vector<Sharding>& all = x_.space.shardings(x_.space.meshes()[node.mesh]);
-  Strategy s = strategy(node);
-  return std::count_if(all.begin(), all.end(), [&](const Sharding& sharding) {
-    s.order = sharding.order;
-    return keeps_pipeline_ranks(s, x_.model);
-  });
-}
-
-// Without a pipeline, where some way of it does.
-bool NodeExpander::may_offload_activations(const Mesh& mesh) const {
-  const std::vector<MemoryOption>& options = x_.space.options(mesh);
-  return std::any_of(options.begin(), options.end(),
-                     [](const MemoryOption& o) { return o.offload_activations; });
-}
-
-// Counts the options of so many shardings as not fitting.
-void NodeExpander::count_out(const Mesh& mesh, std::int64_t shardings, bool states,
-                             Examined& examined) const {
-  const auto n = shardings * static_cast<std::int64_t>(x_.space.options(mesh).size());
-  const auto reason = states ? InfeasibleReason::kModelStates : InfeasibleReason::kActivations;
-  examined.evaluated += n;
-  examined.infeasible[std::string(name_of(reason))] += n;
 }
 
 void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& expansion) const {

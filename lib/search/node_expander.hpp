@@ -68,6 +68,7 @@ class NodeExpander {
                                                RecomputeModules modules = {}) const;
   [[nodiscard]] JudgedOptions judged_options(const Node& node, const RankOrder& order,
                                              Bytes communicators) const;
+  bool fits_somehow(const Node& node, Expansion& expansion) const;
   bool fits_sharded(Node& node, const Mesh& mesh, const BlockCosts& blocks,
                     Expansion& expansion) const;
   [[nodiscard]] std::int64_t placed_shardings(const Node& node) const;

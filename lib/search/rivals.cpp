@@ -88,7 +88,7 @@ class Comparison {
     // Plans are ranked: the first of the list with that value is the best one with it.
     for (const PlanCost& plan : result_.plans) {
       if (!satisfies(plan.strategy, only(d))) continue;
-      rival.plan = plan, rival.exact = true;
+      rival.plan = plan, rival.exact = plan.step_time.si() <= result_.proof.ranked_to;
       return rival;
     }
     const MetPlan* met = best_met(only(d));

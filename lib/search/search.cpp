@@ -1,6 +1,7 @@
 #include "search/search.hpp"
 
 #include <chrono>
+#include <cmath>
 
 #include "base/text.hpp"
 #include "frameworks/assign.hpp"
@@ -33,6 +34,10 @@ void fill_statistics(const SearchSpace& space, const Outcome& outcome, SearchSta
 std::string divisions_of(const Proof& proof) {
   if (proof.undecided == 0) {
     const std::string all = ", with any division of its layers that the space allows";
+    if (std::isfinite(proof.ranked_to)) {
+      return all +
+             "; the plans after it are the best that were met, and others may belong among them";
+    }
     if (proof.unranked == 0) return all;
     return all + "; among the plans after it " + with_thousands(proof.unranked) +
            (proof.unranked == 1 ? " more strategy" : " more strategies") +
@@ -54,7 +59,7 @@ std::string wanted_of(const SearchRequest& request) {
 // What the number of plans, their order and the bound prove.
 Proof proof_of(const SearchContext& x, const SearchSpace& space, const Outcome& outcome) {
   Proof proof;
-  proof.exact = outcome.exact;
+  proof.exact = outcome.exact, proof.ranked_to = outcome.ranked_to;
   const std::string where = "the " + std::string(name_of(x.request.space)) + " space of " +
                             with_thousands(space.size()) + " strategies (" + space.description() +
                             ")";

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,6 +61,9 @@ struct Proof {
   double undecided_gap = 0;
   // The same of which none is faster than the best plan, but one might be among the other plans.
   std::int64_t unranked = 0;
+  // Of the plans only those that score no more (s) are surely the best ones in that order: others
+  // are the best that were met. Infinite where all are ranked.
+  double ranked_to = std::numeric_limits<double>::infinity();
 };
 
 struct SearchResult {

@@ -56,6 +56,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
     if (leaf.least <= cutoff()) outcome_.undecided.push_back(leaf.least);
   }
   if (!outcome_.exact) count_undivided();
+  if (cutoff() == ranked_to()) outcome_.ranked_to = ranked_to();  // else all are ranked
   // What was met on the way while nothing better was known.
   std::erase_if(outcome_.best,
                 [&](const Found& found) { return found.score(x_.objective) > given_cutoff_; });
@@ -65,9 +66,15 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
 
 // No plan that scores worse than this is wanted any more.
 double TreeSearch::cutoff() const {
-  return outcome_.best.size() < wanted_
-             ? given_cutoff_
-             : std::min(given_cutoff_, outcome_.best.back().score(x_.objective));
+  const double most = std::min(given_cutoff_, ranked_to());
+  if (outcome_.best.size() < wanted_) return most;
+  return std::min(most, outcome_.best.back().score(x_.objective));
+}
+
+double TreeSearch::ranked_to() const {
+  if (within_ == kNothingFound || x_.nodes < few_nodes_) return kNothingFound;
+  if (outcome_.best.empty()) return within_ * known_score_;
+  return within_ * std::min(outcome_.best.front().score(x_.objective), known_score_);
 }
 
 void TreeSearch::start() {

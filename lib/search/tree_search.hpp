@@ -21,6 +21,12 @@ class TreeSearch {
   TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
              Keep keep = Keep::kNothing);
 
+  // From so many nodes on no plan is looked for that scores more than so many times the best one,
+  // though such are kept if they are met. `known`: the score of a plan that the run will meet.
+  void rank_within(double times, double known, std::int64_t nodes) {
+    within_ = times, known_score_ = known, few_nodes_ = nodes;
+  }
+
   // Of everything that scores `cutoff` or less. To be called again only for a smaller budget.
   // `stop` is asked by all threads, before every node but the first of a batch.
   [[nodiscard]] Outcome run(double cutoff, const std::function<bool()>& stop,
@@ -51,6 +57,7 @@ class TreeSearch {
 
   [[nodiscard]] bool keeps() const { return keep_ == Keep::kForLess; }
   [[nodiscard]] double cutoff() const;
+  [[nodiscard]] double ranked_to() const;
   void start();
   void finish();
   void drop_hopeless();
@@ -87,6 +94,8 @@ class TreeSearch {
   Later later_;
   bool started_ = false;
   double given_cutoff_ = kNothingFound;
+  double within_ = kNothingFound, known_score_ = kNothingFound;  // of rank_within()
+  std::int64_t few_nodes_ = 0;
   Outcome outcome_;
   std::vector<Node> queue_;    // a heap
   std::vector<Node> waiting_;  // for the next budget

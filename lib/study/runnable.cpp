@@ -1,9 +1,20 @@
 #include "study/runnable.hpp"
 
+#include <algorithm>
+
 #include "frameworks/target.hpp"
 #include "space/target.hpp"
 
 namespace meshplan {
+namespace {
+
+// A third of the search's own, or a fraction of a second's: small searches run to their end.
+std::int64_t nodes_of(const SearchResult& result) {
+  constexpr std::int64_t kLeast = 32'768;
+  return std::max(kLeast, result.statistics.nodes / 3);
+}
+
+}  // namespace
 
 Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const ClusterSpec& c,
                                                   const SearchRequest& request,
@@ -18,13 +29,14 @@ Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const Clus
   narrow.space = *space;
   narrow.top = 1;
   narrow.plans_only = true;
+  narrow.node_limit = nodes_of(result);
   RunnablePlan runnable;
   runnable.space = *space;
   // What the framework cannot be told at all (the model, a fixed key) is an error of its search.
   const Result<SearchResult> found = search(m, c, narrow, progress, caches);
+  if (found) runnable.exact = found->proof.exact;
   if (found && !found->plans.empty()) {
     runnable.plan = found->plans.front();
-    runnable.exact = found->proof.exact;
     runnable.slowdown = runnable.plan->step_time / best.step_time;
   }
   return Nothing{std::move(runnable)};

@@ -12,7 +12,7 @@ struct RunnablePlan {
   Space space = Space::kMegatron;  // of the framework
   std::optional<PlanCost> plan;    // nothing: no plan of that space fits
   double slowdown = 0;             // its step time over the best plan's
-  bool exact = true;               // the search ran to its end
+  bool exact = true;               // the search ran to its end, within its share of nodes
 };
 
 // The request again, in the space of the best plan's framework. Nothing if the best plan can be run

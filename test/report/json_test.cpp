@@ -217,6 +217,9 @@ TEST_CASE("a bounded search states its gap") {
   r.proof = {true, 0, "exact", 0, 0, 5};
   CHECK(search()["proof"] == "exact");
   CHECK(search()["gap"] == 0);
+  CHECK(search()["ranked_to_s"].is_null());
+  r.proof.ranked_to = 5.5;
+  CHECK(search()["ranked_to_s"] == 5.5);
 }
 
 TEST_CASE("errors carry their position and hint") {

@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "schedule/orders.hpp"
 #include "schedule/shapes.hpp"
+#include "schedule/traits.hpp"
 #include "support/catch.hpp"
 
 namespace meshplan {
@@ -57,6 +59,10 @@ TEST_CASE("Fullest moments give the peak that a walk over the whole schedule giv
       const Walked most = walked(s, r, saved, kept);
       REQUIRE(moments.peak(own_saved, own_kept).count() == most.peak);
       REQUIRE(moments.least_held == most.least_held);
+      if (traits_of(s.schedule).forwards_first) continue;  // holds every microbatch
+      const InFlight few = in_flight(steady_template(s), r);
+      REQUIRE(few.peak(own_saved, own_kept).count() == most.peak);
+      REQUIRE(few.least_held == most.least_held);
     }
   }
 }
