@@ -48,7 +48,9 @@ Unfilled of_kernel(const BlockContext& x, const KernelOp& op) {
   // (attention/dot_product_attention/backends.py); backward the softmax's is made in place.
   if (op.name == kSoftmaxName && forward) {
     const double tensors = x.strategy.runtime.transformer_engine ? 2 : 1;
-    return {tensors, tensors * op.bytes / 2};
+    // One kernel reads what a causal mask leaves and writes all ([F-ATT-2]).
+    const double read = op.launches > 1 ? 1 : causal_fraction(x.shape.sequence, x.shape.whole, 0);
+    return {tensors, tensors * op.bytes / (1 + read)};
   }
   return {};
 }
