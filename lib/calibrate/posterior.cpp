@@ -160,9 +160,8 @@ class Problem {
     for (std::size_t i = 0; i < scatters(tails); ++i) {
       const double share = std::exp(least - each[i]), scatter = kScatters[i];
       likelihood += share;
-      sum += r.unaryExpr([&](double z) {
-        return share * weight(z / scatter, tails) / (scatter * scatter);
-      });
+      sum += r.unaryExpr(
+          [&](double z) { return share * weight(z / scatter, tails) / (scatter * scatter); });
     }
     return sum / likelihood;
   }

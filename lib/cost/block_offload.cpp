@@ -15,7 +15,8 @@ BlockCost with_host_checkpoint(const BlockContext& x, BlockCost cost) {
   const Seconds forward = cost.forward.total();
   const Seconds both =
       cost.recompute_full.total() + cost.backward_input.total() + cost.backward_weight.total();
-  cost.recompute_full.launch += clamp_positive(copy - forward) + clamp_positive(copy - both);
+  cost.recompute_full.launch +=
+      std::max(copy - forward, Seconds{}) + std::max(copy - both, Seconds{});
   return cost;
 }
 
@@ -36,8 +37,8 @@ BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, 
   const Seconds copy = cost.offloaded / x.cluster.device.host_link;
   const Seconds backward = cost.backward_input.total() + cost.backward_weight.total() +
                            (selective ? cost.recompute_selective.total() : Seconds{});
-  cost.forward.launch += clamp_positive(copy - cost.forward.total());
-  cost.backward_input.launch += clamp_positive(copy - backward);
+  cost.forward.launch += std::max(copy - cost.forward.total(), Seconds{});
+  cost.backward_input.launch += std::max(copy - backward, Seconds{});
   return cost;
 }
 

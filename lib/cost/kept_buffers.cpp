@@ -4,6 +4,7 @@
 #include "base/units.hpp"
 #include "cost/memory.hpp"
 #include "cost/user_buffers.hpp"
+#include "model/quantisation.hpp"
 
 namespace meshplan {
 namespace {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/quantity.hpp"
+#include "launch/imported_run.hpp"
 
 namespace meshplan {
 namespace {

@@ -1,6 +1,7 @@
 // What torch.use_deterministic_algorithms adds to a layer.
 #include <algorithm>
 
+#include "model/kinds.hpp"
 #include "model/parts.hpp"
 
 namespace meshplan {

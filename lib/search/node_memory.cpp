@@ -4,6 +4,7 @@
 #include "search/bounds.hpp"
 #include "search/node_expander.hpp"
 #include "search/usual_choices.hpp"
+#include "spec/axes.hpp"
 
 // What the strategies below a node must hold at least, and the count of those that cannot.
 

@@ -217,7 +217,7 @@ std::vector<Rival> rivals(const ModelSpec& m, const ClusterSpec& c, const Search
 }
 
 std::int64_t nodes_for_comparison(const SearchResult& result) {
-  constexpr std::int64_t kLeast = 4096;
+  constexpr std::int64_t kLeast = 2560;
   return std::max(kLeast, result.statistics.nodes / 8);
 }
 

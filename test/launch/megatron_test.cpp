@@ -62,8 +62,8 @@ std::vector<std::string> unrolled(std::string text) {
 
 TEST_CASE(
     "pretrain_gpt.py is not asked for Transformer Engine's loss, and what that costs is said") {
-  const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8,
-                               "tp=2,micro_batch=2,kernels.inplace_cross_entropy=true");
+  const LaunchPlan p =
+      plan_of("llama-2-7b", "dgx-h100", 8, "tp=2,micro_batch=2,kernels.inplace_cross_entropy=true");
   const auto asks = [](const LaunchCommand& command) {
     return std::any_of(command.sections.begin(), command.sections.end(), [](const auto& section) {
       return std::any_of(section.lines.begin(), section.lines.end(), [](const auto& line) {
