@@ -22,7 +22,8 @@ inline constexpr double kSingleRunError = 0.09;
 inline constexpr double kToldApart = 0.05;
 
 // [F-CAL-10] Maximum a posteriori: minimises
-//   -ln sum over c of c^-n exp(-sum rho(ln(predicted / measured) / (c s))) + sum rho(ln(p / start) / w),
+//   -ln sum over c of c^-n exp(-sum rho(ln(predicted / measured) / (c s)))
+//   + sum rho(ln(p / start) / w),
 //   rho(z) = 2 ln(1 + z^2 / 3), s^2 = noise^2 + kModelError^2, w = ln(1 + doubt), c = 1, 2, 4,
 // over ln of every parameter: Student's t with three degrees of freedom, so that a run that does
 // not fit is not followed, and runs that agree are, however far off the parameters were thought to
