@@ -403,8 +403,7 @@ LaunchCommand pretrain_command(const LaunchPlan& plan) {
     const Bytes more{kMore * tokens * ceil_div(padded_vocab(plan.model, s), s.tp)};
     command.notes.push_back(
         "Megatron-LM refuses Transformer Engine's loss, which the plan counts: its own fused one "
-        "is "
-        "written, up to " +
+        "is written, up to " +
         human_bytes(more) + " more (kernels.inplace_cross_entropy=false counts it)");
   }
   return command;

@@ -223,7 +223,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     ops.kernels.push_back(op);
   };
   // Biases of position are copied to where the product adds to them (BigScience's
-  // Megatron-DeepSpeed transformer.py, baddbmm of alibi; PyTorch aten native/LinearAlgebra.cpp).
+  // Megatron-DeepSpeed transformer.py, baddbmm of alibi; PyTorch's baddbmm).
   const bool biased = x.model.position_embedding == PositionEmbedding::kAlibi;
   if (biased) append_elementwise(x, "position bias", e * scores, 1, 0, 0, ops, repeated);
   product(Pass::kForward, l.sequence, l.whole, dim, biased ? e : 0);
@@ -237,7 +237,7 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
     append_elementwise(x, "score cap", 6 * e * scores, 3, 7 * e * scores, 3, ops, repeated);
   }
   if (softmax_is_fused(x, h.heads)) {
-    const double seen = causal_fraction(l.sequence, l.whole, 0);
+    const double seen = h.bidirectional ? 1 : causal_fraction(l.sequence, l.whole, 0);
     append_elementwise(x, kSoftmaxName, (1 + seen) * e * scores, 1, (1 + 2 * seen) * e * scores, 1,
                        ops, repeated);
   } else {

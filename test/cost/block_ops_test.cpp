@@ -40,24 +40,6 @@ struct Bench {
   }
 };
 
-// Time and number of the kernels of one name in one pass.
-struct Sum {
-  Seconds time;
-  double flops = 0, launches = 0;
-  int kernels = 0;
-};
-Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
-  Sum total;
-  for (const KernelOp& op : ops.kernels) {
-    if (op.name != name || op.pass != pass) continue;
-    total.time += op.time;
-    total.flops += op.flops;
-    total.launches += op.launches;
-    ++total.kernels;
-  }
-  return total;
-}
-
 }  // namespace
 
 TEST_CASE("[F-MEM-1] a memory-bound kernel takes its bytes over the bandwidth and its overhead") {

@@ -1,6 +1,4 @@
 // Attention whose scores are written to memory: products, softmax and what is added to scores.
-#include <string_view>
-
 #include "cost/support.hpp"
 #include "model/kinds.hpp"
 #include "support/catch.hpp"
@@ -15,31 +13,18 @@ struct Bench {
   ClusterSpec cluster = plain_cluster(8);
   Strategy strategy = plain_strategy(1, 1, 1);
 
+  [[nodiscard]] BlockContext context() const {
+    return {model, cluster, strategy, local_shape(model, strategy)};
+  }
   [[nodiscard]] BlockOps ops() const {
     BlockOps all;
-    append_mixer({model, cluster, strategy, local_shape(model, strategy)},
-                 layer_spec(model, 0).mixer, all);
+    append_mixer(context(), layer_spec(model, 0).mixer, all);
     return all;
   }
   [[nodiscard]] Seconds memory(double bytes, double kernels) const {
     return memory_time(cluster.device, bytes, kernels);
   }
 };
-
-struct Sum {
-  Seconds time;
-  double flops = 0, added = 0;  // the latter: bytes an element of what products add to
-};
-Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
-  Sum total;
-  for (const KernelOp& op : ops.kernels) {
-    if (op.name != name || op.pass != pass) continue;
-    total.time += op.time;
-    total.flops += op.flops;
-    if (op.gemm) total.added += op.gemm->accumulate_bytes;
-  }
-  return total;
-}
 
 }  // namespace
 
@@ -56,6 +41,12 @@ TEST_CASE(
   CHECK(seen == Approx(0.5 + 0.5 / 2048));
   CHECK(sum(ops, "softmax", Pass::kForward).time == b.memory((1 + seen) * 2 * scores, 1));
   CHECK(sum(ops, "softmax", Pass::kBackwardInput).time == b.memory((1 + 2 * seen) * 2 * scores, 1));
+  // Of an encoder all are read.
+  AttentionSpec encoder = std::get<AttentionSpec>(layer_spec(b.model, 0).mixer);
+  encoder.bidirectional = true;
+  BlockOps both;
+  append_mixer(b.context(), encoder, both);
+  CHECK(sum(both, "softmax", Pass::kForward).time == b.memory(4 * scores, 1));
   // Three heads on a rank are not a multiple of four: the fused kernel refuses them.
   b.model = plain_gpt(8, 3072, 24);
   b.strategy = plain_strategy(8, 1, 1);

@@ -4,6 +4,7 @@
 
 #include "cost/ledger.hpp"
 #include "frameworks/preset.hpp"
+#include "model/operations.hpp"
 #include "spec/cluster.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -89,6 +90,26 @@ inline Strategy plain_strategy(std::int64_t tp, std::int64_t pp, std::int64_t dp
   s.precision = Precision::kFp16;
   s.flash_attention = false;
   return s;
+}
+
+// Time and number of the kernels of one name in one pass.
+struct Sum {
+  Seconds time;
+  double flops = 0, launches = 0;
+  double added = 0;  // bytes an element of what products add to
+  int kernels = 0;
+};
+inline Sum sum(const BlockOps& ops, std::string_view name, Pass pass) {
+  Sum total;
+  for (const KernelOp& op : ops.kernels) {
+    if (op.name != name || op.pass != pass) continue;
+    total.time += op.time;
+    total.flops += op.flops;
+    total.launches += op.launches;
+    if (op.gemm) total.added += op.gemm->accumulate_bytes;
+    ++total.kernels;
+  }
+  return total;
 }
 
 }  // namespace meshplan::test
