@@ -79,6 +79,29 @@ PassTime& pass_of(BlockCost& cost, Pass pass) {
 
 Seconds clamp_positive(Seconds t) { return std::max(t, Seconds{}); }
 
+// [F-EP-18] What both passes of a layer take by themselves where dispatch is overlapped: nothing
+// hides its messages, and the host catches up before the device.
+PassTime unpaired_passes(BlockOps ops, const BlockContext& x, double slowest) {
+  for (CommOp& op : ops.comm) {
+    if (op.dimension == CommDimension::kEp) op.hidden = op.slowdown = {};
+  }
+  PassTime both;
+  for (const bool forward : {true, false}) {
+    PassTime pass;
+    for (const KernelOp& op : ops.kernels) {
+      if ((op.pass == Pass::kForward) == forward) pass.compute += pass_time(op, slowest);
+    }
+    for (const CommOp& op : ops.comm) {
+      if ((op.pass == Pass::kForward) != forward) continue;
+      exposed_field(pass, op.dimension) += pass_time(op, x.cluster.device);
+    }
+    pass.launch = clamp_positive(host_time(ops, x, forward) - pass.total());
+    if (forward) pass.launch = std::max(pass.launch, awaited_host_time(ops, x, slowest));
+    both += pass;
+  }
+  return both;
+}
+
 void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const double slowest = slowest_of(x.cluster.device, num_gpus(x.strategy));
   for (const KernelOp& op : ops.kernels) {
@@ -108,9 +131,24 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   const Seconds host_forward = host_time(ops, x, true), host_backward = host_time(ops, x, false);
   const Seconds device_forward = cost.forward.total();
   const Seconds device_backward = cost.backward_input.total() + cost.backward_weight.total();
-  const Seconds awaited = awaited_host_time(ops, x, slowest);
-  cost.forward.launch = std::max(clamp_positive(host_forward - device_forward), awaited);
-  cost.backward_input.launch = clamp_positive(host_backward - device_backward);
+  const bool paired = x.strategy.overlap.ep && has_dispatch(ops);
+  const Seconds awaited = paired ? Seconds{} : awaited_host_time(ops, x, slowest);
+  Seconds late_forward = host_forward - device_forward;
+  Seconds late_backward = host_backward - device_backward;
+  // [F-HOST-8] Where one microbatch's forward and another's backward pass are issued layer by layer
+  // together, what one of them leaves of the host's time serves the other.
+  if (paired) {
+    const Seconds slack_forward = std::min(late_forward, Seconds{});
+    late_forward += std::min(late_backward, Seconds{});
+    late_backward += slack_forward;
+  }
+  cost.forward.launch = std::max(clamp_positive(late_forward), awaited);
+  cost.backward_input.launch = clamp_positive(late_backward);
+  if (paired) {
+    const PassTime alone = unpaired_passes(ops, x, slowest);
+    cost.unpaired.ep = alone.ep - cost.forward.ep - cost.backward_input.ep - cost.backward_weight.ep;
+    cost.unpaired.launch = alone.launch - cost.forward.launch - cost.backward_input.launch;
+  }
   // With recomputation the backward pass issues both; the slower of host and device wins once.
   const Seconds both =
       clamp_positive(host_forward + host_backward - cost.recompute_full.total() - device_backward);
