@@ -125,7 +125,8 @@ void apply_overlap(Strategy& s, const Run& run) {
 
 // How experts' tokens travel: "DeepEP dispatcher + 1F1B EP-communication overlap", "alltoall
 // dispatcher".
-void apply_dispatch(Strategy& s, const Run& run) {
+void apply_dispatch(Strategy& s, const Source& source, const Run& run) {
+  const FrameworkRow* row = framework_row(source);
   const std::string said = run.overlap_words + " " + run.notes;
   if (has_any(said, {"DeepEP", "HybridEP"})) s.runtime.flex_dispatcher = true;
   if (has_any(said, {"alltoall dispatcher", "all-to-all dispatcher", "A2A dispatcher"}))
@@ -136,6 +137,9 @@ void apply_dispatch(Strategy& s, const Run& run) {
   if (!run.dispatcher.empty())
     s.runtime.flex_dispatcher = has_any(lower(run.dispatcher), {"deepep", "hybridep"});
   if (s.ep > 1 && !run.overlap_ep.empty()) s.overlap.ep = run.overlap_ep != "false";
+  s.overlap.delay_wgrad_compute = s.overlap.delay_wgrad_compute && s.overlap.ep;
+  s.runtime.single_device_connection =
+      row != nullptr && row->single_device_connection && s.overlap.ep;
 }
 
 void apply_precision(Strategy& s, const Source& source, const Run& run) {
@@ -234,7 +238,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
     s.cp_kind = CpKind::kAllGather;
   apply_kernels(s, source, run);
   apply_overlap(s, run);
-  apply_dispatch(s, run);
+  apply_dispatch(s, source, run);
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_adapters(s, source, run);

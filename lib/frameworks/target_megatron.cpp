@@ -154,7 +154,7 @@ void dispatch(const Plan& p, Findings& f) {
   }
 }
 void mend_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = false;
+  s.overlap.ep = s.overlap.delay_wgrad_compute = s.runtime.single_device_connection = false;
   if (s.runtime.expert_capacity_factor > 0) s.runtime.allgather_dispatcher = false;
 }
 

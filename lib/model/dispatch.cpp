@@ -83,7 +83,8 @@ void push_ep(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   const Strategy& s = x.strategy;
   CommOp comm = dispatch_op(x, pass, op, Group::kEp, bytes);
   if (op == Collective::kAllToAll) comm.time_each = dispatch_time(x, comm, token_bytes);
-  if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
+  if (hides_dispatch(s))
+    comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
   push(comm, ops);
 }
 
@@ -189,24 +190,6 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
     push_etp(x, pass, Collective::kAllGather, routed * real(s.etp) * token_bytes, ops);
     push_etp(x, pass, Collective::kReduceScatter, routed * real(s.etp) * token_bytes, ops);
     ops.comm.back().returns = true;
-  }
-}
-
-// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
-// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
-// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
-void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
-  if (!x.strategy.overlap.ep) return;
-  Seconds kernels, hidden;
-  for (const KernelOp& op : ops.kernels) kernels += op.time;
-  for (const CommOp& op : ops.comm) {
-    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
-  }
-  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
-  for (CommOp& op : ops.comm) {
-    if (op.dimension != CommDimension::kEp) continue;
-    op.hidden = op.hidden * share;
-    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
   }
 }
 

@@ -164,7 +164,22 @@ void check_expert_overlap(const Plan& p, Findings& f) {
               key + " excludes module shared_experts", hint);
     }
   }
-  if (!s.overlap.ep) return;
+  if (!s.overlap.ep) {
+    if (s.overlap.delay_wgrad_compute) {
+      f.error({"overlap.delay_wgrad_compute", "overlap.ep"},
+              "'overlap.delay_wgrad_compute' needs 'overlap.ep'",
+              "overlap.delay_wgrad_compute=false");
+    }
+    if (s.runtime.single_device_connection) {
+      f.warning({"runtime.single_device_connection"},
+                "'runtime.single_device_connection' does nothing without 'overlap.ep'");
+    }
+    return;
+  }
+  if (s.runtime.single_device_connection) {
+    f.warning({"runtime.single_device_connection", "overlap.ep"},
+              "'runtime.single_device_connection' leaves all of the exchange of tokens exposed");
+  }
   if (s.ep == 1) {
     f.error({"overlap.ep", "ep"}, "'overlap.ep' needs 'ep' over 1", "overlap.ep=false");
   } else if (s.pp > 1 && s.vp == 1) {

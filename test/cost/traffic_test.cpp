@@ -287,14 +287,15 @@ TEST_CASE("[F-EP-3] overlapped dispatch hides behind the layer's kernels as far 
   CHECK(exposed(moe()).si() == 0);
   CHECK(moe().forward.compute == apart.forward.compute);
   // On links a thousand times slower the messages outlast the kernels by far: what is left is
-  // their difference.
+  // their difference, but for the kernels behind the combination of tokens.
   c.levels[0].bandwidth = BytesPerSecond{300e6};
   s.overlap.ep = false;
   const BlockCost slow = moe();
   const Seconds kernels =
       slow.forward.compute + slow.backward_input.compute + slow.backward_weight.compute;
   s.overlap.ep = true;
-  CHECK(exposed(moe()).si() == Approx((exposed(slow) - kernels).si()));
+  CHECK(exposed(moe()) > exposed(slow) - kernels);
+  CHECK(exposed(moe()).si() == Approx((exposed(slow) - kernels).si()).epsilon(1e-3));
 }
 
 TEST_CASE(

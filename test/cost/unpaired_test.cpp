@@ -71,8 +71,8 @@ TEST_CASE("[F-EP-18] a pipeline's first forward and last backward pass run alone
   const double layers = chunk * (passes * both(alone) + paired * both(beside));
   Strategy none = s;
   none.overlap.ep = false;
-  const double plain = cost_of(m, c, complete(none, m, c)).step_time.si() -
-                       chunk * (passes + paired) * both(alone);
+  const double plain =
+      cost_of(m, c, complete(none, m, c)).step_time.si() - chunk * (passes + paired) * both(alone);
   CHECK(cost.step_time.si() == Approx(plain + layers).epsilon(1e-6));
   const StepTimeline t = step_timeline(m, c, complete(s, m, c));
   CHECK(t.step_time.si() == Approx(cost.step_time.si()));
@@ -108,8 +108,8 @@ TEST_CASE("[F-HOST-8] what the device takes longer for one pass the host has for
     const BlockContext x{m, c, s, local_shape(m, s)};
     const Seconds forward = host_time(ops, x, true), backward = host_time(ops, x, false);
     const Seconds device_forward = layer.forward.total() - layer.forward.launch;
-    const Seconds device_backward = layer.backward_input.total() + layer.backward_weight.total() -
-                                    layer.backward_input.launch;
+    const Seconds device_backward =
+        layer.backward_input.total() + layer.backward_weight.total() - layer.backward_input.launch;
     const double late = (forward - device_forward).si() + (backward - device_backward).si();
     const double launch = (layer.forward.launch + layer.backward_input.launch).si();
     CHECK(launch == Approx(std::max(0.0, late)).margin(1e-9));
@@ -118,4 +118,94 @@ TEST_CASE("[F-HOST-8] what the device takes longer for one pass the host has for
     shared = shared || launch < apart - 1e-6;
   }
   CHECK(shared);
+}
+
+namespace {
+
+// Seconds of a layer's nodes, as Megatron-Core's combined schedule runs them.
+struct Nodes {
+  double before_forward = 0, before_input = 0, before_weight = 0;
+  double experts_forward = 0, experts_input = 0, experts_weight = 0;
+  double dispatch = 0, combine = 0, gradients_out = 0, gradients_back = 0;
+  double hidden = 0;
+};
+
+Nodes nodes_of(const BlockOps& ops) {
+  Nodes n;
+  const ExpertsSpan& span = ops.experts_span.value();
+  for (std::size_t i = 0; i < ops.kernels.size(); ++i) {
+    const bool shared = i >= span.shared_begin && i < span.shared_end;
+    if (i >= span.returned && !shared) continue;
+    const bool experts = i >= span.sent && i < span.returned;
+    const double time = ops.kernels[i].time.si();
+    switch (ops.kernels[i].pass) {
+      case Pass::kForward:
+        (experts ? n.experts_forward : n.before_forward) += time;
+        break;
+      case Pass::kBackwardInput:
+        (experts ? n.experts_input : n.before_input) += time;
+        break;
+      case Pass::kBackwardWeight:
+        (experts ? n.experts_weight : n.before_weight) += time;
+        break;
+    }
+  }
+  for (const CommOp& op : ops.comm) {
+    const double time = (op.time_each * op.count).si();
+    if (op.dimension != CommDimension::kEp) continue;
+    n.hidden += (op.hidden * op.count).si();
+    if (op.hidden == Seconds{}) {
+      n.before_forward += time;  // counts of tokens
+    } else if (op.pass == Pass::kForward) {
+      (op.returns ? n.combine : n.dispatch) += time;
+    } else {
+      (op.returns ? n.gradients_back : n.gradients_out) += time;
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("[F-EP-3] messages hide behind the kernels that the combined schedule runs beside them") {
+  ModelSpec m = with_experts();
+  m.moe->expert_ffn_hidden_size = GENERATE(128, 1024, 8192);
+  m.moe->shared_expert_ffn_hidden_size = GENERATE(0, 512);
+  ClusterSpec c = plain_cluster(8);
+  const Strategy s = sent(1, 1, 4, true);
+  const Nodes n = nodes_of(block_ops(m, c, s)[kFirstLayerBlock]);
+  const double hidden = std::min(n.gradients_out, n.before_forward) +
+                        std::min(n.dispatch, n.experts_input + n.experts_weight) +
+                        std::min(n.gradients_back, n.experts_forward) +
+                        std::min(n.combine, n.before_input + n.before_weight);
+  CHECK(n.hidden == Approx(hidden).epsilon(1e-6));
+  Strategy delayed = s;
+  delayed.overlap.delay_wgrad_compute = true;
+  const Nodes later = nodes_of(block_ops(m, c, delayed)[kFirstLayerBlock]);
+  CHECK(later.hidden >= n.hidden * (1 - 1e-9));
+  // By no more than weight gradients can hide.
+  CHECK(later.hidden <= n.hidden + n.before_weight + n.experts_weight);
+}
+
+TEST_CASE("[F-EP-3] delayed weight gradients hide what small experts leave of their messages") {
+  ModelSpec m = with_experts();
+  m.moe->expert_ffn_hidden_size = 128;
+  ClusterSpec c = plain_cluster(8);
+  c.levels[0].bandwidth = BytesPerSecond{40e9};
+  Strategy s = sent(1, 1, 4, true);
+  const double plain = nodes_of(block_ops(m, c, s)[kFirstLayerBlock]).hidden;
+  s.overlap.delay_wgrad_compute = true;
+  CHECK(nodes_of(block_ops(m, c, s)[kFirstLayerBlock]).hidden > 1.02 * plain);
+}
+
+TEST_CASE("[F-EP-19] nothing hides in a device's only queue") {
+  const ModelSpec m = with_experts();
+  const ClusterSpec c = plain_cluster(8);
+  Strategy s = sent(1, 1, 4, true);
+  s.runtime.single_device_connection = true;
+  const BlockCost one = block_costs(m, c, s)[kFirstLayerBlock];
+  const BlockCost none = block_costs(m, c, sent(1, 1, 4, false))[kFirstLayerBlock];
+  CHECK(one.forward.ep.si() == Approx(none.forward.ep.si()));
+  CHECK(one.backward_input.ep.si() == Approx(none.backward_input.ep.si()));
+  CHECK(one.unpaired.ep.si() == Approx(0).margin(1e-12));
 }
