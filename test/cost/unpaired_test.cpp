@@ -209,3 +209,21 @@ TEST_CASE("[F-EP-19] nothing hides in a device's only queue") {
   CHECK(one.backward_input.ep.si() == Approx(none.backward_input.ep.si()));
   CHECK(one.unpaired.ep.si() == Approx(0).margin(1e-12));
 }
+
+TEST_CASE("[F-TP-3] before Blackwell overlapped dispatch takes what orders tensor collectives") {
+  const ModelSpec m = with_experts();
+  ClusterSpec c = plain_cluster(8);
+  const auto exposed = [&](bool overlap, bool one_queue) {
+    Strategy s = plain_strategy(2, 1, 4);
+    s.sequence_parallel = true;
+    s.ep = 4;
+    s.runtime.flex_dispatcher = false;
+    s.overlap.ep = overlap, s.runtime.single_device_connection = one_queue;
+    return block_costs(m, c, s)[kFirstLayerBlock].backward_input.tp;
+  };
+  const Seconds apart = exposed(false, false);
+  CHECK(exposed(true, false).si() > 1.2 * apart.si());
+  CHECK(exposed(true, true).si() == Approx(apart.si()));
+  c.device.architecture = Architecture::kBlackwell;
+  CHECK(exposed(true, false).si() == Approx(exposed(false, false).si()));
+}
