@@ -124,4 +124,15 @@ TEST_CASE("modules of Transformer Engine below other code bring its kernels") {
   CHECK(runtime("NeMo AutoModel", "SDPA attention").attention == AttentionKernel::kFlash2);
 }
 
+TEST_CASE("AWS's pods give the device one queue, which matters where dispatch is overlapped") {
+  Run run = complete_run();
+  run.pp = 1, run.dp = 8, run.ep = 8;
+  run.overlap_ep = "overlap_moe_expert_parallel_comm (1F1B)";
+  const Source aws = source_called("awsome-distributed-ai: dispatchers");
+  CHECK(strategy(aws, run).runtime.single_device_connection);
+  CHECK_FALSE(strategy(source_called("Megatron-LM"), run).runtime.single_device_connection);
+  run.overlap_ep = "false";
+  CHECK_FALSE(strategy(aws, run).runtime.single_device_connection);
+}
+
 }  // namespace meshplan::accuracy

@@ -93,10 +93,8 @@ class Brute {
   // Dispatch beside another microbatch's layers, where Megatron-Core has it.
   void try_overlaps(Strategy s) {
     try_orders(s);
-    const bool stated = std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
-                                    [](const Limit& l) { return l.key == "overlap.ep"; });
     const bool possible = c_.model.moe && s.ep > 1 && s.framework == Framework::kMegatron;
-    if (stated || !possible || s.overlap.ep || s.runtime.allgather_dispatcher) return;
+    if (!possible || s.runtime.allgather_dispatcher || limits("overlap.ep")) return;
     s.overlap.ep = true;
     try_orders(s);
   }
@@ -137,6 +135,10 @@ class Brute {
     } while (std::next_permutation(order.begin(), order.end()));
   }
 
+  [[nodiscard]] bool limits(std::string_view key) const {
+    return std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
+                       [&](const Limit& l) { return l.key == key; });
+  }
   [[nodiscard]] bool frees(std::string_view key) const {
     return std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
                        [&](const Limit& l) { return l.key == key && l.op == LimitOp::kFree; });
@@ -154,9 +156,8 @@ class Brute {
       }
       if (frees("zero_group") && s.zero > 0) {
         groups = {0};
-        for (std::int64_t n = 2; n < replicas; ++n) {
+        for (std::int64_t n = 2; n < replicas; ++n)
           if (replicas % n == 0) groups.push_back(n);
-        }
       }
       for (const std::int64_t group : groups) {
         s.zero_group = group;
@@ -188,9 +189,7 @@ class Brute {
       }
       return;
     }
-    const bool asked_for =
-        frees("schedule") || std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
-                                         [](const Limit& l) { return l.key == "schedule"; });
+    const bool asked_for = limits("schedule");
     for (const auto& row : NameTable<Schedule>::rows) {
       if (!traits_of(row.value).searched && !asked_for) continue;
       for (s.vp = 1; s.vp <= c_.model.num_layers + 2; ++s.vp) {
@@ -206,14 +205,11 @@ class Brute {
         {Recompute::kNone, {}}, {Recompute::kSelective, {}}, {Recompute::kFull, {}}};
     for (const Limit& limit : c_.request.limits) {
       if (limit.key != "recompute_modules") continue;
-      for (const KeyValue& value : limit.values) {
+      for (const KeyValue& value : limit.values)
         all.emplace_back(Recompute::kSelective, std::get<RecomputeModules>(value));
-      }
     }
     if (!frees("recompute_modules")) return all;
-    for (const RecomputeModules& modules : every_list()) {
-      all.emplace_back(Recompute::kSelective, modules);
-    }
+    for (const RecomputeModules& list : every_list()) all.emplace_back(Recompute::kSelective, list);
     return all;
   }
 
@@ -221,18 +217,15 @@ class Brute {
   [[nodiscard]] static bool is_varied(std::string_view key) {
     return key.starts_with("offload.") || key.starts_with("recompute") || key == "stage_layers";
   }
-  bool keeps_others(const Strategy& s) const {
-    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(),
-                       [&](const Limit& l) { return is_varied(l.key) || satisfies(s, l); });
-  }
-  bool keeps_varied(const Strategy& s) const {
-    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(),
-                       [&](const Limit& l) { return !is_varied(l.key) || satisfies(s, l); });
+  bool keeps_limits(const Strategy& s, bool varied) const {
+    return std::all_of(c_.request.limits.begin(), c_.request.limits.end(), [&](const Limit& l) {
+      return is_varied(l.key) != varied || satisfies(s, l);
+    });
   }
 
   // The best of all options. What a whole evaluation alone rules out is asked of the best ones.
   void try_options(Strategy s) {
-    if (!keeps_others(s)) return;
+    if (!keeps_limits(s, false)) return;
     std::vector<Found> options;
     for (const bool activations : {false, true}) {
       for (const auto& [mode, modules] : recomputations()) {
@@ -241,7 +234,7 @@ class Brute {
           s.offload.optimizer = optimizer, s.offload.activations = activations;
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
-          if (!keeps_varied(s)) continue;
+          if (!keeps_limits(s, true)) continue;
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
           ++tried_.legal;
@@ -288,11 +281,8 @@ class Brute {
   std::optional<List> counts(const Strategy& s, const BlockCosts& blocks) const {
     Strategy with = s;
     with.recompute_layers.assign(static_cast<std::size_t>(s.pp), 0);
-    if (s.recompute != Recompute::kFull) {
-      return fits(with, blocks) ? std::optional(with.recompute_layers) : std::nullopt;
-    }
-    if (everything_) {
-      with.recompute_layers = s.stage_layers;
+    if (s.recompute != Recompute::kFull || everything_) {
+      if (s.recompute == Recompute::kFull) with.recompute_layers = s.stage_layers;
       return fits(with, blocks) ? std::optional(with.recompute_layers) : std::nullopt;
     }
     if (s.schedule == Schedule::kDualPipe) return counts_of_pairs(with, blocks);
