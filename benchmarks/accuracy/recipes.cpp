@@ -136,14 +136,23 @@ void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
 
 // DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
 // the rest in the last one (recipes/deepseek/deepseek_v3.py,
-// set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1).
+// set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1). Where
+// nothing is left for it, the first one gives way too (H100's "Et|(tt|)*30mL").
 void apply_layout(Strategy& s, const Run& run) {
+  s.chunk_layers.clear();
   if (!has_word(run.model.name, "DeepSeek") || s.pp == 1 || !run.model.num_layers) return;
-  const std::int64_t layers = *run.model.num_layers;
-  const std::int64_t rank = s.vp * ceil_div(layers + 1, s.pp * s.vp);
-  if (rank * (s.pp - 1) >= layers) return;
-  s.stage_layers.assign(static_cast<std::size_t>(s.pp), rank);
-  s.stage_layers.back() = layers - rank * (s.pp - 1);
+  const std::int64_t layers = *run.model.num_layers, chunks = s.pp * s.vp;
+  const std::int64_t each = ceil_div(layers + 1, chunks);
+  const std::int64_t last = layers - each * (chunks - 1);
+  if (last + each < 1) return;
+  std::vector<std::int64_t> of_chunk(static_cast<std::size_t>(chunks), each);
+  of_chunk.back() = std::max<std::int64_t>(last, 0);
+  of_chunk.front() += std::min<std::int64_t>(last, 0);
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+  for (std::size_t i = 0; i < of_chunk.size(); ++i) {
+    s.stage_layers[i % s.stage_layers.size()] += of_chunk[i];
+  }
+  if (s.vp > 1) s.chunk_layers = of_chunk;
 }
 
 }  // namespace
