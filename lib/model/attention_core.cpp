@@ -131,6 +131,7 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
   double calls = 1;
   AttentionShape a = document_shape(x, h, calls);
   a.eight_bit = has_fp8_attention(x.strategy);
+  a.block_scales = scaling_recipe(s, x.cluster.device.architecture) == ScalingRecipe::kMxfp8;
   if (a.eight_bit) {
     // [F-FP8-3] Queries, keys and values, and the output's gradient, are cast with their
     // transposes, as the inputs of linear layers are (Transformer Engine, fp8_dpa without fp8_mha).

@@ -192,9 +192,22 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
   }
 }
 
+// Of a rank's passes, the share that no opposite pass runs beside: without a pipeline the first
+// forward and the last backward pass, with one those that fill it and drain it, one more of each
+// than without overlap. The mean over the ranks (Megatron-Core pipeline_parallel/schedules.py,
+// get_pp_rank_microbatches).
+static double lone_passes(const Strategy& s) {
+  if (s.pp > 1 && s.schedule != Schedule::kInterleaved) return 0;
+  const std::int64_t group =
+      s.runtime.microbatch_group_size > 0 ? s.runtime.microbatch_group_size : s.pp;
+  const double filling = real(s.pp - 1 + (s.vp - 1) * group + 1);
+  return std::min(1.0, filling / real(std::max<std::int64_t>(1, num_microbatches(s) * s.vp)));
+}
+
 // [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
 // another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
-// kernels of both, as far as these last, and slow them (Megatron-Core combined_1f1b.py).
+// kernels of both, as far as these last, and slow them; in passes that run alone nothing hides
+// (Megatron-Core combined_1f1b.py).
 void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
   if (!x.strategy.overlap.ep) return;
   Seconds kernels, hidden;
@@ -203,9 +216,10 @@ void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
     if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
   }
   const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
+  const double paired = 1 - lone_passes(x.strategy);
   for (CommOp& op : ops.comm) {
     if (op.dimension != CommDimension::kEp) continue;
-    op.hidden = op.hidden * share;
+    op.hidden = op.hidden * (share * paired);
     op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
   }
 }
