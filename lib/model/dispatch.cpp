@@ -2,6 +2,7 @@
 #include "model/dispatch.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "comm/collectives.hpp"
 #include "model/kinds.hpp"
@@ -192,11 +193,13 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
   }
 }
 
+namespace {
+
 // Of a rank's passes, the share that no opposite pass runs beside: without a pipeline the first
 // forward and the last backward pass, with one those that fill it and drain it, one more of each
 // than without overlap. The mean over the ranks (Megatron-Core pipeline_parallel/schedules.py,
 // get_pp_rank_microbatches).
-static double lone_passes(const Strategy& s) {
+double lone_passes(const Strategy& s) {
   if (s.pp > 1 && s.schedule != Schedule::kInterleaved) return 0;
   const std::int64_t group =
       s.runtime.microbatch_group_size > 0 ? s.runtime.microbatch_group_size : s.pp;
@@ -204,21 +207,53 @@ static double lone_passes(const Strategy& s) {
   return std::min(1.0, filling / real(std::max<std::int64_t>(1, num_microbatches(s) * s.vp)));
 }
 
+// What runs side by side, in turn: the way back of the gradients' combine and attention forward;
+// both dispatches and the experts, both ways; combine and attention backward.
+constexpr std::size_t kTurns = 3;
+
+std::size_t turn_of(const CommOp& op) {
+  if (op.pass == Pass::kForward) return op.returns ? 2 : 1;
+  return op.returns ? 1 : 0;
+}
+
+bool is_dispatch(const CommOp& op) {
+  return op.dimension == CommDimension::kEp && op.operation == Collective::kAllToAll;
+}
+
+// Kernels from the dispatch's place to the combine's are the experts', all others attention's.
+std::array<Seconds, kTurns> kernels_by_turn(const BlockOps& ops) {
+  std::size_t first = ops.kernels.size(), last = 0;
+  for (const CommOp& op : ops.comm) {
+    if (!is_dispatch(op) || op.pass != Pass::kForward) continue;
+    (op.returns ? last : first) = op.place;
+  }
+  std::array<Seconds, kTurns> kernels;
+  for (std::size_t i = 0; i < ops.kernels.size(); ++i) {
+    const bool of_experts = i >= first && i < last;
+    const std::size_t others = ops.kernels[i].pass == Pass::kForward ? 0 : 2;
+    kernels[of_experts ? 1 : others] += ops.kernels[i].time;
+  }
+  return kernels;
+}
+
+}  // namespace
+
 // [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
-// another's opposite pass, layer against layer: a layer's messages of both passes hide behind its
-// kernels of both, as far as these last, and slow them; in passes that run alone nothing hides
-// (Megatron-Core combined_1f1b.py).
+// another's opposite pass, layer against layer, turn by turn: they hide as far as the kernels of
+// their turn last, and slow them; in passes that run alone nothing hides (Megatron-Core
+// models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run; combined_1f1b.py).
 void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
   if (!x.strategy.overlap.ep) return;
-  Seconds kernels, hidden;
-  for (const KernelOp& op : ops.kernels) kernels += op.time;
+  const std::array<Seconds, kTurns> kernels = kernels_by_turn(ops);
+  std::array<Seconds, kTurns> hidden;
   for (const CommOp& op : ops.comm) {
-    if (op.dimension == CommDimension::kEp) hidden += op.hidden * op.count;
+    if (op.dimension == CommDimension::kEp) hidden[turn_of(op)] += op.hidden * op.count;
   }
-  const double share = hidden > Seconds{} ? std::min(1.0, kernels.si() / hidden.si()) : 0;
   const double paired = 1 - lone_passes(x.strategy);
   for (CommOp& op : ops.comm) {
-    if (op.dimension != CommDimension::kEp) continue;
+    if (op.dimension != CommDimension::kEp || op.hidden == Seconds{}) continue;
+    const std::size_t turn = turn_of(op);
+    const double share = std::min(1.0, kernels[turn].si() / hidden[turn].si());
     op.hidden = op.hidden * (share * paired);
     op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
   }
