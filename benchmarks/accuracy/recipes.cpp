@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <regex>
 #include <string_view>
 
@@ -69,6 +70,42 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   }
 }
 
+// Model chunks go to the pipeline's ranks in turn.
+void apply_chunks(Strategy& s, const std::vector<std::int64_t>& layers) {
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    s.stage_layers[i % s.stage_layers.size()] += layers[i];
+  }
+  s.chunk_layers = s.vp > 1 ? layers : std::vector<std::int64_t>{};
+}
+
+// Layers of DeepSeek-V3 and of Kimi K2, which has as many, under a pipeline: equal chunks that
+// count multi-token prediction as a layer, the rest in the last one
+// (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout;
+// recipes/kimi/kimi_k2.py, _get_kimi_k2_pipeline_layout: 4 x 4 chunks of 4 layers, the last of 1).
+// Where nothing is left for it, the first one gives way too (H100's "Et|(tt|)*30mL").
+void apply_layout(Strategy& s, const Run& run) {
+  s.chunk_layers.clear();
+  const bool known = has_any(run.model.name, {"DeepSeek", "Kimi"});
+  if (!known || s.pp == 1 || !run.model.num_layers) return;
+  const std::int64_t layers = *run.model.num_layers, chunks = s.pp * s.vp;
+  const std::int64_t each = ceil_div(layers + 1, chunks);
+  const std::int64_t last = layers - each * (chunks - 1);
+  if (last + each < 1) return;
+  std::vector<std::int64_t> of_chunk(static_cast<std::size_t>(chunks), each);
+  of_chunk.back() = std::max<std::int64_t>(last, 0);
+  of_chunk.front() += std::min<std::int64_t>(last, 0);
+  apply_chunks(s, of_chunk);
+}
+
+// The layout that a preset or a recipe states, where it is of the row's model and pipeline.
+void apply_layout(Strategy& s, const BridgePreset& preset, const Run& run) {
+  const std::vector<std::int64_t>& layers = preset.chunk_layers;
+  const std::int64_t sum = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
+  if (static_cast<std::int64_t>(layers.size()) != s.pp * s.vp || s.pp == 1) return;
+  if (sum == run.model.num_layers) apply_chunks(s, layers);
+}
+
 // A recipe's own layout, where the row's was read from another one of its name.
 void apply_layout_of(Strategy& s, const BridgeRecipe& r, std::int64_t gpus) {
   const BridgePreset& p = r.setting;
@@ -96,6 +133,10 @@ void apply_named(Strategy& s, const NamedRecipe& named, const Run& run) {
   if (r.rope_fusion) s.runtime.fused_rope = *r.rope_fusion;
   s.runtime.fused_latent_rope = run.model.mla.has_value() && r.rope_fusion.value_or(false);
   s.runtime.inplace_cross_entropy = r.loss == "te";
+  s.runtime.defer_embedding_wgrad_compute = r.deferred_head && s.pp > 1;
+  s.runtime.wgrad_deferral_limit = s.runtime.defer_embedding_wgrad_compute
+                                       ? r.wgrad_deferral_limit
+                                       : s.runtime.wgrad_deferral_limit;
 }
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
@@ -134,27 +175,6 @@ void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
       library_dispatcher(bridge_recipes(), run).value_or(s.runtime.flex_dispatcher);
 }
 
-// DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
-// the rest in the last one (recipes/deepseek/deepseek_v3.py,
-// set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1). Where
-// nothing is left for it, the first one gives way too (H100's "Et|(tt|)*30mL").
-void apply_layout(Strategy& s, const Run& run) {
-  s.chunk_layers.clear();
-  if (!has_word(run.model.name, "DeepSeek") || s.pp == 1 || !run.model.num_layers) return;
-  const std::int64_t layers = *run.model.num_layers, chunks = s.pp * s.vp;
-  const std::int64_t each = ceil_div(layers + 1, chunks);
-  const std::int64_t last = layers - each * (chunks - 1);
-  if (last + each < 1) return;
-  std::vector<std::int64_t> of_chunk(static_cast<std::size_t>(chunks), each);
-  of_chunk.back() = std::max<std::int64_t>(last, 0);
-  of_chunk.front() += std::min<std::int64_t>(last, 0);
-  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
-  for (std::size_t i = 0; i < of_chunk.size(); ++i) {
-    s.stage_layers[i % s.stage_layers.size()] += of_chunk[i];
-  }
-  if (s.vp > 1) s.chunk_layers = of_chunk;
-}
-
 }  // namespace
 
 int stated_release(const std::string& text) {
@@ -187,11 +207,13 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (const NamedRecipe named = named_recipe(bridge_recipes(), run); named.recipe != nullptr) {
     apply_named(s, named, run);
     apply_layout(s, run);
+    apply_layout(s, named.recipe->setting, run);
     return;
   }
   if (from_library) return;
   if (const BridgePreset* preset = preset_of_table(source, run)) {
     apply_preset(s, *preset);
+    apply_layout(s, *preset, run);
     return;
   }
   if (!run.model.moe) return;
