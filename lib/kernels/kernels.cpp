@@ -168,35 +168,27 @@ static double longest_over_mean(double fraction) {
   return fraction < 0.5 ? (1 - std::sqrt(1 - 2 * fraction)) / fraction : 1 / fraction;
 }
 
-// [F-ATT-6] Rate over that of 16-bit products and heads of 128. NVIDIA's table of cuDNN 9.22 on
-// GB200 and GB300 (cudnn-frontend, benchmark/sdpa_benchmark_training/results of April 2026: causal,
-// 4,096 and 8,192 tokens; the means of both devices): heads of 128, and latent attention's of 192
-// and 128 elements, whose backward kernel keeps less of its rate in 16 bits. In 8 bits the softmax
-// takes as long, so that backward little or nothing is gained at 128. On Hopper FlashAttention-3's
-// abstract (2407.08608: 1.2 PFLOP/s and 740 TFLOP/s forward), taken for the backward pass as well.
-static double precision_gain(const DeviceSpec& d, Precision half, const AttentionShape& a,
-                             bool backward) {
+// [F-ATT-6] Rate in 8 bits over that of 16. NVIDIA's table of cuDNN 9.22 on GB200 and GB300
+// (cudnn-frontend, benchmark/sdpa_benchmark_training/results of April 2026: causal, 4,096 and 8,192
+// tokens; the means of both devices): heads of 128, and latent attention's of 192 and 128 elements,
+// with scales of tensors and of blocks. The softmax takes as long in 8 bits, so that backward
+// little or nothing is gained at 128. On Hopper FlashAttention-3's abstract (2407.08608: 1.2
+// PFLOP/s and 740 TFLOP/s forward), taken for the backward pass as well.
+static double eight_bit_gain(const DeviceSpec& d, const AttentionShape& a, bool backward) {
   struct Gain {
     double forward, backward;
   };
-  struct Gains {
-    Gain half, tensor_scales, block_scales;
-  };
-  constexpr Gains kOf128{{1, 1}, {1.33, 1.12}, {1.29, 0.96}};
-  constexpr Gains kOfLatent{{1, 0.89}, {1.59, 1.49}, {1.45, 1.16}};
+  constexpr Gain kTensors{1.40, 1.12}, kLatentTensors{1.61, 1.69};
+  constexpr Gain kBlocks{1.28, 0.94}, kLatentBlocks{1.47, 1.31};
   constexpr double kFlashAttention3 = 1200.0 / 740.0;
-  const bool eight_bit = a.eight_bit && peak_rate(d, Precision::kFp8) > peak_rate(d, half);
-  if (d.architecture != Architecture::kBlackwell) return eight_bit ? kFlashAttention3 : 1.0;
-  const auto of = [&](const Gains& gains) {
-    const Gain& gain = !eight_bit       ? gains.half
-                       : a.block_scales ? gains.block_scales
-                                        : gains.tensor_scales;
-    return backward ? gain.backward : gain.forward;
-  };
+  if (d.architecture != Architecture::kBlackwell) return kFlashAttention3;
+  const Gain& plain = a.block_scales ? kBlocks : kTensors;
+  const Gain& latent = a.block_scales ? kLatentBlocks : kLatentTensors;
   // Between the two by the mean of both head sizes.
   const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
   const double share = std::clamp((dim - 128) / (160 - 128), 0.0, 1.0);
-  return of(kOf128) + share * (of(kOfLatent) - of(kOf128));
+  return backward ? std::lerp(plain.backward, latent.backward, share)
+                  : std::lerp(plain.forward, latent.forward, share);
 }
 
 Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward,
@@ -229,8 +221,9 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
                           ? Precision::kBf16
                           : Precision::kFp16;
-  const double rate =
-      peak_rate(d, p).si() * share * by_dim * by_length * idle * precision_gain(d, p, a, backward);
+  const bool eight_bit = a.eight_bit && peak_rate(d, Precision::kFp8) > peak_rate(d, p);
+  const double gain = eight_bit ? eight_bit_gain(d, a, backward) : 1.0;
+  const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle * gain;
   const double work = attention_flops(a).si() * (backward ? 2.5 : 1.0);
   const double kernels = backward ? 3 : 1;  // backward: row sums, main, conversion of dQ
   return Seconds{work / rate} + kernels * d.kernel_overhead;
