@@ -274,6 +274,23 @@ TEST_CASE("[F-EP-2] a flexible dispatcher sends a token once to every rank or no
   CHECK(first_dispatch(m, 16).bytes.si() == Approx(token * 2 * 92 / 120));
 }
 
+// Counted: 3,000 tokens with random scores, groups by the sum of their two best, then eight
+// experts.
+TEST_CASE("[F-EP-18] a router that chooses groups first reaches fewer ranks and nodes") {
+  ModelSpec m = plain_gpt();
+  m.moe = MoeSpec{256, 8, 4096, 0, 0, 1, 1.0, false};
+  m.moe->router_num_groups = 8, m.moe->router_group_top_k = 4;
+  const double token = 2.0 * 2048 * 4096;
+  // Four and eight ranks of a node, then 16 and 32 nodes of eight.
+  for (const auto& [ranks, counted] : {std::pair{4, 3.12}, {8, 3.97}, {128, 5.74}, {256, 6.84}}) {
+    CHECK(first_dispatch(m, ranks).bytes.si() / token == Approx(counted).epsilon(0.045));
+  }
+  m.moe->router_group_top_k = 8;  // all of them
+  const double all = first_dispatch(m, 8).bytes.si();
+  m.moe->router_num_groups = m.moe->router_group_top_k = 0;
+  CHECK(all == first_dispatch(m, 8).bytes.si());
+}
+
 TEST_CASE(
     "[F-CP-1] ring attention sends keys and values once forward and with gradients backward") {
   const ModelSpec m = plain_gpt();
