@@ -106,6 +106,21 @@ void apply_layout(Strategy& s, const BridgePreset& preset, const Run& run) {
   if (sum == run.model.num_layers) apply_chunks(s, layers);
 }
 
+// NeMo's script for DeepSeek-V3, which DGX Cloud's recipe calls, drops tokens beyond an expert's
+// mean and pads to it, for which they travel copy by copy, and gives the first stage a layer less
+// than the middle ones, the last stage two (scripts/performance/llm/pretrain_deepseek_v3.py;
+// nemo/lightning/pytorch/callbacks/moe_token_drop.py).
+void apply_nemo_script(Strategy& s, const Run& run) {
+  if (!has_word(run.where, "dgxc-benchmarking") || !has_word(run.model.name, "DeepSeekV3")) return;
+  s.runtime.flex_dispatcher = false;
+  s.runtime.expert_capacity_factor = 1, s.runtime.pad_to_capacity = true;
+  if (s.pp == 1 || s.vp > 1 || !run.model.num_layers) return;
+  const std::int64_t middle = (*run.model.num_layers + 3) / s.pp;
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp), middle);
+  layers.front() -= 1, layers.back() -= 2;
+  apply_chunks(s, layers);
+}
+
 // A recipe's own layout, where the row's was read from another one of its name.
 void apply_layout_of(Strategy& s, const BridgeRecipe& r, std::int64_t gpus) {
   const BridgePreset& p = r.setting;
@@ -195,6 +210,7 @@ const BridgePreset* preset_of_table(const Source& source, const Run& run) {
 }
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
+  apply_nemo_script(s, run);
   if (!has_presets(source) || s.framework != Framework::kMegatron) return;
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
   // Transformer Engine's, apply_rope_fusion on.

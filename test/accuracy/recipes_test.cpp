@@ -37,6 +37,18 @@ TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
   CHECK(s.stage_layers.empty());
 }
 
+TEST_CASE("NeMo's script for DeepSeek-V3 drops tokens and spares the first and last stage") {
+  Run run;
+  run.where = "NVIDIA/dgxc-benchmarking@c5c765f268 (tag v25.05.05) deepseek_v3/pretraining";
+  run.model.name = "DeepSeekV3", run.model.num_layers = 61;
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.pp = 8;
+  apply_recipe(s, source_called("several sources"), run);
+  CHECK(s.stage_layers == std::vector<std::int64_t>{7, 8, 8, 8, 8, 8, 8, 6});
+  CHECK_FALSE(s.runtime.flex_dispatcher);
+  CHECK(s.runtime.pad_to_capacity);
+}
+
 TEST_CASE("a preset's pipeline layout and a recipe's deferred head are the rows' that have them") {
   const Source bridge = source_called("Megatron-Bridge performance summaries");
   Run run;
