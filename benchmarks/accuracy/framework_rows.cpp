@@ -82,6 +82,10 @@ constexpr std::array kFrameworks{
                  .inplace_cross_entropy = true,
                  .cp_kind = CpKind::kUlysses,
                  .eager_router = true},
+    // Its pods have CUDA_DEVICE_MAX_CONNECTIONS=1 (3.test_cases/megatron/megatron-bridge/dsv3/
+    // kubernetes/manifests); its script leaves delay_wgrad_compute off (bench_dsv3_pretrain.py).
+    FrameworkRow{
+        .word = "awsome-distributed-ai", .framework = "megatron", .single_device_connection = true},
     FrameworkRow{"megatron", "megatron"},
     // Its fp8 has scales of earlier steps (collections/llm/recipes/precision, bf16_with_fp8_mixed).
     FrameworkRow{.word = "nemo", .framework = "megatron", .fp8_recipe = ScalingRecipe::kDelayed},

@@ -125,7 +125,8 @@ void apply_overlap(Strategy& s, const Run& run) {
 
 // How experts' tokens travel: "DeepEP dispatcher + 1F1B EP-communication overlap", "alltoall
 // dispatcher".
-void apply_dispatch(Strategy& s, const Run& run) {
+void apply_dispatch(Strategy& s, const Source& source, const Run& run) {
+  const FrameworkRow* row = framework_row(source);
   const std::string said = run.overlap_words + " " + run.notes;
   if (has_any(said, {"DeepEP", "HybridEP"})) s.runtime.flex_dispatcher = true;
   if (has_any(said, {"alltoall dispatcher", "all-to-all dispatcher", "A2A dispatcher"}))
@@ -136,6 +137,9 @@ void apply_dispatch(Strategy& s, const Run& run) {
   if (!run.dispatcher.empty())
     s.runtime.flex_dispatcher = has_any(lower(run.dispatcher), {"deepep", "hybridep"});
   if (s.ep > 1 && !run.overlap_ep.empty()) s.overlap.ep = run.overlap_ep != "false";
+  s.overlap.delay_wgrad_compute = s.overlap.delay_wgrad_compute && s.overlap.ep;
+  s.runtime.single_device_connection =
+      row != nullptr && row->single_device_connection && s.overlap.ep;
 }
 
 void apply_precision(Strategy& s, const Source& source, const Run& run) {
@@ -155,6 +159,11 @@ void apply_precision(Strategy& s, const Source& source, const Run& run) {
   if (has_word(said, "grad_sync_dtype bf16")) s.grad_dtype = Dtype::kBf16;
   // Composer's FSDP: DEFAULT reduces gradients in fp32, PURE in the low precision.
   if (has_word(run.notes, "mixed precision mode DEFAULT")) s.grad_dtype = Dtype::kFp32;
+}
+
+// What stands in brackets says where the schedule is known from, which may name others.
+std::string stated_schedule(const Run& run) {
+  return run.schedule.substr(0, run.schedule.find('('));
 }
 
 Schedule schedule_of(const std::string& text) {
@@ -227,14 +236,17 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   s.seq_len = *run.model.seq_length;
   s.micro_batch = run.micro_batch.value_or(1);
   s.sequence_parallel = s.tp > 1 && run.sequence_parallel.value_or(false);
-  s.schedule = s.pp > 1 ? schedule_of(run.schedule) : Schedule::k1f1b;
+  s.schedule = s.pp > 1 ? schedule_of(stated_schedule(run)) : Schedule::k1f1b;
   const FrameworkRow* row = framework_row(source);
   if (s.cp > 1 && row != nullptr) s.cp_kind = row->cp_kind;
   if (has_any(run.attention_impl + run.overlap_pp, {"all-gather based CP"}))
     s.cp_kind = CpKind::kAllGather;
   apply_kernels(s, source, run);
+  // Interleaving and messages split over tensor ranks came to Megatron-LM in February 2021
+  // (dd88906264, 72e4230bb5).
+  if (has_word(run.schedule, "code of Jan 2021")) s.runtime.scatter_gather = false;
   apply_overlap(s, run);
-  apply_dispatch(s, run);
+  apply_dispatch(s, source, run);
   apply_precision(s, source, run);
   apply_sharding(s, run);
   apply_adapters(s, source, run);
@@ -300,7 +312,8 @@ std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
 }
 
 void vary_schedule(Mapped& mapped, const Source&, const Run& run) {
-  if (run.vp || *run.pp == 1 || !(run.schedule.empty() || has_word(run.schedule, "interleaved")))
+  if (run.vp || *run.pp == 1 ||
+      !(run.schedule.empty() || has_word(stated_schedule(run), "interleaved")))
     return;
   constexpr std::int64_t kMostLayersPerRank = 64;
   std::vector<std::int64_t> values = divisors(*run.model.num_layers / *run.pp, kMostLayersPerRank);

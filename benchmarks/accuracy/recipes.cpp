@@ -57,7 +57,8 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
     const auto module = from_name<RecomputeModule>(name);
     if (module) s.recompute_modules.add(*module);
   }
-  s.overlap.ep = preset.a2a_overlap && can_overlap(s);
+  // Together, as scripts/performance/utils/overrides.py does.
+  s.overlap.ep = s.overlap.delay_wgrad_compute = preset.a2a_overlap && can_overlap(s);
   s.runtime.flex_dispatcher = preset.flex_dispatcher;
   s.runtime.fp8_attention = preset.fp8_attention;
   s.runtime.fused_experts = preset.fused_experts;
@@ -236,7 +237,9 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   const int release = stated_release(run.where);
   for (const RecipeRow& row : kRecipes) {
     if (!holds(row, release, run)) continue;
-    if (row.overlap) s.overlap.ep = *row.overlap && can_overlap(s);
+    if (row.overlap) {
+      s.overlap.ep = s.overlap.delay_wgrad_compute = *row.overlap && can_overlap(s);
+    }
     if (row.flex) s.runtime.flex_dispatcher = *row.flex;
   }
   // Dropped tokens are padded to a capacity, which neither DeepEP nor HybridEP does.

@@ -64,6 +64,8 @@ struct BlockCost {
   PassTime forward;
   PassTime backward_input;
   PassTime backward_weight;
+  // [F-EP-18] More of a microbatch whose passes run beside no other's; of `ep` and `launch` alone.
+  PassTime unpaired;
   PassTime deferred_weight;      // of the output layer, behind all passes: a microbatch's share
   PassTime recompute_selective;  // added to the backward pass under selective recomputation
   PassTime recompute_full;       // likewise under full recomputation

@@ -14,12 +14,12 @@ namespace {
 // which this is (Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute/card.yaml).
 constexpr double kCheckpointLaunches = 8;
 
+}  // namespace
+
 bool has_dispatch(const BlockOps& ops) {
   return std::any_of(ops.comm.begin(), ops.comm.end(),
                      [](const CommOp& op) { return op.dimension == CommDimension::kEp; });
 }
-
-}  // namespace
 
 // [F-HOST-1] A pass takes at least what the host needs to issue its kernels one after the other and
 // to wait where it needs to know what the device found ([F-EP-11], [F-EP-12]), and with overlapped
@@ -103,10 +103,9 @@ std::vector<Issued> issued_after_wait(const BlockOps& ops, const BlockContext& x
 // [F-HOST-2] The host waits until the device tells how many tokens each expert got, and finds its
 // queue drained: from there to the wait of the next layer each kernel starts once it is issued and
 // the one before has ended. The device is idle for the time by which the host was behind at most
-// (Megatron-Core moe/token_dispatcher.py, cuda_sync_point). Where dispatch is overlapped, kernels
-// of another microbatch fill the queue ([F-EP-3]).
+// (Megatron-Core moe/token_dispatcher.py, cuda_sync_point).
 Seconds awaited_host_time(const BlockOps& ops, const BlockContext& x, double slowest) {
-  if (!ops.host_wait || x.strategy.overlap.ep) return {};
+  if (!ops.host_wait) return {};
   Seconds host, device = ops.host_wait->queued, behind;
   for (const Issued& op : issued_after_wait(ops, x, slowest)) {
     behind = std::max(behind, host + op.host * (1 / op.kernels) - device);

@@ -20,6 +20,9 @@ namespace meshplan {
   return c.device.launch_gap * (k.step_launches * k.host_factor);
 }
 
+// Whether tokens travel between ranks to their experts.
+[[nodiscard]] bool has_dispatch(const BlockOps& ops);
+
 // Of the forward or the backward pass.
 [[nodiscard]] Seconds host_time(const BlockOps& ops, const BlockContext& x, bool forward);
 // Of what selective recomputation repeats, checkpoints included.

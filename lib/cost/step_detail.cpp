@@ -73,6 +73,16 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
       }
     }
   }
+  // [F-EP-18] What is seen more of the first and the last passes, in proportion to the messages.
+  Seconds exchanged;
+  for (const CommEntry& entry : table) {
+    if (entry.dimension == CommDimension::kEp) exchanged += entry.time_each * entry.count_per_step;
+  }
+  for (CommEntry& entry : table) {
+    if (entry.dimension != CommDimension::kEp || exchanged == Seconds{}) continue;
+    entry.exposed +=
+        unpaired_time(s).ep * (entry.time_each * entry.count_per_step / exchanged);
+  }
   if (s.pp > 1) {
     const double sends = 2 * microbatches_ * static_cast<double>(s.vp);
     table.push_back({CommDimension::kPp, Collective::kSendRecv, 2, placement_->neighbours().level,

@@ -240,11 +240,35 @@ Seconds StepModel::uneven_time(const Unevenness& u) const {
   return uneven_.tokens * (u.tokens.mean - 1) + uneven_.pairs * (u.squares.mean - 1);
 }
 
+// [F-EP-18] With overlapped dispatch the first microbatch's forward and the last one's backward pass
+// have none to run beside: the p - 1 ranks before the last one and its own chunks, of which an
+// interleaved pipeline runs (v - 1) g + 1 before the first pair (Megatron-Core
+// pipeline_parallel/combined_1f1b.py; schedules.py, get_pp_rank_microbatches).
+PassTime StepModel::unpaired_time(const Strategy& s) const {
+  PassTime all;
+  if (!s.overlap.ep) return all;
+  for (const Chunk& chunk : chunks_) {
+    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+      if (chunk.blocks[k] == 0) continue;
+      all += blocks_->of(k, chunk.device).unpaired * static_cast<double>(chunk.blocks[k]);
+    }
+  }
+  if (s.schedule != Schedule::kInterleaved) return all;
+  const PipelineShape shape = pipeline_shape(s);
+  const std::int64_t group = shape.group == 0 ? s.pp : shape.group;
+  const std::int64_t chunks = std::min((s.vp - 1) * group + 1, s.vp * shape.microbatches);
+  return all * (static_cast<double>(chunks + s.pp - 1) / static_cast<double>(s.vp * s.pp));
+}
+
 TimeTerms StepModel::terms_of(const Strategy& s, const StepTail& tail) const {
   TimeTerms t = step_terms({tail.last->passes, microbatches_, tail.last->finish, tail.reduction,
                             placement_->tied(), tail.optimizer, tail.offload});
   const PassTime& deferred = tail.last->deferred;
   t.compute += deferred.compute, t.tp_comm_exposed += deferred.tp, t.other += deferred.launch;
+  // A host that catches up while messages are seen takes away from both.
+  const PassTime alone = unpaired_time(s);
+  t.ep_comm_exposed += alone.ep + std::min(alone.launch, Seconds{});
+  t.other += std::max(alone.launch, Seconds{});
   if (model_.lengths) t.uneven = uneven_time(unevenness(model_, s));
   t.other = t.other + retry_time(s, tail.peak, cluster_.device.memory, microbatches_);
   return t;
@@ -298,7 +322,8 @@ Seconds StepModel::lower_bound(const Strategy& s, const BlockCosts& blocks,
     exposed = std::min(exposed, end.exposed);
     optimizer = std::max(optimizer, end.optimizer), offload = std::max(offload, end.offload);
   }
-  return pipeline + exposed + optimizer + offload;
+  const PassTime alone = unpaired_time(s);
+  return pipeline + exposed + optimizer + offload + alone.ep + alone.launch;
 }
 
 namespace {

@@ -113,6 +113,7 @@ class StepModel {
   // the schedule changes them.
   const RankEnd& end_of(const Placement& placement, const BlockParameters& p);
   [[nodiscard]] Seconds uneven_time(const Unevenness& u) const;
+  [[nodiscard]] PassTime unpaired_time(const Strategy& s) const;
   [[nodiscard]] StepTail tail_of(const Strategy& s) const;
   [[nodiscard]] TimeTerms terms_of(const Strategy& s, const StepTail& tail) const;
 

@@ -77,7 +77,9 @@ StepTimeline StepModel::timeline(const Strategy& s) {
   const auto then = [](const Span& before, Seconds takes) {
     return Span{before.end, before.end + takes};
   };
-  t.tied_embedding = then({reduced, reduced}, placement_->tied());
+  const PassTime alone = unpaired_time(s);
+  t.unpaired = then({reduced, reduced}, alone.ep + alone.launch);
+  t.tied_embedding = then(t.unpaired, placement_->tied());
   t.optimizer = then(t.tied_embedding, tail.optimizer);
   t.offload = then(t.optimizer, tail.offload);
   t.step_time = t.offload.end;

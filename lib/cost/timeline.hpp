@@ -34,8 +34,9 @@ struct RankTimeline {
 struct StepTimeline {
   PipelineShape shape;
   std::vector<RankTimeline> ranks;
-  // After the last reduction, on all ranks; each may be empty.
-  Span tied_embedding, optimizer, offload;
+  // After the last reduction, on all ranks; each may be empty. What passes that run beside no other
+  // microbatch's take more is put together here [F-EP-18]; it passes within the tasks.
+  Span unpaired, tied_embedding, optimizer, offload;
   Seconds step_time;  // the end of the last of them
 };
 

@@ -75,7 +75,8 @@ void check_plain_dispatch(const Plan& p, Findings& f) {
   }
 }
 void mend_plain_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = s.overlap.shared_experts = false;
+  s.overlap.ep = s.overlap.delay_wgrad_compute = s.overlap.shared_experts = false;
+  s.runtime.single_device_connection = false;
   s.runtime.flex_dispatcher = s.runtime.allgather_dispatcher = false;
 }
 

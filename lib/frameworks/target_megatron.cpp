@@ -147,6 +147,19 @@ void dispatch(const Plan& p, Findings& f) {
     f.error({"overlap.ep", "mtp_layers"},
             "'overlap.ep' takes one layer of multi-token prediction at most");
   }
+  // GPTModel alone builds the schedule, of transformer layers whose parts it calls one by one
+  // (core/models/gpt/gpt_model.py build_schedule_plan, gpt/fine_grained_callables.py).
+  if (p.s.overlap.ep && (is_megatron_hybrid(p.m) || p.m.mhc_num_residual_streams > 1)) {
+    f.error({"overlap.ep"},
+            "'overlap.ep' is of transformer layers, not of hybrids or hyper-connections");
+  }
+  const CudaGraphModules& graphed = p.s.runtime.cuda_graph_modules;
+  const bool whole =
+      graphed.empty() || graphed.has(CudaGraphModule::kMoe) || graphed.has(CudaGraphModule::kMlp);
+  if (p.s.overlap.ep && p.s.runtime.cuda_graph == CudaGraph::kLayer && whole) {
+    f.error({"overlap.ep", "kernels.cuda_graph_modules"},
+            "'overlap.ep' excludes graphs of whole layers, of 'moe' and of 'mlp'");
+  }
   if (p.s.runtime.expert_capacity_factor > 0 && p.s.runtime.allgather_dispatcher) {
     f.error({"runtime.expert_capacity_factor", "kernels.allgather_dispatcher"},
             "tokens are dropped where they are sent, not where they are gathered",
@@ -154,7 +167,7 @@ void dispatch(const Plan& p, Findings& f) {
   }
 }
 void mend_dispatch(Strategy& s, const ModelSpec&) {
-  s.overlap.ep = false;
+  s.overlap.ep = s.overlap.delay_wgrad_compute = s.runtime.single_device_connection = false;
   if (s.runtime.expert_capacity_factor > 0) s.runtime.allgather_dispatcher = false;
 }
 

@@ -115,6 +115,11 @@ class Linter {
       error("--use-megatron-fsdp", "FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1", "do not set it");
     }
     const bool spread = s_.overlap.ep;  // wants more queues
+    if (spread && one) {
+      warning("--overlap-moe-expert-parallel-comm",
+              "with CUDA_DEVICE_MAX_CONNECTIONS=1 nothing hides the exchange of tokens",
+              "export CUDA_DEVICE_MAX_CONNECTIONS=32");
+    }
     if (!sharded && !one && !spread && !blackwell && (s_.tp > 1 || s_.cp > 1)) {
       const std::string message =
           "tensor and context parallelism need CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell";

@@ -41,6 +41,7 @@ void add_parallel(const LaunchPlan& p, Options& o) {
       if (s.runtime.pad_to_capacity) o.push_back({"--moe-pad-expert-input-to-capacity"});
     }
     if (s.overlap.ep) o.push_back({"--overlap-moe-expert-parallel-comm"});
+    if (s.overlap.delay_wgrad_compute) o.push_back({"--delay-wgrad-compute"});
     if (s.overlap.shared_experts) o.push_back({"--moe-shared-expert-overlap"});
     if (s.runtime.grouped_gemm) o.push_back({"--moe-grouped-gemm"});
     if (s.runtime.fused_router) o.push_back({"--moe-router-fusion"});
@@ -355,7 +356,8 @@ LaunchCommand megatron_command(const LaunchPlan& plan) {
   const bool before_blackwell = plan.cluster.device.architecture != Architecture::kBlackwell;
   // Dispatch beside computation wants more than one as well.
   if (s.overlap.ep) {
-    command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+    const char* queues = s.runtime.single_device_connection ? "1" : "32";
+    command.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", queues);
   } else if (shards_fully(s)) {
     command.unset.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS");
   } else if (before_blackwell && (s.tp > 1 || s.cp > 1)) {

@@ -38,6 +38,7 @@ constexpr std::array kFields{
           Kind::kTrue},
     Field{"--overlap-moe-expert-parallel-comm", "comm_overlap.overlap_moe_expert_parallel_comm",
           Kind::kTrue},
+    Field{"--delay-wgrad-compute", "comm_overlap.delay_wgrad_compute", Kind::kTrue},
     Field{"--moe-shared-expert-overlap", "model.moe_shared_expert_overlap", Kind::kTrue},
     Field{"--moe-grouped-gemm", "model.moe_grouped_gemm", Kind::kTrue},
     Field{"--moe-router-fusion", "model.moe_router_fusion", Kind::kTrue},

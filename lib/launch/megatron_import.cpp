@@ -104,6 +104,9 @@ class Importer {
       run_.strategy.runtime.expandable_segments =
           set->second.text.find("expandable_segments:True") != std::string::npos;
     }
+    const auto connections = run_.environment.find("CUDA_DEVICE_MAX_CONNECTIONS");
+    const bool one = connections != run_.environment.end() && connections->second.text == "1";
+    run_.strategy.runtime.single_device_connection = one && run_.strategy.overlap.ep;
     run_.options_by_name = std::move(options_.all());
     run_.strategy = with_world(run_, run_.world_size);
     return std::move(run_);
@@ -184,6 +187,7 @@ class Importer {
       run_.world_size = 0;
     }
     s.overlap.ep = has("--overlap-moe-expert-parallel-comm");
+    s.overlap.delay_wgrad_compute = has("--delay-wgrad-compute");
     read_dispatch(options_, run_);
     const bool grouped = has("--moe-grouped-gemm");
     s.runtime.grouped_gemm = grouped || !run_.model.moe;

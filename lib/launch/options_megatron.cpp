@@ -74,7 +74,7 @@ moe-layer-freq moe-router-enable-expert-bias/0 moe-router-force-load-balancing/0
 moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-shared-expert-overlap/0
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0
 moe-flex-dispatcher-backend=deepep|hybridep|ncclep moe-grouped-gemm/0
-overlap-moe-expert-parallel-comm/0
+overlap-moe-expert-parallel-comm/0 delay-wgrad-compute/0
 use-transformer-engine-op-fuser/0 moe-mlp-glu-interleave-size use-fused-weighted-squared-relu/0
 )"},
     {OptionEffect::kModelled, "how the work is split",
@@ -214,7 +214,7 @@ moe-expert-rank-capacity-factor moe-token-dropping/0
 tensor-parallel-num-weight-shards expert-tensor-parallel-num-weight-shards
 gtp-remat-opt-in-modules/+ gtp-remat-reduce-scatter-with-fp32-accumulation/0 gtp-remat-nccl-ub/0
 gtp-expert-remat-nccl-ub/0 hierarchical-context-parallel-sizes/+ max-seqlen-per-dp-cp-rank
-max-seqlen-per-cp-rank hybrid-context-parallel/0 delay-wgrad-compute/0
+max-seqlen-per-cp-rank hybrid-context-parallel/0
 overlap-dispatch-backward-with-experts-wgrad/0 ep-overlap-early-attn-memory-release/0
 high-priority-a2a-comm-stream/0
 overlap-p2p-communication-warmup-flush/0

@@ -2,7 +2,6 @@
 #include "model/dispatch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "comm/collectives.hpp"
@@ -85,7 +84,8 @@ void push_ep(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   const Strategy& s = x.strategy;
   CommOp comm = dispatch_op(x, pass, op, Group::kEp, bytes);
   if (op == Collective::kAllToAll) comm.time_each = dispatch_time(x, comm, token_bytes);
-  if (s.overlap.ep) comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
+  if (hides_dispatch(s))
+    comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
   push(comm, ops);
 }
 
@@ -156,7 +156,7 @@ double holds(double groups, double chosen, double mine, double j) {
 
 }  // namespace
 
-// [F-EP-18] Where the router first chooses g of G groups of experts, by the best of each, and k
+// [F-EP-20] Where the router first chooses g of G groups of experts, by the best of each, and k
 // experts of theirs: between k experts drawn evenly from all of theirs and k / g from each, the
 // mean of both, which is within 4 % of counted tokens with random scores. A part of several groups
 // holds more of those chosen or fewer (DeepSeek-V3, 2412.19437 sec. 2.1.2; Megatron-Core
@@ -235,72 +235,6 @@ void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements,
     push_etp(x, pass, Collective::kAllGather, routed * real(s.etp) * token_bytes, ops);
     push_etp(x, pass, Collective::kReduceScatter, routed * real(s.etp) * token_bytes, ops);
     ops.comm.back().returns = true;
-  }
-}
-
-namespace {
-
-// Of a rank's passes, the share that no opposite pass runs beside: without a pipeline the first
-// forward and the last backward pass, with one those that fill it and drain it, one more of each
-// than without overlap. The mean over the ranks (Megatron-Core pipeline_parallel/schedules.py,
-// get_pp_rank_microbatches).
-double lone_passes(const Strategy& s) {
-  if (s.pp > 1 && s.schedule != Schedule::kInterleaved) return 0;
-  const std::int64_t group =
-      s.runtime.microbatch_group_size > 0 ? s.runtime.microbatch_group_size : s.pp;
-  const double filling = real(s.pp - 1 + (s.vp - 1) * group + 1);
-  return std::min(1.0, filling / real(std::max<std::int64_t>(1, num_microbatches(s) * s.vp)));
-}
-
-// What runs side by side, in turn: the way back of the gradients' combine and attention forward;
-// both dispatches and the experts, both ways; combine and attention backward.
-constexpr std::size_t kTurns = 3;
-
-std::size_t turn_of(const CommOp& op) {
-  if (op.pass == Pass::kForward) return op.returns ? 2 : 1;
-  return op.returns ? 1 : 0;
-}
-
-bool is_dispatch(const CommOp& op) {
-  return op.dimension == CommDimension::kEp && op.operation == Collective::kAllToAll;
-}
-
-// Kernels from the dispatch's place to the combine's are the experts', all others attention's.
-std::array<Seconds, kTurns> kernels_by_turn(const BlockOps& ops) {
-  std::size_t first = ops.kernels.size(), last = 0;
-  for (const CommOp& op : ops.comm) {
-    if (!is_dispatch(op) || op.pass != Pass::kForward) continue;
-    (op.returns ? last : first) = op.place;
-  }
-  std::array<Seconds, kTurns> kernels;
-  for (std::size_t i = 0; i < ops.kernels.size(); ++i) {
-    const bool of_experts = i >= first && i < last;
-    const std::size_t others = ops.kernels[i].pass == Pass::kForward ? 0 : 2;
-    kernels[of_experts ? 1 : others] += ops.kernels[i].time;
-  }
-  return kernels;
-}
-
-}  // namespace
-
-// [F-EP-3] With overlap.ep the messages of one microbatch's pass run beside the kernels of
-// another's opposite pass, layer against layer, turn by turn: they hide as far as the kernels of
-// their turn last, and slow them; in passes that run alone nothing hides (Megatron-Core
-// models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run; combined_1f1b.py).
-void limit_hidden_dispatch(const BlockContext& x, BlockOps& ops) {
-  if (!x.strategy.overlap.ep) return;
-  const std::array<Seconds, kTurns> kernels = kernels_by_turn(ops);
-  std::array<Seconds, kTurns> hidden;
-  for (const CommOp& op : ops.comm) {
-    if (op.dimension == CommDimension::kEp) hidden[turn_of(op)] += op.hidden * op.count;
-  }
-  const double paired = 1 - lone_passes(x.strategy);
-  for (CommOp& op : ops.comm) {
-    if (op.dimension != CommDimension::kEp || op.hidden == Seconds{}) continue;
-    const std::size_t turn = turn_of(op);
-    const double share = std::min(1.0, kernels[turn].si() / hidden[turn].si());
-    op.hidden = op.hidden * (share * paired);
-    op.slowdown = op.hidden * (x.cluster.device.overlap_slowdown - 1);
   }
 }
 

@@ -20,6 +20,9 @@ namespace meshplan {
 // Copies of a token that leave for other parts of the group [F-EP-2].
 [[nodiscard]] double copies_sent(const MoeSpec& moe, const BlockContext& x);
 
+// Whether messages run beside another microbatch's layer.
+[[nodiscard]] bool hides_dispatch(const Strategy& s);
+
 // The collectives of a microbatch, both ways, forward and backward. `elements` of a token;
 // `busiest`: load of the busiest rank over the mean.
 void append_dispatch(const MoeSpec& moe, const BlockContext& x, double elements, double busiest,

@@ -262,6 +262,8 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   const std::size_t first_comm = ops.comm.size();
   if (waits_for_counts(x)) append_host_wait(!sent_once && !gathered, launches.wait, ops);
   append_dispatch(moe, x, h, busiest, ops);
+  ExpertsSpan& span = ops.experts_span.emplace();
+  span.sent = ops.kernels.size();
   if (gathered) place_before_wait(first_comm, ops);
   const double received = routed * busiest * received_share(x);
   const std::int64_t local_experts = std::max<std::int64_t>(moe.num_experts / s.ep, 1);
@@ -304,6 +306,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
   for (std::size_t i = first_comm; i < ops.comm.size(); ++i) {
     if (ops.comm[i].returns) ops.comm[i].place = ops.kernels.size();
   }
+  span.returned = ops.kernels.size();
   append_elementwise(x, "unpermute", sorted * h / 2, 2, sorted * h, 3, ops);
   set_launches(launches.unsort, launches.unsort_back, ops);
   append_token_sums(x, (sent_once || gathered ? received : routed) * h, ops);
@@ -321,6 +324,7 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
         append_linear(x, "shared expert down", l.tokens, l.hidden, shared, false, ops, 1, &narrow);
     append_tp_collectives(x, up, down, ops);
     hide_behind_shared_experts(x, begin.kernel, ops.kernels.size(), ops);
+    span.shared_begin = begin.kernel, span.shared_end = ops.kernels.size();
     if (!all_again && repeats(x, RecomputeModule::kSharedExperts, false)) repeat_part(begin, ops);
     append_gradient_sum(x, l.norm_tokens * l.hidden, ops);
     graph_part(x, CudaGraphModule::kMoeRouter, begin, ops);

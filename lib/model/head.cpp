@@ -93,13 +93,15 @@ void append_head(const BlockContext& x, BlockOps& ops) {
                          {}, ops);
     if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
       append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllGather,
-                           bytes, 1, logits.backward_input, ops);
+                           bytes, 1, starts_before_products(x) ? logits.backward_input : Seconds{},
+                           ops);
     }
     append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kReduceScatter,
-                         bytes, 1, s.overlap.tp_backward ? logits.backward_weight : Seconds{}, ops);
+                         bytes, 1, hides_tensor_backward(x) ? logits.backward_weight : Seconds{},
+                         ops);
   } else {
     append_tp_collective(x, CommDimension::kTp, Pass::kBackwardInput, Collective::kAllReduce, bytes,
-                         1, s.overlap.tp_backward ? logits.backward_weight : Seconds{}, ops);
+                         1, hides_tensor_backward(x) ? logits.backward_weight : Seconds{}, ops);
   }
   if (gathered) return;
   append_tp_collective(x, CommDimension::kLoss, Pass::kForward, Collective::kAllReduce,

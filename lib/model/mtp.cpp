@@ -20,7 +20,7 @@ void append_projection_collectives(const BlockContext& x, const LinearTimes& pro
   const auto add = [&](Pass pass, Collective op, double bytes, Seconds window) {
     append_tp_collective(x, CommDimension::kTp, pass, op, bytes, 1, window, ops);
   };
-  const Seconds beside = s.overlap.tp_backward ? projection.backward_weight : Seconds{};
+  const Seconds beside = hides_tensor_backward(x) ? projection.backward_weight : Seconds{};
   if (s.sequence_parallel) add(Pass::kForward, kAllGather, input, {});
   add(Pass::kForward, kAllGather, output, {});
   if (!s.sequence_parallel) {

@@ -72,12 +72,20 @@ struct HostWait {
   Seconds queued;         // work that the device still has when the host goes on
 };
 
+// Kernels of a layer with experts, by the number issued before: those from `sent` on belong to
+// tokens that have left, up to `returned`; shared experts, wherever they stand, to those that stay.
+struct ExpertsSpan {
+  std::size_t sent = 0, returned = 0;
+  std::size_t shared_begin = 0, shared_end = 0;
+};
+
 struct BlockOps {
   // Parts that selective recomputation repeats, each by itself, outside of CUDA graphs.
   int checkpoints = 0;
   std::vector<KernelOp> kernels;
   std::vector<CommOp> comm;
   std::optional<HostWait> host_wait;
+  std::optional<ExpertsSpan> experts_span;
 };
 
 }  // namespace meshplan

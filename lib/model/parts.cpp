@@ -130,6 +130,21 @@ void push_tp(const BlockContext& x, Pass pass, Collective op, Bytes bytes, const
 
 }  // namespace
 
+// [F-TP-3] Before Blackwell a collective starts ahead of the product that is issued behind it where
+// all streams share one queue alone, CUDA_DEVICE_MAX_CONNECTIONS=1, which overlapped dispatch does
+// without (Megatron-Core tensor_parallel/layers.py,
+// LinearWithGradAccumulationAndAsyncCommunication; Megatron-LM training/arguments.py warns of both
+// together).
+bool starts_before_products(const BlockContext& x) {
+  const Architecture a = x.cluster.device.architecture;
+  const bool in_order = a == Architecture::kBlackwell || is_amd(a);
+  return in_order || !x.strategy.overlap.ep || x.strategy.runtime.single_device_connection;
+}
+
+bool hides_tensor_backward(const BlockContext& x) {
+  return x.strategy.overlap.tp_backward && starts_before_products(x);
+}
+
 // [F-TP-1] Per pair of column- and row-parallel linear layers: with sequence parallelism an
 // all-gather before and a reduce-scatter after, mirrored in the backward pass, plus one all-gather
 // of the saved input for its weight gradient unless its gathered copy was saved; without it one
@@ -178,14 +193,15 @@ void append_tp_collectives(const BlockContext& x, const LinearTimes& column, con
     push_tp(x, Pass::kBackwardInput, kAllGather, gathered, g,
             window(kAllGather, row.backward_input), ops);
     if (s.runtime.tp_recompute_allgather && !is_frozen(s)) {
-      push_tp(x, Pass::kBackwardInput, kAllGather, gathered, g, column.backward_input, ops);
+      push_tp(x, Pass::kBackwardInput, kAllGather, gathered, g,
+              starts_before_products(x) ? column.backward_input : Seconds{}, ops);
     }
     push_tp(x, Pass::kBackwardInput, kReduceScatter, bytes, g,
-            s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
+            hides_tensor_backward(x) ? column.backward_weight : Seconds{}, ops);
   } else {
     push_tp(x, Pass::kForward, Collective::kAllReduce, bytes, g, Seconds{}, ops);
     push_tp(x, Pass::kBackwardInput, Collective::kAllReduce, bytes, g,
-            s.overlap.tp_backward ? column.backward_weight : Seconds{}, ops);
+            hides_tensor_backward(x) ? column.backward_weight : Seconds{}, ops);
   }
 }
 

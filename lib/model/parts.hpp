@@ -118,6 +118,10 @@ void append_rotary(const BlockContext& x, double elements, BlockOps& ops);
 // [F-ACT-MEM-2] The share of a layer's product of this name that recomputation by operation
 // repeats; nothing where the strategy has another.
 void repeat_product(const BlockContext& x, std::string_view name, double share, BlockOps& ops);
+// [F-TP-3] Whether tensor-parallel collectives of the backward pass start before the products that
+// they run beside; and whether those of overlap.tp_backward hide then.
+[[nodiscard]] bool starts_before_products(const BlockContext& x);
+[[nodiscard]] bool hides_tensor_backward(const BlockContext& x);
 // Collectives of tensor parallelism around a column- and a row-parallel linear layer.
 void append_tp_collectives(const BlockContext& x, const LinearTimes& column, const LinearTimes& row,
                            BlockOps& ops);

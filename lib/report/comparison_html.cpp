@@ -95,6 +95,7 @@ std::string predicted_lane(const StepTimeline& t, std::int64_t rank, double top,
     span(task.start, task.end, forward ? "#9cc4ea" : "#2f6db3", forward ? "forward" : "backward");
   }
   span(mine.reduction.start, mine.reduction.end, "#d1495b", "gradient reduction");
+  span(t.unpaired.start, t.unpaired.end, "#edae49", "first and last passes, alone");
   span(t.tied_embedding.start, t.tied_embedding.end, "#d1495b", "tied embedding");
   span(t.optimizer.start, t.optimizer.end, "#555555", "optimizer step");
   span(t.offload.start, t.offload.end, "#edae49", "offload");

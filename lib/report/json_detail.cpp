@@ -124,6 +124,7 @@ Json timeline_json(const StepTimeline& t, std::size_t most_tasks) {
           {"step_time_s", number(t.step_time.si())},
           {"ranks", std::move(ranks)},
           {"omitted", span_json(cut.span)},
+          {"unpaired_passes", span_json(t.unpaired)},
           {"embedding_reduction", span_json(t.tied_embedding)},
           {"optimizer", span_json(t.optimizer)},
           {"offload", span_json(t.offload)}};

@@ -51,6 +51,7 @@ class TraceWriter {
       add_names(r);
       for (const TimedMessage& send : t.ranks[r].sends) add_send(send, r);
       add_end(t.ranks[r].reduction, r, "gradient reduction");
+      add_end(t.unpaired, r, "first and last passes, beside no other microbatch's");
       add_end(t.tied_embedding, r, "reduction of the tied embedding");
       add_end(t.optimizer, r, "optimizer step");
       add_end(t.offload, r, "offloading");

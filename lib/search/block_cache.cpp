@@ -3,12 +3,6 @@
 #include "cost/deferral.hpp"
 
 namespace meshplan {
-namespace {
-
-// Passes that fill and drain the pipeline hide no dispatch [F-EP-3].
-bool depends_on_pipeline(const Strategy& s) { return s.overlap.ep && s.ep > 1; }
-
-}  // namespace
 
 BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
   Key key{static_cast<std::int64_t>(base),
@@ -36,11 +30,6 @@ BlockCache::Key BlockCache::key_of(const Strategy& s, std::size_t base) {
   key[18] = s.recompute_modules.id();
   if (deferred_microbatches(s) > 0) key[19] = num_microbatches(s);
   if (s.recompute_modules.has(RecomputeModule::kMhc)) key[20] = s.pp * s.vp;  // a stage's layers
-  if (depends_on_pipeline(s)) {
-    key[21] = s.pp;
-    key[22] = s.vp * 64 + static_cast<std::int64_t>(s.schedule);
-    key[23] = num_microbatches(s);
-  }
   return key;
 }
 
@@ -50,8 +39,7 @@ const BlockCosts& BlockCache::costs(const Strategy& s, std::size_t base) {
   few = few * 2 + (has_host_weights(s) ? 1 : 0);
   few = few * 2 + (deferred_microbatches(s) > 0 ? 1 : 0);  // not with every schedule
   few = few * 4 + static_cast<std::int64_t>(s.cp_kind);
-  const bool whole = s.recompute_modules.has(RecomputeModule::kMhc) || depends_on_pipeline(s);
-  if (whole) few = (few * 64 + static_cast<std::int64_t>(s.schedule)) * 4096 + s.vp;
+  if (s.recompute_modules.has(RecomputeModule::kMhc)) few = few * 4096 + s.vp;
   for (const Axis axis : s.order) few = few * 8 + static_cast<std::int64_t>(axis);
   const IntegerKey<12> key{static_cast<std::int64_t>(base),
                            s.tp,

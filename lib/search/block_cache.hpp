@@ -16,14 +16,14 @@ class BlockCache {
   const BlockCosts& costs(const Strategy& s, std::size_t base);
 
  private:
-  using Key = IntegerKey<24>;
+  using Key = IntegerKey<21>;
   Key key_of(const Strategy& s, std::size_t base);
   const BlockCosts& costs_of_groups(const Strategy& s, std::size_t base);
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   ShapeIds& shapes_;
-  SharedMemo<24, BlockCosts> costs_;                // by the shapes of groups
+  SharedMemo<21, BlockCosts> costs_;                // by the shapes of groups
   SharedMemo<12, const BlockCosts*> costs_of_all_;  // by all keys that shapes depend on
 };
 

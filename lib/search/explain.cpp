@@ -49,6 +49,7 @@ std::string name_of_choice(const Rival& rival) {
   if (rival.key == "sequence_parallel") return "no sequence parallelism";
   if (rival.key == "flash_attention") return "attention without flash kernels";
   if (rival.key == "offload.optimizer") return "the optimizer on the GPU";
+  if (rival.key == "overlap.ep") return "an exchange of tokens that nothing runs beside";
   if (rival.key == "offload.activations") return "no offloaded activations";
   return rival.key + "=" + rival.value;
 }
@@ -138,7 +139,7 @@ void explain_data_parallel(Explanation& x) {
 }
 
 void explain_experts(Explanation& x) {
-  const std::string others = at_best(x, {"ep"});
+  const std::string others = at_best(x, {"ep", "overlap.ep"});
   if (others.empty()) return;
   x.say("expert parallelism ep=" + std::to_string(x.best.strategy.ep) + " costs " +
         human_percent(x.best.time.ep_comm_exposed / x.best.step_time) + " of the step" + others);

@@ -55,6 +55,7 @@ std::vector<Decision> decisions_of(const ModelSpec& m, const Strategy& s) {
   }
   if (s.cp > 1) list.add("cp", std::int64_t{1});
   if (s.ep > 1) list.add_degree("ep", s.ep, gpus);
+  if (s.overlap.ep) list.add("overlap.ep", false);
   if (s.pp > 1) list.add("schedule", kPlainSchedule);
   if (s.offload.optimizer) list.add("offload.optimizer", false);
   if (s.offload.activations) list.add("offload.activations", false);

@@ -53,6 +53,7 @@ class SpaceBuilder {
     }
     if (space_.bases_.empty()) return problems;
     add_other_dispatcher();
+    add_overlapped_dispatch();
     space_.space_ = request_.space;
     space_.divisions_ = lists_.divisions();
     if (space_.divisions_.partition == PartitionRule::kGiven && space_.divisions_.given.empty()) {
@@ -87,6 +88,7 @@ class SpaceBuilder {
 
  private:
   using List = SpaceLists::List;
+  static constexpr std::int64_t kOverOne = 2;  // of a key that another list chooses
   // Where proxies post the messages of the flexible dispatcher ([F-EP-11]) neither way to send
   // tokens is always the faster: what large messages gain, small ones lose. Elsewhere the
   // framework's own way stays.
@@ -103,9 +105,41 @@ class SpaceBuilder {
     }
   }
 
-  // A legal strategy on that mesh as far as the mesh goes: everything else breaks no rule.
+  // Megatron-Core can send tokens beside another microbatch's layers, which is the faster where
+  // links are slow and costs memory and host time: both ways are looked at, unless one is stated.
+  void add_overlapped_dispatch() {
+    const auto of_overlap = [](const Limit& l) { return l.key == "overlap.ep"; };
+    const std::vector<Limit>& limits = request_.limits;
+    if (!model_.moe || std::any_of(limits.begin(), limits.end(), of_overlap)) return;
+    const std::size_t before = space_.bases_.size();
+    for (std::size_t b = 0; b < before; ++b) {
+      Strategy other = space_.bases_[b];
+      const bool has_it = other.framework == Framework::kMegatron && !other.overlap.ep;
+      if (!has_it || other.overlap.shared_experts || other.runtime.allgather_dispatcher) continue;
+      other.overlap.ep = true;
+      if (hopeless(other).empty()) space_.bases_.push_back(std::move(other));
+    }
+  }
+
+  // Of a base that was made of another, what is left to that one or breaks a rule is not listed.
+  [[nodiscard]] bool is_overlapped_copy(std::size_t base) const {
+    return base >= bases_as_stated_ && space_.bases_[base].overlap.ep;
+  }
+  [[nodiscard]] std::vector<ScheduleChoice> schedule_choices(std::size_t base,
+                                                             std::int64_t pp) const {
+    std::vector<ScheduleChoice> all = lists_.schedules(pipeline(base, pp));
+    if (pp > 1 && is_overlapped_copy(base)) {
+      std::erase_if(all,
+                    [](const ScheduleChoice& c) { return c.schedule != Schedule::kInterleaved; });
+    }
+    return all;
+  }
+
+  // A legal strategy on that mesh as far as the mesh goes: everything else breaks no rule. What
+  // overlapped dispatch asks of other keys is judged with the lists that choose these.
   Strategy neutral(std::size_t base, std::int64_t tp, std::int64_t pp, std::int64_t cp) const {
     Strategy s = with_partial(space_.bases_[base], PartialStrategy{});
+    set_overlapped_dispatch({}, s);
     s.tp = tp, s.pp = pp, s.cp = cp;
     s.dp = num_gpus(cluster_) / (tp * pp * cp);
     s.global_batch = s.dp * s.micro_batch;
@@ -121,6 +155,30 @@ class SpaceBuilder {
     s.vp = 1;
     if (s.pp > model_.num_layers) return {};
     return stage_layers(s, model_);
+  }
+
+  // The keys of overlapped dispatch, which are legal or not with others of the space.
+  static void set_overlapped_dispatch(const Strategy& from, Strategy& s) {
+    s.overlap.ep = from.overlap.ep;
+    s.overlap.delay_wgrad_compute = from.overlap.delay_wgrad_compute;
+    s.runtime.single_device_connection = from.runtime.single_device_connection;
+  }
+
+  static void set_interleaved(Strategy& s) {
+    if (s.pp > 1) s.schedule = Schedule::kInterleaved, s.vp = kOverOne;
+  }
+
+  // The rule that `s` breaks once its base's dispatch is overlapped. Its `ep` and schedule must be
+  // those that are judged, or others that such dispatch allows.
+  std::string broken_overlap(std::size_t base, Strategy s) const {
+    if (!space_.bases_[base].overlap.ep) return {};
+    set_overlapped_dispatch(space_.bases_[base], s);
+    for (const Finding& finding : findings(s, model_, cluster_).all()) {
+      const bool of_overlap =
+          std::find(finding.keys.begin(), finding.keys.end(), "overlap.ep") != finding.keys.end();
+      if (of_overlap && finding.diagnostic.severity == Severity::kError) return reason_of(finding);
+    }
+    return {};
   }
 
   // The first broken rule, or nothing.
@@ -157,12 +215,14 @@ class SpaceBuilder {
     return memo_->broken.get(key, [&] { return broken_rule(strategy()); });
   }
 
-  // `key_of`: by which a memo knows a value.
+  // `key_of`: by which a memo knows a value. `overlap_rule`: what breaks with overlapped dispatch.
   template <class T>
-  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with) const {
+  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with,
+                     auto overlap_rule) const {
     LegalList<T> list;
     for (const T& value : all) {
       std::string reason = known_rule(key_of(value), [&] { return strategy_with(value); });
+      if (reason.empty()) reason = overlap_rule(value);
       if (reason.empty()) {
         list.legal.push_back(value);
       } else {
@@ -170,6 +230,11 @@ class SpaceBuilder {
       }
     }
     return list;
+  }
+
+  template <class T>
+  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with) const {
+    return judge(all, key_of, strategy_with, [](const T&) { return std::string(); });
   }
 
   static std::vector<RankOrder> bounding_orders(const std::vector<Sharding>& shardings) {
@@ -199,13 +264,18 @@ class SpaceBuilder {
       if (base >= bases_as_stated_) {  // without messages as the one it was made from
         std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
       }
+      if (is_overlapped_copy(base)) {
+        std::erase_if(all.options, [](const MemoryOption& option) {
+          return option.recompute == Recompute::kFull || option.offload_activations;
+        });
+      }
       Counts n;
       const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], s.dp); };
       n.micro_batches = known_count(micro_batch_counts_, {base, s.dp}, micro_batches);
       n.cp_kinds = count(all.cp_kinds);
       n.splits = count(all.splits);
       n.shardings = count(all.shardings);
-      const auto schedules = [&] { return lists_.schedules(pipeline(base, s.pp)); };
+      const auto schedules = [&] { return schedule_choices(base, s.pp); };
       n.schedules = known_count(schedule_counts_, {base, s.pp}, schedules);
       n.options = count(all.options);
       space_.size_ += n.product();
@@ -329,11 +399,16 @@ class SpaceBuilder {
       const auto key = [&](const Split& split) {
         return lists_.key_of(mesh, List::kSplit, SpaceLists::values_of(split));
       };
-      return judge(all, key, [&](const Split& split) {
+      const auto with = [&](const Split& split) {
         Strategy s = mesh;
         s.sequence_parallel = split.sequence_parallel;
         s.ep = split.ep, s.etp = split.etp;
         return s;
+      };
+      return judge(all, key, with, [&](const Split& split) {
+        Strategy s = with(split);
+        set_interleaved(s);
+        return broken_overlap(base, s);
       });
     });
   }
@@ -343,10 +418,16 @@ class SpaceBuilder {
       const auto key = [&](const Sharding& sharding) {
         return lists_.key_of(mesh, List::kSharding, SpaceLists::values_of(sharding));
       };
-      return judge(all, key, [&](const Sharding& sharding) {
+      const auto with = [&](const Sharding& sharding) {
         Strategy s = mesh;
         s.zero = sharding.zero, s.zero_group = sharding.zero_group;
         return s;  // orders are judged together with splits
+      };
+      return judge(all, key, with, [&](const Sharding& sharding) {
+        Strategy s = with(sharding);
+        s.ep = kOverOne;
+        set_interleaved(s);
+        return broken_overlap(base, s);
       });
     });
   }
@@ -361,7 +442,13 @@ class SpaceBuilder {
       const auto key = [&](const MemoryOption& option) {
         return lists_.key_of(mesh, List::kOption, SpaceLists::values_of(option));
       };
-      return judge(all, key, [&](const MemoryOption& option) { return with_option(mesh, option); });
+      const auto with = [&](const MemoryOption& option) { return with_option(mesh, option); };
+      return judge(all, key, with, [&](const MemoryOption& option) {
+        Strategy s = with(option);
+        s.ep = kOverOne;
+        set_interleaved(s);
+        return broken_overlap(base, s);
+      });
     });
   }
 
@@ -372,13 +459,18 @@ class SpaceBuilder {
         return lists_.key_of(pipeline(base, mesh.pp), List::kSchedule,
                              {microbatches, static_cast<std::int64_t>(choice.schedule), choice.vp});
       };
-      const std::vector<ScheduleChoice> all = lists_.schedules(pipeline(base, mesh.pp));
-      return judge(all, key, [&](const ScheduleChoice& choice) {
+      const std::vector<ScheduleChoice> all = schedule_choices(base, mesh.pp);
+      const auto with = [&](const ScheduleChoice& choice) {
         Strategy s = mesh;
         s.global_batch = s.dp * s.micro_batch * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
         s.stage_layers = some_layout(s);
         return s;
+      };
+      return judge(all, key, with, [&](const ScheduleChoice& choice) {
+        Strategy s = with(choice);
+        s.ep = kOverOne;
+        return broken_overlap(base, s);
       });
     });
   }

@@ -130,6 +130,10 @@ struct Runtime {
 
   // What the training code does beside its kernels (runtime.<name>).
 
+  // The device has one queue for all streams (CUDA_DEVICE_MAX_CONNECTIONS=1) while overlap.ep
+  // issues messages and kernels to two.
+  bool single_device_connection = false;
+
   // Overlap of pipeline messages is on with an interleaved schedule alone (Megatron-LM
   // training/arguments.py turns overlap_p2p_comm off without one).
   bool interleaved_p2p_overlap = false;

@@ -26,7 +26,10 @@ struct Overlap {
   bool tp = false;          // tensor-parallel collectives pipelined with their matrix products
   bool tp_backward = true;  // those of the backward pass beside the weight-gradient products
   bool ep = false;          // dispatch and combine of one microbatch beside the layers of another
-  bool pp = false;          // sends and receives beside computation
+  // Weight gradients of layers that `ep` interleaves are issued by themselves, behind those of the
+  // inputs (Megatron-Core delay_wgrad_compute).
+  bool delay_wgrad_compute = false;
+  bool pp = false;              // sends and receives beside computation
   bool shared_experts = false;  // dispatch and combine beside the experts that every token passes
 
   bool operator==(const Overlap&) const = default;

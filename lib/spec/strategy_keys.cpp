@@ -137,6 +137,7 @@ std::string short_text(const Strategy& s) {
   if (s.offload.host_share() > 0 && s.offload.host_share() < 1) {
     text += "[" + key_text(s.offload.optimizer_fraction) + "]";
   }
+  if (s.overlap.ep) text += " ep-overlap";
   if (s.offload.activations) text += " offload-activations";
   if (!s.offload.modules.empty()) text += " offload" + key_text(s.offload.modules);
   if (!s.frozen.empty()) text += " frozen" + key_text(s.frozen);

@@ -53,6 +53,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("overlap.tp", s.overlap.tp);
   visit("overlap.tp_backward", s.overlap.tp_backward);
   visit("overlap.ep", s.overlap.ep);
+  visit("overlap.delay_wgrad_compute", s.overlap.delay_wgrad_compute);
   visit("overlap.pp", s.overlap.pp);
   visit("overlap.shared_experts", s.overlap.shared_experts);
   visit("offload.optimizer", s.offload.optimizer);
@@ -116,6 +117,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.step_launches", s.runtime.step_launches);
   visit("kernels.shard_launches", s.runtime.shard_launches);
   visit("kernels.retry_stall", s.runtime.retry_stall);
+  visit("runtime.single_device_connection", s.runtime.single_device_connection);
   visit("runtime.interleaved_p2p_overlap", s.runtime.interleaved_p2p_overlap);
   visit("runtime.deallocate_pipeline_outputs", s.runtime.deallocate_pipeline_outputs);
   visit("runtime.sharded_pipeline", s.runtime.sharded_pipeline);

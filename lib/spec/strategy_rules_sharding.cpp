@@ -164,15 +164,38 @@ void check_expert_overlap(const Plan& p, Findings& f) {
               key + " excludes module shared_experts", hint);
     }
   }
-  if (!s.overlap.ep) return;
+  if (!s.overlap.ep) {
+    if (s.overlap.delay_wgrad_compute) {
+      f.error({"overlap.delay_wgrad_compute", "overlap.ep"},
+              "'overlap.delay_wgrad_compute' needs 'overlap.ep'",
+              "overlap.delay_wgrad_compute=false");
+    }
+    if (s.runtime.single_device_connection) {
+      f.warning({"runtime.single_device_connection"},
+                "'runtime.single_device_connection' does nothing without 'overlap.ep'");
+    }
+    return;
+  }
+  if (s.runtime.single_device_connection) {
+    f.warning({"runtime.single_device_connection", "overlap.ep"},
+              "'runtime.single_device_connection' leaves all of the exchange of tokens exposed");
+  }
   if (s.ep == 1) {
     f.error({"overlap.ep", "ep"}, "'overlap.ep' needs 'ep' over 1", "overlap.ep=false");
-  } else if (s.pp > 1 && s.vp == 1) {
-    f.error({"overlap.ep", "vp"}, "'overlap.ep' with a pipeline needs 'vp' over 1",
+  } else if (s.pp > 1 && s.schedule != Schedule::kInterleaved) {
+    f.error({"overlap.ep", "schedule"}, "'overlap.ep' with a pipeline needs schedule interleaved",
             "overlap.ep=false");
   } else if (s.recompute == Recompute::kFull) {
     f.error({"overlap.ep", "recompute"}, "'overlap.ep' excludes full recomputation",
             "overlap.ep=false");
+  } else if (s.offload.activations) {
+    // core/pipeline_parallel/combined_1f1b.py calls layers' parts, transformer_block.py offloads.
+    f.error({"overlap.ep", "offload.activations"},
+            "'overlap.ep' excludes 'offload.activations': its schedule passes by what offloads",
+            "overlap.ep=false");
+  } else if (s.zero >= 2 && s.runtime.cuda_graph == CudaGraph::kLayer) {
+    f.error({"overlap.ep", "zero", "kernels.cuda_graph"},
+            "'overlap.ep' with 'zero' over 1 excludes CUDA graphs of layers", "overlap.ep=false");
   }
 }
 

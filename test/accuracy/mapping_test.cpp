@@ -129,6 +129,27 @@ TEST_CASE("an interleaved schedule needs more than one chunk per rank") {
   CHECK(strategy(source_called("Megatron-LM"), run).schedule == Schedule::k1f1b);
 }
 
+TEST_CASE("what a row says of its schedule in brackets is not its schedule") {
+  Run run = complete_run();
+  run.vp.reset();
+  run.schedule = "1f1b (code of Jan 2021, before the interleaved schedule was released)";
+  const Strategy s = strategy(source_called("Megatron-LM"), run);
+  CHECK(s.schedule == Schedule::k1f1b);
+  CHECK(s.vp == 1);
+  CHECK_FALSE(s.runtime.scatter_gather);
+}
+
+TEST_CASE("AWS's pods give the device one queue, which matters where dispatch is overlapped") {
+  Run run = complete_run();
+  run.pp = 1, run.dp = 8, run.ep = 8;
+  run.overlap_ep = "overlap_moe_expert_parallel_comm (1F1B)";
+  const Source aws = source_called("awsome-distributed-ai: dispatchers");
+  CHECK(strategy(aws, run).runtime.single_device_connection);
+  CHECK_FALSE(strategy(source_called("Megatron-LM"), run).runtime.single_device_connection);
+  run.overlap_ep = "false";
+  CHECK_FALSE(strategy(aws, run).runtime.single_device_connection);
+}
+
 TEST_CASE("Megatron code without flash attention overlaps nothing and keeps fp16 gradients") {
   Run run = complete_run();
   run.precision = "fp16";

@@ -152,12 +152,23 @@ class StepOracle {
       optimizer = std::max(optimizer, here.optimizer);
       offload = std::max(offload, here.offload + copies);
     }
-    return reduced + embedding_reduction(m_, c_, s_, nullptr) + optimizer + offload;
+    return reduced + unpaired() + embedding_reduction(m_, c_, s_, nullptr) + optimizer + offload;
   }
 
   [[nodiscard]] const std::vector<Chunk>& chunks() const { return chunks_; }
 
  private:
+  // Of one microbatch through the whole model.
+  [[nodiscard]] Seconds unpaired() const {
+    Seconds more;
+    for (const Chunk& chunk : chunks_) {
+      for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
+        const PassTime& each = blocks_.of(k, chunk.device).unpaired;
+        more += (each.ep + each.launch) * static_cast<double>(chunk.blocks[k]);
+      }
+    }
+    return more;
+  }
   [[nodiscard]] RankMemory stored(std::int64_t rank) const {
     Chunk mine(chunks_.front().blocks.size());
     for (const std::size_t i : chunks_on(s_, rank)) add_blocks(chunks_[i], mine);

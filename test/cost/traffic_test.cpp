@@ -274,21 +274,28 @@ TEST_CASE("[F-EP-2] a flexible dispatcher sends a token once to every rank or no
   CHECK(first_dispatch(m, 16).bytes.si() == Approx(token * 2 * 92 / 120));
 }
 
-// Counted: 3,000 tokens with random scores, groups by the sum of their two best, then eight
-// experts.
-TEST_CASE("[F-EP-18] a router that chooses groups first reaches fewer ranks and nodes") {
+TEST_CASE("[F-EP-3] overlapped dispatch hides behind the layer's kernels as far as these last") {
   ModelSpec m = plain_gpt();
-  m.moe = MoeSpec{256, 8, 4096, 0, 0, 1, 1.0, false};
-  m.moe->router_num_groups = 8, m.moe->router_group_top_k = 4;
-  const double token = 2.0 * 2048 * 4096;
-  // Four and eight ranks of a node, then 16 and 32 nodes of eight.
-  for (const auto& [ranks, counted] : {std::pair{4, 3.12}, {8, 3.97}, {128, 5.74}, {256, 6.84}}) {
-    CHECK(first_dispatch(m, ranks).bytes.si() / token == Approx(counted).epsilon(0.045));
-  }
-  m.moe->router_group_top_k = 8;  // all of them
-  const double all = first_dispatch(m, 8).bytes.si();
-  m.moe->router_num_groups = m.moe->router_group_top_k = 0;
-  CHECK(all == first_dispatch(m, 8).bytes.si());
+  m.moe = MoeSpec{8, 2, 4096, 0, 0, 1, 1.0, false};
+  ClusterSpec c = plain_cluster(8);
+  Strategy s = plain_strategy(1, 1, 8);
+  s.ep = 8;
+  const auto moe = [&] { return block_costs(m, c, s)[kFirstLayerBlock]; };
+  const auto exposed = [](const BlockCost& b) { return b.forward.ep + b.backward_input.ep; };
+  const BlockCost apart = moe();
+  s.overlap.ep = true;
+  CHECK(exposed(moe()).si() == 0);
+  CHECK(moe().forward.compute == apart.forward.compute);
+  // On links a thousand times slower the messages outlast the kernels by far: what is left is
+  // their difference, but for the kernels behind the combination of tokens.
+  c.levels[0].bandwidth = BytesPerSecond{300e6};
+  s.overlap.ep = false;
+  const BlockCost slow = moe();
+  const Seconds kernels =
+      slow.forward.compute + slow.backward_input.compute + slow.backward_weight.compute;
+  s.overlap.ep = true;
+  CHECK(exposed(moe()) > exposed(slow) - kernels);
+  CHECK(exposed(moe()).si() == Approx((exposed(slow) - kernels).si()).epsilon(1e-3));
 }
 
 TEST_CASE(

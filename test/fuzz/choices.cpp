@@ -187,6 +187,8 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   s.overlap.tp_backward = choices.once_in(2);
   s.overlap.pp = choices.once_in(3);
   s.overlap.ep = s.ep > 1 && s.pp == 1 && s.recompute != Recompute::kFull && choices.once_in(2);
+  s.overlap.delay_wgrad_compute = s.overlap.ep && choices.once_in(2);
+  s.runtime.single_device_connection = s.overlap.ep && choices.once_in(3);
   s.offload.optimizer = choices.once_in(6);
   if (s.offload.optimizer && choices.once_in(2)) s.offload.optimizer_fraction = 0.5;
   if (s.offload.optimizer && choices.once_in(3)) s.offload.master_weights = false;

@@ -40,6 +40,8 @@ constexpr std::array kCarried{"tp",
                               "flash_attention",
                               "overlap.grad_reduce",
                               "overlap.ep",
+                              "overlap.delay_wgrad_compute",
+                              "runtime.single_device_connection",
                               "kernels.flex_dispatcher",
                               "kernels.num_layers_at_start_in_bf16",
                               "kernels.num_layers_at_end_in_bf16",
@@ -92,6 +94,7 @@ TEST_CASE("what was exported is read back") {
       {"mixtral-8x7b", 64, "tp=2,sequence_parallel=true,pp=2,ep=8,cp=2,cp_kind=ulysses"},
       {"deepseek-v3", 256, "ep=8,pp=4,recompute=full"},
       {"mixtral-8x7b", 64, "pp=2,vp=2,schedule=interleaved,ep=8,overlap.ep=true"},
+      {"mixtral-8x7b", 64, "ep=8,overlap.ep=true,overlap.delay_wgrad_compute=true"},
       {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
       {"mixtral-8x7b", 64, "ep=8,kernels.cuda_graph=full_iteration"},
       {"llama-2-7b", 8, "kernels.cuda_graph=layer"},
@@ -233,6 +236,10 @@ TEST_CASE("what Megatron-LM refuses, ignores or wastes is named") {
       {"--sequence-parallel", "", "add --sequence-parallel"},
       {"--overlap-param-gather", "", "add --overlap-param-gather"},
       {"--use-distributed-optimizer", "", "error: --overlap-param-gather needs"},
+      {"--bf16",
+       "--bf16 --num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 1 "
+       "--moe-token-dispatcher-type alltoall --overlap-moe-expert-parallel-comm",
+       "warning: with CUDA_DEVICE_MAX_CONNECTIONS=1 nothing hides the exchange of tokens"},
       {"--bf16", "--bf16 --num-experts 2 --moe-router-topk 4", "there are 2 experts"},
       {"--bf16", "--bf16 --num-experts 8 --expert-model-parallel-size 4",
        "--moe-token-dispatcher-type is allgather"},
@@ -422,6 +429,19 @@ TEST_CASE("layers of one's own are never fused attention, and the script says cu
   CHECK(workspace(":4096:8") == 32 * kMiB);
   CHECK(workspace(":4096:2:16:8") == 8 * kMiB + 128 * kKiB);
   CHECK(workspace("4096:8") == 0);
+  // Queues of the device matter where messages and kernels are issued to several streams.
+  const std::string experts =
+      "--num-experts 8 --moe-grouped-gemm --expert-model-parallel-size 8 "
+      "--moe-token-dispatcher-type alltoall ";
+  const std::string beside = experts + "--overlap-moe-expert-parallel-comm ";
+  const auto one_queue = [&](const std::string& queues, const std::string& more) {
+    return read("export CUDA_DEVICE_MAX_CONNECTIONS=" + queues + "\n", more)
+        .runtime.single_device_connection;
+  };
+  CHECK(one_queue("1", beside));
+  CHECK_FALSE(one_queue("32", beside));
+  CHECK_FALSE(one_queue("1", experts));
+  CHECK(read("", beside + "--delay-wgrad-compute").overlap.delay_wgrad_compute);
 }
 
 }  // namespace meshplan

@@ -83,10 +83,21 @@ class Brute {
 
   // Both ways to send tokens where proxies send those of one of them.
   void try_dispatchers(Strategy s) {
-    try_orders(s);
+    try_overlaps(s);
     const bool proxied = c_.cluster.levels.back().token_message > Seconds{0};
     if (!c_.model.moe || s.ep == 1 || !proxied) return;
     s.runtime.flex_dispatcher = !s.runtime.flex_dispatcher;
+    try_overlaps(s);
+  }
+
+  // Dispatch beside another microbatch's layers, where Megatron-Core has it.
+  void try_overlaps(Strategy s) {
+    try_orders(s);
+    const bool stated = std::any_of(c_.request.limits.begin(), c_.request.limits.end(),
+                                    [](const Limit& l) { return l.key == "overlap.ep"; });
+    const bool possible = c_.model.moe && s.ep > 1 && s.framework == Framework::kMegatron;
+    if (stated || !possible || s.overlap.ep || s.runtime.allgather_dispatcher) return;
+    s.overlap.ep = true;
     try_orders(s);
   }
 

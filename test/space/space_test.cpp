@@ -118,7 +118,8 @@ TEST_CASE("expert splits are as many as their closed form says") {
   ModelSpec m = small_model(4, 1024);
   add_experts(m, 64, 0, 1);
   SearchRequest r = request_for(4096);
-  r.limits = {only("pp", {"1"}),
+  r.limits = {only("overlap.ep", {"false"}),
+              only("pp", {"1"}),
               only("cp", {"1"}),
               only("micro_batch", {"1"}),
               only("zero", {"1"}),
@@ -248,6 +249,8 @@ TEST_CASE("where proxies send tokens both dispatchers are searched, unless the k
   ModelSpec m = small_model(4, 1024);
   ClusterSpec c = small_cluster(2, 2, Bytes{80 * kGiB});
   SearchRequest r = request_for(4);
+  const Limit apart = only("overlap.ep", {"false"});
+  r.limits = {apart};
   const auto bases = [&] {
     const auto space = SearchSpace::make(m, c, r);
     REQUIRE(space.ok());
@@ -272,11 +275,55 @@ TEST_CASE("where proxies send tokens both dispatchers are searched, unless the k
   CHECK(alone[1] == 0);
   CHECK(spread[0] > 0);
   CHECK(spread[0] == spread[1]);
-  r.limits = {only("kernels.flex_dispatcher", {"true"})};
+  r.limits = {apart, only("kernels.flex_dispatcher", {"true"})};
   CHECK(bases().size() == 1);
-  r.limits.clear();
+  r.limits = {apart};
   m.moe.reset();
   CHECK(bases().size() == 1);
+}
+
+TEST_CASE("tokens are sent beside another microbatch's layers or not, unless the key is fixed") {
+  ModelSpec m = small_model(4, 1024);
+  const ClusterSpec c = small_cluster(2, 2, Bytes{80 * kGiB});
+  SearchRequest r = request_for(8);
+  const auto space = [&] {
+    auto made = SearchSpace::make(m, c, r);
+    REQUIRE(made.ok());
+    return std::move(made.value());
+  };
+  CHECK(space().bases().size() == 1);  // a dense model
+  add_experts(m, 8, 0, 1);
+  const SearchSpace both = space();
+  REQUIRE(both.bases().size() == 2);
+  CHECK_FALSE(both.bases()[0].overlap.ep);
+  CHECK(both.bases()[1].overlap.ep);
+  int beside = 0, in_pipelines = 0;
+  for_each_legal(both, [&](const Strategy& s, const MemoryOption& option) {
+    if (!s.overlap.ep) return;
+    ++beside;
+    in_pipelines += s.pp > 1 ? 1 : 0;
+    CHECK(s.ep > 1);
+    CHECK((s.pp == 1 || s.schedule == Schedule::kInterleaved));
+    CHECK(option.recompute != Recompute::kFull);
+    CHECK_FALSE(option.offload_activations);
+  });
+  CHECK(beside > in_pipelines);
+  CHECK(in_pipelines > 0);
+  // Stated, the same strategies are legal, and the others are counted with the rule they break.
+  r.limits = {only("overlap.ep", {"true"})};
+  const SearchSpace stated = space();
+  REQUIRE(stated.bases().size() == 1);
+  CHECK(num_legal(stated) == beside);
+  CHECK(stated.illegal().contains("illegal (overlap.ep, ep)"));
+  CHECK(stated.illegal().contains("illegal (overlap.ep, schedule)"));
+  CHECK(stated.illegal().contains("illegal (overlap.ep, recompute)"));
+  r.limits = {only("overlap.ep", {"false"})};
+  CHECK(space().bases().size() == 1);
+  // Other frameworks' training codes have no such schedule.
+  r.limits.clear();
+  r.base = with_preset(Strategy{}, Framework::kDeepspeed);
+  r.base.global_batch = 8, r.base.seq_len = 1024;
+  CHECK(space().bases().size() == 1);
 }
 
 TEST_CASE("each framework's space holds only what it runs") {

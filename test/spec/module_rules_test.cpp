@@ -103,6 +103,21 @@ TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, an
          s.recompute = Recompute::kSelective, s.recompute_modules = {RecomputeModule::kMoe};
        },
        "error: 'overlap.ep' excludes module moe\n  hint: overlap.ep=false\n"},
+      {"overlapped experts in a pipeline that is not interleaved",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 4, s.overlap.ep = true, s.recompute = Recompute::kNone;
+       },
+       "error: 'overlap.ep' with a pipeline needs schedule interleaved\n"
+       "  hint: overlap.ep=false\n"},
+      {"weight gradients by themselves without overlapped experts",
+       [](Strategy& s, ModelSpec& m, ClusterSpec&) {
+         m = experts(), s.ep = 4, s.overlap.delay_wgrad_compute = true;
+       },
+       "error: 'overlap.delay_wgrad_compute' needs 'overlap.ep'\n"
+       "  hint: overlap.delay_wgrad_compute=false\n"},
+      {"one queue of the device, and nothing that is spread over several",
+       [](Strategy& s, ModelSpec&, ClusterSpec&) { s.runtime.single_device_connection = true; },
+       "warning: 'runtime.single_device_connection' does nothing without 'overlap.ep'\n"},
       {"inputs of modules on the host, two ways",
        [](Strategy& s, ModelSpec&, ClusterSpec& c) {
          s.offload.modules = {OffloadModule::kCoreAttn}, s.offload.activations = true;

@@ -20,6 +20,7 @@ function sendsOf({sends}, rank) {
 function endsOf(timeline, rank) {
   const own = timeline.ranks[rank].gradient_reduction;
   return [["gradient reduction that nothing hides", "t-reduce", own],
+    ["first and last passes, beside no other microbatch's", "t-reduce", timeline.unpaired_passes],
     ["reduction of the tied embedding", "t-reduce", timeline.embedding_reduction],
     ["optimizer step", "t-update", timeline.optimizer],
     ["offloading", "t-reduce", timeline.offload]]
