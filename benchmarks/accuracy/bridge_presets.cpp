@@ -70,6 +70,7 @@ BridgePreset read_preset(const json& line) {
   p.fused_experts = line.value("fused_experts", false);
   p.cuda_graph = line.at("cuda_graph").get<std::string>();
   p.cuda_graph_scope = line.value("cuda_graph_scope", Texts{});
+  p.chunk_layers = line.value("chunk_layers", std::vector<std::int64_t>{});
   return p;
 }
 

@@ -23,6 +23,7 @@ struct BridgePreset {
   bool fused_experts = false;  // cutedsl_fused_grouped_mlp
   std::string cuda_graph;      // "", "transformer_engine", "full_iteration"
   std::vector<std::string> cuda_graph_scope;
+  std::vector<std::int64_t> chunk_layers;  // of its pipeline layout; empty: it has none
 
   bool operator==(const BridgePreset&) const = default;
 };

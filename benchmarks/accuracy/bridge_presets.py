@@ -18,11 +18,13 @@ import types
 # Container of the tables -> tag. Nothing later than 0.5 has presets of this form.
 TAGS = {"25.11": "v0.2.0", "26.02": "v0.3.0", "26.02.01": "v0.3.1", "26.04": "v0.4.0",
         "26.04.01": "v0.4.2", "26.06": "v0.5.0", "26.06.01": "v0.5.1"}
-FILES = re.compile(r"(deepseek|qwen3?|gpt_oss)/(\w+_)?workload_base_configs\.py$")
+FILES = re.compile(r"(deepseek|qwen3?|gpt_oss|kimi)/(\w+_)?workload_base_configs\.py$")
 MODELS = {"DEEPSEEK_V3": "deepseekv3", "QWEN3_30B": "qwen330b", "QWEN3_235B": "qwen3235b",
-          "GPT_OSS_120B": "gptoss120b"}
+          "QWEN3_NEXT_80B": "qwen3next80b", "GPT_OSS_120B": "gptoss120b",
+          "GPT_OSS_20B": "gptoss20b", "KIMI_K2": "kimik2"}
 GPUS = ("GB300", "GB200", "B300", "B200", "H100")
-PRECISIONS = {"BF16": "bf16", "FP8_MX": "mxfp8", "FP8_CS": "fp8", "FP8_SC": "fp8 blockwise"}
+PRECISIONS = {"BF16": "bf16", "FP8_MX": "mxfp8", "FP8_CS": "fp8", "FP8_SC": "fp8 blockwise",
+              "NVFP4": "nvfp4"}
 LAYOUT = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size",
           "vp": "virtual_pipeline_model_parallel_size", "ep": "expert_model_parallel_size",
           "micro_batch": "micro_batch_size"}
@@ -36,6 +38,18 @@ def git(clone, *arguments):
 def named(table, name):
     """The value of the first key that occurs in the preset's name."""
     return next((value for key, value in table.items() if key in name), None)
+
+
+def layers_of_chunks(layout):
+    """Layers of each model chunk of a pipeline layout, "Et*4|(t*4|)*14tmL" or lists of parts.
+
+    Megatron-Core, core/transformer/pipeline_parallel_layer_layout.py: t is a decoder layer.
+    """
+    if isinstance(layout, str):
+        for times in (r"\(([^()]*)\)\*(\d+)", r"(\w)\*(\d+)"):
+            layout = re.sub(times, lambda found: found[1] * int(found[2]), layout)
+        return [chunk.count("t") for chunk in layout.split("|")]
+    return [chunk.count("decoder") for chunk in layout or []]
 
 
 def preset_class(text):
@@ -79,6 +93,8 @@ def lines(clone):
                      "fused_experts": bool(preset.get("cutedsl_fused_grouped_mlp")),
                      "cuda_graph": preset.get("cuda_graph_impl") or "",
                      "cuda_graph_scope": preset.get("cuda_graph_scope") or []}
+            if preset.get("pp_layout"):
+                line["chunk_layers"] = layers_of_chunks(preset["pp_layout"])
             text = json.dumps(line, separators=(",", ":"))
             if text not in seen:
                 yield text

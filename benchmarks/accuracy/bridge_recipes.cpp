@@ -29,6 +29,8 @@ BridgeRecipe read_recipe(const json& line) {
   r.overlap_param_gather = told(line, "overlap_param_gather");
   r.router_fusion = told(line, "router_fusion");
   r.rope_fusion = told(line, "rope_fusion");
+  r.deferred_head = line.value("deferred_head", false);
+  r.wgrad_deferral_limit = line.value("wgrad_deferral_limit", std::int64_t{0});
   r.setting = read_preset(line);
   // What the switches beside them leave without effect.
   if (r.recompute != "selective") r.setting.recompute_modules.clear();

@@ -21,6 +21,8 @@ struct BridgeRecipe {
   std::string loss;       // cross_entropy_fusion_impl: "te", "native", or empty
   std::optional<bool> fp32_gradients, overlap_grad_reduce, overlap_param_gather;
   std::optional<bool> router_fusion, rope_fusion;
+  bool deferred_head = false;  // defer_embedding_wgrad_compute
+  std::int64_t wgrad_deferral_limit = 0;
 
   bool operator==(const BridgeRecipe&) const = default;
 };

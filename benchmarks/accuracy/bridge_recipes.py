@@ -19,6 +19,8 @@ import subprocess
 import sys
 import types
 
+from bridge_presets import layers_of_chunks
+
 COMMIT = "067f987df03b8355b03192d88d70f1709fedf51a"  # of the cards and of the tables' 26.08 container
 FOLDERS = ("perf_recipes", "recipes")
 RUN = tuple(f"megatron.bridge.{name}" for name in FOLDERS) + (
@@ -166,13 +168,16 @@ def line(folder, match, cfg):
         "router_fusion": stated(m, "moe_router_fusion"),
         "rope_fusion": stated(m, "apply_rope_fusion"),
         "loss": stated(m, "cross_entropy_fusion_impl"),
+        "deferred_head": bool(stated(overlap, "defer_embedding_wgrad_compute")),
+        "wgrad_deferral_limit": stated(overlap, "wgrad_deferral_limit") or 0,
+        "chunk_layers": layers_of_chunks(stated(m, "pipeline_model_parallel_layout")),
     }
 
 
 def is_told(key, value):
     if isinstance(value, bool):
         return value or key in SWITCHES
-    return value is not None and value not in (1, "", [])
+    return value is not None and value not in (0, 1, "", [])
 
 
 def lines(commit):

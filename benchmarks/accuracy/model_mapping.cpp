@@ -30,9 +30,14 @@ void apply_family(ModelSpec& m, const Run& run) {
   // DeepSeek-V3 trains one multi-token-prediction layer (2412.19437, sec. 2.2) unless the row says
   // it was left out, or that the model was cut to fewer layers, whose benchmarks have none.
   constexpr std::int64_t kDeepseekV3Layers = 61;
-  const bool deepseek = has_any(name, {"deepseekv3", "deepseek-v3", "deepseek_v3"}) &&
-                        m.num_layers == kDeepseekV3Layers;
-  if (!run.model.mtp_layers && deepseek && !has_word(said, "w/o MTP")) m.mtp_layers = 1;
+  const bool deepseek = has_any(name, {"deepseekv3", "deepseek-v3", "deepseek_v3"});
+  const bool whole = deepseek && m.num_layers == kDeepseekV3Layers;
+  if (!run.model.mtp_layers && whole && !has_word(said, "w/o MTP")) m.mtp_layers = 1;
+  // Its router chooses four of eight groups of experts first (sec. 2.1.2).
+  constexpr std::int64_t kDeepseekV3Experts = 256;
+  if (deepseek && m.moe && m.moe->num_experts == kDeepseekV3Experts) {
+    m.moe->router_num_groups = 8, m.moe->router_group_top_k = 4;
+  }
 }
 
 Activation activation_of(const PublishedModel& p, bool gated) {

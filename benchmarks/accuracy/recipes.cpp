@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <regex>
 #include <string_view>
 
@@ -70,6 +71,57 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   }
 }
 
+// Model chunks go to the pipeline's ranks in turn.
+void apply_chunks(Strategy& s, const std::vector<std::int64_t>& layers) {
+  s.stage_layers.assign(static_cast<std::size_t>(s.pp), 0);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    s.stage_layers[i % s.stage_layers.size()] += layers[i];
+  }
+  s.chunk_layers = s.vp > 1 ? layers : std::vector<std::int64_t>{};
+}
+
+// Layers of DeepSeek-V3 and of Kimi K2, which has as many, under a pipeline: equal chunks that
+// count multi-token prediction as a layer, the rest in the last one
+// (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout;
+// recipes/kimi/kimi_k2.py, _get_kimi_k2_pipeline_layout: 4 x 4 chunks of 4 layers, the last of 1).
+// Where nothing is left for it, the first one gives way too (H100's "Et|(tt|)*30mL").
+void apply_layout(Strategy& s, const Run& run) {
+  s.chunk_layers.clear();
+  const bool known = has_any(run.model.name, {"DeepSeek", "Kimi"});
+  if (!known || s.pp == 1 || !run.model.num_layers) return;
+  const std::int64_t layers = *run.model.num_layers, chunks = s.pp * s.vp;
+  const std::int64_t each = ceil_div(layers + 1, chunks);
+  const std::int64_t last = layers - each * (chunks - 1);
+  if (last + each < 1) return;
+  std::vector<std::int64_t> of_chunk(static_cast<std::size_t>(chunks), each);
+  of_chunk.back() = std::max<std::int64_t>(last, 0);
+  of_chunk.front() += std::min<std::int64_t>(last, 0);
+  apply_chunks(s, of_chunk);
+}
+
+// The layout that a preset or a recipe states, where it is of the row's model and pipeline.
+void apply_layout(Strategy& s, const BridgePreset& preset, const Run& run) {
+  const std::vector<std::int64_t>& layers = preset.chunk_layers;
+  const std::int64_t sum = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
+  if (static_cast<std::int64_t>(layers.size()) != s.pp * s.vp || s.pp == 1) return;
+  if (sum == run.model.num_layers) apply_chunks(s, layers);
+}
+
+// NeMo's script for DeepSeek-V3, which DGX Cloud's recipe calls, drops tokens beyond an expert's
+// mean and pads to it, for which they travel copy by copy, and gives the first stage a layer less
+// than the middle ones, the last stage two (scripts/performance/llm/pretrain_deepseek_v3.py;
+// nemo/lightning/pytorch/callbacks/moe_token_drop.py).
+void apply_nemo_script(Strategy& s, const Run& run) {
+  if (!has_word(run.where, "dgxc-benchmarking") || !has_word(run.model.name, "DeepSeekV3")) return;
+  s.runtime.flex_dispatcher = false;
+  s.runtime.expert_capacity_factor = 1, s.runtime.pad_to_capacity = true;
+  if (s.pp == 1 || s.vp > 1 || !run.model.num_layers) return;
+  const std::int64_t middle = (*run.model.num_layers + 3) / s.pp;
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(s.pp), middle);
+  layers.front() -= 1, layers.back() -= 2;
+  apply_chunks(s, layers);
+}
+
 // A recipe's own layout, where the row's was read from another one of its name.
 void apply_layout_of(Strategy& s, const BridgeRecipe& r, std::int64_t gpus) {
   const BridgePreset& p = r.setting;
@@ -97,6 +149,10 @@ void apply_named(Strategy& s, const NamedRecipe& named, const Run& run) {
   if (r.rope_fusion) s.runtime.fused_rope = *r.rope_fusion;
   s.runtime.fused_latent_rope = run.model.mla.has_value() && r.rope_fusion.value_or(false);
   s.runtime.inplace_cross_entropy = r.loss == "te";
+  s.runtime.defer_embedding_wgrad_compute = r.deferred_head && s.pp > 1;
+  s.runtime.wgrad_deferral_limit = s.runtime.defer_embedding_wgrad_compute
+                                       ? r.wgrad_deferral_limit
+                                       : s.runtime.wgrad_deferral_limit;
 }
 
 bool has_presets(const Source& source) { return has_word(source.title, "Megatron-Bridge"); }
@@ -135,18 +191,6 @@ void apply_library_recipe(Strategy& s, const Source& source, const Run& run) {
       library_dispatcher(bridge_recipes(), run).value_or(s.runtime.flex_dispatcher);
 }
 
-// DeepSeek-V3's layers under a pipeline: equal chunks that count multi-token prediction as a layer,
-// the rest in the last one (recipes/deepseek/deepseek_v3.py,
-// set_deepseek_v3_pipeline_model_parallel_layout: 4 x 4 chunks of 4 layers, the last of 1).
-void apply_layout(Strategy& s, const Run& run) {
-  if (!has_word(run.model.name, "DeepSeek") || s.pp == 1 || !run.model.num_layers) return;
-  const std::int64_t layers = *run.model.num_layers;
-  const std::int64_t rank = s.vp * ceil_div(layers + 1, s.pp * s.vp);
-  if (rank * (s.pp - 1) >= layers) return;
-  s.stage_layers.assign(static_cast<std::size_t>(s.pp), rank);
-  s.stage_layers.back() = layers - rank * (s.pp - 1);
-}
-
 }  // namespace
 
 int stated_release(const std::string& text) {
@@ -167,6 +211,7 @@ const BridgePreset* preset_of_table(const Source& source, const Run& run) {
 }
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
+  apply_nemo_script(s, run);
   if (!has_presets(source) || s.framework != Framework::kMegatron) return;
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
   // Transformer Engine's, apply_rope_fusion on.
@@ -179,11 +224,13 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (const NamedRecipe named = named_recipe(bridge_recipes(), run); named.recipe != nullptr) {
     apply_named(s, named, run);
     apply_layout(s, run);
+    apply_layout(s, named.recipe->setting, run);
     return;
   }
   if (from_library) return;
   if (const BridgePreset* preset = preset_of_table(source, run)) {
     apply_preset(s, *preset);
+    apply_layout(s, *preset, run);
     return;
   }
   if (!run.model.moe) return;

@@ -58,6 +58,8 @@ constexpr auto kModelKeys = std::to_array<KeyMeaning>({
     {"moe.latent_size", "width in which experts work; 0: hidden_size"},
     {"moe.latent_norm", "what they made is normalised before it is projected back"},
     {"moe.router_bias", "the router has a bias per expert"},
+    {"moe.router_num_groups", "groups of experts that a token's are chosen from; 0: all"},
+    {"moe.router_group_top_k", "groups that a token's experts are of"},
     {"moe.imbalance", "load of the busiest expert over the mean"},
     {"moe.imbalance.histogram", "instead: tokens of each expert"},
     {"moe.imbalance.zipf", "instead: exponent of a Zipf distribution of the loads"},

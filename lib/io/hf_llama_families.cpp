@@ -90,6 +90,7 @@ void read_deepseek_experts(HfFields& f, ModelSpec& m, const ExpertDefaults& d) {
           : f.count_or("moe.shared_expert_ffn_hidden_size", shared_experts, d.shared_experts);
   moe.shared_expert_ffn_hidden_size = shared * moe.expert_ffn_hidden_size;
   moe.router_bias = d.correction;
+  read_router_groups(f, moe);
   m.moe = moe;
   const std::int64_t dense = f.count_or(
       "moe.layers.first_dense", {"first_k_dense_replace", "num_dense_layers"}, d.first_dense);

@@ -231,4 +231,12 @@ MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k, co
   return moe;
 }
 
+void read_router_groups(HfFields& f, MoeSpec& moe) {
+  if (f.is_null({"n_group"}) || f.is_null({"topk_group"})) return;
+  const std::int64_t groups = f.count_or("moe.router_num_groups", {"n_group"}, 0);
+  const std::int64_t chosen = f.count_or("moe.router_group_top_k", {"topk_group"}, groups);
+  if (groups <= 1 || chosen == 0 || chosen >= groups) return;
+  moe.router_num_groups = groups, moe.router_group_top_k = chosen;
+}
+
 }  // namespace meshplan::hf

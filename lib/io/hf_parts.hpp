@@ -40,6 +40,8 @@ void read_window(HfFields& f, ModelSpec& m, std::vector<bool> windowed, std::int
 
 [[nodiscard]] MoeSpec read_experts(HfFields& f, const HfNames& experts, std::int64_t top_k,
                                    const HfNames& ffn);
+// `n_group` and `topk_group`: groups of experts that the router chooses first, where it leaves any.
+void read_router_groups(HfFields& f, MoeSpec& moe);
 // `attn_logit_softcapping`, and what is not modelled of it.
 void read_score_cap(HfFields& f, ModelSpec& m);
 // `experts` says which layers have experts: flat keys where they can say it, else a list.

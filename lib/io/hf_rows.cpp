@@ -326,6 +326,7 @@ void read_row_experts(HfFields& f, ModelSpec& m, const ExpertRow& row) {
         f.count_or("moe.shared_expert_ffn_hidden_size", row.shared_width, 0);
   }
   moe.router_bias = row.correction;
+  read_router_groups(f, moe);
   m.moe = moe;
   const std::int64_t dense =
       row.first_dense.empty()

@@ -168,6 +168,29 @@ static double longest_over_mean(double fraction) {
   return fraction < 0.5 ? (1 - std::sqrt(1 - 2 * fraction)) / fraction : 1 / fraction;
 }
 
+// [F-ATT-6] Rate in 8 bits over that of 16. NVIDIA's table of cuDNN 9.22 on GB200 and GB300
+// (cudnn-frontend, benchmark/sdpa_benchmark_training/results of April 2026: causal, 4,096 and 8,192
+// tokens; the means of both devices): heads of 128, and latent attention's of 192 and 128 elements,
+// with scales of tensors and of blocks. The softmax takes as long in 8 bits, so that backward
+// little or nothing is gained at 128. On Hopper FlashAttention-3's abstract (2407.08608: 1.2
+// PFLOP/s and 740 TFLOP/s forward), taken for the backward pass as well.
+static double eight_bit_gain(const DeviceSpec& d, const AttentionShape& a, bool backward) {
+  struct Gain {
+    double forward, backward;
+  };
+  constexpr Gain kTensors{1.40, 1.12}, kLatentTensors{1.61, 1.69};
+  constexpr Gain kBlocks{1.28, 0.94}, kLatentBlocks{1.47, 1.31};
+  constexpr double kFlashAttention3 = 1200.0 / 740.0;
+  if (d.architecture != Architecture::kBlackwell) return kFlashAttention3;
+  const Gain& plain = a.block_scales ? kBlocks : kTensors;
+  const Gain& latent = a.block_scales ? kLatentBlocks : kLatentTensors;
+  // Between the two by the mean of both head sizes.
+  const double dim = static_cast<double>(a.qk_dim + a.v_dim) / 2;
+  const double share = std::clamp((dim - 128) / (160 - 128), 0.0, 1.0);
+  return backward ? std::lerp(plain.backward, latent.backward, share)
+                  : std::lerp(plain.forward, latent.forward, share);
+}
+
 Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool backward,
                              AttentionKernel kernel) {
   if (a.heads <= 0 || a.queries <= 0 || a.keys <= 0) return Seconds{};
@@ -198,9 +221,8 @@ Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a, bool 
   const Precision p = d.peak[static_cast<std::size_t>(Precision::kBf16)].si() > 0
                           ? Precision::kBf16
                           : Precision::kFp16;
-  constexpr double kEightBitGain = 1200.0 / 740.0;
-  const double gain =
-      a.eight_bit && peak_rate(d, Precision::kFp8) > peak_rate(d, p) ? kEightBitGain : 1.0;
+  const bool eight_bit = a.eight_bit && peak_rate(d, Precision::kFp8) > peak_rate(d, p);
+  const double gain = eight_bit ? eight_bit_gain(d, a, backward) : 1.0;
   const double rate = peak_rate(d, p).si() * share * by_dim * by_length * idle * gain;
   const double work = attention_flops(a).si() * (backward ? 2.5 : 1.0);
   const double kernels = backward ? 3 : 1;  // backward: row sums, main, conversion of dQ

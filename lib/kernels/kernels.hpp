@@ -44,7 +44,8 @@ struct AttentionShape {
   std::int64_t v_dim = 0;
   double pair_fraction = 1.0;  // of queries x keys that is computed (causal: about a half)
   std::int64_t kv_heads = 0;   // local; 0: as many as query heads. Times do not depend on it.
-  bool eight_bit = false;      // queries, keys, values and probabilities in fp8
+  bool eight_bit = false;      // queries, keys, values and probabilities in fp8,
+  bool block_scales = false;   // scaled by blocks of 32 elements (MXFP8) instead of tensors
 };
 
 // Multiply-adds counted twice: 2 * batch * heads * queries * keys * (qk_dim + v_dim) * fraction.
@@ -55,8 +56,7 @@ struct AttentionShape {
 // more where products are faster) and when few heads x blocks leave multiprocessors idle, or
 // waiting for the block whose rows see most keys (the last one of a causal mask: twice the mean).
 // The backward pass does 2.5 times the products (Dao, FlashAttention-2, 2307.08691, sec. 3.1). In 8
-// bits its rate is 1.6 times that of 16, not twice, as the softmax is no faster (FlashAttention-3,
-// 2407.08608, abstract: 1.2 PFLOP/s and 740 TFLOP/s, forward; taken for the backward pass as well).
+// bits it is not twice as fast, as the softmax is no faster [F-ATT-6].
 [[nodiscard]] Seconds fused_attention_time(const DeviceSpec& d, const AttentionShape& a,
                                            bool backward,
                                            AttentionKernel kernel = AttentionKernel::kBest);

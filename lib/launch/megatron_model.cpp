@@ -59,6 +59,10 @@ void add_experts(const ModelSpec& m, Options& o) {
   const MoeSpec& e = *m.moe;
   o.push_back({"--num-experts", std::to_string(e.num_experts)});
   o.push_back({"--moe-router-topk", std::to_string(e.top_k)});
+  if (e.router_num_groups > 0) {
+    o.push_back({"--moe-router-num-groups", std::to_string(e.router_num_groups)});
+    o.push_back({"--moe-router-group-topk", std::to_string(e.router_group_top_k)});
+  }
   o.push_back({"--moe-ffn-hidden-size", std::to_string(e.expert_ffn_hidden_size)});
   if (e.shared_expert_ffn_hidden_size > 0) {
     o.push_back(

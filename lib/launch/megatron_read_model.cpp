@@ -225,6 +225,11 @@ class ModelReader {
       m.expert_bias = m.qkv_bias = m.attention_out_bias = true;
       m.linear_bias = false;
     }
+    e.router_num_groups = o_.number("--moe-router-num-groups", 0, kCount);
+    e.router_group_top_k = o_.number("--moe-router-group-topk", 0, kCount);
+    if (e.router_num_groups <= 1 || e.router_group_top_k == 0) {
+      e.router_num_groups = e.router_group_top_k = 0;
+    }
     read_balance(e);
     m.moe = e;
     const std::string pattern = o_.text("--moe-layer-freq", "1");

@@ -68,7 +68,8 @@ untie-embeddings-and-output-weights/0 vocab-file no-pad-vocab-size/0 disable-pad
 )"},
     {OptionEffect::kModelled, "experts",
      R"(
-num-experts moe-router-topk moe-ffn-hidden-size moe-shared-expert-intermediate-size
+num-experts moe-router-topk moe-router-num-groups moe-router-group-topk
+moe-ffn-hidden-size moe-shared-expert-intermediate-size
 moe-layer-freq moe-router-enable-expert-bias/0 moe-router-force-load-balancing/0
 moe-expert-capacity-factor moe-pad-expert-input-to-capacity/0 moe-shared-expert-overlap/0
 moe-token-dispatcher-type=allgather|alltoall|alltoall_seq|flex moe-enable-deepep/0

@@ -23,7 +23,7 @@ fp8-amax-compute-algo cache-mla-latents/0 onnx-safe
     {OptionEffect::kNoEffect, "which expert a token goes to, at the same cost",
      R"(
 moe-router-load-balancing-type/+ moe-aux-loss-coeff/+ moe-z-loss-coeff moe-input-jitter-eps
-moe-router-pre-softmax/0 moe-router-num-groups moe-router-group-topk
+moe-router-pre-softmax/0
 moe-router-topk-scaling-factor moe-router-score-function moe-router-dtype
 moe-router-bias-update-rate moe-router-quantile-balancing-ema
 moe-router-force-biased moe-router-padding-for-quantization/0 moe-router-padding-for-fp8/0

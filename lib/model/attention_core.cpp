@@ -5,6 +5,7 @@
 
 #include "comm/collectives.hpp"
 #include "model/packing.hpp"
+#include "model/quantisation.hpp"
 
 namespace meshplan {
 namespace {
@@ -131,6 +132,7 @@ void append_fused_attention(const BlockContext& x, const HeadShape& h, BlockOps&
   double calls = 1;
   AttentionShape a = document_shape(x, h, calls);
   a.eight_bit = has_fp8_attention(x.strategy);
+  a.block_scales = scaling_recipe(s, x.cluster.device.architecture) == ScalingRecipe::kMxfp8;
   if (a.eight_bit) {
     // [F-FP8-3] Queries, keys and values, and the output's gradient, are cast with their
     // transposes, as the inputs of linear layers are (Transformer Engine, fp8_dpa without fp8_mha).
@@ -323,14 +325,20 @@ struct KeptByAttention {
   double inputs = 0, output = 0;
 };
 
-// [F-FP8-3] In 8 bits it keeps their casts alone; the output in 16 bits where scales are of whole
-// tensors as they are (Transformer Engine pytorch/attention/dot_product_attention/backends.py,
-// FusedAttnFunc; NVTE_DPA_FP8CS_O_in_F16).
+// [F-FP8-3] In 8 bits it keeps their casts alone, of blocks' scales in both layouts; the output in
+// 16 bits where scales are of whole tensors as they are, or of blocks (Transformer Engine
+// pytorch/attention/dot_product_attention/backends.py, FusedAttnFunc; NVTE_DPA_FP8CS_O_in_F16).
 KeptByAttention kept_by_attention(const BlockContext& x) {
   const double e = x.shape.bytes;
   if (!has_fp8_attention(x.strategy)) return {e, e};
-  const Architecture a = x.cluster.device.architecture;
-  return {1, scaling_recipe(x.strategy, a) == ScalingRecipe::kTensorwise ? e : 1};
+  switch (scaling_recipe(x.strategy, x.cluster.device.architecture)) {
+    case ScalingRecipe::kMxfp8:
+      return {2 * quantisation(x.strategy, x.cluster.device).bytes, e};
+    case ScalingRecipe::kTensorwise:
+      return {1, e};
+    default:
+      return {1, 1};
+  }
 }
 
 }  // namespace
@@ -352,7 +360,7 @@ KeptBytes attention_saved_bytes(const BlockContext& x, const HeadShape& heads, d
   bytes -= fewer;
   // What the core casts for itself stays where the up-projections are repeated.
   const double made_again =
-      fewer > 0 ? std::max(0.0, repeated - l.bytes * core_elements) : repeated;
+      has_fp8_attention(x.strategy) ? std::max(0.0, repeated - l.bytes * core_elements) : repeated;
   if (fused) bytes += 4 * t * real(heads.heads);  // log-sum-exp, fp32
   // Attention's output, input of the projection: one tensor where both keep it as it is.
   const double input = kept(x, {LoraTarget::kProj}), output_each = kept_by_attention(x).output;

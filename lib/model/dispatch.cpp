@@ -2,6 +2,7 @@
 #include "model/dispatch.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/collectives.hpp"
 #include "model/kinds.hpp"
@@ -135,6 +136,49 @@ void append_gathers(const MoeSpec& moe, const BlockContext& x, double token_byte
 
 }  // namespace
 
+namespace {
+
+// The chance that none of k experts, drawn evenly from `all`, is one of `of_part`.
+double missed(double k, double all, double of_part) {
+  double chance = 1;
+  for (double i = 0; i < k; ++i) chance *= std::max(0.0, all - of_part - i) / (all - i);
+  return chance;
+}
+
+// The chance that `chosen` of `groups`, drawn evenly, hold exactly j of `mine`.
+double holds(double groups, double chosen, double mine, double j) {
+  const auto ways = [](double n, double k) {
+    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
+  };
+  if (j > chosen || j > mine || chosen - j > groups - mine) return 0;
+  return std::exp(ways(mine, j) + ways(groups - mine, chosen - j) - ways(groups, chosen));
+}
+
+}  // namespace
+
+// [F-EP-20] Where the router first chooses g of G groups of experts, by the best of each, and k
+// experts of theirs: between k experts drawn evenly from all of theirs and k / g from each, the
+// mean of both, which is within 4 % of counted tokens with random scores. A part of several groups
+// holds more of those chosen or fewer (DeepSeek-V3, 2412.19437 sec. 2.1.2; Megatron-Core
+// moe/moe_utils.py, group_limited_topk).
+static double group_limited_copies(const MoeSpec& moe, double parts) {
+  const double k = real(moe.top_k), groups = real(moe.router_num_groups);
+  const double chosen = real(moe.router_group_top_k);
+  const double of_group = real(moe.num_experts) / groups, of_part = of_group * groups / parts;
+  if (parts >= groups) {
+    const double evenly = 1 - missed(k, of_group * chosen, of_part);
+    const double from_each = 1 - missed(k / chosen, of_group, of_part);
+    return parts * chosen / groups * (evenly + from_each) / 2;
+  }
+  const double mine = groups / parts;
+  double reached = 0;
+  for (double j = 1; j <= mine; ++j) {
+    const double evenly = 1 - missed(k, of_group * chosen, j * of_group);
+    reached += holds(groups, chosen, mine, j) * (evenly + 1) / 2;
+  }
+  return parts * reached;
+}
+
 // [F-EP-2] Of a token's top_k copies, how many distinct parts of the expert-parallel group get one,
 // experts drawn evenly: p (1 - C(E - E/p, k) / C(E, k)) of p equal parts of E experts. The parts
 // are its ranks inside a node and its nodes where it spans several, whose members forward to each
@@ -142,10 +186,11 @@ void append_gathers(const MoeSpec& moe, const BlockContext& x, double token_byte
 double copies_sent(const MoeSpec& moe, const BlockContext& x) {
   const double k = real(moe.top_k), all = real(moe.num_experts);
   if (!x.strategy.runtime.flex_dispatcher) return k;
-  const double parts = real(parts_of(x.group(Group::kEp))), elsewhere = all - all / parts;
-  double missed = 1;  // the chance that no copy goes to one given part
-  for (double i = 0; i < k; ++i) missed *= std::max(0.0, elsewhere - i) / (all - i);
-  return std::min(k, parts * (1 - missed));
+  const double parts = real(parts_of(x.group(Group::kEp)));
+  const bool limited = moe.router_group_top_k < moe.router_num_groups;
+  const double copies =
+      limited ? group_limited_copies(moe, parts) : parts * (1 - missed(k, all, all / parts));
+  return std::min(k, copies);
 }
 
 // Whether what is sent is one copy for each rank instead of one for each expert.

@@ -179,6 +179,21 @@ void check_expert_choice(const MoeSpec& moe, const std::string& at, Findings& f)
     f.error({at + ".latent_norm", at + ".latent_size"},
             "'" + at + ".latent_norm' needs '" + at + ".latent_size'");
   }
+  const std::int64_t groups = moe.router_num_groups;
+  const std::string groups_at = at + ".router_num_groups", chosen_at = at + ".router_group_top_k";
+  if (groups == 0 && moe.router_group_top_k > 0) {
+    f.error({chosen_at, groups_at}, "'" + chosen_at + "' needs '" + groups_at + "'");
+  } else if (groups > 0 && moe.num_experts % groups != 0) {
+    f.error({groups_at, at + ".num_experts"}, "'" + groups_at + "' does not divide the " +
+                                                  std::to_string(moe.num_experts) +
+                                                  " experts, got " + std::to_string(groups));
+  } else if (groups > 0 && (moe.router_group_top_k < 1 || moe.router_group_top_k > groups ||
+                            moe.top_k > moe.router_group_top_k * (moe.num_experts / groups))) {
+    f.error({chosen_at, groups_at}, "'" + chosen_at + "' has to be 1 to " + std::to_string(groups) +
+                                        " groups that hold the " + std::to_string(moe.top_k) +
+                                        " experts of a token, got " +
+                                        std::to_string(moe.router_group_top_k));
+  }
   if (moe.imbalance > static_cast<double>(moe.num_experts)) {
     f.error({at + ".imbalance", at + ".num_experts"},
             "'" + at + ".imbalance' is more than the number of experts, " +

@@ -87,6 +87,10 @@ Json moe_keys(const MoeSpec& e) {
   add_if(json, "router_bias", e.router_bias);
   if (e.latent_size > 0) json["latent_size"] = e.latent_size;
   add_if(json, "latent_norm", e.latent_norm);
+  if (e.router_num_groups > 0) {
+    json["router_num_groups"] = e.router_num_groups;
+    json["router_group_top_k"] = e.router_group_top_k;
+  }
   return json;
 }
 
@@ -137,6 +141,12 @@ Json feed_forward_keys(const FeedForward& feed_forward, const ModelSpec& m) {
   if (!m.moe || m.moe->latent_norm != moe->latent_norm) json["latent_norm"] = moe->latent_norm;
   if (!m.moe || m.moe->imbalance != moe->imbalance) json["imbalance"] = number(moe->imbalance);
   if (!m.moe || m.moe->router_bias != moe->router_bias) json["router_bias"] = moe->router_bias;
+  const MoeSpec all = m.moe.value_or(MoeSpec{});
+  if (all.router_num_groups != moe->router_num_groups ||
+      all.router_group_top_k != moe->router_group_top_k) {
+    json["router_num_groups"] = moe->router_num_groups;
+    json["router_group_top_k"] = moe->router_group_top_k;
+  }
   return json;
 }
 

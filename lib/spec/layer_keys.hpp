@@ -162,6 +162,8 @@ void for_each_layer_key(Kind& k, const Visit& visit) {
   visit(LayerKey{"latent_size", or_none(kLayerWidth), true}, k.latent_size);
   visit(LayerKey{"latent_norm", {}, true}, k.latent_norm);
   visit(LayerKey{"router_bias", {}, true}, k.router_bias);
+  visit(LayerKey{"router_num_groups", or_none(kExpertCount), true}, k.router_num_groups);
+  visit(LayerKey{"router_group_top_k", or_none(kExpertCount), true}, k.router_group_top_k);
 }
 
 template <class Kind, class Visit>

@@ -183,6 +183,9 @@ struct MoeSpec {
   // before dispatch and after combination (Nemotron 3, 2512.20848); 0: on the hidden size.
   std::int64_t latent_size = 0;
   bool latent_norm = false;  // what they made is normalised before it is projected back (Kimi K3)
+  // A token's experts are those of so many of equal groups alone (DeepSeek-V3, 2412.19437 sec.
+  // 2.1.2); 0: of any.
+  std::int64_t router_num_groups = 0, router_group_top_k = 0;
 
   bool operator==(const MoeSpec&) const = default;
 };

@@ -16,11 +16,61 @@ TEST_CASE("DeepSeek-V3's last stage holds fewer layers beside its extra ones") {
   s.pp = s.vp = 4;
   apply_recipe(s, bridge, run);
   CHECK(s.stage_layers == std::vector<std::int64_t>{16, 16, 16, 13});
+  REQUIRE(s.chunk_layers.size() == 16);
+  CHECK(s.chunk_layers[14] == 4);
+  CHECK(s.chunk_layers[15] == 1);
+  s = framework_preset(Framework::kMegatron);
+  s.pp = 8, s.vp = 4;  // H100's layout: the first chunk gives way as well
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers == std::vector<std::int64_t>{7, 8, 8, 8, 8, 8, 8, 6});
+  CHECK(s.chunk_layers.front() == 1);
+  CHECK(s.chunk_layers.back() == 0);
+  s = framework_preset(Framework::kMegatron);
+  s.pp = 16;
+  apply_recipe(s, bridge, run);
+  CHECK(s.stage_layers.back() == 1);
+  CHECK(s.chunk_layers.empty());
   s = framework_preset(Framework::kMegatron);
   run.model.name = "Qwen3_30B";
   s.pp = s.vp = 4;
   apply_recipe(s, bridge, run);
   CHECK(s.stage_layers.empty());
+}
+
+TEST_CASE("NeMo's script for DeepSeek-V3 drops tokens and spares the first and last stage") {
+  Run run;
+  run.where = "NVIDIA/dgxc-benchmarking@c5c765f268 (tag v25.05.05) deepseek_v3/pretraining";
+  run.model.name = "DeepSeekV3", run.model.num_layers = 61;
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.pp = 8;
+  apply_recipe(s, source_called("several sources"), run);
+  CHECK(s.stage_layers == std::vector<std::int64_t>{7, 8, 8, 8, 8, 8, 8, 6});
+  CHECK_FALSE(s.runtime.flex_dispatcher);
+  CHECK(s.runtime.pad_to_capacity);
+}
+
+TEST_CASE("a preset's pipeline layout and a recipe's deferred head are the rows' that have them") {
+  const Source bridge = source_called("Megatron-Bridge performance summaries");
+  Run run;
+  run.where = "(26.04 container)", run.gpu = "NVIDIA H100 80GB", run.precision = "bf16";
+  run.model.name = "Kimi_K2", run.model.moe = MoeSpec{}, run.model.num_layers = 61;
+  run.tp = 8, run.pp = 16, run.vp = 2, run.ep = 64;
+  Strategy s = framework_preset(Framework::kMegatron);
+  s.tp = 8, s.pp = 16, s.vp = 2, s.ep = 64;
+  REQUIRE(preset_of_table(bridge, run) != nullptr);
+  apply_recipe(s, bridge, run);
+  CHECK(s.chunk_layers == preset_of_table(bridge, run)->chunk_layers);
+  CHECK(s.stage_layers.front() == 3);
+  CHECK(s.stage_layers.back() == 2);
+  run = Run{};
+  run.gpu = "NVIDIA GB200", run.model.name = "Llama-3-70B";
+  run.recompute_detail = "recipe llama3_70b_sft_32gpu_gb200_fp8cs_config";
+  run.gpus = 32, run.global_batch = 32;
+  s = framework_preset(Framework::kMegatron);
+  s.pp = 8, s.vp = 10;
+  apply_recipe(s, bridge, run);
+  CHECK(s.runtime.defer_embedding_wgrad_compute);
+  CHECK(s.runtime.wgrad_deferral_limit == 22);
 }
 
 TEST_CASE("the library's recipes fuse no rotary embedding and reduce in fp32") {

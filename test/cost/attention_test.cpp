@@ -1,4 +1,5 @@
 // Kernels of attention, and what context parallelism makes of one over the whole sequence.
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -134,6 +135,45 @@ TEST_CASE("attention over heads of all ranks stays one masked square") {
   REQUIRE(ops.size() == 1);
   CHECK(ops[0].attention->queries == 16384);
   CHECK(ops[0].attention->heads == 8);
+}
+
+// TFLOP/s of cuDNN 9.22, two causal sequences of 8,192 tokens: 64 heads of 128, and 128 heads of
+// 192 and 128 (NVIDIA/cudnn-frontend benchmark/sdpa_benchmark_training/results, llama3.1 and dsv3).
+TEST_CASE("[F-ATT-6] what 8 bits gain depends on the scales, the head size and the pass") {
+  DeviceSpec d = plain_device();
+  d.architecture = Architecture::kBlackwell;
+  d.peak[static_cast<std::size_t>(Precision::kBf16)] = FlopsPerSecond{2500e12};
+  d.peak[static_cast<std::size_t>(Precision::kFp8)] = FlopsPerSecond{5000e12};
+  d.kernel_overhead = Seconds{};
+  struct Row {
+    bool latent, backward;
+    std::array<double, 3> gb200, gb300;  // 16 bits, 8 bits with tensors' scales, MXFP8
+  };
+  const auto shape = [&](bool latent) {
+    AttentionShape a{2, latent ? 128 : 64, 8192, 8192, latent ? 192 : 128, 128, 0};
+    a.pair_fraction = causal_fraction(a.queries, a.keys, 0);
+    return a;
+  };
+  for (const Row& row : {Row{false, false, {1574, 2047, 1902}, {1856, 2897, 2570}},
+                         Row{false, true, {1332, 1454, 1287}, {1435, 1781, 1404}},
+                         Row{true, false, {1585, 2397, 2219}, {1825, 3128, 2829}},
+                         Row{true, true, {1193, 1959, 1494}, {1291, 2310, 1780}}}) {
+    AttentionShape a = shape(row.latent);
+    const Seconds half = fused_attention_time(d, a, row.backward);
+    a.eight_bit = true;
+    for (const std::size_t kind : {1, 2}) {
+      a.block_scales = kind == 2;
+      const double measured =
+          std::sqrt(row.gb200[kind] / row.gb200[0] * row.gb300[kind] / row.gb300[0]);
+      CAPTURE(row.latent, row.backward, kind);
+      CHECK(half / fused_attention_time(d, a, row.backward) == Approx(measured).epsilon(0.06));
+    }
+  }
+  d.architecture = Architecture::kHopper;
+  AttentionShape a = shape(false);
+  const Seconds half = fused_attention_time(d, a, false);
+  a.eight_bit = true;
+  CHECK(half / fused_attention_time(d, a, false) == Approx(1200.0 / 740));
 }
 
 // Measured on B200, 4,096 causal tokens, heads of 128 (SimuMax 1.2, configs/system/

@@ -96,6 +96,12 @@ TEST_CASE("[F-FP8-3] attention in 8 bits keeps its casts instead of what it cast
     off.runtime.fp8_attention = false, on.runtime.fp8_attention = true;
     CHECK(saved(off) - saved(on) == Approx(tokens * (inputs + output_bytes * output)));
   }
+  // Of scales of blocks both layouts, a byte of 32 elements more than in 16 bits, and the output.
+  Strategy blocks = on;
+  blocks.runtime.fp8_recipe = ScalingRecipe::kMxfp8, blocks.runtime.fp8_attention = true;
+  Strategy blocks_off = blocks;
+  blocks_off.runtime.fp8_attention = false;
+  CHECK(saved(blocks) - saved(blocks_off) == Approx(tokens * inputs * 2 / 32));
   // An adapter's input is the output in 16 bits, which attention no longer shares.
   on.runtime.fp8_recipe = ScalingRecipe::kDelayed;
   on.lora.rank = 4, on.lora.targets = lora_targets("all-linear");

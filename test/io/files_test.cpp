@@ -173,6 +173,7 @@ TEST_CASE("The keys of attention and experts are read") {
           "            qk_rope_head_dim: 4, v_head_dim: 16, window: 64, window_every: 2}\n"
           "moe: {num_experts: 8, top_k: 2, expert_ffn_hidden_size: 32,\n"
           "      shared_expert_ffn_hidden_size: 32, router_bias: true, imbalance: 1.5,\n"
+          "      router_num_groups: 4, router_group_top_k: 2,\n"
           "      layers: {first_dense: 1, every: 3}}\n"
           "mtp_layers: 1\n",
       "m");
@@ -181,7 +182,9 @@ TEST_CASE("The keys of attention and experts are read") {
   CHECK(model->head_dim == 20);
   CHECK(model->window == 64);
   CHECK(model->window_every == 2);
-  CHECK(model->moe == MoeSpec{8, 2, 32, 32, 1, 3, 1.5, true});
+  MoeSpec moe{8, 2, 32, 32, 1, 3, 1.5, true};
+  moe.router_num_groups = 4, moe.router_group_top_k = 2;
+  CHECK(model->moe == moe);
   CHECK(model->mtp_layers == 1);
 }
 

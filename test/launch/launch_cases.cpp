@@ -61,6 +61,7 @@ ModelSpec random_model(Dice& d) {
     if (d.one_in(3)) e.first_dense = 1;
     if (d.one_in(3)) e.shared_expert_ffn_hidden_size = 1024;
     e.router_bias = m.linear_bias;
+    if (d.one_in(4)) e.router_num_groups = 2, e.router_group_top_k = 1;
     m.moe = e;
   }
   if (d.one_in(8)) m.mtp_layers = 1;

@@ -239,6 +239,25 @@ TEST_CASE("Each broken rule of a model names the key, the value and the limit") 
          m.moe = MoeSpec{.num_experts = 4, .top_k = 5, .expert_ffn_hidden_size = 8};
        },
        "error: 'moe.top_k' is more than the 4 experts, got 5\n"},
+      {"groups of experts",
+       [](ModelSpec& m) {
+         m.moe = MoeSpec{.num_experts = 4, .top_k = 1, .expert_ffn_hidden_size = 8};
+         m.moe->router_num_groups = 3, m.moe->router_group_top_k = 1;
+       },
+       "error: 'moe.router_num_groups' does not divide the 4 experts, got 3\n"},
+      {"experts of few groups",
+       [](ModelSpec& m) {
+         m.moe = MoeSpec{.num_experts = 4, .top_k = 3, .expert_ffn_hidden_size = 8};
+         m.moe->router_num_groups = 2, m.moe->router_group_top_k = 1;
+       },
+       "error: 'moe.router_group_top_k' has to be 1 to 2 groups that hold the 3 experts of a "
+       "token, got 1\n"},
+      {"chosen groups of none",
+       [](ModelSpec& m) {
+         m.moe = MoeSpec{.num_experts = 4, .top_k = 1, .expert_ffn_hidden_size = 8};
+         m.moe->router_group_top_k = 1;
+       },
+       "error: 'moe.router_group_top_k' needs 'moe.router_num_groups'\n"},
       {"no expert layer",
        [](ModelSpec& m) {
          m.moe =

@@ -64,7 +64,8 @@ layers:
   - count: 2
     mixer: {kind: mla, q_lora_rank: 256, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 32, v_head_dim: 64}
     feed_forward: {kind: experts, num_experts: 8, top_k: 2, expert_ffn_hidden_size: 512,
-                   shared_expert_ffn_hidden_size: 512, imbalance: 1.5, router_bias: true, latent_size: 0, latent_norm: false}
+                   shared_expert_ffn_hidden_size: 512, imbalance: 1.5, router_bias: true, latent_size: 0, latent_norm: false,
+                   router_num_groups: 2, router_group_top_k: 1}
   - count: 1
     mixer: {kind: mamba, inner_size: 2048, state_size: 8, dt_rank: 64, conv_kernel: 3, inner_norms: true}
     feed_forward: none
