@@ -33,8 +33,13 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 class SpaceBuilder {
  public:
   SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
-               SpaceMemo* memo)
-      : model_(m), cluster_(c), request_(request), memo_(memo), lists_(m, c, request, memo) {}
+               SpaceMemo* memo, bool counts = true)
+      : model_(m),
+        cluster_(c),
+        request_(request),
+        memo_(memo),
+        counts_(counts),
+        lists_(m, c, request, memo) {}
 
   Result<SearchSpace> build() {
     Diagnostics problems = validate(model_);
@@ -64,6 +69,19 @@ class SpaceBuilder {
     return std::move(space_);
   }
 
+  // Adds the strategies of illegal meshes that were left out.
+  void count_illegal(SearchSpace& space) {
+    space_ = std::move(space);
+    lists_.remember(false);
+    for (const SearchSpace::IllegalMesh& mesh : std::exchange(space_.uncounted_, {})) {
+      use_base(mesh.base);
+      const Strategy s = neutral(mesh.base, mesh.tp, mesh.pp, mesh.cp);
+      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
+      count_out(reason, counts_of(mesh.base, s, candidates(mesh.base, s)));
+    }
+    space = std::move(space_);
+  }
+
   // Of `whole`, with the lists of shardings and memory options that the request's limits leave.
   SearchSpace relisted(const SearchSpace& whole) {
     space_ = whole;
@@ -72,9 +90,7 @@ class SpaceBuilder {
     space_.options_.clear();
     space_.illegal_.clear();
     std::erase_if(space_.meshes_, [&](Mesh& mesh) {
-      if (memo_ != nullptr) {
-        lists_.set_base(memo_->number_of(request_.space, space_.bases_[mesh.base]));
-      }
+      use_base(mesh.base);
       const Strategy s = neutral(mesh.base, mesh.tp, mesh.pp, mesh.cp);
       mesh.shardings = shardings(mesh.base, s, lists_.shardings(s));
       mesh.options = options(mesh.base, s, lists_.options(s));
@@ -91,12 +107,12 @@ class SpaceBuilder {
   // tokens is always the faster: what large messages gain, small ones lose. Elsewhere the
   // framework's own way stays.
   void add_other_dispatcher() {
-    bases_as_stated_ = space_.bases_.size();
+    space_.bases_as_stated_ = space_.bases_.size();
     const auto of_dispatch = [](const Limit& l) { return l.key.ends_with("_dispatcher"); };
     const std::vector<Limit>& limits = request_.limits;
     const bool stated = std::any_of(limits.begin(), limits.end(), of_dispatch);
     if (!model_.moe || !has_token_proxies(cluster_) || stated) return;
-    for (std::size_t b = 0; b < bases_as_stated_; ++b) {
+    for (std::size_t b = 0; b < space_.bases_as_stated_; ++b) {
       Strategy other = space_.bases_[b];
       other.runtime.flex_dispatcher = !other.runtime.flex_dispatcher;
       space_.bases_.push_back(std::move(other));
@@ -188,35 +204,6 @@ class SpaceBuilder {
     }
   }
 
-  void add_meshes(std::size_t base) {
-    if (memo_ != nullptr) lists_.set_base(memo_->number_of(request_.space, space_.bases_[base]));
-    for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
-      const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
-      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
-      if (!reason.empty() && request_.plans_only) continue;
-      lists_.remember(reason.empty());
-      Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s), lists_.options(s)};
-      if (base >= bases_as_stated_) {  // without messages as the one it was made from
-        std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
-      }
-      Counts n;
-      const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], s.dp); };
-      n.micro_batches = known_count(micro_batch_counts_, {base, s.dp}, micro_batches);
-      n.cp_kinds = count(all.cp_kinds);
-      n.splits = count(all.splits);
-      n.shardings = count(all.shardings);
-      const auto schedules = [&] { return lists_.schedules(pipeline(base, s.pp)); };
-      n.schedules = known_count(schedule_counts_, {base, s.pp}, schedules);
-      n.options = count(all.options);
-      space_.size_ += n.product();
-      if (!reason.empty()) {
-        space_.illegal_[reason] += n.product();
-        continue;
-      }
-      if (n.product() > 0) add_legal_mesh(base, s, all, n);
-    }
-  }
-
   // Values of the keys beside a mesh, legal or not.
   struct Candidates {
     std::vector<CpKind> cp_kinds;
@@ -247,6 +234,61 @@ class SpaceBuilder {
     const auto [it, is_new] = known.try_emplace(key, 0);
     if (is_new) it->second = count(list());
     return it->second;
+  }
+
+  void use_base(std::size_t base) {
+    if (memo_ == nullptr) return;
+    lists_.set_base(memo_->number_of(request_.space, space_.bases_[base]));
+  }
+
+  void add_meshes(std::size_t base) {
+    use_base(base);
+    for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
+      const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
+      if (!counts_ && !request_.plans_only && !is_legal(s, model_, cluster_)) {
+        space_.uncounted_.push_back({base, s.tp, s.pp, s.cp});
+        continue;
+      }
+      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
+      if (!reason.empty() && request_.plans_only) continue;
+      lists_.remember(reason.empty());
+      const Candidates all = candidates(base, s);
+      const Counts n = counts_of(base, s, all);
+      if (!reason.empty()) {
+        count_out(reason, n);
+        continue;
+      }
+      space_.size_ += n.product();
+      if (n.product() > 0) add_legal_mesh(base, s, all, n);
+    }
+  }
+
+  // Of an illegal mesh.
+  void count_out(const std::string& reason, const Counts& n) {
+    space_.size_ += n.product();
+    space_.illegal_[reason] += n.product();
+  }
+
+  [[nodiscard]] Candidates candidates(std::size_t base, const Strategy& mesh) const {
+    Candidates all{lists_.cp_kinds(mesh), lists_.splits(mesh), lists_.shardings(mesh),
+                   lists_.options(mesh)};
+    if (base >= space_.bases_as_stated_) {  // without messages as the one it was made from
+      std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
+    }
+    return all;
+  }
+
+  [[nodiscard]] Counts counts_of(std::size_t base, const Strategy& mesh, const Candidates& all) {
+    Counts n;
+    const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], mesh.dp); };
+    n.micro_batches = known_count(micro_batch_counts_, {base, mesh.dp}, micro_batches);
+    n.cp_kinds = count(all.cp_kinds);
+    n.splits = count(all.splits);
+    n.shardings = count(all.shardings);
+    const auto schedules = [&] { return lists_.schedules(pipeline(base, mesh.pp)); };
+    n.schedules = known_count(schedule_counts_, {base, mesh.pp}, schedules);
+    n.options = count(all.options);
+    return n;
   }
 
   void add_illegal(const std::map<std::string, std::int64_t>& reasons, std::int64_t each) {
@@ -387,9 +429,9 @@ class SpaceBuilder {
   const ClusterSpec& cluster_;
   const SpaceRequest& request_;
   SpaceMemo* memo_;
+  bool counts_;  // what is illegal at once
   SpaceLists lists_;
   SearchSpace space_;
-  std::size_t bases_as_stated_ = 0;
   std::vector<std::vector<MemoryOption>> option_lists_;
   std::map<CountKey, std::int64_t> micro_batch_counts_, schedule_counts_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
@@ -403,6 +445,16 @@ class SpaceBuilder {
 Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
                                       const SpaceRequest& request, SpaceMemo* memo) {
   return SpaceBuilder(m, c, request, memo).build();
+}
+
+Result<SearchSpace> SearchSpace::make_uncounted(const ModelSpec& m, const ClusterSpec& c,
+                                                const SpaceRequest& request, SpaceMemo* memo) {
+  return SpaceBuilder(m, c, request, memo, false).build();
+}
+
+void SearchSpace::count_illegal(const ModelSpec& m, const ClusterSpec& c,
+                                const SpaceRequest& request, SpaceMemo* memo) {
+  if (!uncounted_.empty()) SpaceBuilder(m, c, request, memo).count_illegal(*this);
 }
 
 SearchSpace SearchSpace::relisted(const ModelSpec& m, const ClusterSpec& c,
