@@ -30,6 +30,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                         const Progress& progress) {
   given_cutoff_ = cutoff_given;
   start();
+  first_node_ = x_.nodes;
   const double first = queue_.empty() ? 0 : queue_.front().bound;
   double share = 0;
   for (drop_hopeless(); !queue_.empty() && queue_.front().bound <= cutoff(); drop_hopeless()) {
@@ -39,6 +40,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       break;
     }
     open_batch(stop);
+    if (is_settled()) break;
     if (!progress) continue;
     const bool every = breadth_ == Breadth::kAll;  // of what is usual alone nothing is known
     if (every && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
@@ -48,6 +50,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                                               ? std::min(queue_.front().bound, least_undivided_)
                                               : 0));
   }
+  if (prepares_ && outcome_.exact) divide_first(stop);
   if (breadth_ == Breadth::kAll && outcome_.exact) {
     divide_all(stop, progress);
     if (outcome_.exact && !x_.plans_only()) decide_best(stop, progress);
@@ -69,6 +72,11 @@ double TreeSearch::cutoff() const {
   const double most = std::min(given_cutoff_, ranked_to());
   if (outcome_.best.size() < wanted_) return most;
   return std::min(most, outcome_.best.back().score(x_.objective));
+}
+
+bool TreeSearch::is_settled() const {
+  if (!prepares_ || outcome_.best.size() < wanted_) return false;
+  return x_.nodes - first_node_ > 2 * (settled_at_ - first_node_);
 }
 
 double TreeSearch::ranked_to() const {
@@ -252,8 +260,30 @@ void TreeSearch::insert(Found found, const Node& node) {
   const auto before = [&](const Found& a, const Found& b) {
     return ranks_before(a, b, x_.objective);
   };
-  best.insert(std::upper_bound(best.begin(), best.end(), found, before), found);
+  const auto place = std::upper_bound(best.begin(), best.end(), found, before);
+  if (best.size() < wanted_ || place == best.begin()) settled_at_ = x_.nodes;
+  best.insert(place, found);
   if (best.size() > wanted_) best.pop_back();
+}
+
+// Of the first plans: whether another division is better than the best of them.
+void TreeSearch::divide_first(const std::function<bool()>& stop) {
+  constexpr std::int64_t kWorthIt = 8'192;  // nodes of the run; of fewer all divisions take less
+  constexpr std::size_t kFirst = 8, kBatch = 4;
+  if (x_.nodes - first_node_ < kWorthIt) return;
+  std::vector<Undivided> first;
+  for (std::size_t i = 0; i < std::min(kFirst, outcome_.best.size()); ++i) {
+    const auto leaf = std::find_if(
+        undivided_.begin(), undivided_.end(),
+        [&](const Undivided& each) { return each.node.number == outcome_.best[i].leaf; });
+    if (leaf != undivided_.end()) first.push_back(*leaf);
+  }
+  for (std::size_t i = 0; i < first.size() && !stop() && !x_.is_at_node_limit(); i += kBatch) {
+    const std::size_t n = std::min(kBatch, first.size() - i);
+    divide_batch(std::span(first).subspan(i, n), outcome_.best.front().score(x_.objective), 1,
+                 stop);
+    for (std::size_t k = 0; k < n; ++k) take_best_division(expanded_[k].examined, first[i + k]);
+  }
 }
 
 // So far each leaf stands for one division of its layers. Those that may be among the best with
