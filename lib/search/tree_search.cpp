@@ -243,10 +243,10 @@ void TreeSearch::take(const Examined& examined, const Node& node) {
   outcome_.evaluated += examined.evaluated;
   outcome_.feasible += examined.feasible;
   for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
-  const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
-  if (divisible) {
-    undivided_.push_back({node, examined.left, examined.feasible});
-    least_undivided_ = std::min(least_undivided_, examined.left);
+  const double left = std::max(examined.left, node.bound);
+  if (left < kNothingFound && left <= cutoff()) {
+    undivided_.push_back({node, left, examined.feasible});
+    least_undivided_ = std::min(least_undivided_, left);
   }
   if (!examined.best) return;
   x_.met.add(examined.best->strategy, examined.best->step_time);
@@ -378,7 +378,9 @@ bool TreeSearch::decide_best(const Patience& patience, const std::function<bool(
     return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
   });
   const auto score = [&] {
-    return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
+    const double known = std::min(given_cutoff_, known_score_);
+    if (outcome_.best.empty()) return known;
+    return std::min(known, outcome_.best.front().score(x_.objective));
   };
   const auto best = [&] { return score() * kAsGood; };
   // Where one of them stays undecided the others would not make the proof exact.
@@ -464,7 +466,7 @@ void TreeSearch::take_divided(const Examined& examined, const Undivided& leaf) {
   const std::int64_t more = std::max<std::int64_t>(0, examined.feasible - leaf.costed);
   outcome_.evaluated += more, outcome_.feasible += more;
   if (examined.left < kNothingFound) {
-    undecided_.push_back({leaf.node, examined.left, examined.feasible});
+    undecided_.push_back({leaf.node, std::max(examined.left, leaf.least), examined.feasible});
   }
   take_best_division(examined, leaf);
 }
