@@ -14,6 +14,9 @@ constexpr std::int64_t kStarts = 4096, kLeastStarts = 512;
 // and shares of layers whose memory is worked out, that take as long as a node.
 constexpr std::int64_t kNodesEach = 2, kStartsOfNode = 8, kSharesOfNode = 40;
 
+// Nodes of the first pass that are opened from the deepest on, as long as there is no plan.
+constexpr std::int64_t kDive = 2'048;
+
 }  // namespace
 
 TreeSearch::TreeSearch(SearchContext& x, std::size_t wanted, WorkerPool& pool, Breadth breadth,
@@ -33,6 +36,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
   first_node_ = x_.nodes;
   const double first = queue_.empty() ? 0 : queue_.front().bound;
   double share = 0;
+  if (prepares_) open_deepest(true);
   for (drop_hopeless(); !queue_.empty() && queue_.front().bound <= cutoff(); drop_hopeless()) {
     if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
@@ -40,6 +44,9 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       break;
     }
     open_batch(stop);
+    if (prepares_ && (!outcome_.best.empty() || x_.nodes - first_node_ > kDive)) {
+      open_deepest(false);
+    }
     if (is_settled()) break;
     if (!progress) continue;
     const bool every = breadth_ == Breadth::kAll;  // of what is usual alone nothing is known
@@ -74,9 +81,17 @@ double TreeSearch::cutoff() const {
   return std::min(most, outcome_.best.back().score(x_.objective));
 }
 
+// A first plan is found sooner from one mesh to its shardings than from all meshes at once.
+void TreeSearch::open_deepest(bool deepest) {
+  if (x_.objective == Objective::kMemory || later_.deepest_first == deepest) return;
+  later_.deepest_first = deepest;
+  std::make_heap(queue_.begin(), queue_.end(), later_);
+}
+
 bool TreeSearch::is_settled() const {
+  constexpr std::int64_t kLeast = 16'384;  // nodes
   if (!prepares_ || outcome_.best.size() < wanted_) return false;
-  return x_.nodes - first_node_ > 2 * (settled_at_ - first_node_);
+  return x_.nodes - first_node_ > std::max(kLeast, 2 * (settled_at_ - first_node_));
 }
 
 double TreeSearch::ranked_to() const {

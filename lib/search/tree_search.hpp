@@ -64,6 +64,7 @@ class TreeSearch {
   [[nodiscard]] double cutoff() const;
   [[nodiscard]] double ranked_to() const;
   [[nodiscard]] bool is_settled() const;
+  void open_deepest(bool deepest);
   void start();
   void finish();
   void drop_hopeless();
