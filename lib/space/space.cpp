@@ -65,7 +65,7 @@ class SpaceBuilder {
                    " gives every stage as many layers, unlike any 'stage_layers' that is fixed");
     }
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
-    add_bounding_orders();
+    space_.add_bounding_orders();
     return std::move(space_);
   }
 
@@ -86,7 +86,6 @@ class SpaceBuilder {
   SearchSpace relisted(const SearchSpace& whole) {
     space_ = whole;
     space_.shardings_.clear();
-    space_.bounding_orders_.clear();
     space_.options_.clear();
     space_.illegal_.clear();
     std::erase_if(space_.meshes_, [&](Mesh& mesh) {
@@ -96,7 +95,7 @@ class SpaceBuilder {
       mesh.options = options(mesh.base, s, lists_.options(s));
       return space_.shardings(mesh).empty() || space_.options(mesh).empty();
     });
-    add_bounding_orders();
+    space_.add_bounding_orders();
     space_.count_legal();
     return std::move(space_);
   }
@@ -186,22 +185,6 @@ class SpaceBuilder {
       }
     }
     return list;
-  }
-
-  static std::vector<RankOrder> bounding_orders(const std::vector<Sharding>& shardings) {
-    std::vector<RankOrder> all;
-    for (const Sharding& s : shardings) {
-      const RankOrder order = s.order == kPipelineInside ? kDefaultOrder : s.order;
-      if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
-    }
-    if (all.empty()) all.push_back(kDefaultOrder);
-    return all;
-  }
-
-  void add_bounding_orders() {
-    for (const LegalList<Sharding>& list : space_.shardings_) {
-      space_.bounding_orders_.push_back(bounding_orders(list.legal));
-    }
   }
 
   // Values of the keys beside a mesh, legal or not.
@@ -460,43 +443,6 @@ void SearchSpace::count_illegal(const ModelSpec& m, const ClusterSpec& c,
 SearchSpace SearchSpace::relisted(const ModelSpec& m, const ClusterSpec& c,
                                   const SpaceRequest& request, SpaceMemo* memo) const {
   return SpaceBuilder(m, c, request, memo).relisted(*this);
-}
-
-std::string SearchSpace::description() const {
-  std::string text = "degrees that divide the GPUs, every micro-batch, ";
-  switch (divisions_.partition) {
-    case PartitionRule::kAny:
-      return text + "layers divided by dynamic programming";
-    case PartitionRule::kEven:
-      return text + "even stages";
-    case PartitionRule::kGiven:
-      return text + "stages as given";
-  }
-  return text;
-}
-
-const std::vector<std::int64_t>& SearchSpace::micro_batches(const Mesh& mesh) const {
-  return micro_batches_[mesh.micro_batches].legal;
-}
-const std::vector<CpKind>& SearchSpace::cp_kinds(const Mesh& mesh) const {
-  return cp_kinds_[mesh.cp_kinds].legal;
-}
-const std::vector<Split>& SearchSpace::splits(const Mesh& mesh) const {
-  return splits_[mesh.splits].legal;
-}
-const std::vector<Sharding>& SearchSpace::shardings(const Mesh& mesh) const {
-  return shardings_[mesh.shardings].legal;
-}
-const std::vector<RankOrder>& SearchSpace::bounding_orders(const Mesh& mesh) const {
-  return bounding_orders_[mesh.shardings];
-}
-const std::vector<MemoryOption>& SearchSpace::options(const Mesh& mesh) const {
-  return options_[mesh.options].legal;
-}
-const std::vector<ScheduleChoice>& SearchSpace::schedules(const Mesh& mesh,
-                                                          std::int64_t micro_batch) const {
-  const std::int64_t microbatches = bases_[mesh.base].global_batch / (micro_batch * mesh.dp);
-  return schedules_[schedule_index_.at({mesh.base, mesh.pp, microbatches})].legal;
 }
 
 }  // namespace meshplan

@@ -110,7 +110,8 @@ class SearchSpace {
  private:
   SearchSpace() = default;
   friend class SpaceBuilder;
-  void count_legal();  // sets size_
+  void count_legal();          // sets size_
+  void add_bounding_orders();  // of the lists of shardings
 
   struct IllegalMesh {
     std::size_t base = 0;
