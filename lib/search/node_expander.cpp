@@ -192,8 +192,9 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
       for (const BlockCosts* each : blocks) {
         bound = std::min(bound, pipeline_bound(x_, s, *each, ahead));
       }
-      child.pipeline = std::max(node.bound, bound);
-      if (shardings && bound <= ahead) bound = shardings->least(s, child.pipeline);
+      // Of a node that waited for a later limit the bound holds for whole steps.
+      child.pipeline = node.made_to == kNothingMade ? std::max(node.bound, bound) : bound;
+      if (shardings && bound <= ahead) bound = shardings->least(s, bound);
       if (bound > ahead) {
         expansion.later = std::min(expansion.later, ahead);
         continue;
