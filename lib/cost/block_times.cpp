@@ -134,9 +134,12 @@ void add_times(const BlockOps& ops, const BlockContext& x, BlockCost& cost) {
   cost.backward_input.launch = clamp_positive(late_backward);
   if (paired) {
     const PassTime alone = unpaired_passes(ops, x, slowest);
-    cost.unpaired.ep =
-        alone.ep - cost.forward.ep - cost.backward_input.ep - cost.backward_weight.ep;
-    cost.unpaired.launch = alone.launch - cost.forward.launch - cost.backward_input.launch;
+    PassTime more;
+    more.ep = alone.ep - cost.forward.ep - cost.backward_input.ep - cost.backward_weight.ep;
+    more.launch = alone.launch - cost.forward.launch - cost.backward_input.launch;
+    // What overlap slows more than it hides is no faster alone: no step undercuts its paired
+    // passes.
+    if (more.total() > Seconds{}) cost.unpaired = more;
   }
   // With recomputation the backward pass issues both; the slower of host and device wins once.
   const Seconds both =

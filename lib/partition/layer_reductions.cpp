@@ -1,6 +1,9 @@
 #include "partition/layer_reductions.hpp"
 
+#include <algorithm>
+
 #include "base/units.hpp"
+#include "cost/data_parallel.hpp"
 #include "partition/least_ends.hpp"
 #include "schedule/traits.hpp"
 
@@ -31,15 +34,17 @@ LayerReductions::Kind shares(const Reductions& all, const BlockParameters& layer
   return kind;
 }
 
-}  // namespace
+// Whether something is known of them.
+bool is_told(const ClusterSpec& c, const Strategy& s) {
+  return s.zero < 3 && traits_of(s.schedule).copies() == 1 && c.exact_collectives.empty();
+}
 
-LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
-                                 const BlockCosts& blocks, const LayerPrefix& prefix,
-                                 const Placement& placement, LeastEndsMemo& memo) {
-  LayerReductions reductions;
-  if (s.zero == 3 || traits_of(s.schedule).copies() > 1 || !c.exact_collectives.empty()) {
-    return reductions;
-  }
+// Whether gathers of weights count. What an update hides ([F-DP-8]) is not told here.
+bool tells_weights(const Strategy& s) {
+  return !(s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather);
+}
+
+BlockParameters parameters_of_layers(const BlockCosts& blocks, const LayerPrefix& prefix) {
   BlockParameters layers;
   for (std::size_t k = kFirstLayerBlock; k < mtp_block(blocks.size()); ++k) {
     const std::int64_t n = prefix.all()[k];
@@ -47,14 +52,40 @@ LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c, const
     layers.dense += n * blocks[k].parameters.dense;
     layers.experts += n * blocks[k].parameters.experts;
   }
+  return layers;
+}
+
+double seconds_of(const Reductions& all) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < all.count; ++i) seconds += (all.all[i].each * all.all[i].times).si();
+  return seconds;
+}
+
+}  // namespace
+
+double hidden_share(const ClusterSpec& c) {
+  return std::max(0.0, 2 - c.device.overlap_slowdown);  // beyond that hiding takes more
+}
+
+WholeReductions whole_reductions(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                                 const BlockCosts& blocks, const LayerPrefix& prefix,
+                                 const StepEndGroups& groups) {
+  if (!is_told(c, s)) return {};
+  const RankEnd whole = rank_end(m, c, s, groups, parameters_of_layers(blocks, prefix));
+  return {seconds_of(whole.gradients), tells_weights(s) ? seconds_of(whole.weights) : 0};
+}
+
+LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                                 const BlockCosts& blocks, const LayerPrefix& prefix,
+                                 const Placement& placement, LeastEndsMemo& memo) {
+  LayerReductions reductions;
+  if (!is_told(c, s)) return reductions;
+  const BlockParameters layers = parameters_of_layers(blocks, prefix);
   const auto number = static_cast<std::int64_t>(placement.number());
   const RankEnd& whole = memo.layers.get({number}, [&] { return placement.end_of(m, c, layers); });
   reductions.gradients = shares(whole.gradients, layers, blocks, prefix);
-  // What an update hides ([F-DP-8]) is not told here.
-  const bool early = s.overlap.param_gather_with_optimizer_step && s.overlap.param_gather;
-  if (!early) reductions.weights = shares(whole.weights, layers, blocks, prefix);
-  const double o = c.device.overlap_slowdown;
-  const double beside = o <= 2 ? (2 - o) * microbatches_beside(s) : 0;  // else hiding takes more
+  if (tells_weights(s)) reductions.weights = shares(whole.weights, layers, blocks, prefix);
+  const double beside = hidden_share(c) * microbatches_beside(s);
   reductions.gradients.hides = reduces_beside(s) ? beside : 0;
   reductions.weights.hides = gathers_beside(s) ? beside : 0;
   return reductions;

@@ -30,4 +30,17 @@ struct LayerReductions {
                                                const LayerPrefix& prefix,
                                                const Placement& placement, LeastEndsMemo& memo);
 
+// What of reductions a pass beside them hides, in units of its own time: 2 - o, or nothing.
+[[nodiscard]] double hidden_share(const ClusterSpec& c);
+
+// Of all layers on one rank, as `whole` of the kinds above: seconds.
+struct WholeReductions {
+  double gradients = 0, weights = 0;
+};
+// `groups`: of the strategy.
+[[nodiscard]] WholeReductions whole_reductions(const ModelSpec& m, const ClusterSpec& c,
+                                               const Strategy& s, const BlockCosts& blocks,
+                                               const LayerPrefix& prefix,
+                                               const StepEndGroups& groups);
+
 }  // namespace meshplan

@@ -179,13 +179,10 @@ class Partitioner {
     forget_reached();
     mark(0, table_.start());
     std::int64_t over = kUnbounded;
-    longest_ = 0;
     for (int r = 0; r < stages_; ++r) {
       for (const int state : reached_states_[static_cast<std::size_t>(r)]) {
-        over = std::min(over, moves(r, state, limit, [&](const StageMove& move) {
-                          mark(r + 1, move.to);
-                          longest_ = std::max(longest_, move.time);
-                        }));
+        over = std::min(
+            over, moves(r, state, limit, [&](const StageMove& move) { mark(r + 1, move.to); }));
       }
     }
     return over;
@@ -210,17 +207,33 @@ class Partitioner {
       if (high == most) return std::nullopt;
       low = over;
     }
-    high = std::max(low, longest_);
-    while (low < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      const std::int64_t over = reach(middle);
-      if (at_goal()) {
-        high = std::max(low, longest_);
-      } else {
-        low = std::min(over, high);
+    return least_longest(high);
+  }
+
+  // The least of the longest stages of all ways; reach(limit) has run and found one. In one go: the
+  // longest stage on the best way to each state.
+  std::int64_t least_longest(std::int64_t limit) {
+    rest_.resize(reached_.size());
+    for (int r = 0; r <= stages_; ++r) {
+      for (const int state : reached_states_[static_cast<std::size_t>(r)]) {
+        rest_[at(r, state)].sum = kUnbounded;
       }
     }
-    return high;
+    rest_[at(0, table_.start())].sum = 0;
+    for (int r = 0; r < stages_; ++r) {
+      for (const int state : reached_states_[static_cast<std::size_t>(r)]) {
+        const std::int64_t here = rest_[at(r, state)].sum;
+        moves(r, state, limit, [&](const StageMove& move) {
+          std::int64_t& there = rest_[at(r + 1, move.to)].sum;
+          there = std::min(there, std::max(here, move.time));
+        });
+      }
+    }
+    std::int64_t least = kUnbounded;
+    for (const int state : reached_states_.back()) {
+      if (table_.is_goal(state)) least = std::min(least, rest_[at(stages_, state)].sum);
+    }
+    return least;
   }
 
   // The division of the least sum, then squares, then sizes; reach(limit) has run.
@@ -281,7 +294,6 @@ class Partitioner {
   std::vector<std::size_t> nodes_;  // places in `known_`, by stage and state
   std::vector<Known> known_;
   std::vector<StageMove> moves_;
-  std::int64_t longest_ = 0;  // of the moves that reach() found
 };
 
 }  // namespace meshplan

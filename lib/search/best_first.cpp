@@ -55,7 +55,9 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
   Outcome first;
   // What is given by who wants plans alone is as good as what a first pass finds.
   if (!x.plans_only() || given == kNothingFound || x.request.usual_only) {
-    first = TreeSearch(x, wanted, pool, Breadth::kUsual).run(given, stop, progress);
+    TreeSearch usual(x, wanted, pool, Breadth::kUsual);
+    if (!x.request.usual_only) usual.only_prepare();
+    first = usual.run(given, stop, progress);
   }
   if (x.request.usual_only) {
     first.exact = false;

@@ -84,6 +84,14 @@ double work_bound(const SearchContext& x, const Strategy& s, const BlockCosts& b
   return even_share(s, chunk_cost(whole_model(x, s), blocks, Recompute::kNone).time);
 }
 
+double sharded_work_bound(SearchContext& x, const Strategy& s, std::size_t base) {
+  const double one = x.of_sharded(s, base, [&](const BlockCosts& blocks) {
+    const ChunkTime all = chunk_cost(whole_model(x, s), blocks, Recompute::kNone).time;
+    return (all.forward + all.backward_input + all.backward_weight).si();
+  });
+  return rounded_down(Seconds{one} * (real(num_microbatches(s)) / real(s.pp)));
+}
+
 double pipeline_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                       double limit) {
   return rounded_down(Seconds{x.least_pipeline_time(s, blocks, limit)});

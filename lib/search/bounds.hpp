@@ -22,6 +22,9 @@ namespace meshplan {
 [[nodiscard]] double work_bound(const SearchContext& x, const Strategy& s,
                                 const BlockCosts& blocks);
 
+// The same with the traffic of sharded weights, of ZeRO-2 or 3; `base`: of the space.
+[[nodiscard]] double sharded_work_bound(SearchContext& x, const Strategy& s, std::size_t base);
+
 // Step time of a pipeline however its layers are divided; infinite where that exceeds `limit` by
 // far. `blocks`: of the context.
 [[nodiscard]] double pipeline_bound(const SearchContext& x, const Strategy& s,
@@ -50,11 +53,13 @@ inline constexpr double kRoundedDown = 1 - 1e-10;
 //   T >= f + sum_k N_k min_r w_r (a_k + b_k h_r) / sum_r w_r.
 // f: context, communicators and the working set of the smallest layer. The minimum is at the least
 // or the largest h. `offloads`: whether saved activations may leave for the host.
-// `saved`: how every layer is recomputed, where that is known.
+// `saved`: how every layer is recomputed, where that is known. `listed`: what blocks save, if that
+// is not what `blocks` say.
 [[nodiscard]] Bytes memory_bound(const SearchContext& x, const Strategy& s,
                                  const BlockCosts& blocks, const std::vector<InFlight>& in_flight,
                                  Bytes communicators, bool offloads,
-                                 std::optional<Recompute> saved = {});
+                                 std::optional<Recompute> saved = {},
+                                 const PerBlock<SavedActivations>* listed = nullptr);
 
 // What the layers' states alone need on the average rank, before block costs are known and without
 // communicators.

@@ -1,6 +1,7 @@
 #include "search/candidate.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 
 #include "cost/memory.hpp"
@@ -127,11 +128,11 @@ class Examiner {
         cutoff_(cutoff),
         effort_(effort),
         base_(choice.base),
+        by_time_(x.objective != Objective::kMemory),
         plain_(with_partial(x.space.bases()[choice.base], choice)),
-        blocks_(x.blocks(plain_, choice.base)),
+        blocks_(find_blocks(plain_)),
         held_(x.in_flight.of(pipeline_shape(plain_))),
-        placement_(x.placement(plain_, choice.base)),
-        by_time_(x.objective != Objective::kMemory) {}
+        placement_(x.placement(plain_, choice.base)) {}
 
   Examined run(const std::vector<MemoryOption>& options, double pipeline) {
     const bool more = plain_.zero >= 2 || plain_.runtime.contended_launches > 0;
@@ -288,7 +289,19 @@ class Examiner {
 
   // Modules of selective recomputation that are listed cost what they cost.
   [[nodiscard]] const BlockCosts& blocks_of(const Strategy& s) const {
-    return s.recompute_modules.empty() && !has_host_weights(s) ? blocks_ : x_.blocks(s, base_);
+    return s.recompute_modules.empty() && !has_host_weights(s) ? blocks_ : find_blocks(s);
+  }
+
+  // Where memory is the objective many shardings are looked at, each by few candidates: the costs
+  // of its blocks are not kept for others.
+  [[nodiscard]] const BlockCosts& find_blocks(const Strategy& s) const {
+    if (by_time_ || s.zero < 2) return x_.blocks(s, base_);
+    const auto known = std::find_if(own_.begin(), own_.end(), [&](const OwnBlocks& own) {
+      return own.modules == s.recompute_modules && own.on_host == has_host_weights(s);
+    });
+    if (known != own_.end()) return known->costs;
+    own_.push_back({s.recompute_modules, has_host_weights(s), x_.sharded_blocks(s, base_)});
+    return own_.back().costs;
   }
 
   static bool recomputes(const Stages::Lists& lists) {
@@ -369,11 +382,17 @@ class Examiner {
   double cutoff_;  // nothing worse is wanted
   Effort effort_;
   std::size_t base_;
+  bool by_time_;
+  struct OwnBlocks {
+    RecomputeModules modules;
+    bool on_host = false;
+    BlockCosts costs;
+  };
+  mutable std::deque<OwnBlocks> own_;
   Strategy plain_;
   const BlockCosts& blocks_;
   const std::vector<InFlight>& held_;
   const Placement& placement_;
-  bool by_time_;
   Examined result_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "partition/division_search.hpp"
 #include "partition/in_flight_cache.hpp"
+#include "partition/layer_reductions.hpp"
 #include "partition/stages.hpp"
 #include "search/search.hpp"
 #include "search/search_caches.hpp"
@@ -38,7 +39,8 @@ class SearchContext {
   std::optional<Bytes> budget;   // instead of the device's memory
   std::int64_t nodes = 0;        // expanded so far
   MetPlans met;
-  SharedMemo<3, Bytes> least_communicators;  // of all shardings, by mesh, ep and etp
+  SharedMemo<3, Bytes> least_communicators;   // of all shardings, by mesh, ep and etp
+  SharedMemo<4, WholeReductions> reductions;  // of shardings, by mesh, ep, etp and sharding
 
   // `shared`: of this model and cluster; nullptr: of its own.
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
@@ -59,6 +61,16 @@ class SearchContext {
   // Of `s`, which was made from that base of the space. References stay good.
   [[nodiscard]] const BlockCosts& blocks(const Strategy& s, std::size_t base) {
     return caches_.blocks.costs(s, base_numbers_[base]);
+  }
+  // Of ZeRO-2 or 3: the same, to be thrown away.
+  [[nodiscard]] BlockCosts sharded_blocks(const Strategy& s, std::size_t base) {
+    return caches_.blocks.sharded_costs(s, base_numbers_[base]);
+  }
+  // Of `s`, ZeRO-2 or 3: what `of` says of its blocks, which are not kept; always the same
+  // function.
+  template <class Of>
+  [[nodiscard]] double of_sharded(const Strategy& s, std::size_t base, Of of) {
+    return caches_.blocks.of_sharded(s, base_numbers_[base], of);
   }
   [[nodiscard]] PartTime without_experts(const Strategy& s, std::size_t base) {
     return caches_.parts.without_experts(s, base_numbers_[base], prefix(s));

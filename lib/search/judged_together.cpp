@@ -4,6 +4,7 @@
 
 #include "search/bounds.hpp"
 #include "search/judged_options.hpp"
+#include "search/listed_memory.hpp"
 #include "search/node_expander.hpp"
 
 // What is asked once for many strategies: for all shardings of a schedule, or all of a kind.
@@ -48,13 +49,19 @@ std::vector<MemoryOption> NodeExpander::options_within(const Node& leaf, double 
   const Bytes communicators = x_.communicators(plain, mesh.base);
   const RankOrder& order = x_.space.bounding_orders(mesh).front();
   std::vector<MemoryOption> some;
+  const bool only_saved = lists_change_only_saved(plain);
   for (const MemoryOption& option : x_.space.options(mesh)) {
-    const BlockCosts& blocks = least_blocks(leaf, order, option.modules);
     std::optional<Recompute> alike;
     if (option.counts == CountRule::kNone) alike = option.recompute;
     if (option.counts == CountRule::kAll) alike = Recompute::kFull;
-    const Bytes least = memory_bound(x_, with_option(plain, option), blocks, in_flight,
-                                     communicators, option.offload_activations, alike);
+    const Strategy s = with_option(plain, option);
+    const bool told = only_saved && !option.modules.empty();
+    const BlockCosts& blocks =
+        least_blocks(leaf, order, told ? RecomputeModules{} : option.modules);
+    PerBlock<SavedActivations> listed;
+    if (told) listed = listed_saved(x_.model, x_.cluster, s, x_.prefix(s), blocks);
+    const Bytes least = memory_bound(x_, s, blocks, in_flight, communicators,
+                                     option.offload_activations, alike, told ? &listed : nullptr);
     if (least.si() <= limit) some.push_back(option);
   }
   return some;

@@ -35,6 +35,10 @@ Bytes least_buffers(const LayerPrefix& prefix, const ModelSpec& m, const BlockCo
   return std::min(layer, std::max(blocks.head().working_set, layer - back));
 }
 
+double least_of(const SavedActivations& saved) {
+  return std::min({saved.none, saved.selective, saved.full}).si();
+}
+
 BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const BlockCost& block,
                     std::int64_t number) {
   BlockBytes bytes;
@@ -47,7 +51,7 @@ BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const Bloc
   if (!offload.master_weights) {
     bytes.states += unrounded_bytes(rates, rates.master, p) * offload.host_share();
   }
-  bytes.saved = std::min({block.saved.none, block.saved.selective, block.saved.full}).si();
+  bytes.saved = least_of(block.saved);
   return bytes;
 }
 
@@ -55,7 +59,7 @@ BlockBytes bytes_of(const MemoryRates& rates, const Offload& offload, const Bloc
 
 Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
                    const std::vector<InFlight>& in_flight, Bytes communicators, bool offloads,
-                   std::optional<Recompute> saved_as) {
+                   std::optional<Recompute> saved_as, const PerBlock<SavedActivations>* listed) {
   if (x.request.ignore_activations) return states_bound(x, s, blocks, communicators);
   MemoryRates rates = memory_rates(x.model, x.cluster, s);
   const std::int64_t copies = traits_of(s.schedule).copies();
@@ -66,7 +70,9 @@ Bytes memory_bound(const SearchContext& x, const Strategy& s, const BlockCosts& 
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
     kinds[k] = bytes_of(rates, s.offload, blocks[k], counts[k] * copies);
-    if (saved_as && prefix.table.is_layer(k)) kinds[k].saved = blocks[k].saved.of(*saved_as).si();
+    const SavedActivations& kept = listed == nullptr ? blocks[k].saved : (*listed)[k];
+    const bool is_known = saved_as && prefix.table.is_layer(k);
+    kinds[k].saved = is_known ? kept.of(*saved_as).si() : least_of(kept);
     if (offloads) kinds[k].saved = 0;
     states += kinds[k].number * kinds[k].states, saved += kinds[k].number * kinds[k].saved;
   }

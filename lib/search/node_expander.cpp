@@ -6,6 +6,7 @@
 
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
+#include "search/sharding_bounds.hpp"
 #include "search/usual_choices.hpp"
 #include "spec/axes.hpp"
 
@@ -141,6 +142,16 @@ const BlockCosts& NodeExpander::least_blocks(const Node& node, const RankOrder& 
   return x_.blocks(s, x_.space.meshes()[node.mesh].base);
 }
 
+// Of those that are looked at.
+ShardingBounds NodeExpander::sharding_bounds(const Node& node, const BlockCosts& blocks) const {
+  const std::vector<Sharding>& every = x_.space.shardings(x_.space.meshes()[node.mesh]);
+  std::vector<std::uint32_t> some;
+  for (std::uint32_t i = 0; i < every.size(); ++i) {
+    if (all() || is_usual(every, every[i])) some.push_back(i);
+  }
+  return {x_, strategy(node), node.mesh, blocks, std::move(some)};
+}
+
 void NodeExpander::expand_split(const Node& node, double limit, double ahead,
                                 Expansion& expansion) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
@@ -165,6 +176,8 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
     if (!by_time()) break;  // memory does not depend on it
   }
   if (bounds_memory && least_memory(node, *blocks.front(), communicators).si() > most) return;
+  std::optional<ShardingBounds> shardings;
+  if (by_time() && orders.size() == 1) shardings.emplace(sharding_bounds(node, *blocks.front()));
   for (std::uint32_t i = 0; i < x_.space.schedules(mesh, micro_batch).size(); ++i) {
     const std::vector<ScheduleChoice>& schedules = x_.space.schedules(mesh, micro_batch);
     if (!all() && !is_usual(schedules, schedules[i])) continue;
@@ -179,13 +192,16 @@ void NodeExpander::expand_split(const Node& node, double limit, double ahead,
       for (const BlockCosts* each : blocks) {
         bound = std::min(bound, pipeline_bound(x_, s, *each, ahead));
       }
+      // Of a node that waited for a later limit the bound holds for whole steps.
+      child.pipeline = node.made_to == kNothingMade ? std::max(node.bound, bound) : bound;
+      if (shardings && bound <= ahead) bound = shardings->least(s, bound);
       if (bound > ahead) {
         expansion.later = std::min(expansion.later, ahead);
         continue;
       }
       if (bound <= node.made_to) continue;
     }
-    child.bound = child.pipeline = std::max(node.bound, bound);
+    child.bound = std::max(node.bound, bound);
     if (!fits_sharded(child, mesh, *blocks.front(), expansion)) continue;
     if (judges_together(mesh, limit)) {
       const double later = later_than_limit(child, *blocks.front(), limit);
@@ -290,10 +306,6 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
     if (expansion.later > 0) return;
     expansion.later = kNothingFound;
   }
-  if (takes_longer_alone(node, limit)) {
-    expansion.later = limit;
-    return;
-  }
   for (std::uint32_t i = 0; i < x_.space.shardings(mesh).size(); ++i) {
     if (!all() && !is_usual(x_.space.shardings(mesh), x_.space.shardings(mesh)[i])) continue;
     Node child = node;
@@ -307,8 +319,10 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
       expansion.later = std::min(expansion.later, child.bound);
     }
   }
-  if (!by_time() || limit == kNothingFound || orders.size() > 1) return;
+  if (expansion.children.empty() || limit == kNothingFound || orders.size() > 1) return;
+  if (!by_time()) return;
   const std::size_t before = expansion.children.size();
+  if (takes_longer_alone(node, limit)) expansion.children.clear();
   for (const int zero : {1, 2, 3})
     drop_too_slow(node, orders.front(), limit, zero, expansion.children);
   if (expansion.children.size() < before) expansion.later = std::min(expansion.later, limit);
@@ -321,8 +335,9 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
   Strategy s = strategy(node);
   node.bound = kNothingFound;
   // Traffic of sharded weights and gradients is worth knowing before anything is divided.
+  double work = node.pipeline;
   if (by_time() && s.zero >= 2) {
-    const double work = work_bound(x_, s, x_.blocks(s, mesh.base));
+    work = std::max(work, sharded_work_bound(x_, s, mesh.base));
     if (work > limit) {
       node.bound = work;
       return true;
@@ -346,7 +361,7 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
       continue;
     }
     const double end = end_bound(x_, s, blocks);
-    double time = node.pipeline + end;
+    double time = work + end;
     if (joint) {
       if (bytes > capacity) continue;
       if (time <= limit) {

@@ -7,6 +7,7 @@
 #include "search/candidate.hpp"
 #include "search/judged_options.hpp"
 #include "search/node.hpp"
+#include "search/sharding_bounds.hpp"
 
 namespace meshplan {
 
@@ -52,6 +53,7 @@ class NodeExpander {
   void expand_split(const Node& node, double limit, double ahead, Expansion& expansion) const;
   void expand_schedule(const Node& node, double limit, Expansion& expansion) const;
 
+  [[nodiscard]] ShardingBounds sharding_bounds(const Node& node, const BlockCosts& blocks) const;
   [[nodiscard]] bool judges_together(const Mesh& mesh, double limit) const;
   [[nodiscard]] std::vector<const BlockCosts*> listed_blocks(const Node& node) const;
   [[nodiscard]] double later_than_limit(const Node& node, const BlockCosts& blocks,

@@ -138,11 +138,13 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
                             const Progress& progress, SearchCaches* caches,
                             std::shared_ptr<const SearchSpace> space) {
   const Clock::time_point start = Clock::now();
+  SpaceMemo* memo = caches == nullptr ? nullptr : &caches->spaces;
+  std::shared_ptr<SearchSpace> uncounted;
   if (space == nullptr) {
-    Result<SearchSpace> made =
-        SearchSpace::make(m, c, request, caches == nullptr ? nullptr : &caches->spaces);
+    Result<SearchSpace> made = SearchSpace::make_uncounted(m, c, request, memo);
     if (!made) return made.errors();
-    space = std::make_shared<const SearchSpace>(std::move(made).value());
+    uncounted = std::make_shared<SearchSpace>(std::move(made).value());
+    space = uncounted;
   }
   WorkerPool pool(request.threads);
   const auto stop = [&] {
@@ -154,6 +156,9 @@ Result<SearchResult> search(const ModelSpec& m, const ClusterSpec& c, const Sear
   {
     SearchContext context(m, c, request, *space, caches);
     outcome = best_first(context, request.top, pool, stop, progress);
+    if (uncounted != nullptr && !request.plans_only) {
+      uncounted->count_illegal(m, c, request, memo);
+    }
     result.proof = proof_of(context, *space, outcome);
     result.statistics.nodes = context.nodes;
     if (context.objective != Objective::kMemory) result.met = context.met.all();

@@ -8,11 +8,11 @@
 namespace meshplan {
 namespace {
 
-// Effort on the divisions of one leaf, as DivisionQuery counts it.
-constexpr std::int64_t kStarts = 4096, kLeastStarts = 512;
-// Nodes of the tree that take as long as a leaf whose divisions are looked at. Partial divisions,
-// and shares of layers whose memory is worked out, that take as long as a node.
-constexpr std::int64_t kNodesEach = 2, kStartsOfNode = 8, kSharesOfNode = 40;
+// Shares of layers whose memory is worked out, that take as long as a node.
+constexpr std::int64_t kSharesOfNode = 40;
+
+// Nodes of the first pass that are opened from the deepest on, as long as there is no plan.
+constexpr std::int64_t kDive = 2'048;
 
 }  // namespace
 
@@ -30,8 +30,10 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                         const Progress& progress) {
   given_cutoff_ = cutoff_given;
   start();
+  first_node_ = x_.nodes;
   const double first = queue_.empty() ? 0 : queue_.front().bound;
   double share = 0;
+  if (prepares_) open_deepest(true);
   for (drop_hopeless(); !queue_.empty() && queue_.front().bound <= cutoff(); drop_hopeless()) {
     if (stop() || x_.is_at_node_limit()) {
       outcome_.exact = false;
@@ -39,6 +41,10 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       break;
     }
     open_batch(stop);
+    if (prepares_ && (!outcome_.best.empty() || x_.nodes - first_node_ > kDive)) {
+      open_deepest(false);
+    }
+    if (is_settled()) break;
     if (!progress) continue;
     const bool every = breadth_ == Breadth::kAll;  // of what is usual alone nothing is known
     if (every && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
@@ -48,6 +54,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                                               ? std::min(queue_.front().bound, least_undivided_)
                                               : 0));
   }
+  if (prepares_ && outcome_.exact) divide_first(stop);
   if (breadth_ == Breadth::kAll && outcome_.exact) {
     divide_all(stop, progress);
     if (outcome_.exact && !x_.plans_only()) decide_best(stop, progress);
@@ -69,6 +76,19 @@ double TreeSearch::cutoff() const {
   const double most = std::min(given_cutoff_, ranked_to());
   if (outcome_.best.size() < wanted_) return most;
   return std::min(most, outcome_.best.back().score(x_.objective));
+}
+
+// A first plan is found sooner from one mesh to its shardings than from all meshes at once.
+void TreeSearch::open_deepest(bool deepest) {
+  if (x_.objective == Objective::kMemory || later_.deepest_first == deepest) return;
+  later_.deepest_first = deepest;
+  std::make_heap(queue_.begin(), queue_.end(), later_);
+}
+
+bool TreeSearch::is_settled() const {
+  constexpr std::int64_t kLeast = 16'384;  // nodes
+  if (!prepares_ || outcome_.best.size() < wanted_) return false;
+  return x_.nodes - first_node_ > std::max(kLeast, 2 * (settled_at_ - first_node_));
 }
 
 double TreeSearch::ranked_to() const {
@@ -235,10 +255,10 @@ void TreeSearch::take(const Examined& examined, const Node& node) {
   outcome_.evaluated += examined.evaluated;
   outcome_.feasible += examined.feasible;
   for (const auto& [reason, n] : examined.infeasible) outcome_.infeasible[reason] += n;
-  const bool divisible = examined.left < kNothingFound && examined.left <= cutoff();
-  if (divisible) {
-    undivided_.push_back({node, examined.left, examined.feasible});
-    least_undivided_ = std::min(least_undivided_, examined.left);
+  const double left = std::max(examined.left, node.bound);
+  if (left < kNothingFound && left <= cutoff()) {
+    undivided_.push_back({node, left, examined.feasible});
+    least_undivided_ = std::min(least_undivided_, left);
   }
   if (!examined.best) return;
   x_.met.add(examined.best->strategy, examined.best->step_time);
@@ -252,197 +272,10 @@ void TreeSearch::insert(Found found, const Node& node) {
   const auto before = [&](const Found& a, const Found& b) {
     return ranks_before(a, b, x_.objective);
   };
-  best.insert(std::upper_bound(best.begin(), best.end(), found, before), found);
+  const auto place = std::upper_bound(best.begin(), best.end(), found, before);
+  if (best.size() < wanted_ || place == best.begin()) settled_at_ = x_.nodes;
+  best.insert(place, found);
   if (best.size() > wanted_) best.pop_back();
-}
-
-// So far each leaf stands for one division of its layers. Those that may be among the best with
-// another one are divided in every way, the most promising first.
-void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& progress) {
-  std::sort(undivided_.begin(), undivided_.end(), [](const Undivided& a, const Undivided& b) {
-    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
-  });
-  drop_slow_shardings(stop);
-  const std::size_t batch = x_.request.node_limit ? 4 : 16;
-  for (std::size_t i = 0; i < undivided_.size() && undivided_[i].least <= cutoff();) {
-    if (stop() || x_.is_at_node_limit()) {
-      outcome_.exact = false;
-      outcome_.least_bound = undivided_[i].least;
-      undivided_.erase(undivided_.begin(), undivided_.begin() + static_cast<std::ptrdiff_t>(i));
-      return;
-    }
-    std::size_t n = std::min(batch, undivided_.size() - i);
-    divide_batch(std::span(undivided_).subspan(i, n), cutoff(), 1, stop);
-    // What was stopped stays for the next turn, which ends here.
-    n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
-    for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
-    i += n;
-    if (progress && i < undivided_.size()) progress(so_far(1, undivided_[i].least));
-  }
-}
-
-// Leaves of one schedule differ in sharding alone: those of one kind are ruled out together.
-void TreeSearch::drop_slow_shardings(const std::function<bool()>& stop) {
-  constexpr std::size_t kBatch = 16, kWorthIt = 3;
-  struct Leaves {
-    Node leaf;
-    std::size_t leaves = 0;
-    char is_slow = 0;
-    std::int64_t left = kStarts;
-  };
-  using Key = std::array<std::uint32_t, 6>;
-  const auto key_of = [&](const Node& n) {
-    const auto kind = static_cast<std::uint32_t>(expander_.kind_of_sharding(n));
-    return Key{n.mesh, n.micro_batch, n.cp_kind, n.split, n.schedule, kind};
-  };
-  std::map<Key, std::size_t> number;
-  std::vector<Leaves> groups;
-  for (const Undivided& leaf : undivided_) {
-    if (leaf.least > cutoff()) break;
-    const auto [at, is_new] = number.try_emplace(key_of(leaf.node), groups.size());
-    if (is_new) groups.push_back({leaf.node});
-    ++groups[at->second].leaves;
-  }
-  std::erase_if(groups, [](const Leaves& group) { return group.leaves < kWorthIt; });
-  const double limit = cutoff();
-  for (std::size_t i = 0; i < groups.size() && !stop() && !x_.is_at_node_limit(); i += kBatch) {
-    const std::size_t n = std::min(kBatch, groups.size() - i);
-    x_.nodes += kNodesEach * static_cast<std::int64_t>(n);
-    std::vector<KnownChains*> kept;
-    std::vector<KnownChains> chains;
-    for (std::size_t k = 0; k < n; ++k) {
-      kept.push_back(&chains_of(groups[i + k].leaf)), chains.push_back(*kept.back());
-    }
-    pool_.run(n, [&](std::size_t k) {
-      Leaves& group = groups[i + k];
-      group.is_slow =
-          expander_.shardings_take_longer(group.leaf, limit, group.left, chains[k]) ? 1 : 0;
-    });
-    for (std::size_t k = 0; k < n; ++k) {
-      *kept[k] = std::move(chains[k]);
-      x_.nodes += (kStarts - groups[i + k].left) / kStartsOfNode;
-    }
-  }
-  std::map<Key, bool> slow;
-  for (const Leaves& group : groups) slow[key_of(group.leaf)] = group.is_slow != 0;
-  std::erase_if(undivided_, [&](const Undivided& leaf) {
-    const auto found = slow.find(key_of(leaf.node));
-    return found != slow.end() && found->second;
-  });
-}
-
-// What is undecided so far has run out of effort where another plan of the list was the limit.
-// Whether one of its divisions beats the best plan is asked again, with more effort, and with the
-// best plan as the limit, which leaves far fewer of them.
-void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
-  constexpr std::int64_t kTimes = 8, kManyTimes = 64;  // the effort
-  constexpr std::size_t kMost = 128;
-  if (decide_best({.times = kTimes, .most = kMost, .batch = 4}, stop, progress)) return;
-  decide_best({.times = kManyTimes, .most = kMost, .batch = 2}, stop, progress);
-}
-
-// Whether all are decided.
-bool TreeSearch::decide_best(const Patience& patience, const std::function<bool()>& stop,
-                             const Progress& progress) {
-  std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
-    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
-  });
-  const auto score = [&] {
-    return outcome_.best.empty() ? given_cutoff_ : outcome_.best.front().score(x_.objective);
-  };
-  const auto best = [&] { return score() * kAsGood; };
-  // Where one of them stays undecided the others would not make the proof exact.
-  const std::size_t tried = std::min(patience.most, undecided_.size());
-  for (std::size_t i = 0; i < tried && undecided_[i].least < best(); i += patience.batch) {
-    if (stop() || x_.is_at_node_limit()) return false;
-    const double limit = score();
-    const std::size_t n = std::min(patience.batch, tried - i);
-    divide_batch(std::span(undecided_).subspan(i, n), limit, patience.times, stop);
-    bool all = true;
-    for (std::size_t k = 0; k < n; ++k) {
-      if (stopped_[k] != 0) return false;
-      Undivided& leaf = undecided_[i + k];
-      leaf.least = std::max(leaf.least, std::min(limit, expanded_[k].examined.left));
-      take_best_division(expanded_[k].examined, leaf);
-      all &= leaf.least >= best();
-    }
-    if (progress) progress(so_far(1, undecided_[i + n - 1].least));
-    if (!all) return false;
-  }
-  return tried == undecided_.size() || undecided_[tried].least >= best();
-}
-
-// Those that may keep the limit, each with so many times the usual effort, into `expanded_`; what
-// was stopped is marked.
-void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
-                              const std::function<bool()>& stop) {
-  const auto n = static_cast<std::int64_t>(leaves.size());
-  std::int64_t starts = kStarts;
-  if (x_.request.node_limit) {
-    starts =
-        std::clamp((*x_.request.node_limit - x_.nodes) * kStartsOfNode / n, kLeastStarts, kStarts);
-  }
-  x_.nodes += kNodesEach * n;
-  expanded_.assign(leaves.size(), {});
-  stopped_.assign(leaves.size(), 0);
-  std::vector<KnownChains*> chains;
-  for (const Undivided& leaf : leaves) chains.push_back(&chains_of(leaf.node));
-  pool_.run(leaves.size(), [&](std::size_t k) {
-    stopped_[k] = k > 0 && stop() ? 1 : 0;
-    if (stopped_[k] != 0 || leaves[k].least > limit) return;
-    expanded_[k].examined = divide(leaves[k].node, limit, times * starts, *chains[k]);
-  });
-  for (std::size_t k = 0; k < leaves.size(); ++k) {
-    x_.nodes += expanded_[k].examined.effort / kStartsOfNode;
-    KnownChains& found = expanded_[k].examined.chains;
-    if (!found.chains.empty()) *chains[k] = std::move(found);
-  }
-}
-
-KnownChains& TreeSearch::chains_of(const Node& node) {
-  const Strategy s = with_partial(x_.space.bases().front(), expander_.choice(node));
-  const PipelineShape shape = pipeline_shape(s);
-  return chains_[{shape.pp, shape.vp, static_cast<std::int64_t>(shape.schedule), shape.microbatches,
-                  shape.group}];
-}
-
-Examined TreeSearch::divide(const Node& node, double limit, std::int64_t starts,
-                            const KnownChains& chains) const {
-  const PartialStrategy c = expander_.choice(node);
-  // At first for some bound on an option's divisions; then what decides one is not short for
-  // others.
-  const std::int64_t least = starts > kStarts ? starts : kLeastStarts;
-  return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.recompute_modes,
-                 node.pipeline, limit, {true, starts, least, known_division(node, c), &chains});
-}
-
-// Of the leaf itself, or else of the best plan whose layers may be divided alike.
-const std::vector<std::int64_t>* TreeSearch::known_division(const Node& node,
-                                                            const PartialStrategy& c) const {
-  const std::vector<Found>& best = outcome_.best;
-  const auto own =
-      std::find_if(best.begin(), best.end(), [&](const Found& f) { return f.leaf == node.number; });
-  if (own != best.end()) return &own->strategy.stage_layers;
-  const auto alike = std::find_if(best.begin(), best.end(), [&](const Found& f) {
-    const Strategy& s = f.strategy;
-    return s.pp == c.pp && s.vp == c.vp && s.schedule == c.schedule;
-  });
-  return alike == best.end() ? nullptr : &alike->strategy.stage_layers;
-}
-
-void TreeSearch::take_divided(const Examined& examined, const Undivided& leaf) {
-  const std::int64_t more = std::max<std::int64_t>(0, examined.feasible - leaf.costed);
-  outcome_.evaluated += more, outcome_.feasible += more;
-  if (examined.left < kNothingFound) {
-    undecided_.push_back({leaf.node, examined.left, examined.feasible});
-  }
-  take_best_division(examined, leaf);
-}
-
-void TreeSearch::take_best_division(const Examined& examined, const Undivided& leaf) {
-  if (!examined.best) return;
-  std::erase_if(outcome_.best, [&](const Found& f) { return f.leaf == leaf.node.number; });
-  insert(*examined.best, leaf.node);
 }
 
 }  // namespace meshplan

@@ -27,6 +27,11 @@ class TreeSearch {
     within_ = times, known_score_ = known, few_nodes_ = nodes;
   }
 
+  // Of usual choices, before another run looks at everything: ends when as many nodes again as gave
+  // the plans wanted, and the best of them, give no better one. Then the layers of the first plans
+  // are divided anew: what the other run is to beat is mostly one of these.
+  void only_prepare() { prepares_ = true; }
+
   // Of everything that scores `cutoff` or less. To be called again only for a smaller budget.
   // `stop` is asked by all threads, before every node but the first of a batch.
   [[nodiscard]] Outcome run(double cutoff, const std::function<bool()>& stop,
@@ -58,6 +63,8 @@ class TreeSearch {
   [[nodiscard]] bool keeps() const { return keep_ == Keep::kForLess; }
   [[nodiscard]] double cutoff() const;
   [[nodiscard]] double ranked_to() const;
+  [[nodiscard]] bool is_settled() const;
+  void open_deepest(bool deepest);
   void start();
   void finish();
   void drop_hopeless();
@@ -69,6 +76,7 @@ class TreeSearch {
   void park(const Node& node, const Expansion& expansion, double ahead);
   void take(const Examined& examined, const Node& node);
   void insert(Found found, const Node& node);
+  void divide_first(const std::function<bool()>& stop);
   void divide_all(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
   void drop_slow_shardings(const std::function<bool()>& stop);
@@ -96,6 +104,8 @@ class TreeSearch {
   double given_cutoff_ = kNothingFound;
   double within_ = kNothingFound, known_score_ = kNothingFound;  // of rank_within()
   std::int64_t few_nodes_ = 0;
+  bool prepares_ = false;
+  std::int64_t first_node_ = 0, settled_at_ = 0;  // nodes when the run began, when it found more
   Outcome outcome_;
   std::vector<Node> queue_;    // a heap
   std::vector<Node> waiting_;  // for the next budget

@@ -4,6 +4,10 @@
 #include <array>
 
 #include "frameworks/assign.hpp"
+#include "model/rules.hpp"
+#include "space/partial_strategy.hpp"
+#include "space/target.hpp"
+#include "spec/findings.hpp"
 #include "spec/module_lists.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -100,6 +104,25 @@ Result<std::vector<Strategy>> fixed_bases(const Strategy& base, const std::vecto
   std::erase_if(bases, [&](const Strategy& s) { return !satisfies(s, ordered); });
   if (bases.empty()) return error("the fixed keys contradict each other");
   return bases;
+}
+
+Diagnostics hopeless_keys(Space space, const Strategy& base, const ModelSpec& m,
+                          const ClusterSpec& c) {
+  Strategy s = with_partial(base, PartialStrategy{});
+  s.dp = num_gpus(c);
+  Findings found = findings(s);
+  if (!found.has_errors()) {
+    s.global_batch = s.dp * s.micro_batch;
+    found = findings(s, m, c);
+  }
+  Diagnostics problems = hopeless_for(space, s, m, c);
+  for (const Finding& finding : found.all()) {
+    if (finding.diagnostic.severity != Severity::kError) continue;
+    if (std::none_of(finding.keys.begin(), finding.keys.end(), is_searched)) {
+      problems.push_back(finding.diagnostic);
+    }
+  }
+  return problems;
 }
 
 }  // namespace meshplan

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "space/request.hpp"
+#include "spec/cluster.hpp"
 #include "spec/limits.hpp"
 #include "spec/model.hpp"
 #include "spec/strategy.hpp"
@@ -19,5 +21,10 @@ namespace meshplan {
 [[nodiscard]] Result<std::vector<Strategy>> fixed_bases(const Strategy& base,
                                                         const std::vector<Limit>& limits,
                                                         const ModelSpec& m);
+
+// What is wrong with the keys of `base` that no search of the space varies: no value of the others
+// mends it.
+[[nodiscard]] Diagnostics hopeless_keys(Space space, const Strategy& base, const ModelSpec& m,
+                                        const ClusterSpec& c);
 
 }  // namespace meshplan

@@ -1,12 +1,14 @@
 #include "space/space.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
-#include "base/text.hpp"
 #include "model/rules.hpp"
+#include "space/dispatch_ways.hpp"
 #include "space/fixed_keys.hpp"
 #include "space/lists.hpp"
+#include "space/reason.hpp"
 #include "space/space_memo.hpp"
 #include "space/target.hpp"
 #include "spec/axes.hpp"
@@ -14,10 +16,6 @@
 
 namespace meshplan {
 namespace {
-
-std::string reason_of(const Finding& finding) {
-  return "illegal (" + join_words(finding.keys, ", ") + ")";
-}
 
 template <class T, class Key>
 std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>>& lists,
@@ -33,8 +31,13 @@ std::size_t remember(std::map<Key, std::size_t>& known, std::vector<LegalList<T>
 class SpaceBuilder {
  public:
   SpaceBuilder(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
-               SpaceMemo* memo)
-      : model_(m), cluster_(c), request_(request), memo_(memo), lists_(m, c, request, memo) {}
+               SpaceMemo* memo, bool counts = true)
+      : model_(m),
+        cluster_(c),
+        request_(request),
+        memo_(memo),
+        counts_(counts),
+        lists_(m, c, request, memo) {}
 
   Result<SearchSpace> build() {
     Diagnostics problems = validate(model_);
@@ -44,7 +47,7 @@ class SpaceBuilder {
     Result<std::vector<Strategy>> bases = fixed_bases(request_.base, request_.limits, model_);
     if (!bases) return bases.errors();
     for (Strategy& base : bases.value()) {
-      Diagnostics broken = hopeless(base);
+      Diagnostics broken = hopeless_keys(request_.space, base, model_, cluster_);
       if (broken.empty()) {
         space_.bases_.push_back(std::move(base));
       } else if (problems.empty()) {
@@ -52,8 +55,7 @@ class SpaceBuilder {
       }
     }
     if (space_.bases_.empty()) return problems;
-    add_other_dispatcher();
-    add_overlapped_dispatch();
+    add_dispatch_ways();
     space_.space_ = request_.space;
     space_.divisions_ = lists_.divisions();
     if (space_.divisions_.partition == PartitionRule::kGiven && space_.divisions_.given.empty()) {
@@ -61,69 +63,60 @@ class SpaceBuilder {
                    " gives every stage as many layers, unlike any 'stage_layers' that is fixed");
     }
     for (std::size_t b = 0; b < space_.bases_.size(); ++b) add_meshes(b);
-    add_bounding_orders();
+    space_.add_bounding_orders();
     return std::move(space_);
+  }
+
+  // Adds the strategies of illegal meshes that were left out.
+  void count_illegal(SearchSpace& space) {
+    space_ = std::move(space);
+    lists_.remember(false);
+    for (const SearchSpace::IllegalMesh& mesh : std::exchange(space_.uncounted_, {})) {
+      use_base(mesh.base);
+      const Strategy s = neutral(mesh.base, mesh.tp, mesh.pp, mesh.cp);
+      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
+      count_out(reason, counts_of(mesh.base, s, candidates(mesh.base, s)));
+    }
+    space = std::move(space_);
   }
 
   // Of `whole`, with the lists of shardings and memory options that the request's limits leave.
   SearchSpace relisted(const SearchSpace& whole) {
     space_ = whole;
     space_.shardings_.clear();
-    space_.bounding_orders_.clear();
     space_.options_.clear();
     space_.illegal_.clear();
     std::erase_if(space_.meshes_, [&](Mesh& mesh) {
-      if (memo_ != nullptr) {
-        lists_.set_base(memo_->number_of(request_.space, space_.bases_[mesh.base]));
-      }
+      use_base(mesh.base);
       const Strategy s = neutral(mesh.base, mesh.tp, mesh.pp, mesh.cp);
       mesh.shardings = shardings(mesh.base, s, lists_.shardings(s));
       mesh.options = options(mesh.base, s, lists_.options(s));
       return space_.shardings(mesh).empty() || space_.options(mesh).empty();
     });
-    add_bounding_orders();
+    space_.add_bounding_orders();
     space_.count_legal();
     return std::move(space_);
   }
 
  private:
   using List = SpaceLists::List;
-  static constexpr std::int64_t kOverOne = 2;  // of a key that another list chooses
-  // Where proxies post the messages of the flexible dispatcher ([F-EP-11]) neither way to send
-  // tokens is always the faster: what large messages gain, small ones lose. Elsewhere the
-  // framework's own way stays.
-  void add_other_dispatcher() {
-    bases_as_stated_ = space_.bases_.size();
-    const auto of_dispatch = [](const Limit& l) { return l.key.ends_with("_dispatcher"); };
-    const std::vector<Limit>& limits = request_.limits;
-    const bool stated = std::any_of(limits.begin(), limits.end(), of_dispatch);
-    if (!model_.moe || !has_token_proxies(cluster_) || stated) return;
-    for (std::size_t b = 0; b < bases_as_stated_; ++b) {
-      Strategy other = space_.bases_[b];
-      other.runtime.flex_dispatcher = !other.runtime.flex_dispatcher;
-      space_.bases_.push_back(std::move(other));
-    }
-  }
 
-  // Megatron-Core can send tokens beside another microbatch's layers, which is the faster where
-  // links are slow and costs memory and host time: both ways are looked at, unless one is stated.
-  void add_overlapped_dispatch() {
-    const auto of_overlap = [](const Limit& l) { return l.key == "overlap.ep"; };
+  // Ways to send tokens that the request leaves open.
+  void add_dispatch_ways() {
+    std::vector<Strategy>& bases = space_.bases_;
+    space_.bases_as_stated_ = bases.size();
     const std::vector<Limit>& limits = request_.limits;
-    if (!model_.moe || std::any_of(limits.begin(), limits.end(), of_overlap)) return;
-    const std::size_t before = space_.bases_.size();
-    for (std::size_t b = 0; b < before; ++b) {
-      Strategy other = space_.bases_[b];
-      const bool has_it = other.framework == Framework::kMegatron && !other.overlap.ep;
-      if (!has_it || other.overlap.shared_experts || other.runtime.allgather_dispatcher) continue;
-      other.overlap.ep = true;
-      if (hopeless(other).empty()) space_.bases_.push_back(std::move(other));
+    for (Strategy& s : with_other_dispatcher(bases, model_, cluster_, limits)) {
+      bases.push_back(std::move(s));
+    }
+    for (Strategy& s : with_overlapped_dispatch(bases, model_, limits)) {
+      if (hopeless_keys(request_.space, s, model_, cluster_).empty()) bases.push_back(std::move(s));
     }
   }
 
   // Of a base that was made of another, what is left to that one or breaks a rule is not listed.
-  [[nodiscard]] bool is_overlapped_copy(std::size_t base) const {
-    return base >= bases_as_stated_ && space_.bases_[base].overlap.ep;
+  bool is_overlapped_copy(std::size_t base) const {
+    return base >= space_.bases_as_stated_ && space_.bases_[base].overlap.ep;
   }
   [[nodiscard]] std::vector<ScheduleChoice> schedule_choices(std::size_t base,
                                                              std::int64_t pp) const {
@@ -157,30 +150,6 @@ class SpaceBuilder {
     return stage_layers(s, model_);
   }
 
-  // The keys of overlapped dispatch, which are legal or not with others of the space.
-  static void set_overlapped_dispatch(const Strategy& from, Strategy& s) {
-    s.overlap.ep = from.overlap.ep;
-    s.overlap.delay_wgrad_compute = from.overlap.delay_wgrad_compute;
-    s.runtime.single_device_connection = from.runtime.single_device_connection;
-  }
-
-  static void set_interleaved(Strategy& s) {
-    if (s.pp > 1) s.schedule = Schedule::kInterleaved, s.vp = kOverOne;
-  }
-
-  // The rule that `s` breaks once its base's dispatch is overlapped. Its `ep` and schedule must be
-  // those that are judged, or others that such dispatch allows.
-  std::string broken_overlap(std::size_t base, Strategy s) const {
-    if (!space_.bases_[base].overlap.ep) return {};
-    set_overlapped_dispatch(space_.bases_[base], s);
-    for (const Finding& finding : findings(s, model_, cluster_).all()) {
-      const bool of_overlap =
-          std::find(finding.keys.begin(), finding.keys.end(), "overlap.ep") != finding.keys.end();
-      if (of_overlap && finding.diagnostic.severity == Severity::kError) return reason_of(finding);
-    }
-    return {};
-  }
-
   // The first broken rule, or nothing.
   std::string broken_rule(const Strategy& s) const {
     if (is_legal(s, model_, cluster_)) return {};
@@ -190,39 +159,24 @@ class SpaceBuilder {
     return {};
   }
 
-  // What is wrong with the keys that the search does not vary.
-  Diagnostics hopeless(const Strategy& base) const {
-    Strategy s = with_partial(base, PartialStrategy{});
-    s.dp = num_gpus(cluster_);
-    Findings found = findings(s);
-    if (!found.has_errors()) {
-      s.global_batch = s.dp * s.micro_batch;
-      found = findings(s, model_, cluster_);
-    }
-    Diagnostics problems = hopeless_for(request_.space, s, model_, cluster_);
-    for (const Finding& finding : found.all()) {
-      if (finding.diagnostic.severity != Severity::kError) continue;
-      if (std::none_of(finding.keys.begin(), finding.keys.end(), is_searched)) {
-        problems.push_back(finding.diagnostic);
-      }
-    }
-    return problems;
-  }
-
   // The same of a strategy that spaces with other limits have as well.
   std::string known_rule(const IntegerKey<8>& key, auto strategy) const {
     if (memo_ == nullptr) return broken_rule(strategy());
     return memo_->broken.get(key, [&] { return broken_rule(strategy()); });
   }
 
-  // `key_of`: by which a memo knows a value. `overlap_rule`: what breaks with overlapped dispatch.
+  // The values of a list. `key_of`: by which a memo knows one.
   template <class T>
-  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with,
-                     auto overlap_rule) const {
+  LegalList<T> judge(std::size_t base, List of, const std::vector<T>& all, auto key_of,
+                     auto strategy_with) const {
+    const JudgedKeys judged{.ep = of == List::kSplit, .schedule = of == List::kSchedule};
     LegalList<T> list;
     for (const T& value : all) {
       std::string reason = known_rule(key_of(value), [&] { return strategy_with(value); });
-      if (reason.empty()) reason = overlap_rule(value);
+      if (reason.empty() && space_.bases_[base].overlap.ep) {
+        reason =
+            broken_overlap(space_.bases_[base], strategy_with(value), judged, model_, cluster_);
+      }
       if (reason.empty()) {
         list.legal.push_back(value);
       } else {
@@ -230,61 +184,6 @@ class SpaceBuilder {
       }
     }
     return list;
-  }
-
-  template <class T>
-  LegalList<T> judge(const std::vector<T>& all, auto key_of, auto strategy_with) const {
-    return judge(all, key_of, strategy_with, [](const T&) { return std::string(); });
-  }
-
-  static std::vector<RankOrder> bounding_orders(const std::vector<Sharding>& shardings) {
-    std::vector<RankOrder> all;
-    for (const Sharding& s : shardings) {
-      const RankOrder order = s.order == kPipelineInside ? kDefaultOrder : s.order;
-      if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
-    }
-    if (all.empty()) all.push_back(kDefaultOrder);
-    return all;
-  }
-
-  void add_bounding_orders() {
-    for (const LegalList<Sharding>& list : space_.shardings_) {
-      space_.bounding_orders_.push_back(bounding_orders(list.legal));
-    }
-  }
-
-  void add_meshes(std::size_t base) {
-    if (memo_ != nullptr) lists_.set_base(memo_->number_of(request_.space, space_.bases_[base]));
-    for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
-      const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
-      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
-      if (!reason.empty() && request_.plans_only) continue;
-      lists_.remember(reason.empty());
-      Candidates all{lists_.cp_kinds(s), lists_.splits(s), lists_.shardings(s), lists_.options(s)};
-      if (base >= bases_as_stated_) {  // without messages as the one it was made from
-        std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
-      }
-      if (is_overlapped_copy(base)) {
-        std::erase_if(all.options, [](const MemoryOption& option) {
-          return option.recompute == Recompute::kFull || option.offload_activations;
-        });
-      }
-      Counts n;
-      const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], s.dp); };
-      n.micro_batches = known_count(micro_batch_counts_, {base, s.dp}, micro_batches);
-      n.cp_kinds = count(all.cp_kinds);
-      n.splits = count(all.splits);
-      n.shardings = count(all.shardings);
-      const auto schedules = [&] { return schedule_choices(base, s.pp); };
-      n.schedules = known_count(schedule_counts_, {base, s.pp}, schedules);
-      n.options = count(all.options);
-      space_.size_ += n.product();
-      if (!reason.empty()) {
-        space_.illegal_[reason] += n.product();
-        continue;
-      }
-      if (n.product() > 0) add_legal_mesh(base, s, all, n);
-    }
   }
 
   // Values of the keys beside a mesh, legal or not.
@@ -317,6 +216,62 @@ class SpaceBuilder {
     const auto [it, is_new] = known.try_emplace(key, 0);
     if (is_new) it->second = count(list());
     return it->second;
+  }
+
+  void use_base(std::size_t base) {
+    if (memo_ == nullptr) return;
+    lists_.set_base(memo_->number_of(request_.space, space_.bases_[base]));
+  }
+
+  void add_meshes(std::size_t base) {
+    use_base(base);
+    for (const MeshSizes& sizes : lists_.meshes(neutral(base, 1, 1, 1))) {
+      const Strategy s = neutral(base, sizes.tp, sizes.pp, sizes.cp);
+      if (!counts_ && !request_.plans_only && !is_legal(s, model_, cluster_)) {
+        space_.uncounted_.push_back({base, s.tp, s.pp, s.cp});
+        continue;
+      }
+      const std::string reason = known_rule(lists_.key_of(s, List::kMesh, {}), [&] { return s; });
+      if (!reason.empty() && request_.plans_only) continue;
+      lists_.remember(reason.empty());
+      const Candidates all = candidates(base, s);
+      const Counts n = counts_of(base, s, all);
+      if (!reason.empty()) {
+        count_out(reason, n);
+        continue;
+      }
+      space_.size_ += n.product();
+      if (n.product() > 0) add_legal_mesh(base, s, all, n);
+    }
+  }
+
+  // Of an illegal mesh.
+  void count_out(const std::string& reason, const Counts& n) {
+    space_.size_ += n.product();
+    space_.illegal_[reason] += n.product();
+  }
+
+  [[nodiscard]] Candidates candidates(std::size_t base, const Strategy& mesh) const {
+    Candidates all{lists_.cp_kinds(mesh), lists_.splits(mesh), lists_.shardings(mesh),
+                   lists_.options(mesh)};
+    if (base >= space_.bases_as_stated_) {  // without messages as the one it was made from
+      std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
+    }
+    if (is_overlapped_copy(base)) std::erase_if(all.options, std::not_fn(may_overlap));
+    return all;
+  }
+
+  [[nodiscard]] Counts counts_of(std::size_t base, const Strategy& mesh, const Candidates& all) {
+    Counts n;
+    const auto micro_batches = [&] { return lists_.micro_batches(space_.bases_[base], mesh.dp); };
+    n.micro_batches = known_count(micro_batch_counts_, {base, mesh.dp}, micro_batches);
+    n.cp_kinds = count(all.cp_kinds);
+    n.splits = count(all.splits);
+    n.shardings = count(all.shardings);
+    const auto schedules = [&] { return schedule_choices(base, mesh.pp); };
+    n.schedules = known_count(schedule_counts_, {base, mesh.pp}, schedules);
+    n.options = count(all.options);
+    return n;
   }
 
   void add_illegal(const std::map<std::string, std::int64_t>& reasons, std::int64_t each) {
@@ -372,7 +327,8 @@ class SpaceBuilder {
       const auto key = [&](std::int64_t n) {
         return lists_.key_of(Strategy{}, List::kMicroBatch, {mesh.dp, n});
       };
-      return judge(lists_.micro_batches(space_.bases_[base], mesh.dp), key, [&](std::int64_t n) {
+      const std::vector<std::int64_t> all = lists_.micro_batches(space_.bases_[base], mesh.dp);
+      return judge(base, List::kMicroBatch, all, key, [&](std::int64_t n) {
         Strategy s = mesh;
         s.global_batch = space_.bases_[base].global_batch;
         s.micro_batch = n;
@@ -386,7 +342,7 @@ class SpaceBuilder {
       const auto key = [&](CpKind kind) {
         return lists_.key_of(mesh, List::kCpKind, {static_cast<std::int64_t>(kind)});
       };
-      return judge(all, key, [&](CpKind kind) {
+      return judge(base, List::kCpKind, all, key, [&](CpKind kind) {
         Strategy s = mesh;
         s.cp_kind = kind;
         return s;
@@ -399,16 +355,11 @@ class SpaceBuilder {
       const auto key = [&](const Split& split) {
         return lists_.key_of(mesh, List::kSplit, SpaceLists::values_of(split));
       };
-      const auto with = [&](const Split& split) {
+      return judge(base, List::kSplit, all, key, [&](const Split& split) {
         Strategy s = mesh;
         s.sequence_parallel = split.sequence_parallel;
         s.ep = split.ep, s.etp = split.etp;
         return s;
-      };
-      return judge(all, key, with, [&](const Split& split) {
-        Strategy s = with(split);
-        set_interleaved(s);
-        return broken_overlap(base, s);
       });
     });
   }
@@ -418,16 +369,10 @@ class SpaceBuilder {
       const auto key = [&](const Sharding& sharding) {
         return lists_.key_of(mesh, List::kSharding, SpaceLists::values_of(sharding));
       };
-      const auto with = [&](const Sharding& sharding) {
+      return judge(base, List::kSharding, all, key, [&](const Sharding& sharding) {
         Strategy s = mesh;
         s.zero = sharding.zero, s.zero_group = sharding.zero_group;
         return s;  // orders are judged together with splits
-      };
-      return judge(all, key, with, [&](const Sharding& sharding) {
-        Strategy s = with(sharding);
-        s.ep = kOverOne;
-        set_interleaved(s);
-        return broken_overlap(base, s);
       });
     });
   }
@@ -442,13 +387,8 @@ class SpaceBuilder {
       const auto key = [&](const MemoryOption& option) {
         return lists_.key_of(mesh, List::kOption, SpaceLists::values_of(option));
       };
-      const auto with = [&](const MemoryOption& option) { return with_option(mesh, option); };
-      return judge(all, key, with, [&](const MemoryOption& option) {
-        Strategy s = with(option);
-        s.ep = kOverOne;
-        set_interleaved(s);
-        return broken_overlap(base, s);
-      });
+      return judge(base, List::kOption, all, key,
+                   [&](const MemoryOption& option) { return with_option(mesh, option); });
     });
   }
 
@@ -460,17 +400,12 @@ class SpaceBuilder {
                              {microbatches, static_cast<std::int64_t>(choice.schedule), choice.vp});
       };
       const std::vector<ScheduleChoice> all = schedule_choices(base, mesh.pp);
-      const auto with = [&](const ScheduleChoice& choice) {
+      return judge(base, List::kSchedule, all, key, [&](const ScheduleChoice& choice) {
         Strategy s = mesh;
         s.global_batch = s.dp * s.micro_batch * microbatches;
         s.schedule = choice.schedule, s.vp = choice.vp;
         s.stage_layers = some_layout(s);
         return s;
-      };
-      return judge(all, key, with, [&](const ScheduleChoice& choice) {
-        Strategy s = with(choice);
-        s.ep = kOverOne;
-        return broken_overlap(base, s);
       });
     });
   }
@@ -479,9 +414,9 @@ class SpaceBuilder {
   const ClusterSpec& cluster_;
   const SpaceRequest& request_;
   SpaceMemo* memo_;
+  bool counts_;  // what is illegal at once
   SpaceLists lists_;
   SearchSpace space_;
-  std::size_t bases_as_stated_ = 0;
   std::vector<std::vector<MemoryOption>> option_lists_;
   std::map<CountKey, std::int64_t> micro_batch_counts_, schedule_counts_;
   std::map<std::tuple<std::size_t, std::int64_t>, std::size_t> known_micro_batches_;
@@ -497,46 +432,19 @@ Result<SearchSpace> SearchSpace::make(const ModelSpec& m, const ClusterSpec& c,
   return SpaceBuilder(m, c, request, memo).build();
 }
 
+Result<SearchSpace> SearchSpace::make_uncounted(const ModelSpec& m, const ClusterSpec& c,
+                                                const SpaceRequest& request, SpaceMemo* memo) {
+  return SpaceBuilder(m, c, request, memo, false).build();
+}
+
+void SearchSpace::count_illegal(const ModelSpec& m, const ClusterSpec& c,
+                                const SpaceRequest& request, SpaceMemo* memo) {
+  if (!uncounted_.empty()) SpaceBuilder(m, c, request, memo).count_illegal(*this);
+}
+
 SearchSpace SearchSpace::relisted(const ModelSpec& m, const ClusterSpec& c,
                                   const SpaceRequest& request, SpaceMemo* memo) const {
   return SpaceBuilder(m, c, request, memo).relisted(*this);
-}
-
-std::string SearchSpace::description() const {
-  std::string text = "degrees that divide the GPUs, every micro-batch, ";
-  switch (divisions_.partition) {
-    case PartitionRule::kAny:
-      return text + "layers divided by dynamic programming";
-    case PartitionRule::kEven:
-      return text + "even stages";
-    case PartitionRule::kGiven:
-      return text + "stages as given";
-  }
-  return text;
-}
-
-const std::vector<std::int64_t>& SearchSpace::micro_batches(const Mesh& mesh) const {
-  return micro_batches_[mesh.micro_batches].legal;
-}
-const std::vector<CpKind>& SearchSpace::cp_kinds(const Mesh& mesh) const {
-  return cp_kinds_[mesh.cp_kinds].legal;
-}
-const std::vector<Split>& SearchSpace::splits(const Mesh& mesh) const {
-  return splits_[mesh.splits].legal;
-}
-const std::vector<Sharding>& SearchSpace::shardings(const Mesh& mesh) const {
-  return shardings_[mesh.shardings].legal;
-}
-const std::vector<RankOrder>& SearchSpace::bounding_orders(const Mesh& mesh) const {
-  return bounding_orders_[mesh.shardings];
-}
-const std::vector<MemoryOption>& SearchSpace::options(const Mesh& mesh) const {
-  return options_[mesh.options].legal;
-}
-const std::vector<ScheduleChoice>& SearchSpace::schedules(const Mesh& mesh,
-                                                          std::int64_t micro_batch) const {
-  const std::int64_t microbatches = bases_[mesh.base].global_batch / (micro_batch * mesh.dp);
-  return schedules_[schedule_index_.at({mesh.base, mesh.pp, microbatches})].legal;
 }
 
 }  // namespace meshplan

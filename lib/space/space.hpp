@@ -70,6 +70,13 @@ class SearchSpace {
   static Result<SearchSpace> make(const ModelSpec& m, const ClusterSpec& c,
                                   const SpaceRequest& request, SpaceMemo* memo = nullptr);
 
+  // The same without the strategies of illegal meshes, which take longer to count than a first plan
+  // to be found. count_illegal(), of the same arguments, adds them to size() and illegal().
+  static Result<SearchSpace> make_uncounted(const ModelSpec& m, const ClusterSpec& c,
+                                            const SpaceRequest& request, SpaceMemo* memo = nullptr);
+  void count_illegal(const ModelSpec& m, const ClusterSpec& c, const SpaceRequest& request,
+                     SpaceMemo* memo = nullptr);
+
   // What make() gives for plans alone with these limits too, of a space without limits on their
   // keys or with wider ones: the same legal values in the same order, and nothing illegal counted.
   // Only of keys that can_narrow() knows: limits on others also decide what lists are made of.
@@ -103,10 +110,18 @@ class SearchSpace {
  private:
   SearchSpace() = default;
   friend class SpaceBuilder;
-  void count_legal();  // sets size_
+  void count_legal();          // sets size_
+  void add_bounding_orders();  // of the lists of shardings
+
+  struct IllegalMesh {
+    std::size_t base = 0;
+    std::int64_t tp = 1, pp = 1, cp = 1;
+  };
 
   std::vector<Strategy> bases_;
+  std::size_t bases_as_stated_ = 0;  // those before the ones with another dispatcher
   std::vector<Mesh> meshes_;
+  std::vector<IllegalMesh> uncounted_;
   std::vector<LegalList<std::int64_t>> micro_batches_;
   std::vector<LegalList<CpKind>> cp_kinds_;
   std::vector<LegalList<Split>> splits_;

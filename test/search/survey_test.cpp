@@ -12,7 +12,7 @@ using namespace meshplan::search_test;
 
 namespace {
 
-SearchResult found(const Case& c) {
+SearchResult searched(const Case& c) {
   Result<SearchResult> result = search(c.model, c.cluster, c.request);
   REQUIRE(result.ok());
   return std::move(result).value();
@@ -28,7 +28,7 @@ bool dominates(const SurveyedPlan& a, const SurveyedPlan& b) {
 TEST_CASE("no surveyed plan that fits beats the plan that was proved best") {
   const auto seed = GENERATE(range(1u, 25u));
   const Case c = random_case(seed);
-  const SearchResult result = found(c);
+  const SearchResult result = searched(c);
   const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, result, 200);
   for (const SurveyedPlan& plan : all) {
     INFO(to_text(plan.strategy));
@@ -40,7 +40,7 @@ TEST_CASE("no surveyed plan that fits beats the plan that was proved best") {
 
 TEST_CASE("every ranked plan is among the surveyed ones, once, with its rank") {
   const Case c = random_case(3);
-  const SearchResult result = found(c);
+  const SearchResult result = searched(c);
   REQUIRE(!result.plans.empty());
   const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, result, 100);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -56,7 +56,7 @@ TEST_CASE(
     "a surveyed plan costs what evaluating it says, keeps to the limits, and fits if it fits") {
   const auto seed = GENERATE(range(1u, 13u));
   const Case c = random_case(seed);
-  const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, found(c), 100);
+  const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, searched(c), 100);
   for (const SurveyedPlan& plan : all) {
     INFO(to_text(plan.strategy));
     const Verdict verdict = evaluate(c.model, c.cluster, plan.strategy);
@@ -69,7 +69,7 @@ TEST_CASE(
 TEST_CASE("the front is what nothing that fits dominates") {
   const auto seed = GENERATE(range(1u, 13u));
   const Case c = random_case(seed);
-  const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, found(c), 150);
+  const std::vector<SurveyedPlan> all = survey(c.model, c.cluster, c.request, searched(c), 150);
   for (const SurveyedPlan& plan : all) {
     const bool dominated = std::any_of(
         all.begin(), all.end(), [&](const SurveyedPlan& other) { return dominates(other, plan); });
@@ -86,7 +86,7 @@ TEST_CASE("the front is what nothing that fits dominates") {
 
 TEST_CASE("a survey does not depend on the number of threads") {
   Case c = random_case(7);
-  const SearchResult result = found(c);
+  const SearchResult result = searched(c);
   const std::vector<SurveyedPlan> one = survey(c.model, c.cluster, c.request, result, 120);
   c.request.threads = 4;
   const std::vector<SurveyedPlan> four = survey(c.model, c.cluster, c.request, result, 120);
