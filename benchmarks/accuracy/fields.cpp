@@ -281,7 +281,10 @@ Run run_of(const json& row) {
   run.recompute_detail = text(field(row, "recompute_detail"));
   run.recompute_modules = texts(field(row, "recompute_modules"));
   read_listed_modules(run);
-  run.schedule = text(field(row, "schedule"));
+  // What stands in brackets says where it is known from, which may name others.
+  const std::string schedule = text(field(row, "schedule"));
+  const std::size_t bracket = std::min(schedule.find('('), schedule.size());
+  run.schedule = schedule.substr(0, bracket), run.schedule_source = schedule.substr(bracket);
   run.attention_impl = text(field(row, "attention_impl"));
   run.optimizer = text(field(row, "optimizer"));
   const json& overlap = field(row, "overlap");

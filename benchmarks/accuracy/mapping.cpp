@@ -161,11 +161,6 @@ void apply_precision(Strategy& s, const Source& source, const Run& run) {
   if (has_word(run.notes, "mixed precision mode DEFAULT")) s.grad_dtype = Dtype::kFp32;
 }
 
-// What stands in brackets says where the schedule is known from, which may name others.
-std::string stated_schedule(const Run& run) {
-  return run.schedule.substr(0, run.schedule.find('('));
-}
-
 Schedule schedule_of(const std::string& text) {
   if (has_word(text, "interleaved")) return Schedule::kInterleaved;
   if (has_word(text, "dualpipe")) return Schedule::kDualPipe;
@@ -236,7 +231,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   s.seq_len = *run.model.seq_length;
   s.micro_batch = run.micro_batch.value_or(1);
   s.sequence_parallel = s.tp > 1 && run.sequence_parallel.value_or(false);
-  s.schedule = s.pp > 1 ? schedule_of(stated_schedule(run)) : Schedule::k1f1b;
+  s.schedule = s.pp > 1 ? schedule_of(run.schedule) : Schedule::k1f1b;
   const FrameworkRow* row = framework_row(source);
   if (s.cp > 1 && row != nullptr) s.cp_kind = row->cp_kind;
   if (has_any(run.attention_impl + run.overlap_pp, {"all-gather based CP"}))
@@ -244,7 +239,7 @@ Strategy base_strategy(const Source& source, const Run& run, Precision precision
   apply_kernels(s, source, run);
   // Interleaving and messages split over tensor ranks came to Megatron-LM in February 2021
   // (dd88906264, 72e4230bb5).
-  if (has_word(run.schedule, "code of Jan 2021")) s.runtime.scatter_gather = false;
+  if (has_word(run.schedule_source, "code of Jan 2021")) s.runtime.scatter_gather = false;
   apply_overlap(s, run);
   apply_dispatch(s, source, run);
   apply_precision(s, source, run);
@@ -313,7 +308,7 @@ std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
 
 void vary_schedule(Mapped& mapped, const Source&, const Run& run) {
   if (run.vp || *run.pp == 1 ||
-      !(run.schedule.empty() || has_word(stated_schedule(run), "interleaved")))
+      !(run.schedule.empty() || has_word(run.schedule, "interleaved")))
     return;
   constexpr std::int64_t kMostLayersPerRank = 64;
   std::vector<std::int64_t> values = divisors(*run.model.num_layers / *run.pp, kMostLayersPerRank);

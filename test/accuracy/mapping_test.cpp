@@ -132,7 +132,8 @@ TEST_CASE("an interleaved schedule needs more than one chunk per rank") {
 TEST_CASE("what a row says of its schedule in brackets is not its schedule") {
   Run run = complete_run();
   run.vp.reset();
-  run.schedule = "1f1b (code of Jan 2021, before the interleaved schedule was released)";
+  run.schedule = "1f1b ";
+  run.schedule_source = "(code of Jan 2021, before the interleaved schedule was released)";
   const Strategy s = strategy(source_called("Megatron-LM"), run);
   CHECK(s.schedule == Schedule::k1f1b);
   CHECK(s.vp == 1);

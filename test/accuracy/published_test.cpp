@@ -30,6 +30,7 @@ runs:
   sequence_parallel: null
   fsdp: torch FSDP2
   precision: bf16
+  schedule: 1f1b (before the interleaved one)
   status: ok
   measured: {step_time_s: 1.5, peak_memory_gb: 2, memory_unit: GiB allocated}
   derived: {step_time_s: 9}
@@ -47,7 +48,7 @@ runs:
 
 constexpr const char* kCompact =
     R"rows({"use":"score","source":{"title":"Made-up runs","repo":"example/megatron","notes":["first","second"]},"hardware":{"gpu":"NVIDIA A100 80GB","gpu_memory_gb":{"A100":80},"gpus_per_node":8,"inter_node":"8x 200 Gb/s"},"models":{"tiny#1":{"name":"tiny","num_layers":4,"hidden_size":256,"num_attention_heads":4,"vocab_size":1024,"seq_length":128,"ffn_hidden_size":1024,"gated":false,"arch_from":"invented"}},"defaults":{"model":"tiny#1","gpus":8}}
-{"id":"one","tp":2,"pp":1,"micro_batch":2,"global_batch":16,"fsdp":"torch FSDP2","precision":"bf16","status":"ok","measured":{"step_time_s":1.5,"peak_memory_gb":2,"memory_unit":"GiB allocated"}}
+{"id":"one","tp":2,"pp":1,"micro_batch":2,"global_batch":16,"fsdp":"torch FSDP2","precision":"bf16","schedule":"1f1b (before the interleaved one)","status":"ok","measured":{"step_time_s":1.5,"peak_memory_gb":2,"memory_unit":"GiB allocated"}}
 
 {"id":"two","dropout":"yes (hidden)","fsdp":false,"overlap":{"dp":false,"pp_p2p":"asynchronous p2p"},"derived":{"step_time_s":2}}
 {"id":"three","model":null,"gpus":null}
@@ -100,6 +101,8 @@ TEST_CASE("a run reads what its source states and leaves the rest open") {
   CHECK(two.step_time == Seconds{2});
   CHECK(two.dropout == 0.1);
   CHECK(one.fsdp == "torch FSDP2");
+  CHECK(one.schedule == "1f1b ");
+  CHECK(one.schedule_source == "(before the interleaved one)");
   CHECK(two.fsdp.empty());  // said to be off, not a name
   CHECK(two.overlap_dp == "false");
   CHECK(two.overlap_pp == "asynchronous p2p");
