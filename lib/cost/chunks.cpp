@@ -88,4 +88,12 @@ ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mod
   return cost;
 }
 
+PassTime unpaired_passes(const BlockCosts& blocks, const BlockCounts& counts, std::size_t device) {
+  PassTime all;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (counts[k] > 0) all += blocks.of(k, device).unpaired * static_cast<double>(counts[k]);
+  }
+  return all;
+}
+
 }  // namespace meshplan

@@ -91,4 +91,8 @@ struct ChunkCost {
 // `mode`: the strategy's; with kFull, what is not marked as recomputed is kept.
 [[nodiscard]] ChunkCost chunk_cost(const Chunk& chunk, const BlockCosts& blocks, Recompute mode);
 
+// [F-EP-18] What a microbatch takes more through these blocks whose passes run beside no other's.
+[[nodiscard]] PassTime unpaired_passes(const BlockCosts& blocks, const BlockCounts& counts,
+                                       std::size_t device = 0);
+
 }  // namespace meshplan

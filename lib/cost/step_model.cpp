@@ -240,19 +240,14 @@ Seconds StepModel::uneven_time(const Unevenness& u) const {
   return uneven_.tokens * (u.tokens.mean - 1) + uneven_.pairs * (u.squares.mean - 1);
 }
 
-// [F-EP-18] With overlapped dispatch the first microbatch's forward and the last one's backward pass
-// have none to run beside: the p - 1 ranks before the last one and its own chunks, of which an
+// [F-EP-18] With overlapped dispatch the first microbatch's forward and the last one's backward
+// pass have none to run beside: the p - 1 ranks before the last one and its own chunks, of which an
 // interleaved pipeline runs (v - 1) g + 1 before the first pair (Megatron-Core
 // pipeline_parallel/combined_1f1b.py; schedules.py, get_pp_rank_microbatches).
 PassTime StepModel::unpaired_time(const Strategy& s) const {
   PassTime all;
   if (!s.overlap.ep) return all;
-  for (const Chunk& chunk : chunks_) {
-    for (std::size_t k = 0; k < chunk.blocks.size(); ++k) {
-      if (chunk.blocks[k] == 0) continue;
-      all += blocks_->of(k, chunk.device).unpaired * static_cast<double>(chunk.blocks[k]);
-    }
-  }
+  for (const Chunk& chunk : chunks_) all += unpaired_passes(*blocks_, chunk.blocks, chunk.device);
   if (s.schedule != Schedule::kInterleaved) return all;
   const PipelineShape shape = pipeline_shape(s);
   const std::int64_t group = shape.group == 0 ? s.pp : shape.group;

@@ -48,6 +48,9 @@ DivisionSearch::DivisionSearch(const DivisionQuery& q, const StageContext& conte
       strategy_(x_.strategy),
       limit_(q.most),
       tied_(is(DivisionAsk::kAnySharding) ? 0 : q.placement.tied().si()),
+      unpaired_(x_.strategy.overlap.ep
+                    ? unpaired_passes(x_.blocks, x_.prefix.with_ends(x_.model)).total().si()
+                    : 0),
       given_(effort),
       left_(effort) {}
 
@@ -169,7 +172,8 @@ void DivisionSearch::extend(Division& begun, int state, int stage, const Begun& 
     const double longest = std::max(chain, bound_.loop(stage, place.taken, to) + now.carried);
     if ((longest + before.end) * kRounding > limit()) return;
     const StepEnd end = end_of(stage, share);
-    const double own_end = (end.optimizer + end.offload).si(), exposed = end.exposed.si();
+    const double own_end = (end.optimizer + end.offload).si() + unpaired_,
+                 exposed = end.exposed.si();
     const double rank = chains.until_last + own + exposed + own_end + tied_;
     if (rank * kRounding > limit()) return;
     if (stage == 0 && bound_.comes_back()) {
@@ -190,7 +194,7 @@ void DivisionSearch::find_ends(const DivisionGraph& graph) {
   for (const DivisionGraph::Taken& t : graph.shares()) {
     const StepEnd end = end_of(t.stage, t.share);
     exposed_.push_back(end.exposed.si());
-    ends_.push_back((end.optimizer + end.offload).si());
+    ends_.push_back((end.optimizer + end.offload).si() + unpaired_);
   }
 }
 

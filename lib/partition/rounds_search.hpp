@@ -151,6 +151,7 @@ class DivisionSearch {
   Strategy strategy_;        // with the division costed last
   double limit_;             // least of the time wanted and the best one
   double tied_;              // reduction of tied embeddings
+  double unpaired_;          // first and last passes, in which nothing hides [F-EP-18]
   std::int64_t given_;       // the effort
   std::int64_t left_;        // of it
   std::int64_t spared_ = 0;  // when it gave up

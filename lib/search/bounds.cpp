@@ -111,7 +111,10 @@ double end_bound(const SearchContext& x, const Strategy& s, const BlockCosts& bl
   const DeviceSpec& d = x.cluster.device;
   const Seconds end = optimizer_offload_time(d, s, p) * s.offload.host_share() +
                       optimizer_time(d, s, p) * s.offload.device_share();
-  return rounded_down(end);
+  // A pipeline of more microbatches a turn leaves more of them alone.
+  const Seconds alone =
+      s.overlap.ep ? unpaired_passes(blocks, whole_model(x, s).blocks).total() : Seconds{};
+  return rounded_down(end + alone);
 }
 
 Bytes states_bound(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
