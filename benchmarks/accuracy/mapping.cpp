@@ -307,8 +307,7 @@ std::vector<std::int64_t> possible_heads(const Source& source, const Run& run) {
 }
 
 void vary_schedule(Mapped& mapped, const Source&, const Run& run) {
-  if (run.vp || *run.pp == 1 ||
-      !(run.schedule.empty() || has_word(run.schedule, "interleaved")))
+  if (run.vp || *run.pp == 1 || !(run.schedule.empty() || has_word(run.schedule, "interleaved")))
     return;
   constexpr std::int64_t kMostLayersPerRank = 64;
   std::vector<std::int64_t> values = divisors(*run.model.num_layers / *run.pp, kMostLayersPerRank);
