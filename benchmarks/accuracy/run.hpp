@@ -66,8 +66,8 @@ struct Run {
   std::optional<bool> sequence_parallel, distributed_optimizer, torch_compile;
   std::optional<double> dropout;  // "yes" reads as 0.1, the default of Megatron-LM
   std::string fsdp, precision, recompute, recompute_detail, attention_impl, optimizer;
-  std::string schedule, schedule_source;  // and, in brackets behind it, where it is known from
-  std::vector<std::string> recompute_modules;      // as Megatron-Core names them
+  std::string schedule, schedule_source;       // and, in brackets behind it, where it is known from
+  std::vector<std::string> recompute_modules;  // as Megatron-Core names them
   std::string overlap_tp, overlap_dp, overlap_pp;  // "true", "false" or the source's words
   // Adapters beside frozen weights; rank absent or 0: all weights are trained.
   std::string task;  // pretrain, sft, lora, qlora

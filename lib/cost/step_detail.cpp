@@ -80,8 +80,7 @@ void StepModel::explain_messages(const Strategy& s, const RankGroup& last, PlanC
   }
   for (CommEntry& entry : table) {
     if (entry.dimension != CommDimension::kEp || exchanged == Seconds{}) continue;
-    entry.exposed +=
-        unpaired_time(s).ep * (entry.time_each * entry.count_per_step / exchanged);
+    entry.exposed += unpaired_time(s).ep * (entry.time_each * entry.count_per_step / exchanged);
   }
   if (s.pp > 1) {
     const double sends = 2 * microbatches_ * static_cast<double>(s.vp);
