@@ -82,8 +82,11 @@ constexpr std::array kFrameworks{
                  .inplace_cross_entropy = true,
                  .cp_kind = CpKind::kUlysses,
                  .eager_router = true},
-    // Its pods have CUDA_DEVICE_MAX_CONNECTIONS=1 (3.test_cases/megatron/megatron-bridge/dsv3/
-    // kubernetes/manifests); its script leaves delay_wgrad_compute off (bench_dsv3_pretrain.py).
+    // Its manifest of pods has CUDA_DEVICE_MAX_CONNECTIONS=1 (3.test_cases/megatron/
+    // megatron-bridge/dsv3/kubernetes/manifests). The cells were started another way, which was not
+    // read: that they share it is taken from what overlap gained there, which is what less
+    // recomputation and interleaving do. Its script leaves delay_wgrad_compute off
+    // (bench_dsv3_pretrain.py).
     FrameworkRow{
         .word = "awsome-distributed-ai", .framework = "megatron", .single_device_connection = true},
     FrameworkRow{"megatron", "megatron"},

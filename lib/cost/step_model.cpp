@@ -248,6 +248,9 @@ PassTime StepModel::unpaired_time(const Strategy& s) const {
   PassTime all;
   if (!s.overlap.ep) return all;
   for (const Chunk& chunk : chunks_) all += unpaired_passes(*blocks_, chunk.blocks, chunk.device);
+  // A host that catches up while messages are seen takes away from what these show.
+  const Seconds caught_up = std::min(all.launch, Seconds{});
+  all.ep += caught_up, all.launch -= caught_up;
   if (s.schedule != Schedule::kInterleaved) return all;
   const PipelineShape shape = pipeline_shape(s);
   const std::int64_t group = shape.group == 0 ? s.pp : shape.group;
@@ -260,10 +263,8 @@ TimeTerms StepModel::terms_of(const Strategy& s, const StepTail& tail) const {
                             placement_->tied(), tail.optimizer, tail.offload});
   const PassTime& deferred = tail.last->deferred;
   t.compute += deferred.compute, t.tp_comm_exposed += deferred.tp, t.other += deferred.launch;
-  // A host that catches up while messages are seen takes away from both.
   const PassTime alone = unpaired_time(s);
-  t.ep_comm_exposed += alone.ep + std::min(alone.launch, Seconds{});
-  t.other += std::max(alone.launch, Seconds{});
+  t.ep_comm_exposed += alone.ep, t.other += alone.launch;
   if (model_.lengths) t.uneven = uneven_time(unevenness(model_, s));
   t.other = t.other + retry_time(s, tail.peak, cluster_.device.memory, microbatches_);
   return t;

@@ -84,8 +84,8 @@ void push_ep(const BlockContext& x, Pass pass, Collective op, double bytes, doub
   const Strategy& s = x.strategy;
   CommOp comm = dispatch_op(x, pass, op, Group::kEp, bytes);
   if (op == Collective::kAllToAll) comm.time_each = dispatch_time(x, comm, token_bytes);
-  if (hides_dispatch(s))
-    comm.hidden = comm.time_each;  // as far as limit_hidden_dispatch() leaves it
+  // As far as limit_hidden_dispatch() leaves it.
+  if (hides_dispatch(s)) comm.hidden = comm.time_each;
   push(comm, ops);
 }
 
@@ -134,10 +134,6 @@ void append_gathers(const MoeSpec& moe, const BlockContext& x, double token_byte
   }
 }
 
-}  // namespace
-
-namespace {
-
 // The chance that none of k experts, drawn evenly from `all`, is one of `of_part`.
 double missed(double k, double all, double of_part) {
   double chance = 1;
@@ -154,17 +150,15 @@ double holds(double groups, double chosen, double mine, double j) {
   return std::exp(ways(mine, j) + ways(groups - mine, chosen - j) - ways(groups, chosen));
 }
 
-}  // namespace
-
 // [F-EP-20] Where the router first chooses g of G groups of experts, by the best of each, and k
 // experts of theirs: between k experts drawn evenly from all of theirs and k / g from each, the
 // mean of both, which is within 4 % of counted tokens with random scores. A part of several groups
 // holds more of those chosen or fewer (DeepSeek-V3, 2412.19437 sec. 2.1.2; Megatron-Core
 // moe/moe_utils.py, group_limited_topk).
-static double group_limited_copies(const MoeSpec& moe, double parts) {
+double group_limited_copies(const MoeSpec& moe, double parts) {
   const double k = real(moe.top_k), groups = real(moe.router_num_groups);
   const double chosen = real(moe.router_group_top_k);
-  const double of_group = real(moe.num_experts) / groups, of_part = of_group * groups / parts;
+  const double of_group = real(moe.num_experts) / groups, of_part = real(moe.num_experts) / parts;
   if (parts >= groups) {
     const double evenly = 1 - missed(k, of_group * chosen, of_part);
     const double from_each = 1 - missed(k / chosen, of_group, of_part);
@@ -178,6 +172,8 @@ static double group_limited_copies(const MoeSpec& moe, double parts) {
   }
   return parts * reached;
 }
+
+}  // namespace
 
 // [F-EP-2] Of a token's top_k copies, how many distinct parts of the expert-parallel group get one,
 // experts drawn evenly: p (1 - C(E - E/p, k) / C(E, k)) of p equal parts of E experts. The parts
