@@ -177,6 +177,9 @@ void add_adapters(const Strategy& s, std::vector<std::vector<std::string>>& over
   overrides.push_back({"peft.target_modules=" + key_text(s.lora.targets)});
   overrides.push_back({"peft.dropout=" + key_text(s.lora.dropout)});
   if (s.lora.all_to_all) overrides.push_back({"peft.a2a_experimental=true"});
+  if (s.lora.input_regather) {
+    overrides.push_back({"peft.sequence_parallel_input_regather=true"});
+  }
 }
 
 }  // namespace

@@ -159,6 +159,13 @@ void check_lora(const Plan& p, Findings& f) {
                                std::to_string(p.m.hidden_size) + ": no adapter of low rank");
   }
   check_targets(p, f);
+  if (lora.input_regather && !regathers_input(p.s, LoraTarget::kQkv) &&
+      !regathers_input(p.s, LoraTarget::kFc1)) {
+    f.warning({"lora.input_regather"},
+              "'lora.input_regather' does nothing without adapters on linear_qkv or linear_fc1 and "
+              "sequence parallelism, or with CUDA graphs, lora.all_to_all, offload.activations or "
+              "recompute=full");
+  }
   const std::vector<LoraTarget> wanted = (lora.targets & targets_of(p.m)).all();
   const bool split = std::any_of(wanted.begin(), wanted.end(), is_column_parallel);
   if (split) must_divide(f, {"tp", "lora.rank"}, p.s.tp, lora.rank, "columns of an adapter");

@@ -235,12 +235,14 @@ TEST_CASE("adapters of Megatron-Bridge are the strategy's") {
   };
   const Result<MegatronRun> run = read_bridge(
       with_lora("  alpha: 32\n  dim: 16\n  dropout: 0.1\n  exclude_modules: []\n  target_modules:\n"
-                "  - linear_qkv\n  - linear_fc2\n  a2a_experimental: true"));
+                "  - linear_qkv\n  - linear_fc2\n  a2a_experimental: true\n"
+                "  sequence_parallel_input_regather: true"));
   INFO((run.ok() ? "" : to_text(run.errors())));
   REQUIRE(run.ok());
   CHECK(run->strategy.lora.rank == 16);
   CHECK(run->strategy.lora.dropout == 0.1);
   CHECK(run->strategy.lora.all_to_all);
+  CHECK(run->strategy.lora.input_regather);
   CHECK(run->strategy.lora.targets == LoraTargets{LoraTarget::kQkv, LoraTarget::kFc2});
   const Result<MegatronRun> plain = read_bridge(with_lora("  dim: 8"));
   REQUIRE(plain.ok());
