@@ -389,8 +389,7 @@ class Container {
           field == "sequence_parallel_input_regather") {
         take(entry, "peft." + field);
       } else if (field == "target_modules") {
-        std::string names;
-        if (entry.second.kind == YamlNode::Kind::kScalar) names = entry.second.text;
+        std::string names = entry.second.text;  // empty of a list
         for (const YamlNode& item : entry.second.items) {
           names += (names.empty() ? "" : ",") + item.text;
         }

@@ -7,7 +7,8 @@
 
 namespace meshplan {
 
-void read_adapters(ProgramOptions& options, Strategy& s) {
+void read_adapters(ProgramOptions& options, ImportedRun& run) {
+  Strategy& s = run.strategy;
   constexpr IntegerRange kLoraRanks{1, 1 << 20};
   s.lora.rank = options.number("--peft.dim", 0, kLoraRanks);
   const double dropout = options.real("--peft.dropout", 0);
@@ -17,7 +18,13 @@ void read_adapters(ProgramOptions& options, Strategy& s) {
   if (s.lora.rank == 0) return;
   s.lora.dropout = dropout;
   s.lora.all_to_all = all_to_all;
-  s.lora.input_regather = regather;
+  const bool elsewhere = s.recompute == Recompute::kFull || s.offload.activations;
+  s.lora.input_regather = regather && !elsewhere;
+  if (regather && elsewhere) {
+    run.notes.push_back(
+        "sequence_parallel_input_regather beside full recomputation or activations on the host: "
+        "without effect");
+  }
   if (names.empty()) return;  // Megatron-Bridge's default, and this program's
   s.lora.targets = {};
   std::string_view rest = names;

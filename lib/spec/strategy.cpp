@@ -39,8 +39,7 @@ bool regathers_input(const Strategy& s, LoraTarget layer) {
   const bool eligible = layer == LoraTarget::kQkv || layer == LoraTarget::kFc1;
   if (!s.lora.input_regather || !eligible || !s.lora.targets.contains(layer)) return false;
   if (!has_adapters(s) || s.tp == 1 || !s.sequence_parallel || s.lora.all_to_all) return false;
-  if (s.runtime.cuda_graph != CudaGraph::kNone || s.offload.activations) return false;
-  if (s.recompute == Recompute::kFull) return false;
+  if (s.runtime.cuda_graph != CudaGraph::kNone) return false;
   const bool repeats_mlp =
       s.recompute == Recompute::kSelective && s.recompute_modules.has(RecomputeModule::kMlp);
   return layer == LoraTarget::kQkv || !repeats_mlp;

@@ -209,6 +209,7 @@ TEST_CASE("[F-LORA-3] an adapter keeps its share of the sequence and gathers it 
   }
   SECTION("not of an adapter's second matrix, nor beside what takes its path") {
     CHECK_FALSE(regathers_input(again, kFc2));
+    again.lora.all_to_all = false;
     again.runtime.cuda_graph = CudaGraph::kLayer;
     CHECK_FALSE(regathers_input(again, kQkv));
     again.runtime.cuda_graph = CudaGraph::kNone;
