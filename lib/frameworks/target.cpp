@@ -75,10 +75,12 @@ TargetLayers target_layers(Target t, const ModelSpec& m) {
 std::vector<RecomputeModules> target_modules(Target t, const ModelSpec& m, const Strategy& s) {
   const bool dense = num_moe_layers(m) < m.num_layers;
   if (t != Target::kMegatron || !dense || !s.flash_attention) return {RecomputeModules{}};
+  const bool delayed =
+      s.precision == Precision::kFp8 && s.runtime.fp8_recipe == ScalingRecipe::kDelayed;
   RecomputeModules cheap;
-  if (m.moe) cheap.add(RecomputeModule::kMoeAct);
+  if (m.moe && !delayed) cheap.add(RecomputeModule::kMoeAct);
   if (m.mla) cheap.add(RecomputeModule::kMlaUpProj);
-  if (m.moe || m.mla) cheap.add(RecomputeModule::kLayernorm);
+  if ((m.moe || m.mla) && !delayed) cheap.add(RecomputeModule::kLayernorm);
   RecomputeModules all = cheap;
   all.add(RecomputeModule::kMlp);
   if (cheap.empty()) return {all};

@@ -218,57 +218,6 @@ void activations_host(const Plan& p, Findings& f) {
   f.error({"offload.activations"}, "'offload.activations' needs two layers or more");
 }
 
-CountRule counts_of_recomputation(const ModelSpec& m) {
-  return m.mtp_layers > 0 ? CountRule::kAll : CountRule::kUniform;
-}
-void recomputation(const Plan& p, Findings& f) {
-  const std::vector<RecomputeModules> lists = target_modules(Target::kMegatron, p.m, p.s);
-  if (p.s.recompute == Recompute::kSelective && p.s.recompute_modules.empty() &&
-      !lists.front().empty()) {
-    f.error({"recompute_modules"},
-            "selective recomputation repeats modules, of which none is the activation function of "
-            "a dense MLP alone",
-            "recompute_modules=" + key_text(lists.back()));
-    return;
-  }
-  if (!recomputed_per_chunk(p.s, p.m)) {
-    f.error(
-        {"recompute_layers"},
-        "recomputation is of all layers or of the same number in every chunk of every rank, not "
-        "of 'recompute_layers' " +
-            key_text(p.s.recompute_layers));
-    return;
-  }
-  const bool some = *recomputed_per_chunk(p.s, p.m) != 0;
-  if (some && p.s.recompute == Recompute::kSelective) {
-    f.error({"recompute", "recompute_layers"},
-            "recomputation is selective or of whole layers, not both");
-  }
-  const bool every = counts_of_recomputation(p.m) == CountRule::kAll;
-  if (every && *recomputed_per_chunk(p.s, p.m) > 0) {
-    f.error({"recompute_layers"},
-            "a model with multi-token prediction recomputes every layer or none");
-  }
-}
-void mend_recomputation(Strategy& s, const ModelSpec& m) {
-  if (s.recompute == Recompute::kSelective) {
-    s.recompute_layers.clear();
-    if (s.recompute_modules.empty()) {
-      s.recompute_modules = target_modules(Target::kMegatron, m, s).back();
-    }
-    return;
-  }
-  const std::optional<std::int64_t> exact = recomputed_per_chunk(s, m);
-  if (exact && (*exact <= 0 || m.mtp_layers == 0)) return;
-  const auto most = std::max_element(s.recompute_layers.begin(), s.recompute_layers.end());
-  const std::int64_t each = ceil_div(*most, s.vp) * s.vp;
-  const std::vector<std::int64_t> layers = stage_layers(s, m);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    s.recompute_layers[i] = m.mtp_layers > 0 ? layers[i] : std::min(each, layers[i]);
-  }
-  s.recompute = Recompute::kFull, s.recompute_modules = {};
-}
-
 void precision(const Plan& p, Findings& f) {
   if (p.s.precision != Precision::kTf32) return;
   f.error({"precision"}, "Megatron-LM has no switch for tf32");
@@ -388,7 +337,9 @@ constexpr TargetRule kRules[] = {
     {"T:1884 cpu_offloading_num_layers < num_layers", activations_host, nullptr},
     {"T:1914 recompute_granularity, core/transformer/transformer_block.py _checkpointed_forward, "
      "core/transformer/multi_token_prediction.py:1622",
-     recomputation, mend_recomputation, PartitionRule::kAny, counts_of_recomputation},
+     check_megatron_recomputation, mend_megatron_recomputation, PartitionRule::kAny,
+     counts_of_megatron_recomputation},
+    {"T:1964 recompute_modules", check_megatron_modules, mend_megatron_modules},
     {"A:1190 params_dtype", precision, mend_precision},
     {"core/optimizer/optimizer_config.py:433", dtypes, mend_dtypes},
     {"core/extensions/transformer_engine.py", kernels, mend_kernels},
@@ -416,25 +367,6 @@ bool is_megatron_hybrid(const ModelSpec& m) {
   return std::all_of(m.layers.begin(), m.layers.end(),
                      [&](const LayerRun& run) { return says(run.layer); }) &&
          (!m.mtp_layer || says(*m.mtp_layer));
-}
-
-std::optional<std::int64_t> recomputed_per_chunk(const Strategy& s, const ModelSpec& m) {
-  const std::vector<std::int64_t>& counts = s.recompute_layers;
-  if (counts.empty()) return s.recompute == Recompute::kFull ? -1 : 0;
-  if (std::all_of(counts.begin(), counts.end(), [](std::int64_t c) { return c == 0; })) return 0;
-  const std::vector<std::int64_t> layers = stage_layers(s, m);
-  if (counts == layers) return -1;
-  // A chunk has layers / vp, rounded up or down: n layers of each are n * vp, or all.
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] == layers[i]) continue;
-    const std::int64_t each = counts[i] / s.vp;
-    if (each == 0) return std::nullopt;
-    for (std::size_t r = 0; r < counts.size(); ++r) {
-      if (counts[r] != std::min(each * s.vp, layers[r])) return std::nullopt;
-    }
-    return each;
-  }
-  return std::nullopt;
 }
 
 bool all_linear_biased(const ModelSpec& m) {

@@ -40,6 +40,13 @@ void check_megatron_extras(Target t, const Strategy& s, Findings& f);
 void check_streams(Target t, const Strategy& s, const ModelSpec& m, Findings& f);
 void check_attention_residuals(Target t, const Strategy& s, const ModelSpec& m, Findings& f);
 
+// Layers and modules that Megatron-LM recomputes.
+void check_megatron_recomputation(const Plan& p, Findings& f);
+void mend_megatron_recomputation(Strategy& s, const ModelSpec& m);
+[[nodiscard]] CountRule counts_of_megatron_recomputation(const ModelSpec& m);
+void check_megatron_modules(const Plan& p, Findings& f);
+void mend_megatron_modules(Strategy& s, const ModelSpec& m);
+
 // CUDA graphs of layers, and of the full iteration, as Megatron-LM captures them.
 void check_megatron_graphs(const Plan& p, Findings& f);
 void mend_megatron_graphs(Strategy& s, const ModelSpec& m);

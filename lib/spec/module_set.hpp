@@ -20,6 +20,7 @@ class ModuleSet {
   }
 
   constexpr void add(Module m) { bits_ |= bit(m); }
+  constexpr void erase(Module m) { bits_ &= ~bit(m); }
   [[nodiscard]] constexpr bool has(Module m) const { return (bits_ & bit(m)) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   // A number of its own for every set.
