@@ -92,11 +92,23 @@ class Brute {
 
   // Dispatch beside another microbatch's layers, where Megatron-Core has it.
   void try_overlaps(Strategy s) {
-    try_orders(s);
+    try_inputs(s);
     const bool possible = c_.model.moe && s.ep > 1 && s.framework == Framework::kMegatron;
     if (!possible || s.runtime.allgather_dispatcher || limits("overlap.ep")) return;
     s.overlap.ep = true;
+    try_inputs(s);
+  }
+
+  // Adapters that gather their inputs again, where Megatron-Bridge has them.
+  void try_inputs(Strategy s) {
     try_orders(s);
+    const bool possible = has_adapters(s) && s.framework == Framework::kMegatron;
+    if (!possible || s.lora.input_regather || limits("lora.input_regather")) return;
+    s.lora.input_regather = true;
+    if (regathers_any(s)) try_orders(s);
+  }
+  static bool regathers_any(const Strategy& s) {
+    return regathers_input(s, LoraTarget::kQkv) || regathers_input(s, LoraTarget::kFc1);
   }
 
   // The layouts of devices are the same without a pipeline, without replicas, and in one node
@@ -235,6 +247,7 @@ class Brute {
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!keeps_limits(s, true)) continue;
+          if (s.lora.input_regather && !regathers_any(s)) continue;
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
           ++tried_.legal;
