@@ -63,6 +63,8 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"lora.targets", "layers with adapters: a list of their names, or [all-linear]"},
     {"lora.dropout", "share of the adapters' input that is dropped"},
     {"lora.all_to_all", "a row-parallel layer's adapter exchanges its output, else gathers it"},
+    {"lora.input_regather",
+     "adapters keep a share of the sequence and gather their input again backward"},
     {"lora.frozen_dtype", "how frozen weights are stored: training, fp8, nvfp4, nf4 or int8"},
     {"kernels.fused_softmax", "scale, mask and softmax are one kernel (without flash attention)"},
     {"kernels.fused_norm", "a norm is one kernel"},

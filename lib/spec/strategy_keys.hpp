@@ -69,6 +69,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("lora.targets", s.lora.targets);
   visit("lora.dropout", s.lora.dropout);
   visit("lora.all_to_all", s.lora.all_to_all);
+  visit("lora.input_regather", s.lora.input_regather);
   visit("lora.frozen_dtype", s.lora.frozen_dtype);
   visit("kernels.fused_softmax", s.runtime.fused_softmax);
   visit("kernels.fused_norm", s.runtime.fused_norm);
