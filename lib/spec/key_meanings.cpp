@@ -137,6 +137,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"runtime.fp32_grad_copies", "16-bit gradients are copied to fp32 for the update"},
     {"runtime.flat_grad_copies", "ZeRO-1 and 2 in fp16 flatten and cast gradients for the update"},
     {"runtime.late_gradients", "with one microbatch gradients are allocated as they are made"},
+    {"runtime.offload_margin", "of one layer what offload.modules name stays on the device"},
     {"runtime.flat_weight_gather", "ZeRO-1 gathers weights through a flat copy of all of them"},
     {"runtime.zero_bucket_size", "elements of each bucket that ZeRO-1 and 2 hold for good"},
     {"runtime.held_gathers", "gathered inputs that streams still hold, several microbatches"},
