@@ -183,11 +183,13 @@ class UniformCounts {
 
 }  // namespace
 
-bool may_divide_within(const StageContext& context, const DivisionRules& rules, double most) {
+bool may_divide_within(const StageContext& context, const DivisionRules& rules, double most,
+                       std::int64_t* effort) {
   bool may = false;
   for_each_rounds(context, rules, [&](const StageContext& x) {
     Stages stages(x);
     may = can_divide(stages, most);
+    if (effort != nullptr) *effort += stages.worked_out();
     return !may;
   });
   return may;

@@ -33,8 +33,9 @@ void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& vi
 }
 
 // Whether some division fits and lets a step take `most` seconds or less, by its stages' times.
+// `effort`: grows by the shares of layers whose memory was worked out.
 [[nodiscard]] bool may_divide_within(const StageContext& context, const DivisionRules& rules,
-                                     double most);
+                                     double most, std::int64_t* effort = nullptr);
 
 // The division of layers that the rule picks by stage times, or by memory: [F-SEARCH-1]. Nothing if
 // none fits, or none of those that do lets a step take `most` seconds or less. Times only say where

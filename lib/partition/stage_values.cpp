@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "cost/memory.hpp"
 #include "partition/stages.hpp"
@@ -119,9 +120,15 @@ RankMemory& Stages::stored(const Chunk& mine) const {
   return known.memory;
 }
 
-Bytes Stages::rank_need(std::size_t rank, const Chunk& mine) const {
+// `least_room`: with no room for what recomputed layers make again, nor for their inputs on the
+// host.
+Bytes Stages::rank_need(std::size_t rank, const Chunk& mine, bool least_room) const {
   const Strategy& s = x_.strategy;
-  RankMemory& memory = stored(mine);
+  if (least_room) {
+    plain_ = mine;
+    plain_.recomputed.assign(mine.recomputed.size(), 0);
+  }
+  RankMemory& memory = stored(least_room ? plain_ : mine);
   Bytes needed;
   if (x_.states_only) {
     const StateBytes states = on_device(memory.states, s.offload);
@@ -145,9 +152,22 @@ Bytes Stages::need(int stage, const StageAssignment& share, std::int64_t first,
   ++worked_out_;
   const Chunk& mine = fill(stage, share, first, second);
   const auto rank = static_cast<std::size_t>(stage);
-  const Bytes near = rank_need(rank, mine);
+  const Bytes near = rank_need(rank, mine, false);
   if (!layout_.is_bidirectional()) return near;
-  return std::max(near, rank_need(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine));
+  return std::max(near,
+                  rank_need(static_cast<std::size_t>(x_.strategy.pp) - 1 - rank, mine, false));
+}
+
+// need() of which only that is asked, rank by rank.
+bool Stages::fits(int stage, const StageAssignment& share, std::int64_t first, std::int64_t second,
+                  bool least_room) const {
+  ++worked_out_;
+  const Chunk& mine = fill(stage, share, first, second);
+  const auto rank = static_cast<std::size_t>(stage);
+  if (rank_need(rank, mine, least_room) > x_.capacity) return false;
+  if (!layout_.is_bidirectional()) return true;
+  const std::size_t far = static_cast<std::size_t>(x_.strategy.pp) - 1 - rank;
+  return rank_need(far, mine, least_room) <= x_.capacity;
 }
 
 const Stages::Value& Stages::value(int stage, const StageAssignment& holding) const {
@@ -162,9 +182,9 @@ bool Stages::holds(int stage, const StageAssignment& h) const {
   const bool all = x_.counts == CountRule::kAll;
   const auto asked = [&](int n) {
     const LayerCursor place = layout_.follow_each_other() ? h.place : LayerCursor{};
-    return need(stage, {place, n, 0}, all ? n : 0, 0) <= x_.capacity;
+    return fits(stage, {place, n, 0}, all ? n : 0, 0);
   };
-  if (!holds_) return need(stage, h, all ? h.first : 0, 0) <= x_.capacity;
+  if (!holds_) return fits(stage, h, all ? h.first : 0, 0);
   const int begin = begin_of(h);
   const auto known = [&] { return holds_->fits(stage, begin, begin + h.first); };
   if (known()) return *known();
@@ -221,14 +241,14 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
 // one.
 std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::int64_t second,
                                   std::int64_t limit) const {
-  const auto fits = [&](std::int64_t n) {
+  const auto does = [&](std::int64_t n) {
     if (n == 0 && second == 0 && holds_) return holds(stage, share);
-    return need(stage, share, n, second) <= x_.capacity;
+    return fits(stage, share, n, second);
   };
   const std::int64_t most = std::min<std::int64_t>(limit, share.first);
-  if (fits(0)) return guess_ = 0;
+  if (does(0)) return guess_ = 0;
   if (layout_.leading() == 0) {
-    const std::int64_t fewest = fewest_of_kind(1, most, fits);
+    const std::int64_t fewest = fewest_of_kind(1, most, does);
     guess_ = fewest < 0 ? std::max<std::int64_t>(0, most) : fewest;
     return fewest;
   }
@@ -246,11 +266,31 @@ std::int64_t Stages::fewest_first(int stage, const StageAssignment& share, std::
     }
   }
   firsts_[kinds] = most + 1;
+  const std::int64_t least = kinds > 2 ? least_recomputed(stage, share, second, most) : 1;
   for (std::size_t i = 0; i < kinds; ++i) {
-    const std::int64_t fewest = fewest_of_kind(firsts_[i], firsts_[i + 1] - 1, fits);
+    const std::int64_t low = std::max(firsts_[i], least);
+    const std::int64_t fewest = fewest_of_kind(low, firsts_[i + 1] - 1, does);
     if (fewest >= 0) return guess_ = fewest;
   }
   return -1;
+}
+
+// [F-SEARCH-20] No fewer than that many, or most + 1, fit: with the room that no recomputation
+// needs, one layer more always frees memory, whatever its kind. So one search over all of them.
+std::int64_t Stages::least_recomputed(int stage, const StageAssignment& share, std::int64_t second,
+                                      std::int64_t most) const {
+  const auto may = [&](std::int64_t n) { return fits(stage, share, n, second, true); };
+  std::int64_t low = 1, high = most + 1;
+  if (low < guess_ && guess_ <= most) {  // mostly that one is the answer again
+    if (may(guess_)) {
+      high = guess_;
+      if (!may(high - 1)) return high;
+    } else {
+      low = guess_ + 1;
+    }
+  }
+  if (high > most && (low > most || !may(most))) return most + 1;
+  return smallest_that(may, low, std::min(high, most));
 }
 
 // The fewest of low .. high, or -1. Neighbouring shares mostly recompute as many as each other, or
@@ -294,9 +334,9 @@ bool Stages::may_take(int stage, const StageAssignment& share) const {
   }
   if (base_time(stage, share, layout_.after(stage, share)) > limit_) return false;
   const std::int64_t most = most_recomputed(stage, share);
-  if (need(stage, share, most, 0) <= x_.capacity) return true;
+  if (fits(stage, share, most, 0)) return true;
   if (most == 0) return false;
-  if (layout_.leading() == 0) return need(stage, share, 0, 0) <= x_.capacity;
+  if (layout_.leading() == 0) return fits(stage, share, 0, 0);
   return value(stage, share).time >= 0;
 }
 
@@ -329,7 +369,13 @@ Stages::Value Stages::fewest_pair(int stage, const StageAssignment& h) const {
   if (is_too_much(stage, h)) return {kTooMuch, 0, 0};
   Value best{kTooMuch, 0, 0};
   std::int64_t most = most_recomputed(stage, h);  // of both ranks together, as far as is known
-  for (std::int64_t second = 0; second <= std::min<std::int64_t>(h.second, most); ++second) {
+  // [F-SEARCH-20] Too few of the second rank never fit, whatever the first one recomputes.
+  const std::int64_t most_first = std::min<std::int64_t>(h.first, most);
+  const auto may = [&](std::int64_t n) { return fits(stage, h, most_first, n, true); };
+  const std::int64_t most_second = std::min<std::int64_t>(h.second, most);
+  if (!may(most_second)) return best;
+  for (std::int64_t second = may(0) ? 0 : smallest_that(may, 1, most_second);
+       second <= std::min(most_second, most); ++second) {
     const std::int64_t first = fewest_first(stage, h, second, most - second);
     if (first < 0) continue;
     const std::int64_t time = time_of(fill(stage, h, first, second));
@@ -344,20 +390,24 @@ Stages::Value Stages::fewest_pair(int stage, const StageAssignment& h) const {
   return best;
 }
 
-// Whether a share cannot fit within the limit: a smaller one is known not to, or it does not with
-// as much recomputed on both ranks as there is time for. Where all layers are of one kind: then one
-// more recomputed always frees memory, but for the first.
+// Whether a share is known not to fit within the limit. A smaller one is known not to: it lacks the
+// last layer of the first rank or the first one of the second, and what the larger one recomputes
+// but for that layer would do for it, with less time and memory. Or it does not with as much
+// recomputed on both ranks as there is time for, where all layers are of one kind: then one more
+// recomputed always frees memory, but for the first. Multi-token prediction is recomputed only
+// where its rank recomputes a layer.
 bool Stages::is_too_much(int stage, const StageAssignment& h) const {
-  if (layout_.leading() > 0 || (stage == 0 && x_.model.mtp_layers > 0)) return false;
+  if (stage == 0 && x_.model.mtp_layers > 0) return false;
   const auto is_known = [&](int first, int second) {
     if (first < 1 || second < 1 || !layout_.has_slot({h.place, first, second})) return false;
     return values_.at(layout_.slot(stage, {h.place, first, second})).time == kTooMuch;
   };
   if (is_known(h.first - 1, h.second) || is_known(h.first, h.second - 1)) return true;
+  if (layout_.leading() > 0) return false;
   const std::int64_t most = most_recomputed(stage, h);
   const std::int64_t first = std::min<std::int64_t>(most, h.first);
   const std::int64_t second = std::min<std::int64_t>(most, h.second);
-  return need(stage, h, first, second) > x_.capacity && need(stage, h, 0, 0) > x_.capacity;
+  return !fits(stage, h, first, second) && !fits(stage, h, 0, 0);
 }
 
 }  // namespace meshplan

@@ -158,6 +158,11 @@ class Stages {
   [[nodiscard]] Bytes need(int stage, const StageAssignment& share, std::int64_t recomputed_first,
                            std::int64_t recomputed_second) const;
 
+  // Whether that is no more than there is. `least_room`: whether it would be if the backward pass
+  // needed no room for what it makes again.
+  [[nodiscard]] bool fits(int stage, const StageAssignment& share, std::int64_t recomputed_first,
+                          std::int64_t recomputed_second, bool least_room = false) const;
+
   [[nodiscard]] const StageLayout& layout() const { return layout_; }
   // Times that the memory of a share had to be worked out so far.
   [[nodiscard]] std::int64_t worked_out() const { return worked_out_; }
@@ -191,7 +196,7 @@ class Stages {
   template <class Visit>
   void visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
                     std::int64_t second, Visit visit) const;
-  [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine) const;
+  [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine, bool least_room) const;
   // What a rank with these blocks stores, but for its activations. Valid until the next call.
   [[nodiscard]] RankMemory& stored(const Chunk& mine) const;
   [[nodiscard]] std::int64_t time_of(const Chunk& mine) const;
@@ -214,6 +219,8 @@ class Stages {
   [[nodiscard]] Value fewest_pair(int stage, const StageAssignment& share) const;
   [[nodiscard]] std::int64_t fewest_first(int stage, const StageAssignment& share,
                                           std::int64_t second, std::int64_t most) const;
+  [[nodiscard]] std::int64_t least_recomputed(int stage, const StageAssignment& share,
+                                              std::int64_t second, std::int64_t most) const;
   template <class Fits>
   std::int64_t fewest_of_kind(std::int64_t low, std::int64_t high, const Fits& fits) const;
   [[nodiscard]] bool is_too_much(int stage, const StageAssignment& share) const;
@@ -250,7 +257,7 @@ class Stages {
   mutable std::optional<KnownFits> holds_;    // where more layers never fit
   mutable std::optional<ValueTable> fewest_;  // of set_counts(): what must be recomputed
   mutable std::vector<LayerRange> ranges_;
-  mutable Chunk mine_, chunk_;
+  mutable Chunk mine_, chunk_, plain_;
   // What was stored last, each at the place of its blocks' hash: stages next to each other hold the
   // same blocks, and what they recompute changes nothing but the buffers.
   struct Stored {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "search/near.hpp"
 #include "search/tree_search.hpp"
 
 namespace meshplan {
@@ -47,6 +48,41 @@ void merge(std::vector<Found> others, std::size_t wanted, Objective objective,
   if (best.size() > wanted) best.resize(wanted);
 }
 
+// The first pass leaves out what is unusual. What that would give its best plan is mostly found
+// near it, where every choice is looked at: until nothing there is better. The less time the limit
+// of the second pass leaves, the less that opens.
+void look_near(SearchContext& x, std::size_t wanted, WorkerPool& pool,
+               const std::function<bool()>& stop, Outcome& first) {
+  constexpr std::int64_t kWorthIt = 8'192;  // nodes of the first pass; after fewer all take less
+  constexpr std::int64_t kPart = 4;         // of as many nodes as the first pass took
+  constexpr int kTimes = 3;
+  if (x.objective == Objective::kMemory || first.best.empty() || x.nodes < kWorthIt) return;
+  std::int64_t nodes = x.nodes / kPart;
+  if (x.request.node_limit) nodes = std::min(nodes, *x.request.node_limit - x.nodes);
+  for (int i = 0; i < kTimes && nodes > 0 && !stop(); ++i) {
+    SearchRequest request = x.request;
+    request.limits.clear();
+    keep_near(request, first.best.front().strategy);
+    if (!SearchSpace::can_narrow(request.limits)) return;
+    const SearchSpace space = x.space.narrowed(request.limits);
+    request.limits = x.request.limits;
+    request.node_limit = nodes;
+    request.plans_only = true;
+    SearchContext near(x.model, x.cluster, request, space, &x.caches());
+    near.unlimited_memory = x.unlimited_memory, near.budget = x.budget;
+    TreeSearch search(near, wanted, pool, Breadth::kAll);
+    search.only_prepare();
+    const double best = first.best.front().score(x.objective);
+    const double cutoff = first.best.size() < wanted ? x.cutoff.value_or(kNothingFound)
+                                                     : first.best.back().score(x.objective);
+    Outcome found = search.run(cutoff, stop, {});
+    x.nodes += near.nodes, nodes -= near.nodes;
+    for (const MetPlan& plan : near.met.all()) x.met.add(plan.strategy, plan.step_time);
+    merge(std::move(found.best), wanted, x.objective, first.best);
+    if (first.best.front().score(x.objective) >= best) return;
+  }
+}
+
 }  // namespace
 
 Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
@@ -58,6 +94,7 @@ Outcome best_first(SearchContext& x, std::size_t wanted, WorkerPool& pool,
     TreeSearch usual(x, wanted, pool, Breadth::kUsual);
     if (!x.request.usual_only) usual.only_prepare();
     first = usual.run(given, stop, progress);
+    if (!x.request.usual_only) look_near(x, wanted, pool, stop, first);
   }
   if (x.request.usual_only) {
     first.exact = false;

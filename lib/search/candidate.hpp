@@ -46,6 +46,8 @@ class SearchContext {
   SearchContext(const ModelSpec& m, const ClusterSpec& c, const SearchRequest& r,
                 const SearchSpace& s, SearchCaches* shared = nullptr);
 
+  [[nodiscard]] SearchCaches& caches() { return caches_; }
+
  private:
   std::unique_ptr<SearchCaches> own_;
   SearchCaches& caches_;

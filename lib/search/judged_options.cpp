@@ -81,16 +81,16 @@ Recompute least_recomputed(const StageContext& context) {
 
 // may_divide_within(), also by the chains through each stage: where layers differ these know more
 // than the bound over all divisions at once.
-bool may_keep(const SearchContext& x, StageContext context, double most) {
+bool may_keep(const SearchContext& x, StageContext context, double most, std::int64_t* effort) {
   const bool one = traits_of(context.strategy.schedule).layout != ChunkLayout::kBidirectional;
   if (most >= kUnlimited || !one || context.prefix.leading == 0) {
-    return may_divide_within(context, x.space.divisions(), most);
+    return may_divide_within(context, x.space.divisions(), most, effort);
   }
   const DivisionBound bound(context.model, context.strategy, context.blocks, context.prefix,
                             least_recomputed(context));
   const StageChains chains(bound, most / kRoundedDown, nullptr);
   context.chains = &chains;
-  return may_divide_within(context, x.space.divisions(), most);
+  return may_divide_within(context, x.space.divisions(), most, effort);
 }
 
 }  // namespace
@@ -100,11 +100,11 @@ bool may_divide_any_memory(SearchContext& x, const PartialStrategy& choice,
   LeastMemory least(x, choice, judged);  // which the context refers to
   StageContext context = least.of_none();
   context.any_memory = true;
-  return context.prefix.leading == 0 || may_keep(x, context, most);
+  return context.prefix.leading == 0 || may_keep(x, context, most, nullptr);
 }
 
 RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
-                          const JudgedOptions& judged, double most) {
+                          const JudgedOptions& judged, double most, std::int64_t& effort) {
   LeastMemory least(x, choice, judged);
   // What is cheap to know goes first.
   const auto may = [&](const StageContext& context) {
@@ -116,7 +116,7 @@ RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
     }
     const Bytes bytes =
         memory_bound(x, s, context.blocks, context.in_flight, judged.communicators, false, alike);
-    return bytes <= context.capacity && may_keep(x, context, most);
+    return bytes <= context.capacity && may_keep(x, context, most, &effort);
   };
   const auto with = [&](Recompute recompute) {
     return std::find_if(judged.options.begin(), judged.options.end(),

@@ -18,9 +18,10 @@ struct JudgedOptions {
 // [F-SEARCH-7] Whether some division of the layers fits and lets the pipeline alone take `most`
 // seconds or less if states are sharded over all replicas as the choice's `zero` says, and
 // optimizer states offloaded. Where none does, none does with smaller shard groups or with ZeRO-0
-// instead of 1, offloaded or not.
+// instead of 1, offloaded or not. `effort`: as of may_divide_within().
 [[nodiscard]] RecomputeModes may_divide(SearchContext& x, const PartialStrategy& choice,
-                                        const JudgedOptions& judged, double most);
+                                        const JudgedOptions& judged, double most,
+                                        std::int64_t& effort);
 
 // The same of time alone, whatever a rank can hold: none of the options does with less.
 [[nodiscard]] bool may_divide_any_memory(SearchContext& x, const PartialStrategy& choice,

@@ -107,7 +107,7 @@ bool NodeExpander::shardings_take_longer(Node leaf, double limit, std::int64_t& 
 
 // Memory decides how much must be recomputed: asked once for all shardings of the same kind.
 void NodeExpander::drop_too_slow(const Node& node, const RankOrder& order, double limit, int zero,
-                                 std::vector<Node>& children) const {
+                                 std::vector<Node>& children, std::int64_t& effort) const {
   const Mesh& mesh = x_.space.meshes()[node.mesh];
   const auto concerns = [&](const Node& child) { return kind_of_sharding(child) == zero; };
   if (!judges_options_together(mesh)) return;
@@ -122,7 +122,7 @@ void NodeExpander::drop_too_slow(const Node& node, const RankOrder& order, doubl
   PartialStrategy most_sharded = choice(node);
   most_sharded.zero = zero;
   const RecomputeModes recompute_modes =
-      may_divide(x_, most_sharded, judged_options(node, order, communicators), limit - end);
+      may_divide(x_, most_sharded, judged_options(node, order, communicators), limit - end, effort);
   for (Node& child : children) {
     if (concerns(child)) child.recompute_modes = recompute_modes;
   }

@@ -34,6 +34,7 @@ struct Undivided {
   Node node;
   double least = 0;         // time of any division
   std::int64_t costed = 0;  // of its options
+  bool divided = false;     // in every way, while the tree was opened
 };
 
 // What opening one node gave.

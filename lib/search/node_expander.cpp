@@ -323,8 +323,10 @@ void NodeExpander::expand_schedule(const Node& node, double limit, Expansion& ex
   if (!by_time()) return;
   const std::size_t before = expansion.children.size();
   if (takes_longer_alone(node, limit)) expansion.children.clear();
-  for (const int zero : {1, 2, 3})
-    drop_too_slow(node, orders.front(), limit, zero, expansion.children);
+  std::int64_t& effort = expansion.examined.effort;
+  for (const int zero : {1, 2, 3}) {
+    drop_too_slow(node, orders.front(), limit, zero, expansion.children, effort);
+  }
   if (expansion.children.size() < before) expansion.later = std::min(expansion.later, limit);
 }
 

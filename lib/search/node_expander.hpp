@@ -81,7 +81,7 @@ class NodeExpander {
   [[nodiscard]] bool takes_longer_alone(const Node& node, double limit) const;
   [[nodiscard]] double least_end(const Node& node, const BlockCosts& blocks, int zero) const;
   void drop_too_slow(const Node& node, const RankOrder& order, double limit, int zero,
-                     std::vector<Node>& children) const;
+                     std::vector<Node>& children, std::int64_t& effort) const;
 
   SearchContext& x_;
   Breadth breadth_;

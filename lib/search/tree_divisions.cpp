@@ -34,6 +34,45 @@ void TreeSearch::divide_first(const std::function<bool()>& stop) {
   }
 }
 
+// While the tree is opened each leaf stands for one division of its layers, and another one may be
+// several per cent faster. So now and then the leaves that may have the best one, and those of the
+// best plans, are divided: each time after twice as many nodes.
+void TreeSearch::divide_promising(const std::function<bool()>& stop) {
+  constexpr std::size_t kEach = 8, kBest = 3;
+  const bool by_time = x_.objective != Objective::kMemory;
+  const bool asks = breadth_ == Breadth::kAll && !prepares_ && !keeps() && by_time;
+  if (!asks || x_.nodes < divide_at_ || x_.is_at_node_limit()) return;
+  std::vector<std::size_t> next;  // of the leaves, those that may be fastest
+  for (std::size_t i = 0; i < undivided_.size(); ++i) {
+    if (!undivided_[i].divided && undivided_[i].least <= cutoff()) next.push_back(i);
+  }
+  const auto is_best = [&](std::size_t i) {
+    const std::size_t n = std::min(kBest, outcome_.best.size());
+    return std::any_of(outcome_.best.begin(),
+                       outcome_.best.begin() + static_cast<std::ptrdiff_t>(n),
+                       [&](const Found& found) { return found.leaf == undivided_[i].node.number; });
+  };
+  std::sort(next.begin(), next.end(), [&](std::size_t a, std::size_t b) {
+    const Undivided &one = undivided_[a], &other = undivided_[b];
+    if (is_best(a) != is_best(b)) return is_best(a);
+    return one.least != other.least ? one.least < other.least : one.node.number < other.node.number;
+  });
+  next.resize(std::min(kEach, next.size()));
+  std::vector<Undivided> leaves;
+  for (const std::size_t i : next) {
+    undivided_[i].divided = true;
+    leaves.push_back(undivided_[i]);
+  }
+  if (!leaves.empty()) {
+    const double limit = outcome_.best.empty() ? cutoff() : outcome_.best.front().step_time.si();
+    divide_batch(leaves, std::min(cutoff(), limit), 1, stop);
+    for (std::size_t k = 0; k < leaves.size(); ++k) {
+      take_best_division(expanded_[k].examined, leaves[k]);
+    }
+  }
+  divide_at_ = 2 * x_.nodes - first_node_;
+}
+
 // So far each leaf stands for one division of its layers. Those that may be among the best with
 // another one are divided in every way, the most promising first.
 void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& progress) {

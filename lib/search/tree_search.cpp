@@ -11,6 +11,9 @@ namespace {
 // Shares of layers whose memory is worked out, that take as long as a node.
 constexpr std::int64_t kSharesOfNode = 40;
 
+// Nodes of the second pass after which the first of its leaves are divided in every way.
+constexpr std::int64_t kFirstDivided = 8'192;
+
 // Nodes of the first pass that are opened from the deepest on, as long as there is no plan.
 constexpr std::int64_t kDive = 2'048;
 
@@ -31,6 +34,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
   given_cutoff_ = cutoff_given;
   start();
   first_node_ = x_.nodes;
+  divide_at_ = first_node_ + kFirstDivided;
   const double first = queue_.empty() ? 0 : queue_.front().bound;
   double share = 0;
   if (prepares_) open_deepest(true);
@@ -45,6 +49,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
       open_deepest(false);
     }
     if (is_settled()) break;
+    divide_promising(stop);
     if (!progress) continue;
     const bool every = breadth_ == Breadth::kAll;  // of what is usual alone nothing is known
     if (every && !queue_.empty() && cutoff() < kNothingFound && cutoff() > first) {
@@ -55,7 +60,7 @@ Outcome TreeSearch::run(double cutoff_given, const std::function<bool()>& stop,
                                               : 0));
   }
   if (prepares_ && outcome_.exact) divide_first(stop);
-  if (breadth_ == Breadth::kAll && outcome_.exact) {
+  if (breadth_ == Breadth::kAll && !prepares_ && outcome_.exact) {
     divide_all(stop, progress);
     if (outcome_.exact && !x_.plans_only()) decide_best(stop, progress);
   }
@@ -88,13 +93,15 @@ void TreeSearch::open_deepest(bool deepest) {
 bool TreeSearch::is_settled() const {
   constexpr std::int64_t kLeast = 16'384;  // nodes
   if (!prepares_ || outcome_.best.size() < wanted_) return false;
-  return x_.nodes - first_node_ > std::max(kLeast, 2 * (settled_at_ - first_node_));
+  return x_.nodes - first_node_ > std::max(kLeast, 3 * (settled_at_ - first_node_) / 2);
 }
 
 double TreeSearch::ranked_to() const {
   if (within_ == kNothingFound || x_.nodes < few_nodes_) return kNothingFound;
-  if (outcome_.best.empty()) return within_ * known_score_;
-  return within_ * std::min(outcome_.best.front().score(x_.objective), known_score_);
+  constexpr std::int64_t kTimes = 4;
+  const double within = x_.nodes < kTimes * few_nodes_ ? within_ : 1;
+  if (outcome_.best.empty()) return within * known_score_;
+  return within * std::min(outcome_.best.front().score(x_.objective), known_score_);
 }
 
 void TreeSearch::start() {

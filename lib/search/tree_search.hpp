@@ -22,13 +22,14 @@ class TreeSearch {
              Keep keep = Keep::kNothing);
 
   // From so many nodes on no plan is looked for that scores more than so many times the best one,
-  // though such are kept if they are met. `known`: the score of a plan that the run will meet.
+  // and from many more on none but the best, though such are kept if they are met. `known`: the
+  // score of a plan that the run will meet.
   void rank_within(double times, double known, std::int64_t nodes) {
     within_ = times, known_score_ = known, few_nodes_ = nodes;
   }
 
-  // Of usual choices, before another run looks at everything: ends when as many nodes again as gave
-  // the plans wanted, and the best of them, give no better one. Then the layers of the first plans
+  // Before another run looks at everything: ends when half as many nodes again as gave the plans
+  // wanted, and the best of them, give no better one. Then the layers of the first plans
   // are divided anew: what the other run is to beat is mostly one of these.
   void only_prepare() { prepares_ = true; }
 
@@ -77,6 +78,7 @@ class TreeSearch {
   void take(const Examined& examined, const Node& node);
   void insert(Found found, const Node& node);
   void divide_first(const std::function<bool()>& stop);
+  void divide_promising(const std::function<bool()>& stop);
   void divide_all(const std::function<bool()>& stop, const Progress& progress);
   [[nodiscard]] SearchProgress so_far(double share, double bound) const;
   void drop_slow_shardings(const std::function<bool()>& stop);
@@ -106,6 +108,7 @@ class TreeSearch {
   std::int64_t few_nodes_ = 0;
   bool prepares_ = false;
   std::int64_t first_node_ = 0, settled_at_ = 0;  // nodes when the run began, when it found more
+  std::int64_t divide_at_ = 0;                    // nodes when promising leaves are divided again
   Outcome outcome_;
   std::vector<Node> queue_;    // a heap
   std::vector<Node> waiting_;  // for the next budget

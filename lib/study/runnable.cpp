@@ -4,6 +4,7 @@
 
 #include "frameworks/target.hpp"
 #include "space/target.hpp"
+#include "study/near_first.hpp"
 
 namespace meshplan {
 namespace {
@@ -33,7 +34,7 @@ Result<std::optional<RunnablePlan>> runnable_plan(const ModelSpec& m, const Clus
   RunnablePlan runnable;
   runnable.space = *space;
   // What the framework cannot be told at all (the model, a fixed key) is an error of its search.
-  const Result<SearchResult> found = search(m, c, narrow, progress, caches);
+  const Result<SearchResult> found = near_first(m, c, narrow, result, progress, caches);
   if (found) runnable.exact = found->proof.exact;
   if (found && !found->plans.empty()) {
     runnable.plan = found->plans.front();
