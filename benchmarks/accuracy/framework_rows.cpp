@@ -91,7 +91,12 @@ constexpr std::array kFrameworks{
         .word = "awsome-distributed-ai", .framework = "megatron", .single_device_connection = true},
     FrameworkRow{"megatron", "megatron"},
     // Its fp8 has scales of earlier steps (collections/llm/recipes/precision, bf16_with_fp8_mixed).
-    FrameworkRow{.word = "nemo", .framework = "megatron", .fp8_recipe = ScalingRecipe::kDelayed},
+    // Its launcher sets NVTE_FUSED_ATTN=0 from 2024-02-13 to 2024-08-29 ("Disable cudnn FA until
+    // we've tested it more": NeMo-Framework-Launcher 562dcb45, 04b8d098, conf/config.yaml).
+    FrameworkRow{.word = "nemo",
+                 .framework = "megatron",
+                 .fp8_recipe = ScalingRecipe::kDelayed,
+                 .cudnn_off = {2402, 2408}},
     FrameworkRow{"deepspeed", "deepspeed"},
     FrameworkRow{"fsdp", "fsdp"},
 };

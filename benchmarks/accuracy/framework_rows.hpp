@@ -7,6 +7,11 @@
 
 namespace meshplan::accuracy {
 
+// Releases, as years and months; 0: none.
+struct Releases {
+  int from = 0, to = 0;
+};
+
 // Training code by words of a file's name, title and repository; the first row that occurs wins.
 struct FrameworkRow {
   std::string_view word;
@@ -28,6 +33,7 @@ struct FrameworkRow {
   bool hugging_face_trainer = false;      // weights as they were loaded, PyTorch's foreach Adam
   bool single_device_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS=1
   ScalingRecipe fp8_recipe = ScalingRecipe::kBest;  // where the row does not say
+  Releases cudnn_off{};                             // that keep cuDNN's attention off
 };
 
 // Nothing where no word of the table occurs: a code of Megatron's.
