@@ -31,8 +31,9 @@ constexpr std::array kFrameworks{
     FrameworkRow{"internevo", "internevo"},
     FrameworkRow{"nanotron", "nanotron"},
     FrameworkRow{"torchtitan", "torchtitan"},
-    FrameworkRow{"metaseq", "fsdp"},
-    FrameworkRow{"fms-fsdp", "fsdp"},
+    // fairscale's; fms_fsdp/utils and main_training.py wrap in FullyShardedDataParallel.
+    FrameworkRow{.word = "metaseq", .framework = "fsdp", .flat_parameters = true},
+    FrameworkRow{.word = "fms-fsdp", .framework = "fsdp", .flat_parameters = true},
     // Its log of Nemotron-4 15B (64 GPUs, tp = 2) has 34.5 GB allocated between steps, of Llama 3.1
     // 8B (8 GPUs) 44.3: weights, optimizer shard and gradients of two bytes. NeMo's performance
     // scripts of 2025 set cross_entropy_fusion_impl="te" (scripts/performance/helpers.py).

@@ -29,6 +29,7 @@ struct FrameworkRow {
   bool exchanges_adapters = false;        // adapters' outputs go by all-to-all (LORA_A2A)
   bool megatron_experts = false;          // Megatron-Core's permutation and weighted activation
   bool sharded_pipeline = false;          // FSDP2 under PyTorch's pipeline schedules
+  bool flat_parameters = false;           // PyTorch's FullyShardedDataParallel, not fully_shard
   bool shifted_logits = false;            // Transformers before 4.50
   bool hugging_face_trainer = false;      // weights as they were loaded, PyTorch's foreach Adam
   bool single_device_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS=1

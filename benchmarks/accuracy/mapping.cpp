@@ -77,6 +77,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
   if (row != nullptr && row->eager_router) s.runtime.fused_router = false;
   if (row != nullptr && row->sharded_pipeline) s.runtime.sharded_pipeline = true;
+  if (row != nullptr && row->flat_parameters) s.runtime.per_parameter_shards = false;
   // --moe-router-fusion came with Megatron-Core 0.14, in October 2025.
   const int release = stated_release(run.where);
   if (release > 0 && release < 2509) s.runtime.fused_router = false;
