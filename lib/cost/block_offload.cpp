@@ -22,8 +22,9 @@ BlockCost with_host_checkpoint(const BlockContext& x, BlockCost cost) {
 
 // [F-OFF-5] Modules' inputs go to the host beside the forward pass and come back beside the
 // backward pass of the layer behind; what takes longer is waited for. A layer's are on the device
-// twice: with the pass that computes, and on their way (Megatron-Core
-// fine_grained_activation_offload.py).
+// twice: with the pass that computes, and on their way; with a margin one layer's never leave it,
+// so that the first backward pass need not wait (Megatron-Core fine_grained_activation_offload.py,
+// post_warmup_callback).
 BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, BlockCost cost) {
   if (x.strategy.offload.modules.empty()) return cost;
   const KeptBytes saved = layer_saved_bytes(x, layer);
@@ -33,7 +34,7 @@ BlockCost with_offloaded_modules(const BlockContext& x, const LayerSpec& layer, 
   cost.offloaded = ceil_bytes(std::min(share * saved.offloaded, left));
   cost.saved.none -= std::min(cost.offloaded, cost.saved.none);
   cost.saved.selective -= std::min(cost.offloaded, cost.saved.selective);
-  cost.working_set += 2 * cost.offloaded;
+  cost.working_set += (x.strategy.runtime.offload_margin ? 3 : 2) * cost.offloaded;
   const Seconds copy = cost.offloaded / x.cluster.device.host_link;
   const Seconds backward = cost.backward_input.total() + cost.backward_weight.total() +
                            (selective ? cost.recompute_selective.total() : Seconds{});

@@ -95,13 +95,19 @@ void add_megatron(std::vector<Preset>& all) {
   PresetValues v = kMegatron;
   v.runtime.layer_dummy_gradients = v.runtime.head_dummy_gradient = true;
   v.runtime.engine_router = v.runtime.layer_wise_optimizer = true;
+  v.runtime.offload_margin = true;
   all.push_back(megatron_core("core_r0.19", "2026-08-19",
                               "megatron/training/arguments.py and megatron/core of core_v0.19.0; "
                               "Megatron-Bridge scripts/performance; pretrain_gpt.py no longer "
                               "starts with Transformer Engine's loss (validate_args)",
                               v));
   v.runtime.inplace_cross_entropy = true;
-  v.runtime.layer_wise_optimizer = false;  // Muon came with 5548cdc57b, 2026-01-14
+  all.push_back(megatron_core("2026-01", "2026-01-16",
+                              "main, as containers between two releases have it: Muon "
+                              "(5548cdc57b, 2026-01-14) and activations on the host by module "
+                              "with a margin (b97184db56)",
+                              v));
+  v.runtime.layer_wise_optimizer = v.runtime.offload_margin = false;
   all.push_back(megatron_core("core_r0.15", "2025-12-05",
                               "core_v0.15.0, the first that captures CUDA graphs of layers after "
                               "some steps without (98b6f0e816, 2025-09-26)",

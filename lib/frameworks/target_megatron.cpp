@@ -112,6 +112,21 @@ std::int64_t expert_copies(const Strategy& s, const ModelSpec& m) {
   return m.moe ? expert_dp(s) : s.cp * s.dp;
 }
 
+// Copies of the shards are copies of the experts' shards too.
+bool has_whole_expert_shards(const Strategy& s, const ModelSpec& m) {
+  return s.zero_group == 0 || expert_copies(s, m) % (s.dp * s.cp / s.zero_group) == 0;
+}
+void shard_copies(const Plan& p, Findings& f) {
+  if (has_whole_expert_shards(p.s, p.m)) return;
+  f.error({"zero_group", "ep", "etp"},
+          std::to_string(p.s.dp * p.s.cp / p.s.zero_group) + " copies of the shards must divide " +
+              std::to_string(expert_copies(p.s, p.m)) + " copies of the experts",
+          "zero_group=0");
+}
+void mend_shard_copies(Strategy& s, const ModelSpec& m) {
+  if (!has_whole_expert_shards(s, m)) s.zero_group = 0;
+}
+
 void order(const Plan& p, Findings& f) {
   if (same_rank_order(p.s, kDefaultOrder)) return;
   if (!same_rank_order(p.s, kPipelineInsideOrder)) {
@@ -360,6 +375,8 @@ constexpr TargetRule kRules[] = {
      mend_message_overlap},
     {"core/tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication",
      tensor_overlap, mend_tensor_overlap},
+    {"P num_distributed_optimizer_instances, expert_data_parallel_size", shard_copies,
+     mend_shard_copies},
     {"P RankGenerator; P:897 expert_data_parallel_size when pp is not last", order, mend_order},
     {"core/transformer/moe/moe_layer.py:636", expert_sequence, mend_expert_sequence},
     {"T:3004 overlap_moe_expert_parallel_comm", dispatch, mend_dispatch},

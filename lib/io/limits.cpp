@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "io/key_values.hpp"
 #include "io/strategy_file.hpp"
+#include "io/unknown_key.hpp"
 #include "io/yaml_reader.hpp"
 #include "spec/strategy_keys.hpp"
 
@@ -111,9 +112,7 @@ Result<std::vector<Limit>> parse_free_keys(std::string_view text, const std::str
       freed.push_back({key, LimitOp::kFree, {}});
       continue;
     }
-    const std::optional<std::string> meant = nearest(key, keys);
-    problems.push_back(error_at({flag}, "unknown key '" + key + "'",
-                                meant ? "did you mean '" + *meant + "'?" : ""));
+    problems.push_back(error_at({flag}, "unknown key '" + key + "'", hint_for_unknown(key, keys)));
   }
   if (!problems.empty()) return problems;
   return freed;

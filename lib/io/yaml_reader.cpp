@@ -5,6 +5,7 @@
 
 #include "base/quantity.hpp"
 #include "base/text.hpp"
+#include "io/unknown_key.hpp"
 
 namespace meshplan {
 namespace {
@@ -105,33 +106,6 @@ const YamlNode* step_down(const YamlNode& node, std::string_view& rest) {
   const std::string_view word = rest.substr(0, rest.find_first_of(".["));
   rest.remove_prefix(word.size());
   return node.find(word);
-}
-
-// The one known key that ends like this one, whatever its group.
-std::optional<std::string> same_ending(std::string_view key,
-                                       std::span<const std::string_view> known) {
-  const auto ending = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
-  std::optional<std::string> found;
-  for (const std::string_view k : known) {
-    if (ending(k) != ending(key)) continue;
-    if (found) return std::nullopt;
-    found = std::string(k);
-  }
-  return found;
-}
-
-// The nearest known key; for the name of a group ("overlap") its members; else every known key.
-std::string hint_for_unknown(std::string_view key, std::span<const std::string_view> known) {
-  if (const auto same = same_ending(key, known)) return "did you mean '" + *same + "'?";
-  if (const auto near = nearest(key, known)) return "did you mean '" + *near + "'?";
-  const std::string group = std::string(key) + ".";
-  std::vector<std::string> members;
-  for (const std::string_view k : known) {
-    if (k.starts_with(group)) members.emplace_back(k);
-  }
-  if (!members.empty()) return "its keys are " + join_words(members);
-  members.assign(known.begin(), known.end());
-  return "keys that are valid here: " + join_words(members, ", ");
 }
 
 }  // namespace

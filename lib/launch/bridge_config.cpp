@@ -310,7 +310,8 @@ class Container {
         {"optimizer", "train", "dist", "comm_overlap", "dataset", "peft"});
     constexpr auto kFields = std::to_array<std::string_view>(
         {"sequence_length", "seq_length", "packed_sequence_specs", "dim", "alpha", "dropout",
-         "a2a_experimental", "target_modules", "exclude_modules"});
+         "a2a_experimental", "sequence_parallel_input_regather", "target_modules",
+         "exclude_modules"});
     const auto is_in = [](const auto& names, const std::string& name) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
@@ -384,11 +385,11 @@ class Container {
     }
     for (const YamlEntry& entry : peft->entries) {
       const std::string& field = entry.first.text;
-      if (field == "dim" || field == "dropout" || field == "a2a_experimental") {
+      if (field == "dim" || field == "dropout" || field == "a2a_experimental" ||
+          field == "sequence_parallel_input_regather") {
         take(entry, "peft." + field);
       } else if (field == "target_modules") {
-        std::string names;
-        if (entry.second.kind == YamlNode::Kind::kScalar) names = entry.second.text;
+        std::string names = entry.second.text;  // empty of a list
         for (const YamlNode& item : entry.second.items) {
           names += (names.empty() ? "" : ",") + item.text;
         }

@@ -7,15 +7,24 @@
 
 namespace meshplan {
 
-void read_adapters(ProgramOptions& options, Strategy& s) {
+void read_adapters(ProgramOptions& options, ImportedRun& run) {
+  Strategy& s = run.strategy;
   constexpr IntegerRange kLoraRanks{1, 1 << 20};
   s.lora.rank = options.number("--peft.dim", 0, kLoraRanks);
   const double dropout = options.real("--peft.dropout", 0);
   const bool all_to_all = options.has("--peft.a2a_experimental");
+  const bool regather = options.has("--peft.sequence_parallel_input_regather");
   const std::string names = options.text("--peft.target_modules");
   if (s.lora.rank == 0) return;
   s.lora.dropout = dropout;
   s.lora.all_to_all = all_to_all;
+  const bool elsewhere = s.recompute == Recompute::kFull || s.offload.activations;
+  s.lora.input_regather = regather && !elsewhere;
+  if (regather && elsewhere) {
+    run.notes.push_back(
+        "sequence_parallel_input_regather beside full recomputation or activations on the host: "
+        "without effect");
+  }
   if (names.empty()) return;  // Megatron-Bridge's default, and this program's
   s.lora.targets = {};
   std::string_view rest = names;

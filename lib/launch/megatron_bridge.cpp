@@ -177,6 +177,9 @@ void add_adapters(const Strategy& s, std::vector<std::vector<std::string>>& over
   overrides.push_back({"peft.target_modules=" + key_text(s.lora.targets)});
   overrides.push_back({"peft.dropout=" + key_text(s.lora.dropout)});
   if (s.lora.all_to_all) overrides.push_back({"peft.a2a_experimental=true"});
+  if (s.lora.input_regather) {
+    overrides.push_back({"peft.sequence_parallel_input_regather=true"});
+  }
 }
 
 }  // namespace
@@ -243,6 +246,10 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (has_adapters(plan.strategy)) {
     command.notes.push_back(
         "the recipe must be one of fine-tuning with adapters, whose peft is LoRA");
+    if (plan.strategy.lora.input_regather) {
+      command.notes.push_back(
+          "adapters gather their input again since Megatron-Bridge of July 2026 (33655ef84f)");
+    }
     if (plan.strategy.lora.frozen_dtype != FrozenDtype::kTraining) {
       command.notes.push_back("the recipe's checkpoint must hold the frozen weights in " +
                               std::string(name_of(plan.strategy.lora.frozen_dtype)));

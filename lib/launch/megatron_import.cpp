@@ -417,7 +417,7 @@ class Importer {
     read_cuda_graphs(options_, run_);
     read_switches(options_, run_.script, run_);
     read_determinism(options_, run_.script, run_.strategy.runtime);
-    read_adapters(options_, run_.strategy);
+    read_adapters(options_, run_);
   }
 
   std::string file_;

@@ -43,7 +43,7 @@ void read_determinism(ProgramOptions& options, const ShellScript& script, Runtim
 void read_logging(ProgramOptions& options, ImportedRun& run);
 
 // Adapters that Megatron-Bridge trains in place of all weights.
-void read_adapters(ProgramOptions& options, Strategy& s);
+void read_adapters(ProgramOptions& options, ImportedRun& run);
 
 // How a hybrid's layers are asked for. `options` must outlive it.
 [[nodiscard]] ArgumentReader argument_reader(ProgramOptions& options);

@@ -10,6 +10,7 @@ constexpr OptionGroup kMegatron[] = {
     {OptionEffect::kModelled, "adapters of Megatron-Bridge",
      R"(
 peft.dim peft.dropout peft.target_modules peft.a2a_experimental/0
+peft.sequence_parallel_input_regather/0
 )"},
     {OptionEffect::kModelled, "what is in 8 bits and Megatron-LM's arguments leave out",
      R"(

@@ -22,6 +22,13 @@ void append_adapter_collectives(const BlockContext& x, const AdapterSite& site, 
     append_tp_collective(x, CommDimension::kTp, pass, op, bytes, 1, {}, ops);
   };
   if (!site.row_parallel) {
+    // What it reads it gathers itself where the layer's gathered input is not handed to it: to
+    // keep a share alone, or as user buffers gather the layer's in pieces.
+    const bool again = regathers_input(s, site.layer);
+    if (again || (s.sequence_parallel && s.overlap.tp)) {
+      add(Pass::kForward, kAllGather, e * tokens * k);
+    }
+    if (again) add(Pass::kBackwardInput, kAllGather, e * tokens * k);
     add(Pass::kForward, kAllGather, features);
     add(Pass::kBackwardInput, s.sequence_parallel ? kReduceScatter : kAllReduce, e * tokens * k);
     add(Pass::kBackwardInput, kReduceScatter, features);

@@ -285,11 +285,17 @@ double kept(const BlockContext& x, LoraTargets adapters) {
   return is_quantised(s.precision) ? quantisation(s, x.cluster.device).bytes : x.shape.bytes;
 }
 
-// An adapter reads the norm's gathered output (Megatron-Bridge
-// peft/utils.py, return_layernorm_output_gathered).
+// An adapter reads the norm's gathered output, and keeps it unless it gathers it again (Megatron-
+// Bridge peft/utils.py, return_layernorm_output_gathered).
 double kept_input(const BlockContext& x, LoraTargets adapters) {
-  const bool gathered = x.strategy.sequence_parallel &&
-                        (is_frozen(x.strategy) || !x.strategy.runtime.tp_recompute_allgather);
+  const Strategy& s = x.strategy;
+  const auto regathers = [&](LoraTarget t) {
+    return adapters.contains(t) && regathers_input(s, t);
+  };
+  const bool kept_whole = is_frozen(s)
+                              ? !regathers(LoraTarget::kQkv) && !regathers(LoraTarget::kFc1)
+                              : !s.runtime.tp_recompute_allgather;
+  const bool gathered = s.sequence_parallel && kept_whole;
   return kept(x, adapters) * real(gathered ? x.shape.tokens : x.shape.norm_tokens) *
          real(x.shape.hidden);
 }

@@ -34,7 +34,7 @@ std::string count_of(std::int64_t n, const std::string& what) {
 std::string reasons_table(const SearchStatistics& s, const TextOptions& options) {
   Table reasons({{"ruled out because", Align::kLeft, true}, {"strategies"}});
   for (const auto& [reason, count] : s.infeasible) {
-    reasons.add_row({reason, with_thousands(count)});
+    if (count > 0) reasons.add_row({reason, with_thousands(count)});
   }
   return reasons.text(options);
 }

@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include "model/rules.hpp"
+#include "space/adapter_ways.hpp"
+#include "space/base_copies.hpp"
 #include "space/dispatch_ways.hpp"
 #include "space/fixed_keys.hpp"
 #include "space/lists.hpp"
@@ -55,7 +57,7 @@ class SpaceBuilder {
       }
     }
     if (space_.bases_.empty()) return problems;
-    add_dispatch_ways();
+    space_.copies_ = add_copies(request_, model_, cluster_, space_.bases_);
     space_.space_ = request_.space;
     space_.divisions_ = lists_.divisions();
     if (space_.divisions_.partition == PartitionRule::kGiven && space_.divisions_.given.empty()) {
@@ -101,22 +103,9 @@ class SpaceBuilder {
  private:
   using List = SpaceLists::List;
 
-  // Ways to send tokens that the request leaves open.
-  void add_dispatch_ways() {
-    std::vector<Strategy>& bases = space_.bases_;
-    space_.bases_as_stated_ = bases.size();
-    const std::vector<Limit>& limits = request_.limits;
-    for (Strategy& s : with_other_dispatcher(bases, model_, cluster_, limits)) {
-      bases.push_back(std::move(s));
-    }
-    for (Strategy& s : with_overlapped_dispatch(bases, model_, limits)) {
-      if (hopeless_keys(request_.space, s, model_, cluster_).empty()) bases.push_back(std::move(s));
-    }
-  }
-
   // Of a base that was made of another, what is left to that one or breaks a rule is not listed.
   bool is_overlapped_copy(std::size_t base) const {
-    return base >= space_.bases_as_stated_ && space_.bases_[base].overlap.ep;
+    return space_.copies_[base].of_dispatch && space_.bases_[base].overlap.ep;
   }
   [[nodiscard]] std::vector<ScheduleChoice> schedule_choices(std::size_t base,
                                                              std::int64_t pp) const {
@@ -254,10 +243,16 @@ class SpaceBuilder {
   [[nodiscard]] Candidates candidates(std::size_t base, const Strategy& mesh) const {
     Candidates all{lists_.cp_kinds(mesh), lists_.splits(mesh), lists_.shardings(mesh),
                    lists_.options(mesh)};
-    if (base >= space_.bases_as_stated_) {  // without messages as the one it was made from
+    if (space_.copies_[base].of_dispatch) {  // without messages as the one it was made from
       std::erase_if(all.splits, [](const Split& split) { return split.ep == 1; });
     }
     if (is_overlapped_copy(base)) std::erase_if(all.options, std::not_fn(may_overlap));
+    if (space_.copies_[base].of_inputs) {
+      std::erase_if(all.splits, [](const Split& split) { return !split.sequence_parallel; });
+      std::erase_if(all.options, [&](const MemoryOption& option) {
+        return !may_regather(space_.bases_[base], option);
+      });
+    }
     return all;
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "space/base_copies.hpp"
 #include "space/partial_strategy.hpp"
 #include "space/request.hpp"
 #include "spec/cluster.hpp"
@@ -119,7 +120,7 @@ class SearchSpace {
   };
 
   std::vector<Strategy> bases_;
-  std::size_t bases_as_stated_ = 0;  // those before the ones with another dispatcher
+  std::vector<BaseCopy> copies_;  // of each base
   std::vector<Mesh> meshes_;
   std::vector<IllegalMesh> uncounted_;
   std::vector<LegalList<std::int64_t>> micro_batches_;

@@ -99,6 +99,9 @@ struct Lora {
   // The output of a row-parallel layer's adapter goes from its columns to the sequence by one
   // all-to-all, else by a gather of all of it (Megatron-Bridge a2a_experimental).
   bool all_to_all = false;
+  // The adapter of a column-parallel layer keeps its share of the sequence and gathers it once more
+  // backward, else it keeps the gathered input (Megatron-Bridge sequence_parallel_input_regather).
+  bool input_regather = false;
   FrozenDtype frozen_dtype = FrozenDtype::kTraining;
 
   bool operator==(const Lora&) const = default;

@@ -171,6 +171,9 @@ struct Runtime {
   // A step of one microbatch allocates gradients as the backward pass makes them (PyTorch's
   // zero_grad sets them to none); else buffers for them are there all the time.
   bool late_gradients = false;
+  // What offload.modules names stays on the device of one layer a rank, that whose backward pass
+  // comes first (Megatron-Core fine_grained_activation_offload.py, offload margin).
+  bool offload_margin = false;
   // ZeRO-1 gathers the updated weights through a flat copy of all of them (nanotron distributed.py,
   // all_gather_coalesced).
   bool flat_weight_gather = false;

@@ -35,6 +35,16 @@ std::int64_t shard_group(const Strategy& s) {
   return s.zero_group > 0 ? s.zero_group : product({s.dp, s.cp});
 }
 
+bool regathers_input(const Strategy& s, LoraTarget layer) {
+  const bool eligible = layer == LoraTarget::kQkv || layer == LoraTarget::kFc1;
+  if (!s.lora.input_regather || !eligible || !s.lora.targets.contains(layer)) return false;
+  if (!has_adapters(s) || s.tp == 1 || !s.sequence_parallel || s.lora.all_to_all) return false;
+  if (s.runtime.cuda_graph != CudaGraph::kNone) return false;
+  const bool repeats_mlp =
+      s.recompute == Recompute::kSelective && s.recompute_modules.has(RecomputeModule::kMlp);
+  return layer == LoraTarget::kQkv || !repeats_mlp;
+}
+
 std::int64_t expert_dp(const Strategy& s) {
   PLAN_CHECK(s.etp > 0 && s.ep > 0);
   return product({s.tp, s.cp, s.dp}) / product({s.etp, s.ep});

@@ -111,6 +111,12 @@ struct Strategy {
 [[nodiscard]] inline bool is_frozen(const Strategy& s) {
   return has_adapters(s) || s.frozen.has(FrozenPart::kLanguageModel);
 }
+// Whether the adapter of a column-parallel `layer` gathers its input again backward, as
+// lora.input_regather asks (Megatron-Bridge peft/utils.py,
+// _sequence_parallel_input_regather_eligibility): of qkv and an MLP's first layer alone, and
+// neither beside graphs or adapters' all-to-all nor where the MLP is made anew. Full recomputation
+// and activations on the host, beside which none is, are the rules' to refuse.
+[[nodiscard]] bool regathers_input(const Strategy& s, LoraTarget layer);
 // Whether shards of weights and gradients are on the host.
 [[nodiscard]] inline bool has_host_weights(const Strategy& s) {
   return s.offload.weights && s.offload.optimizer && s.zero == 3;

@@ -145,6 +145,7 @@ std::string short_text(const Strategy& s) {
   if (has_adapters(s) && s.lora.frozen_dtype != FrozenDtype::kTraining) {
     text += "-" + std::string(name_of(s.lora.frozen_dtype));
   }
+  if (has_adapters(s) && s.lora.input_regather) text += " input-regather";
   if (s.order != kDefaultOrder) text += " " + key_text(s.order);
   return text;
 }

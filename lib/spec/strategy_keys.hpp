@@ -69,6 +69,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("lora.targets", s.lora.targets);
   visit("lora.dropout", s.lora.dropout);
   visit("lora.all_to_all", s.lora.all_to_all);
+  visit("lora.input_regather", s.lora.input_regather);
   visit("lora.frozen_dtype", s.lora.frozen_dtype);
   visit("kernels.fused_softmax", s.runtime.fused_softmax);
   visit("kernels.fused_norm", s.runtime.fused_norm);
@@ -131,6 +132,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.fp32_grad_copies", s.runtime.fp32_grad_copies);
   visit("runtime.flat_grad_copies", s.runtime.flat_grad_copies);
   visit("runtime.late_gradients", s.runtime.late_gradients);
+  visit("runtime.offload_margin", s.runtime.offload_margin);
   visit("runtime.flat_weight_gather", s.runtime.flat_weight_gather);
   visit("runtime.zero_bucket_size", s.runtime.zero_bucket_size);
   visit("runtime.held_gathers", s.runtime.held_gathers);

@@ -130,6 +130,22 @@ void check_frozen(const Plan& p, Findings& f) {
           "leave a part out, or train adapters: lora.rank=16");
 }
 
+// Megatron-Bridge goes on without it where it cannot be; here that is said.
+void check_input_regather(const Strategy& s, Findings& f) {
+  if (!s.lora.input_regather) return;
+  const bool full = s.recompute == Recompute::kFull;
+  if (full || s.offload.activations) {
+    f.error({"lora.input_regather", full ? "recompute" : "offload.activations"},
+            std::string("Megatron-Bridge's adapters gather no input again beside ") +
+                (full ? "full recomputation" : "activations on the host"),
+            "lora.input_regather=false");
+  } else if (!regathers_input(s, LoraTarget::kQkv) && !regathers_input(s, LoraTarget::kFc1)) {
+    f.warning({"lora.input_regather"},
+              "'lora.input_regather' does nothing without adapters on linear_qkv or linear_fc1 and "
+              "sequence parallelism, or with CUDA graphs or lora.all_to_all");
+  }
+}
+
 bool is_column_parallel(LoraTarget t) { return t != kProj && t != kFc2 && t != kOut; }
 
 }  // namespace
@@ -159,6 +175,7 @@ void check_lora(const Plan& p, Findings& f) {
                                std::to_string(p.m.hidden_size) + ": no adapter of low rank");
   }
   check_targets(p, f);
+  check_input_regather(p.s, f);
   const std::vector<LoraTarget> wanted = (lora.targets & targets_of(p.m)).all();
   const bool split = std::any_of(wanted.begin(), wanted.end(), is_column_parallel);
   if (split) must_divide(f, {"tp", "lora.rank"}, p.s.tp, lora.rank, "columns of an adapter");

@@ -171,6 +171,56 @@ TEST_CASE("[F-LORA-3] a frozen layer keeps no input but its adapter's") {
         costs_of(m, whole)[kFirstLayerBlock].saved.full);
 }
 
+TEST_CASE("[F-LORA-3] an adapter keeps its share of the sequence and gathers it again") {
+  const ModelSpec m = llama_like(8);
+  Strategy s = lora_strategy(8, {kQkv, kFc1, kFc2});
+  s.tp = 4;
+  s.sequence_parallel = true;
+  s.overlap.tp = false;
+  Strategy again = s;
+  again.lora.input_regather = true;
+  const double whole = 2.0 * 2048 * 4096;
+  const auto saved = [&](const Strategy& strategy) {
+    return costs_of(m, strategy)[kFirstLayerBlock].saved.none.si();
+  };
+  const auto gathered = [&](const Strategy& strategy, Pass pass) {
+    double sum = 0;
+    for (const CommOp& comm : layer_ops(m, strategy).comm) {
+      if (comm.operation == Collective::kAllGather && comm.pass == pass) sum += comm.bytes.si();
+    }
+    return sum;
+  };
+  // Two layers' inputs, three of four parts of the sequence less of each.
+  CHECK(saved(again) == saved(s) - 2 * 0.75 * whole);
+  for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
+    CHECK(gathered(again, pass) == gathered(s, pass) + 2 * whole);
+  }
+  SECTION("user buffers hand no gathered input to an adapter, which gathers its own") {
+    Strategy pieces = s;
+    pieces.overlap.tp = true;
+    CHECK(gathered(pieces, Pass::kForward) == gathered(s, Pass::kForward) + 2 * whole);
+    CHECK(saved(pieces) == saved(s));
+  }
+  SECTION("not of an MLP that is made again") {
+    again.recompute = Recompute::kSelective;
+    again.recompute_modules = {RecomputeModule::kMlp};
+    CHECK(regathers_input(again, kQkv));
+    CHECK_FALSE(regathers_input(again, kFc1));
+  }
+  SECTION("not of an adapter's second matrix, nor beside what takes its path") {
+    CHECK_FALSE(regathers_input(again, kFc2));
+    again.lora.all_to_all = false;
+    again.runtime.cuda_graph = CudaGraph::kLayer;
+    CHECK_FALSE(regathers_input(again, kQkv));
+    again.runtime.cuda_graph = CudaGraph::kNone;
+    again.lora.all_to_all = true;
+    CHECK_FALSE(regathers_input(again, kQkv));
+    again.lora.all_to_all = false;
+    again.sequence_parallel = false;
+    CHECK_FALSE(regathers_input(again, kQkv));
+  }
+}
+
 TEST_CASE("[F-LORA-4] weights of few bits are made 16-bit ones in each pass") {
   const ModelSpec m = llama_like(8);
   Strategy s = lora_strategy(8, {kQkv});

@@ -61,7 +61,11 @@ TEST_CASE("[F-OFF-5] each module's inputs leave the device") {
   const auto moved = [&](OffloadModules modules) {
     const BlockCost cost = layer_of(m, offloading(modules));
     CHECK(plain.saved.none - cost.saved.none == cost.offloaded);
-    CHECK(cost.working_set - plain.working_set == 2 * cost.offloaded);
+    Strategy margin = offloading(modules);
+    CHECK(margin.runtime.offload_margin);
+    CHECK(cost.working_set - plain.working_set == 3 * cost.offloaded);
+    margin.runtime.offload_margin = false;
+    CHECK(layer_of(m, margin).working_set - plain.working_set == 2 * cost.offloaded);
     return cost.offloaded.count();
   };
   CHECK(plain.offloaded == Bytes{});

@@ -63,6 +63,10 @@ TEST_CASE("What a release brought is not in the ones before it") {
   // e7c55de99e: on main ten weeks before a release had it.
   CHECK(kernels("megatron", "2025-08-18").head_dummy_gradient);
   CHECK_FALSE(kernels("megatron", "2025-07-31").head_dummy_gradient);
+  // b97184db56, 5548cdc57b: on main seven months before a release had them.
+  CHECK(kernels("megatron", "2026-01-30").offload_margin);
+  CHECK(kernels("megatron", "2026-01-30").layer_wise_optimizer);
+  CHECK_FALSE(kernels("megatron", "2026-01-13").offload_margin);
   CHECK(kernels("megatron", "core_r0.11").fused_permute);
   CHECK_FALSE(kernels("megatron", "core_r0.8").fused_permute);
   CHECK(kernels("megatron", "core_r0.11").weighted_expert_outputs);

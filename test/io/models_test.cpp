@@ -79,6 +79,7 @@ const std::vector<Published>& published_models() {
       {"deepseek-v3", 671e9, "2412.19437 abstract; README_WEIGHTS.md, main model"},
       {"gpt-neox-20b", 20'554'567'680, "model card of EleutherAI/gpt-neox-20b"},
       {"gpt-oss-120b", 116.83e9, "2508.10925 Table 1"},
+      {"gpt-oss-20b", 20.91e9, "2508.10925 Table 1"},
       {"gpt3-175b", 174.6e9, "2005.14165 Table D.1"},
       {"llama-2-7b", 6'738'415'616, "safetensors metadata of the hub"},
       {"llama-2-13b", 13'015'864'320, "safetensors metadata of the hub"},
@@ -161,7 +162,8 @@ TEST_CASE("Active parameters of mixtures of experts lie within 1 % of the publis
        {"nemotron-3-super-120b-a12b", 12.7e9, Convention::kBothEmbeddings, "model card"},
        {"deepseek-v3", 36.7e9, Convention::kWithoutInputTable, "README_WEIGHTS.md"},
        {"gpt-oss-120b", 5.13e9, Convention::kWithoutInputTable,
-        "2508.10925 Table 1: unembedding counted, embedding not"}}));
+        "2508.10925 Table 1: unembedding counted, embedding not"},
+       {"gpt-oss-20b", 3.61e9, Convention::kWithoutInputTable, "2508.10925 Table 1"}}));
   INFO(row.name << ", " << row.source);
   const auto model = load_model(row.name, shipped());
   REQUIRE(model.ok());

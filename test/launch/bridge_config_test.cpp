@@ -1,6 +1,8 @@
 // Megatron-Bridge's configurations as Megatron-LM's arguments.
 #include "launch/bridge_config.hpp"
 
+#include <algorithm>
+
 #include "launch/detect.hpp"
 #include "launch/log_arguments.hpp"
 #include "launch/megatron_import.hpp"
@@ -235,13 +237,29 @@ TEST_CASE("adapters of Megatron-Bridge are the strategy's") {
   };
   const Result<MegatronRun> run = read_bridge(
       with_lora("  alpha: 32\n  dim: 16\n  dropout: 0.1\n  exclude_modules: []\n  target_modules:\n"
-                "  - linear_qkv\n  - linear_fc2\n  a2a_experimental: true"));
+                "  - linear_qkv\n  - linear_fc2\n  a2a_experimental: true\n"
+                "  sequence_parallel_input_regather: true"));
   INFO((run.ok() ? "" : to_text(run.errors())));
   REQUIRE(run.ok());
   CHECK(run->strategy.lora.rank == 16);
   CHECK(run->strategy.lora.dropout == 0.1);
   CHECK(run->strategy.lora.all_to_all);
+  CHECK(run->strategy.lora.input_regather);
   CHECK(run->strategy.lora.targets == LoraTargets{LoraTarget::kQkv, LoraTarget::kFc2});
+  // As Megatron-Bridge itself goes on.
+  std::string whole = with_lora("  dim: 8\n  sequence_parallel_input_regather: true");
+  const std::string_view selective =
+      "recompute_granularity: selective\n  recompute_modules:\n  - layernorm\n  - moe_act\n";
+  whole.replace(whole.find(selective), selective.size(),
+                "recompute_granularity: full\n  recompute_method: uniform\n"
+                "  recompute_num_layers: 1\n");
+  const Result<MegatronRun> beside = read_bridge(whole);
+  INFO((beside.ok() ? "" : to_text(beside.errors())));
+  REQUIRE(beside.ok());
+  CHECK_FALSE(beside->strategy.lora.input_regather);
+  CHECK(std::any_of(beside->notes.begin(), beside->notes.end(), [](const std::string& note) {
+    return note.find("sequence_parallel_input_regather") != std::string::npos;
+  }));
   const Result<MegatronRun> plain = read_bridge(with_lora("  dim: 8"));
   REQUIRE(plain.ok());
   CHECK(plain->strategy.lora.targets == kDefaultLoraTargets);

@@ -78,6 +78,7 @@ TEST_CASE("refusals of Megatron-LM name the rule and the nearest plan") {
        "ep=8,kernels.flex_dispatcher=false,kernels.allgather_dispatcher=true,"
        "runtime.expert_capacity_factor=1",
        "where they are sent", "kernels.allgather_dispatcher", "false"},
+      {"mixtral-8x7b", "ep=8,zero_group=4", "copies of the experts", "zero_group", "0"},
       {"llama-2-7b", "kernels.fused_norm=false", "norms are fused", "kernels.fused_norm", "true"},
       {"gpt-oss-120b", "cp=2", "sliding window", "cp_kind", "allgather"},
       {"gpt3-175b", "seq_len=4096", "learned positions", "seq_len", "2048"},

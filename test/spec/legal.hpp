@@ -51,13 +51,13 @@ inline Strategy legal() {
 }
 
 using Spoil = void (*)(Strategy&, ModelSpec&, ClusterSpec&);
-struct Row {
+struct RuleCase {
   const char* why;
   Spoil spoil;
   const char* message;
 };
 
-inline std::string text_after(const Row& row) {
+inline std::string text_after(const RuleCase& row) {
   Strategy s = legal();
   ModelSpec m = model();
   ClusterSpec c = cluster(64);

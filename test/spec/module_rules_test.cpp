@@ -5,7 +5,7 @@
 namespace meshplan {
 
 TEST_CASE("Rules of modules that are recomputed, of parts that are offloaded, and of proxies") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"modules without selective recomputation",
        [](Strategy& s, ModelSpec&, ClusterSpec&) {
          s.recompute = Recompute::kFull, s.recompute_modules = {RecomputeModule::kMlp};

@@ -19,7 +19,7 @@ TEST_CASE("A legal strategy breaks no rule") {
 }
 
 TEST_CASE("Rules of devices, heads and widths") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"product", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.dp = 4; },
        "error: tp * pp * cp * dp = 4 * 2 * 1 * 4 = 32 devices, but the cluster has 64\n"
        "  hint: dp=8 would use all of them\n"},
@@ -62,7 +62,7 @@ TEST_CASE("Fewer query groups than tensor ranks are copied, in whole copies") {
 }
 
 TEST_CASE("Rules of experts") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"ep", [](Strategy& s, ModelSpec& m, ClusterSpec&) { m = experts(), s.ep = 16; },
        "error: 'ep' must divide the 8 experts, got 16\n"},
       {"etp width",
@@ -113,7 +113,7 @@ TEST_CASE("Rules of experts") {
 }
 
 TEST_CASE("Rules of stages and microbatches") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"batch", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.global_batch = 60; },
        "error: 'global_batch' must be a multiple of micro_batch * dp = 1 * 8 = 8, got 60\n"},
       {"layers", [](Strategy&, ModelSpec& m, ClusterSpec&) { m.num_layers = 1; },
@@ -188,7 +188,7 @@ TEST_CASE("A stated layout may have unequal chunks, but none without work") {
 }
 
 TEST_CASE("Rules of the sequence") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"nothing to split over", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.tp = 1, s.dp = 32; },
        "error: 'sequence_parallel' needs 'tp' over 1\n  hint: sequence_parallel=false\n"},
       {"tokens over tensor ranks", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.seq_len = 4094; },
@@ -212,7 +212,7 @@ TEST_CASE("Rules of the sequence") {
 }
 
 TEST_CASE("Rules of sharded states, overlap and precision") {
-  const auto row = GENERATE(values<Row>({
+  const auto row = GENERATE(values<RuleCase>({
       {"stage", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.zero = 4; },
        "error: 'zero' must be from 0 to 3, got 4\n"},
       {"group", [](Strategy& s, ModelSpec&, ClusterSpec&) { s.zero_group = 3; },

@@ -120,6 +120,7 @@ TEST_CASE("Presets are what the frameworks do by default") {
                                     .node_launches = 2.9 / 11.1,
                                     .interleaved_p2p_overlap = true,
                                     .fp32_grad_copies = true,
+                                    .offload_margin = true,
                                     .transformer_engine = true,
                                     .grouped_gemm = true,
                                     .kept_gather_buffer = true,

@@ -45,7 +45,8 @@ UNTRANSLATED = {"comm_overlap.tp_comm_overlap", "comm_overlap.overlap_moe_expert
                 "ddp.data_parallel_sharding_strategy", "ddp.megatron_fsdp_main_grads_dtype",
                 "ddp.megatron_fsdp_grad_comm_dtype", "optimizer.use_precision_aware_optimizer",
                 "optimizer.optimizer_cpu_offload", "optimizer.optimizer_offload_fraction",
-                "rerun_state_machine.check_for_nan_in_loss", "model.apply_rope_fusion"}
+                "rerun_state_machine.check_for_nan_in_loss", "model.apply_rope_fusion",
+                "model.cross_entropy_fusion_impl"}
 PARTS = ("model.tensor", "model.sequence_p", "model.pipeline", "model.virtual", "model.context_p",
          "model.cp_", "model.expert", "model.num_layers_in", "model.micro", "model.recompute",
          "model.moe_token", "model.moe_flex", "ddp.", "train.", "dist.")

@@ -64,8 +64,9 @@ FOUND_LATER = {
     ("offload.optimizer",), ("offload.activations",),
     # A chunk without layers: Megatron-LM passes activations through it, plans have no use for it.
     ("stage_layers", "vp"),
-    # No flag says it, so nothing is there to be refused: bf16 gradients of fp16 weights.
-    ("grad_dtype",),
+    # No flag says it, so nothing is there to be refused: bf16 gradients of fp16 weights, fp32
+    # weights on the device beside an optimizer on the host.
+    ("grad_dtype",), ("offload.master_weights",),
     # Found when a stage with experts is built; only the first stage is built here.
     ("linear_bias", "moe.shared_expert_ffn_hidden_size"),
     # Ours alone: a shard group without sharding.
