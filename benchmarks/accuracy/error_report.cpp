@@ -53,8 +53,10 @@ std::string reliability_text(const std::string& title, const std::vector<Reliabi
 }  // namespace
 
 ErrorReport error_report(const CrossValidation& all, const Report& shipped,
-                         const std::vector<Prediction>& predictions) {
-  const Residuals residuals = residuals_of(all.held_out, predictions);
+                         const std::vector<Prediction>& predictions,
+                         const std::vector<Prediction>& unfitted) {
+  Residuals residuals = residuals_of(all.held_out, predictions);
+  add_unfitted(residuals, unfitted);
   ErrorReport report;
   report.table = measured_errors(residuals);
   report.coverage = coverage_of(residuals);
@@ -78,6 +80,7 @@ ErrorReport error_report(const CrossValidation& all, const Report& shipped,
       if (p.source->name == name)
         errors.push_back(std::abs(relative_error(p.cost.step_time.si(), p.run->step_time->si())));
     }
+    if (errors.empty()) continue;  // chose no constant
     error.left_out = median(std::move(errors));
     report.table.sources.push_back(std::move(error));
   }

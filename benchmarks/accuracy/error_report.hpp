@@ -18,8 +18,10 @@ struct ErrorReport {
 };
 
 // `shipped` and `predictions`: by the constants that ship, of all runs and of those that failed.
+// `unfitted`: of runs that chose no constant, whose step times count as those of sources left out.
 [[nodiscard]] ErrorReport error_report(const CrossValidation& all, const Report& shipped,
-                                       const std::vector<Prediction>& predictions);
+                                       const std::vector<Prediction>& predictions,
+                                       const std::vector<Prediction>& unfitted = {});
 
 // Mean over sources of the share of runs inside.
 [[nodiscard]] double macro_coverage(const std::vector<Coverage>& coverage);

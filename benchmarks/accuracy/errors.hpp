@@ -55,6 +55,9 @@ struct Residuals {
 [[nodiscard]] Residuals residuals_of(const std::vector<Prediction>& held_out,
                                      const std::vector<Prediction>& shipped);
 
+// Step times of runs that chose no constant, as they are predicted by those that ship.
+void add_unfitted(Residuals& residuals, const std::vector<Prediction>& unfitted);
+
 // Runs that ran and runs that did not for want of memory, of the sources that publish both (by
 // title: they are in different files), each with its source's place in `sources`.
 [[nodiscard]] std::vector<std::pair<const Prediction*, std::size_t>> with_both_outcomes(

@@ -31,8 +31,9 @@ constexpr std::array kFrameworks{
     FrameworkRow{"internevo", "internevo"},
     FrameworkRow{"nanotron", "nanotron"},
     FrameworkRow{"torchtitan", "torchtitan"},
-    FrameworkRow{"metaseq", "fsdp"},
-    FrameworkRow{"fms-fsdp", "fsdp"},
+    // fairscale's; fms_fsdp/utils and main_training.py wrap in FullyShardedDataParallel.
+    FrameworkRow{.word = "metaseq", .framework = "fsdp", .flat_parameters = true},
+    FrameworkRow{.word = "fms-fsdp", .framework = "fsdp", .flat_parameters = true},
     // Its log of Nemotron-4 15B (64 GPUs, tp = 2) has 34.5 GB allocated between steps, of Llama 3.1
     // 8B (8 GPUs) 44.3: weights, optimizer shard and gradients of two bytes. NeMo's performance
     // scripts of 2025 set cross_entropy_fusion_impl="te" (scripts/performance/helpers.py).
@@ -91,7 +92,12 @@ constexpr std::array kFrameworks{
         .word = "awsome-distributed-ai", .framework = "megatron", .single_device_connection = true},
     FrameworkRow{"megatron", "megatron"},
     // Its fp8 has scales of earlier steps (collections/llm/recipes/precision, bf16_with_fp8_mixed).
-    FrameworkRow{.word = "nemo", .framework = "megatron", .fp8_recipe = ScalingRecipe::kDelayed},
+    // Its launcher sets NVTE_FUSED_ATTN=0 from 2024-02-13 to 2024-08-29 ("Disable cudnn FA until
+    // we've tested it more": NeMo-Framework-Launcher 562dcb45, 04b8d098, conf/config.yaml).
+    FrameworkRow{.word = "nemo",
+                 .framework = "megatron",
+                 .fp8_recipe = ScalingRecipe::kDelayed,
+                 .cudnn_off = {2402, 2408}},
     FrameworkRow{"deepspeed", "deepspeed"},
     FrameworkRow{"fsdp", "fsdp"},
 };

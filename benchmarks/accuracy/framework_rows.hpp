@@ -7,6 +7,11 @@
 
 namespace meshplan::accuracy {
 
+// Releases, as years and months; 0: none.
+struct Releases {
+  int from = 0, to = 0;
+};
+
 // Training code by words of a file's name, title and repository; the first row that occurs wins.
 struct FrameworkRow {
   std::string_view word;
@@ -24,10 +29,12 @@ struct FrameworkRow {
   bool exchanges_adapters = false;        // adapters' outputs go by all-to-all (LORA_A2A)
   bool megatron_experts = false;          // Megatron-Core's permutation and weighted activation
   bool sharded_pipeline = false;          // FSDP2 under PyTorch's pipeline schedules
+  bool flat_parameters = false;           // PyTorch's FullyShardedDataParallel, not fully_shard
   bool shifted_logits = false;            // Transformers before 4.50
   bool hugging_face_trainer = false;      // weights as they were loaded, PyTorch's foreach Adam
   bool single_device_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS=1
   ScalingRecipe fp8_recipe = ScalingRecipe::kBest;  // where the row does not say
+  Releases cudnn_off{};                             // that keep cuDNN's attention off
 };
 
 // Nothing where no word of the table occurs: a code of Megatron's.

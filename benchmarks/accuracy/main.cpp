@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr int kSuccess = 0, kNotAsChosen = 1, kBadInput = 2, kBug = 70;
 
 struct Options {
-  std::vector<fs::path> inputs;
+  std::vector<fs::path> inputs, unfitted;
   std::vector<std::string> sources, overrides;
   std::string only, json, html, rows, errors, constants = MESHPLAN_ACCURACY_CONSTANTS;
   int threads = 0;
@@ -58,6 +58,10 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--write-errors", o.errors,
                  "with --cross-validate: write the table of measured errors that ships, "
                  "lib/cost/measured_errors_table.cpp")
+      ->needs("--cross-validate");
+  app.add_option("--unfitted", o.unfitted,
+                 "with --cross-validate: folders or files of runs that choose no constant; their "
+                 "step times count in the errors as those of sources left out")
       ->needs("--cross-validate");
   app.add_flag("--check-shipped", o.check_shipped,
                "with --cross-validate: fail if a constant ships with another value than the one "
@@ -169,8 +173,25 @@ void print_shots(const Options& o, const std::vector<Task>& tasks, int threads) 
   }
 }
 
+// Scored runs alone.
+std::vector<Prediction> step_times_of(const std::vector<Source>& sources, const Options& o,
+                                      Machines& machines, int threads) {
+  std::vector<Task> tasks;
+  std::vector<Skipped> skipped;
+  collect(sources, o, machines, tasks, skipped);
+  std::erase_if(tasks, [](const Task& task) {
+    return task.source->use != Use::kScore || !task.run->step_time;
+  });
+  std::vector<Prediction> predictions;
+  for (auto& result : predict_all(tasks, threads)) {
+    if (Prediction* p = std::get_if<Prediction>(&result)) predictions.push_back(std::move(*p));
+  }
+  return predictions;
+}
+
 int cross_validate(const Options& o, const std::vector<Task>& tasks, const Report& shipped,
-                   const std::vector<Prediction>& predictions, int threads) {
+                   const std::vector<Prediction>& predictions,
+                   const std::vector<Prediction>& unfitted, int threads) {
   const Result<std::string> text = read_text_file(o.constants);
   const Result<std::vector<FittedConstant>> constants =
       text ? parse_constants(*text, o.constants)
@@ -187,7 +208,7 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
     std::cerr << "error: runs of two sources or more are needed to leave one out\n";
     return kBadInput;
   }
-  const ErrorReport errors = error_report(all, shipped, predictions);
+  const ErrorReport errors = error_report(all, shipped, predictions, unfitted);
   if (o.json != "-") std::cout << to_text(all, *constants, shipped) << to_text(errors);
   const bool written = write_file(o.rows, to_csv(all.held_out)) &&
                        write_file(o.errors, table_text(errors.table)) &&
@@ -240,7 +261,16 @@ int run(const Options& o) {
   std::erase_if(predictions, [](const Prediction& p) { return p.source->use == Use::kSanity; });
   std::erase_if(skipped, [](const Skipped& s) { return s.source->use == Use::kSanity; });
   const Report report = summarise(sources, predictions, std::move(skipped));
-  if (o.cross_validate) return cross_validate(o, tasks, report, predictions, threads);
+  if (o.cross_validate) {
+    const Result<std::vector<Source>> others =
+        o.unfitted.empty() ? std::vector<Source>{} : read_published(o.unfitted);
+    if (!others) {
+      std::cerr << to_text(others.errors());
+      return kBadInput;
+    }
+    const auto unfitted = step_times_of(*others, o, machines, threads);
+    return cross_validate(o, tasks, report, predictions, unfitted, threads);
+  }
   if (!o.shots.empty()) {
     print_shots(o, tasks, threads);
     return kSuccess;

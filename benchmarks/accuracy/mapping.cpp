@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 
+#include "attention_kernels.hpp"
 #include "base/check.hpp"
 #include "framework_rows.hpp"
 #include "frameworks/preset.hpp"
@@ -47,14 +48,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   // Aleph Alpha's tables: "torch" is attention of plain operations, "fused" Megatron's softmax.
   if (lower(text) == "torch" || has_word(text, "plain")) s.runtime.fused_softmax = false;
   if (lower(text) == "fused") s.runtime.fused_softmax = true;
-  if (has_any(text, {"flash_attentionv1", "FlashAttention-1"})) {
-    s.runtime.attention = AttentionKernel::kFlash1;
-  } else if (has_any(text, {"flash_attention2", "FlashAttention-2", "flash attention v2",
-                            "flash attention 2"})) {
-    s.runtime.attention = AttentionKernel::kFlash2;
-  } else if (has_word(text, "Triton") && !has_word(text, "AOTriton")) {  // not AMD's library
-    s.runtime.attention = AttentionKernel::kTriton;
-  }
+  s.runtime.attention = attention_kernel_of(source, run).value_or(s.runtime.attention);
   // MLPerf's configurations: FP8_DPA=1; only with products in 8 bits.
   if (has_word(text, "FP8")) s.runtime.fp8_attention = s.precision == Precision::kFp8;
   s.runtime.activation_func_fp8_input_store |=
@@ -83,6 +77,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (row != nullptr && row->bf16_cross_entropy) s.runtime.bf16_cross_entropy = true;
   if (row != nullptr && row->eager_router) s.runtime.fused_router = false;
   if (row != nullptr && row->sharded_pipeline) s.runtime.sharded_pipeline = true;
+  if (row != nullptr && row->flat_parameters) s.runtime.per_parameter_shards = false;
   // --moe-router-fusion came with Megatron-Core 0.14, in October 2025.
   const int release = stated_release(run.where);
   if (release > 0 && release < 2509) s.runtime.fused_router = false;

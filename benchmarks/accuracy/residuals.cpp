@@ -46,6 +46,13 @@ std::vector<OrderedPair> thinned(const std::vector<OrderedPair>& pairs) {
   return some;
 }
 
+TimeResidual time_residual(const Prediction& p, std::size_t source, Regime regime) {
+  const Strategy& s = p.cost.strategy;
+  return {source,      regime,
+          p.device,    full_name(preset_of(s)),
+          num_gpus(s), std::log(*p.run->step_time / p.cost.step_time)};
+}
+
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // What a run without published memory says of its error, from whether it ran.
@@ -98,6 +105,15 @@ std::vector<std::pair<const Prediction*, std::size_t>> with_both_outcomes(
   return chosen;
 }
 
+void add_unfitted(Residuals& residuals, const std::vector<Prediction>& unfitted) {
+  std::map<std::string, std::size_t> numbers;
+  for (const Prediction& p : unfitted) {
+    const auto [at, added] = numbers.emplace(p.source->name, residuals.sources.size());
+    if (added) residuals.sources.push_back(p.source->name);
+    residuals.time.push_back(time_residual(p, at->second, regime_of(p.cost)));
+  }
+}
+
 Residuals residuals_of(const std::vector<Prediction>& held_out,
                        const std::vector<Prediction>& shipped) {
   Residuals all;
@@ -109,9 +125,7 @@ Residuals residuals_of(const std::vector<Prediction>& held_out,
     const auto [at, added] = numbers.emplace(p.source->name, numbers.size());
     if (added) all.sources.push_back(p.source->name);
     const std::size_t source = at->second;
-    const Strategy& s = p.cost.strategy;
-    all.time.push_back({source, regimes.at(p.run), p.device, full_name(preset_of(s)), num_gpus(s),
-                        std::log(*p.run->step_time / p.cost.step_time)});
+    all.time.push_back(time_residual(p, source, regimes.at(p.run)));
     if (p.searched.empty()) sweeps[{source, sweep_of(p)}].push_back(&p);
     if (!p.run->memory) continue;
     const MemoryKind kind = p.run->memory->kind;

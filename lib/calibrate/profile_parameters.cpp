@@ -36,8 +36,8 @@ Precision computed_in(const DeviceSpec& d, Precision p) {
 // [F-CAL-11] How far what ships may be off on a machine that nobody measured, as a factor of
 // 1 + doubt: of largest marginal likelihood over published sources, each predicted by constants
 // that were chosen without it (meshplan-accuracy --cross-validate --doubts).
-constexpr double kProductDoubt = 0.06, kMemoryDoubt = 0.12, kHostDoubt = 0.08, kInsideDoubt = 0.32,
-                 kBetweenDoubt = 0.08, kOverlapDoubt = 0.21;
+constexpr double kProductDoubt = 0.06, kMemoryDoubt = 0.09, kHostDoubt = 0.11, kInsideDoubt = 0.29,
+                 kBetweenDoubt = 0.11, kOverlapDoubt = 0.15;
 
 Parameter bounded(std::string name, double start, double lowest, double highest, double doubt) {
   return {.name = std::move(name),

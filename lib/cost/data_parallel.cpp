@@ -283,6 +283,11 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   return update + Seconds{flops / rate};
 }
 
+static Seconds host_update_time(const Strategy& s, const BlockParameters& p) {
+  constexpr double kHostBandwidth = 18.5e9, kAdamBytes = 28;
+  return Seconds{real(updated_parameters(s, p)) * kAdamBytes / kHostBandwidth};
+}
+
 // [F-OFF-1] Gradients of the shard to the host and weights back over the host link, in fp32 where
 // the device keeps fp32 weights; the host's Adam passes 28 bytes per parameter (DeepSpeed CPU-Adam,
 // 2101.06840 sec. 5) at a device's share of its memory bandwidth. 18.5 GB/s: Megatron-Bridge's
@@ -292,10 +297,9 @@ Seconds optimizer_offload_time(const DeviceSpec& d, const Strategy& s, const Blo
   const std::int64_t shard = updated_parameters(s, p);
   const bool in_fp32 = s.master_weights && !s.offload.master_weights;
   const double each = in_fp32 ? 8 : real(size_of(s.grad_dtype) + storage_size(s.precision));
-  constexpr double kHostBandwidth = 18.5e9, kAdamBytes = 28;
   // Weights that are on the host themselves are copied in the course of the step ([F-OFF-7]).
   const double copies = has_host_weights(s) ? 0 : real(shard) * each / d.host_link.si();
-  const double update = real(shard) * kAdamBytes / kHostBandwidth;
+  const double update = host_update_time(s, p).si();
   return Seconds{s.offload.overlap_copies ? std::max(copies, update) : copies + update};
 }
 
@@ -366,6 +370,7 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   end.optimizer = std::max(end.optimizer,
                            c.device.launch_gap * launches + orthogonalisation_host_time(c, s, p));
   end.offload = optimizer_offload_time(c.device, s, p);
+  end.on_host = host_update_time(s, p);
   return end;
 }
 
@@ -385,7 +390,8 @@ StepEnd step_end(const ClusterSpec& c, const Strategy& s, const RankEnd& rank, S
   end.exposed += exposed_time(c, s, rank.weights, gathers_beside(s), forward,
                               storage_size(s.precision), table, update_beside(s, rank.optimizer));
   // The device's share is updated first (Megatron-Core hybrid_optimizer.py, step).
-  end.offload = rank.offload * s.offload.host_share();
+  const Seconds host = has_host_weights(s) ? rank.on_host : rank.offload;
+  end.offload = host * s.offload.host_share();
   end.optimizer = rank.optimizer * s.offload.device_share();
   return end;
 }

@@ -55,6 +55,7 @@ struct RankEnd {
   Reductions gradients, weights;
   Seconds optimizer;  // on the device
   Seconds offload;    // if it is offloaded instead
+  Seconds on_host;    // if the weights are on the host too, which nothing need be copied to
 };
 [[nodiscard]] RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
                                const StepEndGroups& groups, const BlockParameters& p);

@@ -3,6 +3,7 @@
 #include "comm/collectives.hpp"
 #include "cost/block.hpp"
 #include "cost/host_time.hpp"
+#include "kernels/kernels.hpp"
 #include "layout/groups.hpp"
 #include "model/quantisation.hpp"
 
@@ -13,6 +14,10 @@ namespace {
 struct ShardGroup {
   Group kind;
   GroupShape shape;
+};
+
+struct ShardGroups {
+  ShardGroup shard, replica, expert;
 };
 
 // [F-ZERO-3] Weights gathered one by one into a list of all ranks' parts: shard_launches per rank
@@ -61,17 +66,37 @@ void push_host_copy(const BlockContext& x, BlockCost& cost, Pass pass, Seconds& 
   (pass == Pass::kForward ? cost.forward : cost.backward_input).launch += copy - hidden;
 }
 
+// [F-ZERO-4] Weights that are sharded one by one are copied out of what was gathered, and their
+// gradients, of the weights' dtype, into what is reduced; both on the stream of the computation
+// (PyTorch torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_all_gather_copy_out,
+// split_with_sizes_copy; foreach_reduce_scatter_copy_in, chunk_cat).
+void add_parameter_copies(const BlockContext& x, const ShardGroups& groups, BlockCost& cost) {
+  const Strategy& s = x.strategy;
+  if (!s.runtime.per_parameter_shards) return;
+  const DeviceSpec& d = x.cluster.device;
+  const double weight = gathered_weight_bytes(s, d), own = size_of(activation_dtype(s.precision));
+  const auto add = [&](const ShardGroup& group, std::int64_t trained, std::int64_t frozen_bytes) {
+    if (group.shape.size <= 1 || trained + frozen_bytes <= 0) return;
+    const double gathered = weight * real(trained) + real(frozen_bytes);
+    const double gradients = (own + size_of(s.grad_dtype)) * real(trained);
+    if (s.zero == 3) {
+      cost.forward.compute += memory_time(d, 2 * gathered, 1);
+      cost.backward_input.compute += memory_time(d, 2 * gathered, 1);
+    }
+    cost.backward_input.compute += memory_time(d, gradients, trained > 0 ? 1 : 0);
+  };
+  add(groups.shard, cost.parameters.dense, cost.parameters.frozen_bytes);
+  add(groups.expert, cost.parameters.experts, cost.parameters.frozen_expert_bytes);
+}
+
 // [F-ZERO-1] ZeRO-3 gathers a block's weights before its forward and again before its backward
 // pass and reduce-scatters its gradients, every microbatch; prefetching hides each behind the
 // neighbouring block's computation (Rajbhandari et al. 1910.02054 sec. 7; PyTorch FSDP,
 // 2304.11277 sec. 3.3). ZeRO-2 reduce-scatters gradients every microbatch. With a shard group
 // smaller than all replicas (HSDP) the shards are all-reduced across replicas.
-struct ShardGroups {
-  ShardGroup shard, replica, expert;
-};
-
 void add_sharded_traffic(const BlockContext& x, const ShardGroups& groups, BlockCost& cost) {
   const Strategy& s = x.strategy;
+  add_parameter_copies(x, groups, cost);
   const Dtype weight = activation_dtype(s.precision);
   const Dtype grad = s.grad_dtype;
   // While the device waits for the host to issue kernels, messages go on.

@@ -9,7 +9,7 @@ constexpr Overlap kAllOverlap{.grad_reduce = true, .param_gather = true, .tp = t
 constexpr Overlap kShardedOverlap{.grad_reduce = true, .param_gather = true};
 // Host costs that are fitted are listed in benchmarks/accuracy/constants.yaml. torchtitan's
 // compiled blocks issue their kernels without them.
-constexpr double kMegatronHost = 11.2;
+constexpr double kMegatronHost = 11.1;
 // One operator of PyTorch's as plain modules call it, in kernels of the framework: its modules
 // take as long as several of them.
 constexpr double kMegatronNode = kPlainHostFactor / kMegatronHost;
@@ -248,7 +248,7 @@ void add_fsdp(std::vector<Preset>& all) {
   PresetValues v{
       .zero = 3, .grad_dtype = Dtype::kBf16, .overlap = kShardedOverlap, .runtime = kPlainPytorch};
   v.runtime.late_gradients = v.runtime.grouped_kernel = v.runtime.recompute_early_stop = true;
-  v.offload_weights = v.runtime.fp32_shards = true;
+  v.offload_weights = v.runtime.fp32_shards = v.runtime.per_parameter_shards = true;
   v.runtime.attention = AttentionKernel::kBest;
   all.push_back(sharded_release("fsdp", "torch2.11", "2026-03-23",
                                 "PyTorch 2.11 aten/src/ATen/native/transformers/cuda/"
@@ -282,7 +282,8 @@ void add_torchtitan(std::vector<Preset>& all) {
                              .grouped_kernel = true,
                              .weighted_expert_outputs = true,
                              .recompute_early_stop = true,
-                             .fp32_shards = true},
+                             .fp32_shards = true,
+                             .per_parameter_shards = true},
                  .offload_weights = true};
   all.push_back(sharded_release("torchtitan", "v0.2", "2026-02-20",
                                 "torchtitan v0.2.2 config/job_config.py, components/loss.py, "

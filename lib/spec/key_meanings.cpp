@@ -171,6 +171,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
      "embedding, output layer, norms and hidden states beside weights in 4 or 8 bits are fp32"},
     {"runtime.expandable_segments", "the allocator grows its segments where lengths vary"},
     {"runtime.fp32_shards", "shards on the host are copied in fp32 where weights are trained so"},
+    {"runtime.per_parameter_shards", "each parameter is copied out of what was gathered"},
     {"runtime.late_weight_gather",
      "ZeRO-1 and 2 gather weights behind the step, whatever 'overlap.param_gather' says"},
     {"runtime.engine_router", "the router's product is Transformer Engine's, with its workspace"},

@@ -259,6 +259,10 @@ struct Runtime {
   // Beside fp32 weights the shards are these, cast to 16 bits when they are gathered (PyTorch
   // FSDP's MixedPrecisionPolicy); else 16-bit shards beside them (DeepSpeed).
   bool fp32_shards = false;
+  // Every parameter is sharded by itself, so that what is gathered is copied out to them and their
+  // gradients are copied together before they are scattered (PyTorch's fully_shard); else weights
+  // and gradients are views of what is gathered and scattered.
+  bool per_parameter_shards = false;
   // ZeRO-1 and 2 gather the updated weights at the end of the optimizer's step, before anything
   // goes on: overlap.param_gather is ZeRO-3's prefetch alone (DeepSpeed
   // runtime/zero/stage_1_and_2.py, step).

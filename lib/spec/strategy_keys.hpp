@@ -159,6 +159,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("runtime.fp32_unquantised", s.runtime.fp32_unquantised);
   visit("runtime.expandable_segments", s.runtime.expandable_segments);
   visit("runtime.fp32_shards", s.runtime.fp32_shards);
+  visit("runtime.per_parameter_shards", s.runtime.per_parameter_shards);
   visit("runtime.late_weight_gather", s.runtime.late_weight_gather);
   visit("runtime.engine_router", s.runtime.engine_router);
   visit("runtime.defer_embedding_wgrad_compute", s.runtime.defer_embedding_wgrad_compute);

@@ -1,5 +1,6 @@
 // Which kernels a published run had, as its row words it.
 #include "accuracy/made_up.hpp"
+#include "attention_kernels.hpp"
 #include "mapping.hpp"
 #include "support/catch.hpp"
 #include "words.hpp"
@@ -41,6 +42,33 @@ TEST_CASE("runs of PyTorch's FSDP have the attention of the day that they state"
   CHECK(attention("pull request 1, description (2025-08-21)") == AttentionKernel::kFlash2);
   CHECK(attention("pull request 1, description (2023-08-21)") == AttentionKernel::kFlash2);
   CHECK(attention("a table") == AttentionKernel::kFlash2);
+}
+
+// setup.py and pytorch/attention.py of v0.10 and v1.1; 32db39288; NeMo-Framework-Launcher 04b8d098.
+TEST_CASE("Transformer Engine runs the attention kernel of its day") {
+  Run run = complete_run();
+  run.attention_impl = "TransformerEngine fused/flash attention";
+  const auto attention = [&](const char* title, const char* notes, const char* where) {
+    run.notes = notes, run.where = where;
+    return attention_kernel_of(source_called(title), run);
+  };
+  const auto mlperf = [&](const char* notes, const char* where) {
+    return attention("MLPerf Training v3.0-v5.1", notes, where);
+  };
+  CHECK(mlperf("framework NVIDIA NeMo Megatron Release 23.04", "") == AttentionKernel::kFlash1);
+  CHECK(mlperf("", "mlcommons/training_results_v3.0 NVIDIA") == AttentionKernel::kFlash1);
+  CHECK(mlperf("", "results/eos_n96_ngc23.09_nemo/gpt3") == AttentionKernel::kFlash2);
+  CHECK(mlperf("", "mlcommons/training_results_v3.1 Azure") == AttentionKernel::kFlash2);
+  CHECK_FALSE(mlperf("framework PyTorch NVIDIA Release 24.04", ""));  // cuDNN's
+  CHECK_FALSE(mlperf("", "a table"));
+  // NeMo's launcher keeps cuDNN's off for half a year.
+  CHECK(attention("NeMo tables, releases 24.03/24.05/24.07", "", "") == AttentionKernel::kFlash2);
+  CHECK_FALSE(attention("NeMo tables, release 24.09", "", ""));
+  // What the row says goes before any date.
+  run.attention_impl = "cuDNN fused attention, FP8 (FP8_DPA=1)";
+  CHECK_FALSE(mlperf("framework NGC 23.09", "ngc23.09"));
+  run.attention_impl = "TransformerEngine, FlashAttention-2";
+  CHECK(mlperf("Release 23.04", "") == AttentionKernel::kFlash2);
 }
 
 TEST_CASE("MLPerf's adapters exchange their outputs, others' gather them") {

@@ -353,7 +353,7 @@ TEST_CASE("fault 24: copies to the host stop the step") {
 TEST_CASE("fault 25: communication takes multiprocessors from what runs beside it") {
   const Job j = dense();
   SyntheticStep step = step_of(j);
-  // A fifth of the step with communication beside it, of which every kernel takes 1.8 times as
+  // A fifth of the step with communication beside it, of which every kernel takes twice as
   // long.
   SyntheticOp comm;
   comm.name = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL";
@@ -365,7 +365,7 @@ TEST_CASE("fault 25: communication takes multiprocessors from what runs beside i
   for (std::size_t i = from; i < to; ++i) {
     SyntheticOp& op = step.ops[i];
     if (!op.collective.empty()) continue;
-    op.duration *= 1.8;
+    op.duration *= 2;
     comm.duration += op.duration;
   }
   step.ops.insert(step.ops.begin() + static_cast<std::ptrdiff_t>(from), comm);
