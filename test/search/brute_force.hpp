@@ -16,6 +16,7 @@
 #include "search/cases.hpp"
 #include "search/division_rank.hpp"
 #include "search/divisions.hpp"
+#include "search/rank_orders.hpp"
 
 namespace meshplan::search_test {
 
@@ -114,10 +115,11 @@ class Brute {
   // The layouts of devices are the same without a pipeline, without replicas, and in one node
   // unless its links are halved between two sockets.
   void try_orders(Strategy s) {
-    if (frees("order") && !is_alike()) return try_every_order(s);
     const bool same = s.pp == 1 || s.dp == 1 || is_alike();
-    for (const RankOrder& order : {kDefaultOrder, kPipelineInside}) {
-      if (same && order != kDefaultOrder) continue;
+    const bool all = frees("order") && !is_alike();
+    const std::vector<RankOrder> two{kDefaultOrder, kPipelineInside};
+    for (const RankOrder& order : all ? every_order(s) : two) {
+      if (!all && same && order != kDefaultOrder) continue;
       s.order = order;
       try_shardings(s);
     }
@@ -125,26 +127,6 @@ class Brute {
 
   [[nodiscard]] bool is_alike() const {
     return c_.cluster.nodes == 1 && c_.cluster.levels.front().kind != LinkKind::kPcie;
-  }
-
-  // Experts and axes of one rank stay where the default order has them.
-  void try_every_order(Strategy s) {
-    RankOrder order{};
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Axis>(i);
-    do {
-      const auto stays = [&](Axis axis) {
-        return axis == Axis::kEp || (axis == Axis::kTp && s.tp == 1) ||
-               (axis == Axis::kCp && s.cp == 1) || (axis == Axis::kDp && s.dp == 1) ||
-               (axis == Axis::kPp && s.pp == 1);
-      };
-      bool moved = false;
-      for (std::size_t i = 0; i < order.size(); ++i) {
-        moved |= stays(kDefaultOrder[i]) && order[i] != kDefaultOrder[i];
-      }
-      if (moved) continue;
-      s.order = order;
-      try_shardings(s);
-    } while (std::next_permutation(order.begin(), order.end()));
   }
 
   [[nodiscard]] bool limits(std::string_view key) const {
