@@ -33,9 +33,12 @@ int software_date(const Source& source, const Run& run) {
   static const std::regex release(R"((?:\bRelease |ngc)(2\d)\.(0[1-9]|1[0-2])(?!\d))");
   const std::string said = run.notes + " " + run.where;
   if (const int named = newest_release(said, release); named > 0) return named;
-  // Results of MLPerf Training are published half a year apart, with software of two months before.
-  if (has_word(said, "training_results_v3.0")) return 2304;
-  if (has_word(said, "training_results_v3.1")) return 2309;
+  // Round n.0 of MLPerf Training was published in June of 2020 + n, n.1 in November, with software
+  // of two months before.
+  static const std::regex round(R"(training_results_v(\d)\.([01]))");
+  if (std::smatch match; std::regex_search(said, match, round)) {
+    return (20 + std::stoi(match[1].str())) * 100 + (match[2].str() == "0" ? 4 : 9);
+  }
   static const std::regex number(R"(\b(2\d)\.(0[1-9]|1[0-2])\b)");
   return newest_release(source.title, number);
 }

@@ -283,10 +283,14 @@ Seconds optimizer_time(const DeviceSpec& d, const Strategy& s, const BlockParame
   return update + Seconds{flops / rate};
 }
 
-static Seconds host_update_time(const Strategy& s, const BlockParameters& p) {
+namespace {
+
+Seconds host_update_time(const Strategy& s, const BlockParameters& p) {
   constexpr double kHostBandwidth = 18.5e9, kAdamBytes = 28;
   return Seconds{real(updated_parameters(s, p)) * kAdamBytes / kHostBandwidth};
 }
+
+}  // namespace
 
 // [F-OFF-1] Gradients of the shard to the host and weights back over the host link, in fp32 where
 // the device keeps fp32 weights; the host's Adam passes 28 bytes per parameter (DeepSpeed CPU-Adam,

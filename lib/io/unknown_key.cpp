@@ -66,38 +66,44 @@ constexpr auto kElsewhere = std::to_array<Names>({
     {"tie_word_embeddings", "tied_embeddings"},
     {"hidden_act", "activation"},
     {"normalization", "norm"},
+    {"num_local_experts", "num_experts"},
+    {"n_routed_experts", "num_experts"},
     {"num_experts_per_tok", "top_k"},
     {"moe_intermediate_size", "expert_ffn_hidden_size"},
     {"moe_ffn_hidden_size", "expert_ffn_hidden_size"},
 });
 
-std::optional<std::string_view> known_elsewhere_as(std::string_view key,
-                                                   std::span<const std::string_view> known) {
-  for (const auto& [elsewhere, here] : kElsewhere) {
-    if (elsewhere != key) continue;
-    if (std::find(known.begin(), known.end(), here) != known.end()) return here;
-  }
-  return std::nullopt;
-}
+// Without its group.
+std::string_view ending_of(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
 // The one known key that ends like this one, whatever its group.
 std::optional<std::string> same_ending(std::string_view key,
                                        std::span<const std::string_view> known) {
-  const auto ending = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
   std::optional<std::string> found;
   for (const std::string_view k : known) {
-    if (ending(k) != ending(key)) continue;
+    if (ending_of(k) != ending_of(key)) continue;
     if (found) return std::nullopt;
     found = std::string(k);
   }
   return found;
 }
 
+// Known keys that other tools have by another name are in a group of their own as well.
+std::optional<std::string> known_elsewhere_as(std::string_view key,
+                                              std::span<const std::string_view> known) {
+  for (const auto& [elsewhere, here] : kElsewhere) {
+    if (elsewhere != ending_of(key)) continue;
+    if (std::find(known.begin(), known.end(), here) != known.end()) return std::string(here);
+    if (const auto same = same_ending(here, known)) return same;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string hint_for_unknown(std::string_view key, std::span<const std::string_view> known) {
   if (const auto here = known_elsewhere_as(key, known)) {
-    return "that is '" + std::string(*here) + "' here";
+    return "that is '" + *here + "' here";
   }
   if (const auto same = same_ending(key, known)) return "did you mean '" + *same + "'?";
   if (const auto near = nearest(key, known)) return "did you mean '" + *near + "'?";

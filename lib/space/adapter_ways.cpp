@@ -8,7 +8,7 @@ namespace {
 // `s` on a mesh where nothing but its own keys and the option's stand in the way.
 bool regathers(Strategy s) {
   s.tp = 2, s.sequence_parallel = true;
-  return regathers_input(s, LoraTarget::kQkv) || regathers_input(s, LoraTarget::kFc1);
+  return regathers_input(s);
 }
 
 }  // namespace

@@ -117,6 +117,9 @@ struct Strategy {
 // neither beside graphs or adapters' all-to-all nor where the MLP is made anew. Full recomputation
 // and activations on the host, beside which none is, are the rules' to refuse.
 [[nodiscard]] bool regathers_input(const Strategy& s, LoraTarget layer);
+[[nodiscard]] inline bool regathers_input(const Strategy& s) {
+  return regathers_input(s, LoraTarget::kQkv) || regathers_input(s, LoraTarget::kFc1);
+}
 // Whether shards of weights and gradients are on the host.
 [[nodiscard]] inline bool has_host_weights(const Strategy& s) {
   return s.offload.weights && s.offload.optimizer && s.zero == 3;

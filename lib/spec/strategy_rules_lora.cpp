@@ -139,7 +139,7 @@ void check_input_regather(const Strategy& s, Findings& f) {
             std::string("Megatron-Bridge's adapters gather no input again beside ") +
                 (full ? "full recomputation" : "activations on the host"),
             "lora.input_regather=false");
-  } else if (!regathers_input(s, LoraTarget::kQkv) && !regathers_input(s, LoraTarget::kFc1)) {
+  } else if (!regathers_input(s)) {
     f.warning({"lora.input_regather"},
               "'lora.input_regather' does nothing without adapters on linear_qkv or linear_fc1 and "
               "sequence parallelism, or with CUDA graphs or lora.all_to_all");

@@ -61,6 +61,12 @@ TEST_CASE("Transformer Engine runs the attention kernel of its day") {
   CHECK(mlperf("", "mlcommons/training_results_v3.1 Azure") == AttentionKernel::kFlash2);
   CHECK_FALSE(mlperf("framework PyTorch NVIDIA Release 24.04", ""));  // cuDNN's
   CHECK_FALSE(mlperf("", "a table"));
+  // Rounds by their numbers, whichever they are.
+  CHECK(software_date(source_called("MLPerf"), run) == 0);
+  run.notes.clear(), run.where = "mlcommons/training_results_v4.1 Dell";
+  CHECK(software_date(source_called("MLPerf"), run) == 2409);
+  run.where = "mlcommons/training_results_v2.0 Azure";
+  CHECK(software_date(source_called("MLPerf"), run) == 2204);
   // NeMo's launcher keeps cuDNN's off for half a year.
   CHECK(attention("NeMo tables, releases 24.03/24.05/24.07", "", "") == AttentionKernel::kFlash2);
   CHECK_FALSE(attention("NeMo tables, release 24.09", "", ""));

@@ -19,4 +19,8 @@ TEST_CASE("a key that other tools have is named as it is called here") {
   constexpr std::array<std::string_view, 2> kOfModels{"num_layers", "ffn_hidden_size"};
   CHECK(hint_for_unknown("num_hidden_layers", kOfModels) == "that is 'num_layers' here");
   CHECK(hint_for_unknown("intermediate_size", kOfModels) == "that is 'ffn_hidden_size' here");
+  // Whatever group either stands in.
+  constexpr std::array<std::string_view, 2> kOfExperts{"moe.num_experts", "moe.top_k"};
+  CHECK(hint_for_unknown("moe.num_experts_per_tok", kOfExperts) == "that is 'moe.top_k' here");
+  CHECK(hint_for_unknown("num_local_experts", kOfExperts) == "that is 'moe.num_experts' here");
 }

@@ -106,10 +106,7 @@ class Brute {
     const bool possible = has_adapters(s) && s.framework == Framework::kMegatron;
     if (!possible || s.lora.input_regather || limits("lora.input_regather")) return;
     s.lora.input_regather = true;
-    if (regathers_any(s)) try_orders(s);
-  }
-  static bool regathers_any(const Strategy& s) {
-    return regathers_input(s, LoraTarget::kQkv) || regathers_input(s, LoraTarget::kFc1);
+    if (regathers_input(s)) try_orders(s);
   }
 
   // The layouts of devices are the same without a pipeline, without replicas, and in one node
@@ -229,7 +226,7 @@ class Brute {
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!keeps_limits(s, true)) continue;
-          if (s.lora.input_regather && !regathers_any(s)) continue;
+          if (s.lora.input_regather && !regathers_input(s)) continue;
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
           ++tried_.legal;
