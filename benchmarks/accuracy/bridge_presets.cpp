@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string_view>
+#include <utility>
 
 #include "base/check.hpp"
 #include "words.hpp"
@@ -37,7 +38,8 @@ std::string_view gpu_of(const Run& run) {
 
 bool has_layout(const BridgePreset& p, const Run& run) {
   return p.tp == run.tp.value_or(1) && p.pp == run.pp.value_or(1) && p.vp == run.vp.value_or(1) &&
-         p.ep == run.ep.value_or(1) && p.micro_batch == run.micro_batch.value_or(1);
+         p.cp == run.cp.value_or(1) && p.ep == run.ep.value_or(1) &&
+         p.micro_batch == run.micro_batch.value_or(1);
 }
 
 // Releases before the row's by their distance, then those after it.
@@ -61,9 +63,12 @@ BridgePreset read_preset(const json& line) {
   p.model = line.at("model").get<std::string>();
   p.gpu = line.value("gpu", "");
   p.precision = line.value("precision", "");
-  p.tp = number("tp"), p.pp = number("pp"), p.vp = number("vp"), p.ep = number("ep");
+  p.tp = number("tp"), p.pp = number("pp"), p.vp = number("vp");
+  p.cp = number("cp"), p.ep = number("ep");
   p.micro_batch = number("micro_batch"), p.global_batch = number("global_batch");
   p.recompute_modules = line.value("recompute_modules", Texts{});
+  p.recompute_num_layers = line.value("recompute_num_layers", std::int64_t{0});
+  p.offloaded_layers = line.value("offloaded_layers", std::int64_t{0});
   p.a2a_overlap = line.value("a2a_overlap", false);
   p.flex_dispatcher = line.value("flex_dispatcher", false);
   p.fp8_attention = line.value("fp8_attention", false);
@@ -92,10 +97,14 @@ const BridgePreset* bridge_preset(const std::vector<BridgePreset>& all, const Ru
   std::smatch match;
   if (!std::regex_search(run.where, match, container)) return nullptr;
   const int release = release_number(match[1].str());
+  // Of two of one container that of the row's batch.
+  const auto rank = [&](const BridgePreset& p) {
+    return std::pair(distance(p, release), p.global_batch != run.global_batch);
+  };
   const BridgePreset* best = nullptr;
   for (const BridgePreset& p : all) {
     if (!is_for(p, run)) continue;
-    if (best == nullptr || distance(p, release) < distance(*best, release)) best = &p;
+    if (best == nullptr || rank(p) < rank(*best)) best = &p;
   }
   return best;
 }

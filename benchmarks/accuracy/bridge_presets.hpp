@@ -15,8 +15,10 @@ struct BridgePreset {
   std::string model;      // letters and digits of its name, lower case: "qwen330b"
   std::string gpu;        // "GB300"
   std::string precision;  // "bf16", "fp8", "mxfp8"; empty: any
-  std::int64_t tp = 1, pp = 1, vp = 1, ep = 1, micro_batch = 1, global_batch = 1;
+  std::int64_t tp = 1, pp = 1, vp = 1, cp = 1, ep = 1, micro_batch = 1, global_batch = 1;
   std::vector<std::string> recompute_modules;  // empty: nothing is recomputed
+  std::int64_t recompute_num_layers = 0;       // in full, of each model chunk
+  std::int64_t offloaded_layers = 0;           // whose activations are copied to the host
   bool a2a_overlap = false;                    // experts' dispatch runs beside computation
   bool flex_dispatcher = false;                // DeepEP or HybridEP
   bool fp8_attention = false;
@@ -41,7 +43,7 @@ struct BridgePreset {
 [[nodiscard]] const std::vector<BridgePreset>& bridge_presets();
 
 // The preset that a table's row was made with: of its model, GPU and precision, and with the layout
-// that it prints; of the row's container, else of the newest before it that has one, else of the
+// that it prints; of the row's batch where there are two; of the row's container, else of the newest before it that has one, else of the
 // oldest after it. Null where there is none.
 [[nodiscard]] const BridgePreset* bridge_preset(const std::vector<BridgePreset>& all,
                                                 const Run& run);

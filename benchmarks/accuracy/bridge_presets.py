@@ -18,15 +18,18 @@ import types
 # Container of the tables -> tag. Nothing later than 0.5 has presets of this form.
 TAGS = {"25.11": "v0.2.0", "26.02": "v0.3.0", "26.02.01": "v0.3.1", "26.04": "v0.4.0",
         "26.04.01": "v0.4.2", "26.06": "v0.5.0", "26.06.01": "v0.5.1"}
-FILES = re.compile(r"(deepseek|qwen3?|gpt_oss|kimi)/(\w+_)?workload_base_configs\.py$")
+FILES = re.compile(r"(deepseek|qwen3?|gpt_oss|kimi|llama\d*)/(\w+_)?workload_base_configs\.py$")
+TUNING = re.compile(r"SFT|LORA")
 MODELS = {"DEEPSEEK_V3": "deepseekv3", "QWEN3_30B": "qwen330b", "QWEN3_235B": "qwen3235b",
           "QWEN3_NEXT_80B": "qwen3next80b", "GPT_OSS_120B": "gptoss120b",
-          "GPT_OSS_20B": "gptoss20b", "KIMI_K2": "kimik2"}
+          "GPT_OSS_20B": "gptoss20b", "KIMI_K2": "kimik2", "LLAMA3_8B": "llama38b",
+          "LLAMA3_70B": "llama370b", "LLAMA31_405B": "llama31405b"}
 GPUS = ("GB300", "GB200", "B300", "B200", "H100")
 PRECISIONS = {"BF16": "bf16", "FP8_MX": "mxfp8", "FP8_CS": "fp8", "FP8_SC": "fp8 blockwise",
               "NVFP4": "nvfp4"}
 LAYOUT = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size",
-          "vp": "virtual_pipeline_model_parallel_size", "ep": "expert_model_parallel_size",
+          "vp": "virtual_pipeline_model_parallel_size", "cp": "context_parallel_size",
+          "ep": "expert_model_parallel_size",
           "micro_batch": "micro_batch_size"}
 
 
@@ -68,8 +71,17 @@ def presets(clone, container, tag):
         module = {"__name__": path}
         exec(git(clone, "show", f"{tag}:{path}"), module)
         for name, value in module.items():
-            if isinstance(value, utils.WorkloadBaseConfig) and "LARGE_SCALE" not in name:
+            if isinstance(value, utils.WorkloadBaseConfig) and not (
+                    "LARGE_SCALE" in name or TUNING.search(name)):
                 yield name, dataclasses.asdict(value)
+
+
+def graphs(preset):
+    """What is captured: Megatron-Core's own graphs hold a whole iteration here."""
+    kind, scope = preset.get("cuda_graph_impl") or "", preset.get("cuda_graph_scope") or []
+    if kind == "local" and scope == "full_iteration":
+        kind = scope
+    return {"cuda_graph": kind, "cuda_graph_scope": scope if isinstance(scope, list) else []}
 
 
 def lines(clone):
@@ -91,8 +103,11 @@ def lines(clone):
                      "flex_dispatcher": bool(preset.get("moe_flex_dispatcher_backend")),
                      "fp8_attention": bool(preset.get("fp8_dot_product_attention")),
                      "fused_experts": bool(preset.get("cutedsl_fused_grouped_mlp")),
-                     "cuda_graph": preset.get("cuda_graph_impl") or "",
-                     "cuda_graph_scope": preset.get("cuda_graph_scope") or []}
+                     **graphs(preset)}
+            if preset.get("recompute_num_layers"):
+                line["recompute_num_layers"] = preset["recompute_num_layers"]
+            if preset.get("cpu_offloading_num_layers"):
+                line["offloaded_layers"] = preset["cpu_offloading_num_layers"]
             if preset.get("pp_layout"):
                 line["chunk_layers"] = layers_of_chunks(preset["pp_layout"])
             text = json.dumps(line, separators=(",", ":"))

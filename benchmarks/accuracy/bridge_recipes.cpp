@@ -21,7 +21,6 @@ BridgeRecipe read_recipe(const json& line) {
   BridgeRecipe r;
   r.name = line.at("recipe").get<std::string>();
   r.tuned = line.value("tuned", false);
-  r.cp = line.value("cp", std::int64_t{1});
   r.recompute = line.at("recompute").get<std::string>();
   r.loss = line.value("loss", "");
   r.fp32_gradients = told(line, "fp32_gradients");
@@ -77,7 +76,7 @@ NamedRecipe named_recipe(const std::vector<BridgeRecipe>& all, const Run& run) {
 std::optional<bool> library_dispatcher(const std::vector<BridgeRecipe>& all, const Run& run) {
   std::optional<bool> flex;
   for (const BridgeRecipe& r : all) {
-    if (r.tuned || r.cp != run.cp.value_or(1) || !is_for(r.setting, run)) continue;
+    if (r.tuned || !is_for(r.setting, run)) continue;
     if (flex && *flex != r.setting.flex_dispatcher) return std::nullopt;
     flex = r.setting.flex_dispatcher;
   }

@@ -16,7 +16,6 @@ struct BridgeRecipe {
   std::string name;      // "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"
   bool tuned = false;    // of perf_recipes/; the others are the library's
   BridgePreset setting;  // without a release
-  std::int64_t cp = 1;
   std::string recompute;  // granularity: "none", "selective", "full"
   std::string loss;       // cross_entropy_fusion_impl: "te", "native", or empty
   std::optional<bool> fp32_gradients, overlap_grad_reduce, overlap_param_gather;

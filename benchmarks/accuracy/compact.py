@@ -4,8 +4,10 @@ published.hpp: one .jsonl per source, every field that is scored or mapped, and 
 
   compact.py SOURCE_FOLDER TARGET_FOLDER [--use score,feasibility]
   compact.py SOURCE_FOLDER TARGET_FOLDER --use sanity --memory-only NAME,NAME
+  compact.py SOURCE_FOLDER TARGET_FOLDER --use sanity --complete NAME,NAME
 
-The second form takes files whose rows tell their memory, but not what they computed: lengths of
+The third form takes files whose tables leave out what the presets of their code state
+(bridge_presets.jsonl): they are scored. The second form takes files whose rows tell their memory, but not what they computed: lengths of
 samples, the GPU. They are written as NAME_memory, of use `memory`.
 """
 
@@ -97,15 +99,22 @@ def main():
                         help="which files, by their `use` (default: %(default)s)")
     parser.add_argument("--memory-only", metavar="NAMES",
                         help="of these files only rows that state their memory, as use `memory`")
+    parser.add_argument("--complete", metavar="NAMES",
+                        help="these files alone, as use `score`")
     options = parser.parse_args()
     memory_only = options.memory_only.split(",") if options.memory_only else []
+    complete = options.complete.split(",") if options.complete else []
     options.target.mkdir(parents=True, exist_ok=True)
     wanted = options.use.split(",")
     for path in sorted(options.source.glob("*.yaml")):
         file = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
         name = path.stem
-        if file.get("use") not in wanted or (memory_only and name not in memory_only):
+        named = memory_only + complete
+        if file.get("use") not in wanted or (named and name not in named):
             continue
+        if complete:
+            file["use"] = "score"
+            name = name.removesuffix(".sanity")
         if memory_only:
             file["use"] = "memory"
             file["runs"] = [row for row in file["runs"] if kept(row.get("measured"), ("memory",))]

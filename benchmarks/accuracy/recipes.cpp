@@ -49,6 +49,18 @@ bool holds(const RecipeRow& row, int release, const Run& run) {
 // Overlap under a pipeline needs virtual stages (transformer_config.py).
 bool can_overlap(const Strategy& s) { return s.pp == 1 || s.vp > 1; }
 
+// The scripts of dense models leave tensor-parallel communication beside products on, but for NVFP4
+// (scripts/performance/configs/llama/*_llm_pretrain.py).
+void apply_dense_preset(Strategy& s, const BridgePreset& preset, const Run& run) {
+  if (run.overlap_tp.empty()) s.overlap.tp = s.precision != Precision::kNvfp4;
+  if (preset.offloaded_layers > 0 && s.pp == 1) {
+    s.offload.activations = true, s.offload.activation_layers = preset.offloaded_layers;
+  }
+  if (preset.recompute_num_layers == 0) return;
+  s.recompute = Recompute::kFull;
+  s.recompute_layers.assign(static_cast<std::size_t>(s.pp), std::min(preset.recompute_num_layers * s.vp, *run.model.num_layers / s.pp));
+}
+
 void apply_preset(Strategy& s, const BridgePreset& preset) {
   s.recompute = preset.recompute_modules.empty() ? Recompute::kNone : Recompute::kSelective;
   s.recompute_modules = {};
@@ -125,7 +137,7 @@ void apply_nemo_script(Strategy& s, const Run& run) {
 // A recipe's own layout, where the row's was read from another one of its name.
 void apply_layout_of(Strategy& s, const BridgeRecipe& r, std::int64_t gpus) {
   const BridgePreset& p = r.setting;
-  s.tp = p.tp, s.pp = p.pp, s.vp = p.vp, s.cp = r.cp, s.ep = p.ep;
+  s.tp = p.tp, s.pp = p.pp, s.vp = p.vp, s.cp = p.cp, s.ep = p.ep;
   s.micro_batch = p.micro_batch;
   s.dp = gpus / (s.tp * s.pp * s.cp);
   s.sequence_parallel = s.sequence_parallel && s.tp > 1;
@@ -207,7 +219,7 @@ bool recipe_says_recompute(const Source& source, const Run& run) {
 }
 
 const BridgePreset* preset_of_table(const Source& source, const Run& run) {
-  return has_presets(source) && run.model.moe ? bridge_preset(bridge_presets(), run) : nullptr;
+  return has_presets(source) ? bridge_preset(bridge_presets(), run) : nullptr;
 }
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {
@@ -216,6 +228,14 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   // scripts/performance/utils/overrides.py: grad_reduce_in_fp32 is off in every recipe, the loss
   // Transformer Engine's, apply_rope_fusion on.
   s.grad_dtype = Dtype::kBf16;
+  // "fp8" without a word more is what its scripts call fp8_cs, the scales of current tensors
+  // (scripts/performance/utils/precision.py).
+  if (s.precision == Precision::kFp8 && s.runtime.fp8_recipe == ScalingRecipe::kBest) {
+    s.runtime.fp8_recipe = ScalingRecipe::kTensorwise;
+  }
+  // Weights in 8 bits, but for scales of blocks (training/mixed_precision.py).
+  s.runtime.fp8_param_gather =
+      s.precision == Precision::kFp8 && s.runtime.fp8_recipe != ScalingRecipe::kBlockwise;
   s.runtime.fused_latent_rope = run.model.mla.has_value();
   s.runtime.inplace_cross_entropy = true;
   apply_layout(s, run);
@@ -230,6 +250,7 @@ void apply_recipe(Strategy& s, const Source& source, const Run& run) {
   if (from_library) return;
   if (const BridgePreset* preset = preset_of_table(source, run)) {
     apply_preset(s, *preset);
+    if (!run.model.moe) apply_dense_preset(s, *preset, run);
     apply_layout(s, *preset, run);
     return;
   }

@@ -88,7 +88,8 @@ void add_kept(const ModelSpec& m, const DeviceSpec& d, const Strategy& s, const 
   if (is_quantised(s.precision) && k.transformer_engine) {
     const bool stored = is_frozen(s) && (s.lora.frozen_dtype == FrozenDtype::kFp8 ||
                                          s.lora.frozen_dtype == FrozenDtype::kNvfp4);
-    rates.low_each = k.fp8_param_gather || stored ? 0 : 2 * quantisation(s, d).bytes;
+    const Quantisation q = quantisation(s, d);
+    rates.low_each = k.fp8_param_gather || stored ? 0 : q.layouts * q.bytes;
   }
 }
 

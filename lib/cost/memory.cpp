@@ -78,11 +78,14 @@ SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t dev
   return rates;
 }
 
-Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine, Recompute mode) {
-  // Two layers' worth stay on the device: one in use, one on its way. What the head keeps is used
-  // at once and not worth a copy.
-  const Recompute rest = mode == Recompute::kFull ? Recompute::kNone : mode;
-  Bytes most, ends;
+void set_offloaded(const BlockCosts& blocks, const Chunk& mine, const Strategy& s,
+                   RankMemory& rank) {
+  if (!s.offload.activations) return;
+  // Beside the layers whose turn it is not, two layers' worth stay on the device: one in use, one
+  // on its way. What the head keeps is used at once and not worth a copy.
+  const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
+  Bytes most, ends, all;
+  std::int64_t layers = 0;
   for (std::size_t k = 0; k < mine.blocks.size(); ++k) {
     const SavedActivations& saved = blocks.of(k, mine.device).saved;
     if (k >= mtp_block(mine.blocks.size())) {
@@ -91,8 +94,16 @@ Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine, Recomput
     }
     if (mine.recomputed[k] > 0) most = std::max(most, saved.full);
     if (mine.blocks[k] > mine.recomputed[k]) most = std::max(most, saved.of(rest));
+    if (k < kFirstLayerBlock) continue;
+    layers += mine.blocks[k];
+    all += saved.full * mine.recomputed[k] + saved.of(rest) * (mine.blocks[k] - mine.recomputed[k]);
   }
-  return most * 2 + ends;
+  const double share = s.offload.share_of_layers(layers);
+  rank.resident = most * 2 + ends;
+  rank.on_host = rank.activations;
+  if (share >= 1) return;
+  rank.resident = std::min(rank.resident + ceil_bytes(all.si() * (1 - share)), rank.activations);
+  rank.on_host = std::min(ceil_bytes(all.si() * share), rank.activations);
 }
 
 // Working set at the worst moment: temporaries of the widest block (with everything a recomputed
@@ -372,7 +383,7 @@ Bytes host_bytes(const RankMemory& rank, const Offload& offload) {
     all.master_weights = true;
     bytes += rank.states.optimizer - on_device(rank.states, all).optimizer;
   }
-  if (offload.activations) bytes += rank.activations;
+  if (offload.activations) bytes += rank.on_host;
   return bytes;
 }
 

@@ -176,6 +176,7 @@ struct RankMemory {
   StateBytes states;           // from step to step, but for `update` and `late`
   Bytes activations;           // from forward to backward: all microbatches in flight, at the most
   Bytes resident;              // of which stay on the device where activations are offloaded
+  Bytes on_host;               // and of which the host holds, both at their most
   Bytes host_checkpoints;      // inputs of recomputed layers on the host
   Bytes given_back;            // of `activations`, before the layers' backward pass [F-MEM-13]
   BufferBytes buffers;         // within a backward pass
@@ -191,9 +192,10 @@ void set_stored(const MemoryRates& rates, const BlockCosts& blocks, const Chunk&
                 Recompute mode, RankMemory& rank);
 // [F-OFF-4] Inputs of recomputed layers that are kept on the host, of one microbatch.
 [[nodiscard]] Bytes host_checkpoint_bytes(const BlockCosts& blocks, const Chunk& mine);
-// Activations that stay on the device when the rest is offloaded.
-[[nodiscard]] Bytes resident_activations(const BlockCosts& blocks, const Chunk& mine,
-                                         Recompute mode);
+// [F-OFF-8] Of rank.activations, what stays on the device where activations are offloaded, and what
+// the host holds.
+void set_offloaded(const BlockCosts& blocks, const Chunk& mine, const Strategy& s,
+                   RankMemory& rank);
 [[nodiscard]] BlockParameters held_parameters(const MemoryRates& rates, const BlockCosts& blocks,
                                               const Chunk& mine);
 [[nodiscard]] KeptBuffers kept_buffers(const MemoryRates& rates, const BlockCosts& blocks,

@@ -110,10 +110,10 @@ void StepModel::add_activations(const Strategy& s, const std::vector<InFlight>& 
         const ChunkKind& kind = kinds_[kind_of_chunk_[own[i]]];
         saved_.push_back(kind.saved.whole), kept_.push_back(kind.saved.for_weight);
       }
-      group.memory.resident = resident_activations(*blocks_, group.mine, s.recompute);
     }
     activations_.push_back(in_flight[r].peak(saved_, kept_));
     group.memory.activations = std::max(group.memory.activations, activations_.back());
+    set_offloaded(*blocks_, group.mine, s, group.memory);
     if (group.first == r) {  // the head's rank is like no other
       group.memory.given_back =
           given_back(s, *blocks_, group.mine, in_flight[r], saved_, kept_, activations_.back());
@@ -216,9 +216,9 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
     Seconds copies;
     if (s.offload.activations) {
       const Seconds backward = passes.backward.total() + passes.recompute.total();
-      copies =
-          activation_offload_time(cluster_.device, group.saved, passes.forward.total(), backward) *
-          microbatches_;
+      const Bytes saved = ceil_bytes(group.saved.si() * s.offload.share_of_layers(model_.num_layers));
+      copies = activation_offload_time(cluster_.device, saved, passes.forward.total(), backward) *
+               microbatches_;
     }
     const Bytes peak =
         memory_breakdown(cluster_, group.memory, s.offload, placement_->communicators()).peak;

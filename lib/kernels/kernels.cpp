@@ -90,7 +90,7 @@ static double operand_bytes(Precision p) {
 Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.count <= 0) return Seconds{};
   if (!d.exact_kernels.empty()) {
-    if (const auto exact = exact_time(d, exact_key(g, p))) return *exact;
+    if (const auto exact = exact_time(d, exact_key(g, p))) return *exact / g.rate;
   }
   const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n),
              k = static_cast<double>(g.k), count = static_cast<double>(g.count);
@@ -114,7 +114,7 @@ Seconds gemm_time(const DeviceSpec& d, Precision p, const GemmShape& g) {
       if (split > 1 && (tiles >= sms || k < 512 * split)) break;
       const double waves = std::ceil(tiles * split / sms);
       const double seconds =
-          waves * 2 * area * (k / split + filling) / (rate * tile.efficiency * alignment);
+          waves * 2 * area * (k / split + filling) / (rate * tile.efficiency * alignment * g.rate);
       // Partial sums are written and reduced once more.
       const double reduction = split > 1 ? 2 * split * m * n * count * 4 / memory_rate : 0;
       best = std::min(best, seconds + reduction);

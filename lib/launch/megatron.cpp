@@ -190,7 +190,9 @@ void add_memory(const LaunchPlan& p, Options& o) {
     if (layers > 0) o.push_back({"--mhc-recompute-layer-num", std::to_string(layers)});
   }
   if (s.offload.activations) {
-    o.push_back({"--cpu-offloading-num-layers", std::to_string(p.model.num_layers - 1)});
+    const std::int64_t all = p.model.num_layers - 1, some = s.offload.activation_layers;
+    const std::int64_t layers = some > 0 ? std::min(some, all) : all;
+    o.push_back({"--cpu-offloading-num-layers", std::to_string(layers)});
   }
   if (!s.offload.modules.empty()) {
     o.push_back({"--fine-grained-activation-offloading"});

@@ -204,6 +204,8 @@ LaunchCommand bridge_command(const LaunchPlan& plan) {
   if (plan.strategy.runtime.activation_func_fp8_input_store) {
     overrides.push_back({"model.activation_func_fp8_input_store=true"});
   }
+  // Megatron-LM's arguments set it where layers are stated.
+  if (plan.strategy.offload.activations) overrides.push_back({"model.cpu_offloading=true"});
   if (plan.strategy.runtime.cuda_graph != CudaGraph::kNone) {
     overrides.push_back({"model.use_te_rng_tracker=true"});
   }

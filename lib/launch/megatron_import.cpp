@@ -348,7 +348,11 @@ class Importer {
         }
       }
     }
-    s.offload.activations = number("--cpu-offloading-num-layers", 0) > 0;
+    // T: of the first so many layers, less than all.
+    const std::int64_t offloaded = number("--cpu-offloading-num-layers", 0);
+    s.offload.activations = offloaded > 0;
+    const bool all = offloaded + 1 >= run_.model.num_layers;
+    s.offload.activation_layers = offloaded > 0 && !all ? offloaded : 0;
     read_offloaded_optimizer(options_, s.offload);
     read_offloaded_modules(options_, run_);
   }

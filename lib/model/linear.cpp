@@ -62,13 +62,15 @@ void append_loop(const BlockContext& x, std::int64_t count, BlockOps& ops) {
 
 KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const GemmShape& g,
                  Precision p) {
+  GemmShape shape = g;
+  if (p == Precision::kFp8) shape.rate = scaled_product_rate(x.strategy, x.cluster.device);
   KernelOp op;
   op.name = name;
   op.pass = pass;
-  op.time = gemm_time(x.cluster.device, p, g);
+  op.time = gemm_time(x.cluster.device, p, shape);
   op.flops = gemm_flops(g).si();
   op.launches = grouped_launches(x, g.count);
-  op.gemm = g;
+  op.gemm = shape;
   op.kind = KernelKind::kGemm;
   op.precision = p;
   return op;

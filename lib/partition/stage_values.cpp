@@ -137,9 +137,7 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine, bool least_room) co
     const InFlight& held = x_.in_flight[rank];
     memory.activations = held.peak(saved_, kept_);
     memory.given_back = given_back(s, x_.blocks, mine, held, saved_, kept_, memory.activations);
-    if (s.offload.activations) {
-      memory.resident = resident_activations(x_.blocks, mine, s.recompute);
-    }
+    set_offloaded(x_.blocks, mine, s, memory);
     needed = memory_breakdown(x_.cluster, memory, s.offload, x_.communicators).peak;
   }
   const Bytes host = host_bytes(memory, s.offload);

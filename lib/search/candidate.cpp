@@ -106,6 +106,10 @@ Bytes SearchContext::host_capacity() const {
   return Bytes{cluster.host_memory.count() / cluster.gpus_per_node};
 }
 
+Bytes SearchContext::node_memory() const {
+  return unlimited_memory || cluster.host_memory == Bytes{} ? kNoLimit : cluster.host_memory;
+}
+
 bool ranks_before(const Found& a, const Found& b, Objective o) {
   if (o == Objective::kMemory && a.peak != b.peak) return a.peak < b.peak;
   if (a.step_time != b.step_time) return a.step_time < b.step_time;
@@ -348,14 +352,47 @@ class Examiner {
       if (rounded_down(least) > cutoff_) return;
     }
     ++result_.evaluated;
+    const bool fewest = offloads_fewest(s);
+    if (fewest) offload_fewest(s, step);
+    const StepValue value = evaluated(s, step);
+    if (fewest && value.host > x_.node_memory()) {
+      ++result_.infeasible[std::string(name_of(InfeasibleReason::kHostMemory))];
+      return;
+    }
     ++result_.feasible;
-    step->set_pipeline(s, blocks_of(s), placement_, held_);
-    step->set_sharding(s, placement_);
-    const StepValue value = step->evaluate(s);
     Found found{std::move(s), value.step_time, value.peak};
     if (result_.best && !ranks_before(found, *result_.best, x_.objective)) return;
     cutoff_ = std::min(cutoff_, found.score(x_.objective));
     result_.best = std::move(found);
+  }
+
+  [[nodiscard]] StepValue evaluated(const Strategy& s, const StepModelPool::Borrowed& step) const {
+    step->set_pipeline(s, blocks_of(s), placement_, held_);
+    step->set_sharding(s, placement_);
+    return step->evaluate(s);
+  }
+
+  // Whether activations of as few layers as fit go to the host: of all where memory is the
+  // objective, and of as many as are asked for.
+  [[nodiscard]] bool offloads_fewest(const Strategy& s) const {
+    const std::vector<Limit>& limits = x_.request.limits;
+    return by_time_ && s.offload.activations && s.offload.activation_layers == 0 &&
+           std::none_of(limits.begin(), limits.end(),
+                        [](const Limit& l) { return l.key == "offload.activation_layers"; });
+  }
+
+  // [F-SEARCH-21] A layer more on the host takes no less time and no more memory, so that the
+  // fewest that fit are the fastest: found by halving. All of them fit.
+  void offload_fewest(Strategy& s, const StepModelPool::Borrowed& step) const {
+    const Bytes capacity =
+        x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s));
+    std::int64_t too_few = 0, enough = x_.model.num_layers;
+    while (enough - too_few > 1) {
+      s.offload.activation_layers = std::midpoint(too_few, enough);
+      const bool fits = evaluated(s, step).peak <= capacity;
+      (fits ? enough : too_few) = s.offload.activation_layers;
+    }
+    s.offload.activation_layers = enough < x_.model.num_layers ? enough : 0;
   }
 
   [[nodiscard]] StageContext context_of(const Strategy& s, const MemoryOption& option) const {
@@ -368,7 +405,7 @@ class Examiner {
         held_,
         placement_.communicators(),
         x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s)),
-        x_.host_capacity(),
+        offloads_fewest(s) ? kNoLimit : x_.host_capacity(),  // asked of the fewest
         x_.request.ignore_activations,
         by_time_ ? Measure::kTime : Measure::kMemory,
         option.counts,

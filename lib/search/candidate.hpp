@@ -100,6 +100,7 @@ class SearchContext {
   }
   [[nodiscard]] bool plans_only() const { return request.plans_only; }
   [[nodiscard]] Bytes host_capacity() const;  // of host memory, per device
+  [[nodiscard]] Bytes node_memory() const;    // of host memory, per node
 
  private:
   mutable SharedMemo<1, Bytes> safe_peaks_;

@@ -55,6 +55,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"offload.overlap_copies", "gradients and weights are copied beside the host's update"},
     {"offload.weights", "shards of weights and gradients too, with offload.optimizer and zero=3"},
     {"offload.activations", "saved activations are copied to the host"},
+    {"offload.activation_layers", "with offload.activations those of so many layers; 0: of all"},
     {"offload.modules",
      "saved inputs of these modules go to the host: core_attn, expert_fc1 and the like"},
     {"offload.activation_fraction", "of what offload.modules name"},

@@ -38,6 +38,8 @@ struct Overlap {
 struct Offload {
   bool optimizer = false;    // optimizer states and step on the host
   bool activations = false;  // saved activations copied to the host
+  // With `activations` those of so many layers, from the first on; 0: of all of them.
+  std::int64_t activation_layers = 0;
   // Of the parameters, with `optimizer`; the others' states and update stay on the device
   // (Megatron-Core optimizer/cpu_offloading/hybrid_optimizer.py).
   double optimizer_fraction = 1;
@@ -53,6 +55,13 @@ struct Offload {
   OffloadModules modules = {};
   double activation_fraction = 1;  // of what `modules` name
 
+  // Of the layers' saved activations, what goes to the host. Kinds of layers are taken to share
+  // alike.
+  [[nodiscard]] double share_of_layers(std::int64_t num_layers) const {
+    if (!activations) return 0;
+    const bool all = activation_layers <= 0 || activation_layers >= num_layers;
+    return all ? 1 : static_cast<double>(activation_layers) / static_cast<double>(num_layers);
+  }
   // What of the optimizer is on the host, and what on the device.
   [[nodiscard]] double host_share() const { return optimizer ? optimizer_fraction : 0; }
   [[nodiscard]] double device_share() const { return 1 - host_share(); }

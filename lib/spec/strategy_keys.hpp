@@ -62,6 +62,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("offload.overlap_copies", s.offload.overlap_copies);
   visit("offload.weights", s.offload.weights);
   visit("offload.activations", s.offload.activations);
+  visit("offload.activation_layers", s.offload.activation_layers);
   visit("offload.modules", s.offload.modules);
   visit("offload.activation_fraction", s.offload.activation_fraction);
   visit("frozen", s.frozen);

@@ -290,6 +290,15 @@ void check_offload(const Plan& p, Findings& f) {
                                    : "offload.modules"},
             "'offload' needs a link to the host: the 'host_link' of " + p.c.device.name + " is 0");
   }
+  const std::int64_t layers = offload.activation_layers;
+  if (layers < 0 || layers > p.m.num_layers) {
+    f.error({"offload.activation_layers"},
+            "'offload.activation_layers' must be 0 to " + std::to_string(p.m.num_layers) +
+                ", the layers of the model, got " + std::to_string(layers));
+  } else if (layers > 0 && !offload.activations) {
+    f.warning({"offload.activation_layers"},
+              "'offload.activation_layers' does nothing without 'offload.activations'");
+  }
   if (!p.s.offload.activations) return;
   if (p.s.pp > 1) {
     f.error({"offload.activations", "pp"},

@@ -353,6 +353,30 @@ TEST_CASE("[F-OFF-2] offloaded activations show where the host link is slower th
   CHECK(activation_offload_time(d, Bytes{25'000'000}, Seconds{0.4}, Seconds{0.9}) == Seconds{});
 }
 
+TEST_CASE("[F-OFF-8] activations of some layers leave the rest on the device") {
+  Bench b;
+  b.model.num_layers = 10;
+  b.strategy = plain_strategy(1, 1, 8);
+  b.strategy.offload.activations = true;
+  const BlockCosts blocks = block_costs(b.model, b.cluster, b.strategy);
+  const auto on_host = [&](std::int64_t layers) {
+    Strategy s = b.strategy;
+    s.offload.activation_layers = layers;
+    s = complete(s, b.model, b.cluster);
+    return OneStep(b.model, b.cluster, s, blocks).model().evaluate(s);
+  };
+  const double layer = blocks[kFirstLayerBlock].saved.none.si();
+  CHECK((on_host(4).host - on_host(3).host).si() == Approx(8 * layer));
+  const double fragmentation = (on_host(5).peak - on_host(6).peak).si() / layer;
+  CHECK(fragmentation >= 1);
+  CHECK(fragmentation < 1.1);
+  CHECK((on_host(3).peak - on_host(4).peak).si() == Approx(fragmentation * layer));
+  CHECK(on_host(10).peak == on_host(0).peak);
+  CHECK(on_host(10).host == on_host(0).host);
+  CHECK(on_host(3).step_time <= on_host(4).step_time);
+  CHECK(on_host(0).step_time.si() >= on_host(9).step_time.si());
+}
+
 TEST_CASE("[F-OFF-3] a node's host holds the offloaded states of all its devices") {
   Bench b;
   b.strategy = plain_strategy(1, 1, 8);

@@ -169,6 +169,40 @@ TEST_CASE("[F-FP8-4] what a cast reads, writes and launches follows from what it
         Approx(2 * row.one + 2 * row.two));
 }
 
+TEST_CASE("[F-FP8-4] [F-MEM-10] one scale serves products of either order on Blackwell") {
+  Strategy s = eight_bit();
+  DeviceSpec d = node().device;
+  d.architecture = Architecture::kBlackwell;
+  const auto layouts = [&](ScalingRecipe recipe) {
+    s.runtime.fp8_recipe = recipe;
+    return quantisation(s, d).layouts;
+  };
+  CHECK(layouts(ScalingRecipe::kDelayed) == 1);
+  CHECK(layouts(ScalingRecipe::kTensorwise) == 1);
+  CHECK(cast_bytes(quantisation(s, d), true) == 4 + 1);
+  CHECK(layouts(ScalingRecipe::kMxfp8) == 2);
+  d.architecture = Architecture::kHopper;
+  CHECK(layouts(ScalingRecipe::kTensorwise) == 2);
+}
+
+TEST_CASE("[F-FP8-7] products with scales of blocks are slower") {
+  const ModelSpec m = small_model(4, 2048);
+  const ClusterSpec c = node();
+  Strategy one = eight_bit(), blocks = one;
+  one.runtime.fp8_recipe = ScalingRecipe::kTensorwise;
+  blocks.runtime.fp8_recipe = ScalingRecipe::kBlockwise;
+  const double overhead = c.device.kernel_overhead.si();
+  const auto time = [&](const Strategy& s) {
+    return of(m, c, s, "mlp up", Pass::kForward).time - overhead;
+  };
+  CHECK(time(one) / time(blocks) == Approx(0.811));
+  blocks.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
+  CHECK(time(one) / time(blocks) == Approx(0.951));
+  // In 16 bits nothing is scaled.
+  one.precision = blocks.precision = Precision::kBf16;
+  CHECK(time(one) == time(blocks));
+}
+
 TEST_CASE("[F-FP8-4] what is best follows from the device and the layers") {
   Strategy s = eight_bit();
   CHECK(scaling_recipe(s, Architecture::kHopper) == ScalingRecipe::kTensorwise);

@@ -145,8 +145,9 @@ class StepOracle {
       }
       const RankEnd end = rank_end(m_, c_, s_, step_end_groups(m_, c_, s_), stored(r).parameters);
       const StepEnd here = step_end(c_, s_, end, forward, backward);
+      const Bytes out = ceil_bytes(saved.si() * s_.offload.share_of_layers(m_.num_layers));
       const Seconds copies = s_.offload.activations
-                                 ? activation_offload_time(c_.device, saved, forward, backward) * m
+                                 ? activation_offload_time(c_.device, out, forward, backward) * m
                                  : Seconds{};
       reduced = std::max(reduced, finish[static_cast<std::size_t>(r)] + here.exposed);
       optimizer = std::max(optimizer, here.optimizer);
@@ -175,7 +176,7 @@ class StepOracle {
     RankMemory memory;
     set_stored(memory_rates(m_, c_, s_), blocks_, mine, s_.recompute, memory);
     memory.activations = testing::peak_activation(shape_of_pipeline(s_), rank, saved_, for_weight_);
-    memory.resident = resident_activations(blocks_, mine, s_.recompute);
+    set_offloaded(blocks_, mine, s_, memory);
     if (mine.blocks.head() > 0) memory.given_back = given_back_on(rank, memory.activations);
     return memory;
   }

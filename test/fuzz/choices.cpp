@@ -194,6 +194,7 @@ void choose_features(Choices& choices, const ModelSpec& m, Strategy& s) {
   if (s.offload.optimizer && choices.once_in(3)) s.offload.master_weights = false;
   if (s.offload.optimizer && choices.once_in(3)) s.offload.overlap_copies = true;
   s.offload.activations = s.pp == 1 && s.recompute == Recompute::kNone && choices.once_in(4);
+  if (s.offload.activations && choices.once_in(2)) s.offload.activation_layers = 1;
   if (!s.offload.activations && s.recompute != Recompute::kFull && choices.once_in(6)) {
     s.offload.modules = {OffloadModule::kCoreAttn, OffloadModule::kMlpNorm};
     s.offload.activation_fraction = choices.once_in(2) ? 0.5 : 1;

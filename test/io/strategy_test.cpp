@@ -239,8 +239,8 @@ TEST_CASE("Problems of key=value text point into it") {
        "                        ^~~~~~~\n"
        "  hint: its keys are offload.optimizer, offload.optimizer_fraction, "
        "offload.master_weights, "
-       "offload.overlap_copies, offload.weights, offload.activations, offload.modules and "
-       "offload.activation_fraction\n"},
+       "offload.overlap_copies, offload.weights, offload.activations, "
+       "offload.activation_layers, offload.modules and offload.activation_fraction\n"},
   }));
   CHECK(errors_of(row.text) == row.want);
 }

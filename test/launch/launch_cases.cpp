@@ -115,6 +115,7 @@ Strategy random_strategy(Dice& d, const ModelSpec& m, std::int64_t gpus) {
   if (s.offload.optimizer && d.one_in(2)) s.offload.overlap_copies = true;
   if (s.offload.optimizer && d.one_in(4)) s.offload.master_weights = false;
   if (d.one_in(12)) s.offload.activations = true;
+  if (s.offload.activations && d.one_in(2)) s.offload.activation_layers = 1;
   if (d.one_in(12)) s.optimizer_dtype = Dtype::kBf16;
   if (d.one_in(6)) s.grad_dtype = Dtype::kBf16;
   if (d.one_in(8)) s.precision = d.one_in(2) ? Precision::kFp16 : Precision::kFp8;

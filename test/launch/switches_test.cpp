@@ -7,6 +7,7 @@
 namespace meshplan {
 namespace {
 
+using Catch::Matchers::Contains;
 using test::plan_of;
 using test::small_run;
 
@@ -128,6 +129,23 @@ TEST_CASE("they are exported as they were") {
     CAPTURE(key);
     CHECK(value_text(run->strategy, key) == value_text(p.strategy, key));
   }
+}
+
+TEST_CASE("activations of so many layers are offloaded as the option says, and read back") {
+  const auto read = [](const std::string& options) { return small_run(options).strategy.offload; };
+  CHECK_FALSE(read("--cpu-offloading-num-layers 0").activations);
+  CHECK(read("--cpu-offloading-num-layers 2").activations);
+  CHECK(read("--cpu-offloading-num-layers 2").activation_layers == 2);
+  CHECK(read("--cpu-offloading-num-layers 3").activation_layers == 0);  // all it can
+  const auto layers = [](const std::string& keys) {
+    const LaunchPlan p = plan_of("llama-2-7b", "dgx-h100", 8, keys);
+    return std::pair(arguments_text(p, megatron_command(p)), node_script(p, bridge_command(p)));
+  };
+  const auto [some, bridge] = layers("offload.activations=true,offload.activation_layers=5");
+  CHECK_THAT(some, Contains("--cpu-offloading-num-layers 5"));
+  CHECK_THAT(bridge, Contains("model.cpu_offloading_num_layers=5"));
+  CHECK_THAT(bridge, Contains("model.cpu_offloading=true"));
+  CHECK_THAT(layers("offload.activations=true").first, Contains("--cpu-offloading-num-layers 31"));
 }
 
 TEST_CASE("deterministic training sets what older releases ask for") {

@@ -218,18 +218,21 @@ class Brute {
   void try_options(Strategy s) {
     if (!keeps_limits(s, false)) return;
     std::vector<Found> options;
-    for (const bool activations : {false, true}) {
+    // Activations of no layer, of all (0), or of so many go to the host.
+    for (std::int64_t on_host = -1; on_host < c_.model.num_layers; ++on_host) {
       for (const auto& [mode, modules] : recomputations()) {
         std::optional<BlockCosts> blocks;  // that the optimizer is offloaded changes no block
         for (const bool optimizer : {false, true}) {
-          s.offload.optimizer = optimizer, s.offload.activations = activations;
+          s.offload.optimizer = optimizer, s.offload.activations = on_host >= 0;
+          s.offload.activation_layers = std::max<std::int64_t>(on_host, 0);
+          if (on_host > 0 && (s.pp > 1 || mode != Recompute::kNone)) continue;  // is_legal() says so
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!keeps_limits(s, true)) continue;
           if (s.lora.input_regather && !regathers_input(s)) continue;
           const std::vector<List> divisions = legal_divisions(s);
           if (divisions.empty()) continue;
-          ++tried_.legal;
+          if (on_host <= 0) ++tried_.legal;  // the space counts one that offloads
           if (!blocks) blocks = block_costs(c_.model, c_.cluster, s);
           if (const auto option = try_divisions(s, *blocks, divisions)) options.push_back(*option);
         }
