@@ -13,6 +13,7 @@
 #include "base/check.hpp"
 #include "framework_rows.hpp"
 #include "frameworks/preset.hpp"
+#include "product_rates.hpp"
 #include "recipes.hpp"
 #include "schedule/traits.hpp"
 #include "spec/module_lists.hpp"
@@ -49,6 +50,7 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   if (lower(text) == "torch" || has_word(text, "plain")) s.runtime.fused_softmax = false;
   if (lower(text) == "fused") s.runtime.fused_softmax = true;
   s.runtime.attention = attention_kernel_of(source, run).value_or(s.runtime.attention);
+  s.runtime.product_rate = product_rate_of(source, run, s.precision);
   // MLPerf's configurations: FP8_DPA=1; only with products in 8 bits.
   if (has_word(text, "FP8")) s.runtime.fp8_attention = s.precision == Precision::kFp8;
   s.runtime.activation_func_fp8_input_store |=

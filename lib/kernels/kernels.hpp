@@ -16,7 +16,7 @@ struct GemmShape {
   double output_bytes = 2;      // per element written
   double accumulate_bytes = 0;  // per element read besides (C += ...)
   bool aligned = true;          // feature dimensions are multiples of 16 bytes
-  double rate = 1;              // of the device's, by how operands are scaled
+  double rate = 1;              // over the device's: scales of operands, libraries, clocks
 };
 
 [[nodiscard]] Flops gemm_flops(const GemmShape& g);

@@ -212,7 +212,8 @@ void append_materialised_attention(const BlockContext& x, const HeadShape& h, Bl
   const bool repeated = repeats(x, RecomputeModule::kCoreAttn, true);
   const auto product = [&](Pass pass, std::int64_t m, std::int64_t n, std::int64_t k,
                            double added = 0) {
-    const GemmShape g{m, n, k, count, e, added, dim % 8 == 0 && v_dim % 8 == 0};
+    const bool aligned = dim % 8 == 0 && v_dim % 8 == 0;
+    const GemmShape g{m, n, k, count, e, added, aligned, product_rate(x, p)};
     KernelOp op;
     op.name = kScoreProductName;
     op.pass = pass;

@@ -225,9 +225,10 @@ void append_operations(const MoeSpec& moe, const BlockContext& x, BlockOps& ops)
 
   const double tokens = real(l.norm_tokens);
   // Router: fp32 scores, softmax or sigmoid, top-k, auxiliary loss, and the maps for permutation.
-  const GemmShape router{l.norm_tokens, moe.num_experts, l.hidden, 1, 4, 0};
+  GemmShape router{l.norm_tokens, moe.num_experts, l.hidden, 1, 4, 0};
   const bool has_bf16 = peak_rate(x.cluster.device, Precision::kBf16).si() > 0;
   const Precision router_precision = has_bf16 ? Precision::kBf16 : s.precision;
+  router.rate = product_rate(x, router_precision);
   for (const Pass pass : {Pass::kForward, Pass::kBackwardInput}) {
     KernelOp op;
     op.name = "router";

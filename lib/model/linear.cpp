@@ -60,10 +60,16 @@ void append_loop(const BlockContext& x, std::int64_t count, BlockOps& ops) {
 
 }  // namespace
 
+double product_rate(const BlockContext& x, Precision p) {
+  const double scaled =
+      p == Precision::kFp8 ? scaled_product_rate(x.strategy, x.cluster.device) : 1.0;
+  return scaled * x.strategy.runtime.product_rate;
+}
+
 KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass, const GemmShape& g,
                  Precision p) {
   GemmShape shape = g;
-  if (p == Precision::kFp8) shape.rate = scaled_product_rate(x.strategy, x.cluster.device);
+  shape.rate = product_rate(x, p);
   KernelOp op;
   op.name = name;
   op.pass = pass;

@@ -29,6 +29,9 @@ inline constexpr std::string_view kSoftmaxName = "softmax";  // of these
 [[nodiscard]] KernelOp memory_op(const BlockContext& x, std::string_view name, Pass pass,
                                  double bytes, double kernels, bool selective = false,
                                  KernelKind kind = KernelKind::kOther);
+// [F-GEMM-4] Rate of products over the device file's: the run's libraries and clocks, and how their
+// operands are scaled.
+[[nodiscard]] double product_rate(const BlockContext& x, Precision p);
 [[nodiscard]] KernelOp gemm_op(const BlockContext& x, std::string_view name, Pass pass,
                                const GemmShape& g, Precision p);
 void append_norm(const BlockContext& x, std::string_view name, std::int64_t elements, BlockOps& ops,

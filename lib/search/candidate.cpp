@@ -381,7 +381,7 @@ class Examiner {
                         [](const Limit& l) { return l.key == "offload.activation_layers"; });
   }
 
-  // [F-SEARCH-21] A layer more on the host takes no less time and no more memory, so that the
+  // [F-SEARCH-23] A layer more on the host takes no less time and no more memory, so that the
   // fewest that fit are the fastest: found by halving. All of them fit.
   void offload_fewest(Strategy& s, const StepModelPool::Borrowed& step) const {
     const Bytes capacity =

@@ -115,6 +115,7 @@ constexpr auto kMeanings = std::to_array<KeyMeaning>({
     {"kernels.cuda_graph_modules",
      "parts of a layer that graphs of layers hold; empty: whole layers"},
     {"kernels.cuda_graph_warmup_steps", "steps before graphs of layers are captured"},
+    {"kernels.product_rate", "rate of matrix products over the device's: libraries, clocks"},
     {"kernels.host_factor", "host time per kernel, over the device's launch_gap"},
     {"kernels.collective_launches", "host time of a collective, in kernels"},
     {"kernels.node_launches", "host time of a node of overlapped dispatch, in kernels"},

@@ -105,6 +105,9 @@ struct Runtime {
   CudaGraphModules cuda_graph_modules{};  // with CudaGraph::kLayer; empty: whole layers
   // Steps before graphs of layers are captured (Megatron-Core's name, for Transformer Engine's).
   std::int64_t cuda_graph_warmup_steps = 3;
+  // Rate of matrix products over the device file's, which is that of its newest libraries at usual
+  // clocks: under 1 with older ones, over 1 with boosted clocks.
+  double product_rate = 1.0;
   double host_factor = 1.0;  // host time per kernel over the device profile's launch_gap
   // Gradients of ZeRO-0 are reduced in buckets of so many MiB of the training dtype, a collective
   // each (PyTorch's DistributedDataParallel, bucket_cap_mb); 0: in one piece.

@@ -38,6 +38,7 @@ void check_workload(const Strategy& s, Findings& f) {
   f.check("micro_batch", s.micro_batch, kBatch);
   f.check("global_batch", s.global_batch, kBatch);
   f.check("seq_len", s.seq_len, {1, 1 << 30});
+  f.check("kernels.product_rate", s.runtime.product_rate, {0.01, 2});
   f.check("kernels.host_factor", s.runtime.host_factor, {0, 1000});
   f.check("kernels.collective_launches", s.runtime.collective_launches, {0, 1000});
   f.check("kernels.node_launches", s.runtime.node_launches, {0, 1000});

@@ -111,6 +111,7 @@ void for_each_key(S& s, Visit&& visit) {
   visit("kernels.cuda_graph", s.runtime.cuda_graph);
   visit("kernels.cuda_graph_modules", s.runtime.cuda_graph_modules);
   visit("kernels.cuda_graph_warmup_steps", s.runtime.cuda_graph_warmup_steps);
+  visit("kernels.product_rate", s.runtime.product_rate);
   visit("kernels.host_factor", s.runtime.host_factor);
   visit("kernels.collective_launches", s.runtime.collective_launches);
   visit("kernels.node_launches", s.runtime.node_launches);

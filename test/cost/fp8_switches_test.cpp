@@ -185,7 +185,7 @@ TEST_CASE("[F-FP8-4] [F-MEM-10] one scale serves products of either order on Bla
   CHECK(layouts(ScalingRecipe::kTensorwise) == 2);
 }
 
-TEST_CASE("[F-FP8-7] products with scales of blocks are slower") {
+TEST_CASE("[F-FP8-7] [F-GEMM-4] products with scales of blocks are slower") {
   const ModelSpec m = small_model(4, 2048);
   const ClusterSpec c = node();
   Strategy one = eight_bit(), blocks = one;
@@ -198,6 +198,10 @@ TEST_CASE("[F-FP8-7] products with scales of blocks are slower") {
   CHECK(time(one) / time(blocks) == Approx(0.811));
   blocks.runtime.fp8_recipe = ScalingRecipe::kMxfp8;
   CHECK(time(one) / time(blocks) == Approx(0.951));
+  // [F-GEMM-4] Libraries and clocks come on top.
+  blocks.runtime.product_rate = 0.5;
+  CHECK(time(one) / time(blocks) == Approx(0.5 * 0.951));
+  blocks.runtime.product_rate = 1;
   // In 16 bits nothing is scaled.
   one.precision = blocks.precision = Precision::kBf16;
   CHECK(time(one) == time(blocks));

@@ -45,9 +45,10 @@ TEST_CASE("Every shipped device reads and names a source for each of its numbers
   }
 }
 
-// Products of a device that no run chose sustain less of the peak the more of it a watt pays for,
-// by the power law through the shares that A100's and H100's runs chose.
-TEST_CASE("Shares of devices without runs follow peak per watt") {
+// What would ship had no run been seen (benchmarks/accuracy/constants.yaml): products sustain less
+// of the peak the more of it a watt pays for, by the power law through the shares that A100's and
+// H100's runs chose. Those that runs chose since are within a fifth of it.
+TEST_CASE("Shares of Blackwell's devices follow peak per watt") {
   const DeviceSpec a100 = load_device("a100-sxm-80gb", shipped()).value();
   const DeviceSpec h100 = load_device("h100-sxm-80gb", shipped()).value();
   const auto per_watt = [](const DeviceSpec& d, Precision p) { return rate(d, p) / d.tdp_watts; };
@@ -58,18 +59,33 @@ TEST_CASE("Shares of devices without runs follow peak per watt") {
   const auto follows = [&](const DeviceSpec& d, Precision p) {
     INFO(d.name << " " << name_of(p));
     const double rule = share(h100, p) * std::pow(per_watt(d, p) / per_watt(h100, p), exponent);
-    CHECK(share(d, p) == Approx(rule).epsilon(0.01));
+    CHECK(share(d, p) == Approx(rule).epsilon(0.2));
   };
-  const DeviceSpec b300 = load_device("b300-270gb", shipped()).value();
-  follows(b300, Precision::kBf16);
-  follows(b300, Precision::kFp8);
-  follows(load_device("b200-180gb", shipped()).value(), Precision::kFp8);
+  for (const char* name : {"b200-180gb", "b300-270gb", "gb200"}) {
+    follows(load_device(name, shipped()).value(), Precision::kFp8);
+  }
+}
+
+TEST_CASE("Products in 4 and 8 bits are as much faster on Blackwell as a benchmark of them says") {
+  const auto sustained = [](const DeviceSpec& d, Precision p) { return share(d, p) * rate(d, p); };
+  // Transformer Engine docs/examples/gemm_profiling, on B300: 13.102, 6.812 and 3.764 ms. Where
+  // runs chose both rates they agree with it.
+  for (const char* name : {"b200-180gb", "b300-270gb", "gb200", "gb300"}) {
+    INFO(name);
+    const DeviceSpec d = load_device(name, shipped()).value();
+    const double four = sustained(d, Precision::kNvfp4) / sustained(d, Precision::kFp8);
+    const bool chosen = d.name.starts_with("gb");
+    CHECK(four == Approx(6.812 / 3.764).epsilon(chosen ? 0.15 : 0.01));
+  }
   const DeviceSpec gb200 = load_device("gb200", shipped()).value();
-  follows(gb200, Precision::kFp8);
-  // Pairs of runs on GB200 and GB300 say more than the rule.
-  const DeviceSpec gb300 = load_device("gb300", shipped()).value();
-  for (const Precision p : {Precision::kBf16, Precision::kFp8}) {
-    CHECK(share(gb300, p) == Approx(1.2 * share(gb200, p)).epsilon(0.01));
+  CHECK(sustained(gb200, Precision::kFp8) / sustained(gb200, Precision::kBf16) ==
+        Approx(13.102 / 6.812).epsilon(0.1));
+  // No run in 16 bits chose these.
+  for (const char* name : {"b300-270gb", "gb300"}) {
+    INFO(name);
+    const DeviceSpec d = load_device(name, shipped()).value();
+    CHECK(share(d, Precision::kBf16) / share(gb200, Precision::kBf16) ==
+          Approx(share(d, Precision::kFp8) / share(gb200, Precision::kFp8)).epsilon(0.01));
   }
 }
 

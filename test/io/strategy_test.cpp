@@ -50,6 +50,7 @@ class RandomValue {
       }
     } else if constexpr (std::is_same_v<T, double>) {
       member = static_cast<double>(below(1000)) / (key == "lora.dropout" ? 1001.0 : 7.0);
+      if (key == "kernels.product_rate") member = 0.5 + member / 1000;
     } else if constexpr (std::is_same_v<T, int>) {
       member = static_cast<int>(below(4));
     } else if constexpr (std::is_same_v<T, std::int64_t>) {
