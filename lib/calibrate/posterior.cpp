@@ -18,6 +18,8 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 using Values = std::vector<double>;
 
+constexpr double kMostNoise = 10;  // beyond that a measurement says nothing
+
 // Coordinates are ln(parameter / start).
 class Problem {
  public:
@@ -74,7 +76,7 @@ class Problem {
     all.errors = errors(x) - all.derivatives * x;
     for (Index i = 0; i < runs(); ++i) {
       const double noise = observations_[static_cast<std::size_t>(i)].noise;
-      all.noise[i] = std::max(noise, kLeastNoise);
+      all.noise[i] = std::clamp(noise, kLeastNoise, kMostNoise);
     }
     for (Index k = 0; k < size(); ++k) all.widths[k] = std::log1p(parameter(k).doubt);
     return all;
@@ -151,10 +153,13 @@ Values expected(const Predictor& predict, const Values& values, const LinearRuns
   return all;
 }
 
+// Of many, some that are evenly spread.
 std::vector<SeenRun> seen_runs(std::span<const Parameter> parameters,
                                std::span<const Observation> observations, const LinearRuns& runs) {
   std::vector<SeenRun> all;
-  for (std::size_t i = 0; i < observations.size(); ++i) {
+  const std::size_t n = std::min(observations.size(), kMostSeenRuns);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t i = k * observations.size() / n;
     const auto row = static_cast<Index>(i);
     SeenRun& run =
         all.emplace_back(SeenRun{observations[i].name, {}, runs.errors[row], runs.noise[row]});
@@ -176,25 +181,31 @@ Diagnostics bad_input(std::span<const Parameter> parameters,
   return {};
 }
 
-// Each run as predicted by what the others tell.
-void add_leave_one_out(std::span<const Parameter> parameters,
+LinearRuns without(const LinearRuns& runs, Index left_out) {
+  const Index n = runs.errors.size();
+  LinearRuns others{MatrixXd(n - 1, runs.derivatives.cols()), VectorXd(n - 1), VectorXd(n - 1),
+                    runs.widths};
+  for (Index i = 0, to = 0; i < n; ++i) {
+    if (i == left_out) continue;
+    others.derivatives.row(to) = runs.derivatives.row(i);
+    others.errors[to] = runs.errors[i];
+    others.noise[to++] = runs.noise[i];
+  }
+  return others;
+}
+
+// Each run as predicted by what the others tell, with the derivatives of all.
+void add_leave_one_out(const Problem& problem, const Solution& solution,
                        std::span<const Observation> observations, const Predictor& predict,
                        ParameterFit& fit) {
   if (observations.size() < 2) return;
   Values errors;
   for (std::size_t i = 0; i < observations.size(); ++i) {
-    std::vector<Observation> others(observations.begin(), observations.end());
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    const Predictor without = [&](std::span<const double> values) {
-      Values all = predict(values);
-      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
-      return all;
-    };
-    const Solution solution = solve(Problem(parameters, others, without));
-    const Problem all(parameters, observations, predict);
-    const VectorXd own = all.jacobian(solution.mean).row(static_cast<Index>(i)).transpose();
+    const auto row = static_cast<Index>(i);
+    const RunPosterior others(without(solution.runs, row));
+    const double beyond = others.beyond(solution.runs.derivatives.row(row).transpose());
     const double predicted =
-        predict(all.values(solution.mean))[i] * std::exp(RunPosterior(solution.runs).beyond(own));
+        predict(problem.values(problem.inside(others.mean())))[i] * std::exp(beyond);
     const double error = predicted / observations[i].value - 1;
     fit.leave_one_out_errors.push_back(error);
     errors.push_back(std::abs(error));
@@ -220,7 +231,8 @@ Result<Posterior> update_parameters(std::span<const Parameter> parameters,
   fit.error_before = median_error(fit.before, observations);
   fit.error_after = median_error(fit.after, observations);
   result.seen = seen_runs(parameters, observations, solution.runs);
-  if (leave_one_out == LeaveOneOut::kYes) add_leave_one_out(parameters, observations, predict, fit);
+  if (leave_one_out == LeaveOneOut::kYes)
+    add_leave_one_out(problem, solution, observations, predict, fit);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // A run that a profile was learnt from, as far as plans that are made of the same parts need it.
+#include <cstddef>
 #include <map>
 #include <string>
 
@@ -7,6 +8,9 @@ namespace meshplan {
 
 // Derivatives of ln(step time) by ln of a profile's numbers, by their names.
 using TimeDerivatives = std::map<std::string, double>;
+
+// More of them tell little more, and each plan is held against all.
+inline constexpr std::size_t kMostSeenRuns = 256;
 
 struct SeenRun {
   std::string name;
