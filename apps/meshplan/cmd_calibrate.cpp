@@ -148,16 +148,18 @@ int calibrate(const CalibrateFlags& flags) {
     }
     return times;
   };
-  const std::optional<ParameterFit> fit =
+  const std::optional<Posterior> posterior =
       take(update_parameters(plain, observations, predict), "calibrate", problems);
-  if (!fit) return report_errors(problems, flags.common);
-  const Calibration result = summarised(runs, *in.model, parameters, *fit);
+  if (!posterior) return report_errors(problems, flags.common);
+  const ParameterFit& fit = posterior->fit;
+  const Calibration result = summarised(runs, *in.model, parameters, fit);
   // The profile keeps the cluster's whole size, whatever --gpus says of the runs.
   const std::optional<ClusterSpec> whole =
       take(load_cluster(flags.workload.cluster, DataFolders::standard()), "--cluster", problems);
   if (!whole) return report_errors(problems, flags.common);
-  const ClusterSpec fitted = documented(with_fitted(*whole, parameters, *fit), result.parameters,
-                                        basis_of(result, *in.model), "training logs");
+  ClusterSpec fitted = documented(with_fitted(*whole, parameters, fit), result.parameters,
+                                  basis_of(result, *in.model), "training logs");
+  fitted.seen_runs = posterior->seen;
   return write_calibration(flags, result, in, fitted);
 }
 

@@ -3,6 +3,7 @@
 #include "console.hpp"
 #include "cost/step.hpp"
 #include "inputs.hpp"
+#include "like_runs.hpp"
 #include "report/estimate_text.hpp"
 #include "strategy_flag.hpp"
 
@@ -23,7 +24,9 @@ int estimate(const EstimateFlags& flags) {
   if (has_errors(problems)) return report_errors(problems, flags.common);
 
   const ClusterSpec cluster = cluster_for(*given, in);
-  const Verdict verdict = evaluate(*in.model, cluster, *given);
+  Verdict verdict = evaluate(*in.model, cluster, *given);
+  if (PlanCost* plan = std::get_if<PlanCost>(&verdict.state))
+    add_like_runs(*in.model, cluster, *plan);
   const bool legal =
       verdict.feasible() || verdict.infeasible().reason != InfeasibleReason::kIllegal;
   const int exit_code = verdict.feasible() ? kExitOk : legal ? kExitNoPlan : kExitBadInput;

@@ -3,6 +3,7 @@
 #include "console.hpp"
 #include "inputs.hpp"
 #include "io/write.hpp"
+#include "like_runs.hpp"
 #include "log.hpp"
 #include "process_setup.hpp"
 #include "report/html.hpp"
@@ -149,6 +150,7 @@ int plan(const PlanFlags& flags) {
   if (!found) return report_errors(found.errors(), flags.common);
   const ModelSpec& m = *in.workload.model;
   const ClusterSpec& cluster = found->cluster;
+  add_like_runs(m, cluster, found.value().result.plans);
   const SearchResult& result = found->result;
   found.value().studies.maximum = maximum;
   const Studies& studies = found->studies;

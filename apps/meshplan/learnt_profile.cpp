@@ -117,18 +117,20 @@ std::optional<LearntProfile> learnt_profile(std::span<const ComparedRun> runs,
     }
     return all;
   };
-  const std::optional<ParameterFit> fit =
+  const std::optional<Posterior> posterior =
       take(update_parameters(plain, observations, predict, LeaveOneOut::kNo), "--update-profile",
            problems);
-  if (!fit) return std::nullopt;
+  if (!posterior) return std::nullopt;
+  const ParameterFit& fit = posterior->fit;
   LearntProfile learnt;
-  learnt.parameters = fitted_parameters(parameters, *fit);
+  learnt.parameters = fitted_parameters(parameters, fit);
   std::string basis = "learnt by meshplan compare on " + today() + " from " +
                       std::to_string(observations.size()) +
                       (observations.size() == 1 ? " measurement of " : " measurements of ") +
                       std::to_string(runs.size()) + (runs.size() == 1 ? " run" : " runs");
-  learnt.cluster = documented(with_fitted(whole, parameters, *fit), learnt.parameters, basis,
+  learnt.cluster = documented(with_fitted(whole, parameters, fit), learnt.parameters, basis,
                               "training logs and traces");
+  learnt.cluster.seen_runs = posterior->seen;
   return learnt;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -98,21 +99,35 @@ std::vector<Group> groups_of(const std::vector<Task>& tasks, int threads) {
   return groups;
 }
 
-// In ln of the widths, which a lack of runs holds near a tenth, within a factor of e^1.5 or so.
+// In ln of the widths, which a lack of runs holds near a tenth, within a factor of e^1.5 or so;
+// then of the length and of the size of what errors share.
 constexpr double kBeforehand = -2.3, kSpread = 1.5;
+constexpr double kLengthBeforehand = -3, kSizeBeforehand = 0.5;
 
-Doubts chosen(const std::vector<Group>& groups, const Source* without) {
+struct Chosen {
+  Doubts doubts;
+  double alike_length = 0, alike_size = 0;
+};
+
+Chosen chosen(const std::vector<Group>& groups, const Source* without) {
   std::vector<Coordinate> box(kKeys.size(), Coordinate{kBeforehand, -5, 0});
+  box.push_back({kLengthBeforehand, -5, 0});
+  box.push_back({kSizeBeforehand, -3, 2});
+  std::vector<double> beforehand;
+  for (const Coordinate& c : box) beforehand.push_back(c.value);
   const auto value = [&](const std::vector<Coordinate>& at) {
-    std::vector<double> widths;
+    std::vector<double> all;
     double sum = 0;
-    for (const Coordinate& c : at) {
-      widths.push_back(std::exp(c.value));
-      const double scaled = (c.value - kBeforehand) / kSpread;
+    for (std::size_t k = 0; k < at.size(); ++k) {
+      all.push_back(std::exp(at[k].value));
+      const double scaled = (at[k].value - beforehand[k]) / kSpread;
       sum += scaled * scaled / 2;
     }
+    const std::span<const double> widths(all.data(), kKeys.size());
     for (const Group& group : groups) {
-      if (group.source != without) sum += group.weight * negative_log_evidence(group.runs, widths);
+      if (group.source == without) continue;
+      sum += group.weight *
+             negative_log_evidence(group.runs, widths, all[kKeys.size()], all[kKeys.size() + 1]);
     }
     return sum;
   };
@@ -125,10 +140,12 @@ Doubts chosen(const std::vector<Group>& groups, const Source* without) {
   };
   objective.accept = [] {};
   minimise(box, objective, {.coarsest = 1.0 / 8, .finest = 1.0 / 64});
-  Doubts doubts;
+  Chosen result;
   for (std::size_t k = 0; k < kKeys.size(); ++k)
-    doubts[kKeys[k]] = std::expm1(std::exp(box[k].value));
-  return doubts;
+    result.doubts[kKeys[k]] = std::expm1(std::exp(box[k].value));
+  result.alike_length = std::exp(box[kKeys.size()].value);
+  result.alike_size = std::exp(box[kKeys.size() + 1].value);
+  return result;
 }
 
 }  // namespace
@@ -136,11 +153,14 @@ Doubts chosen(const std::vector<Group>& groups, const Source* without) {
 ChosenDoubts choose_doubts(const std::vector<Task>& tasks, int threads) {
   const std::vector<Group> groups = groups_of(tasks, threads);
   ChosenDoubts result;
-  result.all = result.least = result.most = chosen(groups, nullptr);
+  const Chosen of_all = chosen(groups, nullptr);
+  result.all = result.least = result.most = of_all.doubts;
+  result.alike_length = of_all.alike_length;
+  result.alike_size = of_all.alike_size;
   const Source* last = nullptr;
   for (const Group& group : groups) {
     if (std::exchange(last, group.source) == group.source) continue;
-    for (const auto& [key, doubt] : chosen(groups, group.source)) {
+    for (const auto& [key, doubt] : chosen(groups, group.source).doubts) {
       result.least[key] = std::min(result.least[key], doubt);
       result.most[key] = std::max(result.most[key], doubt);
     }
@@ -157,7 +177,10 @@ std::string to_text(const ChosenDoubts& doubts) {
                      percent(doubts.least.at(key)) + " to " + percent(doubts.most.at(key))});
   }
   std::ostringstream text;
-  text << "Doubts of largest marginal likelihood:\n" << aligned(table);
+  text << "Doubts of largest marginal likelihood:\n"
+       << aligned(table) << "errors are alike within " << fixed(doubts.alike_length, 3)
+       << " in the derivatives, and share " << fixed(doubts.alike_size, 2)
+       << " times what each has for itself\n";
   return text.str();
 }
 

@@ -14,6 +14,8 @@ using Doubts = std::map<ProfileKey, double>;  // as factors of 1 + doubt
 
 struct ChosenDoubts {
   Doubts all;
+  // How far apart runs are whose errors are alike, and how large what they share is ([F-CAL-12]).
+  double alike_length = 0, alike_size = 0;
   // Least and largest with one source left out.
   Doubts least, most;
 };

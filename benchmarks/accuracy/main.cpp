@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <regex>
 #include <string>
 #include <thread>
@@ -164,13 +165,28 @@ bool write_file(const std::string& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
-void print_shots(const Options& o, const std::vector<Task>& tasks, int threads) {
+using Intervals = std::map<const Run*, StepTimeInterval>;
+
+void print_shots(const Options& o, const std::vector<Task>& tasks, int threads,
+                 const Intervals& intervals = {}) {
   for (const std::size_t shots : o.shots) {
     ShotOptions options = o.draws;
     options.shots = shots;
     options.threads = threads;
+    options.intervals = intervals;
     std::cout << to_text(learn_from_shots(tasks, options), options) << "\n";
   }
+}
+
+// Over their predictions, by the errors of the other sources.
+Intervals intervals_of(const CrossValidation& all, const ErrorReport& errors) {
+  Intervals by_run;
+  for (std::size_t i = 0; i < all.held_out.size(); ++i) {
+    const double over = all.held_out[i].cost.step_time.si();
+    const StepTimeInterval& around = errors.intervals[i];
+    by_run[all.held_out[i].run] = {around.low / over, around.high / over};
+  }
+  return by_run;
 }
 
 // Scored runs alone.
@@ -214,7 +230,8 @@ int cross_validate(const Options& o, const std::vector<Task>& tasks, const Repor
                        write_file(o.errors, table_text(errors.table)) &&
                        (o.json.empty() || write_file(o.json, to_json(all, shipped, errors)));
   if (!written) return kBadInput;
-  if (!o.shots.empty()) print_shots(o, left_out_tasks(tasks, all, *constants), threads);
+  if (!o.shots.empty())
+    print_shots(o, left_out_tasks(tasks, all, *constants), threads, intervals_of(all, errors));
   if (o.doubts)
     std::cout << to_text(choose_doubts(left_out_tasks(tasks, all, *constants), threads)) << "\n";
   if (!o.check_shipped) return kSuccess;

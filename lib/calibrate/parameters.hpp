@@ -25,6 +25,8 @@ struct Observation {
   double noise = 0.02;  // relative spread of the measurement; at least kLeastNoise is assumed
 };
 inline constexpr double kLeastNoise = 0.01;
+// Derivatives are taken over steps of ln of a parameter that see past single kernels' kinks.
+inline constexpr double kSensitivityStep = 0.1;
 
 // All observations' values for one value per parameter.
 using Predictor = std::function<std::vector<double>(std::span<const double> parameters)>;

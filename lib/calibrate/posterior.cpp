@@ -2,14 +2,12 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/text.hpp"
+#include "calibrate/run_posterior.hpp"
 #include "calibrate/statistics.hpp"
 
 namespace meshplan {
@@ -20,98 +18,52 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 using Values = std::vector<double>;
 
-constexpr double kFreedom = 3;  // of Student's t
+constexpr double kMostNoise = 10;  // beyond that a measurement says nothing
 
-// How errors count: as Student's t, or as squares, which have no second minimum.
-enum class Tails { kHeavy, kNormal };
-
-double rho(double z, Tails tails) {
-  return tails == Tails::kHeavy ? (kFreedom + 1) / 2 * std::log1p(z * z / kFreedom) : z * z / 2;
-}
-
-// rho'(z) / z
-double weight(double z, Tails tails) {
-  return tails == Tails::kHeavy ? (kFreedom + 1) / (kFreedom + z * z) : 1;
-}
-
-// How widely the runs of one code on one machine scatter is not known beforehand: all by s, or by
-// one of these times as much, each as likely (a common scale, uniform in its logarithm).
-constexpr std::array kScatters{1.0, 2.0, 4.0};
-using Scatters = std::array<double, kScatters.size()>;
-
-// Coordinates are ln(parameter / start) over its width.
+// Coordinates are ln(parameter / start).
 class Problem {
  public:
   Problem(std::span<const Parameter> parameters, std::span<const Observation> observations,
           const Predictor& predict)
       : parameters_(parameters), observations_(observations), predict_(predict) {}
 
-  void leave_out(std::size_t observation) { left_out_ = observation; }
-
   [[nodiscard]] Index size() const { return static_cast<Index>(parameters_.size()); }
-  [[nodiscard]] VectorXd start() const { return VectorXd::Zero(size()); }
-
-  // How far parameters may be off: one run moves none of them beyond what they were thought to be.
-  [[nodiscard]] Tails prior(Tails tails) const {
-    return observations_.size() == 1 ? Tails::kNormal : tails;
-  }
-
-  [[nodiscard]] double model_error() const {
-    return observations_.size() == 1 ? kSingleRunError : kModelError;
-  }
-
-  [[nodiscard]] double width(Index k) const { return std::log1p(parameter(k).doubt); }
+  [[nodiscard]] Index runs() const { return static_cast<Index>(observations_.size()); }
   [[nodiscard]] double lowest(Index k) const {
-    return std::log(parameter(k).lowest / parameter(k).start) / width(k);
+    return std::log(parameter(k).lowest / parameter(k).start);
   }
   [[nodiscard]] double highest(Index k) const {
-    return std::log(parameter(k).highest / parameter(k).start) / width(k);
+    return std::log(parameter(k).highest / parameter(k).start);
   }
 
   [[nodiscard]] Values values(const VectorXd& x) const {
     Values all;
     for (Index k = 0; k < size(); ++k) {
-      const double exact = parameter(k).start * std::exp(x[k] * width(k));
+      const double exact = parameter(k).start * std::exp(x[k]);
       all.push_back(std::clamp(exact, parameter(k).lowest, parameter(k).highest));
     }
     return all;
   }
 
-  // ln(predicted / measured) over its deviation; zero for what is left out.
-  [[nodiscard]] VectorXd residuals(const VectorXd& x) const {
+  // ln(predicted / measured).
+  [[nodiscard]] VectorXd errors(const VectorXd& x) const {
     const Values predicted = predict_(values(x));
     PLAN_CHECK(predicted.size() == observations_.size());
-    VectorXd r = VectorXd::Zero(static_cast<Index>(predicted.size()));
-    for (std::size_t i = 0; i < predicted.size(); ++i) {
-      if (i == left_out_) continue;
-      const double noise = std::max(observations_[i].noise, kLeastNoise);
-      r[static_cast<Index>(i)] =
-          std::log(predicted[i] / observations_[i].value) / std::hypot(noise, model_error());
-    }
-    return r;
+    VectorXd all(runs());
+    for (std::size_t i = 0; i < predicted.size(); ++i)
+      all[static_cast<Index>(i)] = std::log(predicted[i] / observations_[i].value);
+    return all;
   }
 
-  [[nodiscard]] double cost(const VectorXd& x, const VectorXd& r, Tails tails) const {
-    const Scatters each = cost_by_scatter(r, tails);
-    const double least = *std::min_element(each.begin(), each.end());
-    double likelihood = 0;
-    for (const double of : each) likelihood += std::exp(least - of);
-    double sum = least - std::log(likelihood);
-    for (const double z : x) sum += rho(z, prior(tails));
-    return sum;
-  }
-
-  // Over steps that see past single kernels' kinks, one-sided at a bound.
   [[nodiscard]] MatrixXd jacobian(const VectorXd& x) const {
-    constexpr double kStep = 0.25;
-    MatrixXd j(static_cast<Index>(observations_.size()), size());
+    MatrixXd j(runs(), size());
     for (Index k = 0; k < size(); ++k) {
       VectorXd up = x, down = x;
-      up[k] = std::min(x[k] + kStep, highest(k));
-      down[k] = std::max(x[k] - kStep, lowest(k));
+      up[k] = std::min(x[k] + kSensitivityStep, highest(k));
+      down[k] = std::max(x[k] - kSensitivityStep, lowest(k));
       const double between = up[k] - down[k];
       if (between > 0) {
-        j.col(k) = (residuals(up) - residuals(down)) / between;
+        j.col(k) = (errors(up) - errors(down)) / between;
       } else {
         j.col(k).setZero();
       }
@@ -119,53 +71,23 @@ class Problem {
     return j;
   }
 
-  [[nodiscard]] MatrixXd curvature(const VectorXd& x, const VectorXd& r, const MatrixXd& j,
-                                   Tails tails) const {
-    MatrixXd h = j.transpose() * weights(r, tails).asDiagonal() * j;
-    for (Index k = 0; k < size(); ++k) h(k, k) += weight(x[k], prior(tails));
-    return h;
+  [[nodiscard]] LinearRuns linear(const VectorXd& x) const {
+    LinearRuns all{jacobian(x), {}, VectorXd(runs()), VectorXd(size())};
+    all.errors = errors(x) - all.derivatives * x;
+    for (Index i = 0; i < runs(); ++i) {
+      const double noise = observations_[static_cast<std::size_t>(i)].noise;
+      all.noise[i] = std::clamp(noise, kLeastNoise, kMostNoise);
+    }
+    for (Index k = 0; k < size(); ++k) all.widths[k] = std::log1p(parameter(k).doubt);
+    return all;
   }
 
-  [[nodiscard]] VectorXd gradient(const VectorXd& x, const VectorXd& r, const MatrixXd& j,
-                                  Tails tails) const {
-    const Tails of = prior(tails);
-    return j.transpose() * weights(r, tails).cwiseProduct(r) +
-           x.unaryExpr([of](double z) { return weight(z, of) * z; });
+  [[nodiscard]] VectorXd inside(VectorXd x) const {
+    for (Index k = 0; k < size(); ++k) x[k] = std::clamp(x[k], lowest(k), highest(k));
+    return x;
   }
 
  private:
-  // Of one run nothing tells its scatter.
-  [[nodiscard]] std::size_t scatters(Tails tails) const {
-    return tails == Tails::kHeavy && observations_.size() > 1 ? kScatters.size() : 1;
-  }
-
-  // Minus the logarithm of the likelihood with every scatter; infinite for those that do not count.
-  [[nodiscard]] Scatters cost_by_scatter(const VectorXd& r, Tails tails) const {
-    Scatters sums;
-    sums.fill(std::numeric_limits<double>::infinity());
-    const auto shown = static_cast<double>(r.size() - (left_out_ ? 1 : 0));
-    for (std::size_t i = 0; i < scatters(tails); ++i) {
-      sums[i] = shown * std::log(kScatters[i]);
-      for (const double z : r) sums[i] += rho(z / kScatters[i], tails);
-    }
-    return sums;
-  }
-
-  // rho'(z) / z of every run, over the scatters as likely as they are then.
-  [[nodiscard]] VectorXd weights(const VectorXd& r, Tails tails) const {
-    const Scatters each = cost_by_scatter(r, tails);
-    const double least = *std::min_element(each.begin(), each.end());
-    VectorXd sum = VectorXd::Zero(r.size());
-    double likelihood = 0;
-    for (std::size_t i = 0; i < scatters(tails); ++i) {
-      const double share = std::exp(least - each[i]), scatter = kScatters[i];
-      likelihood += share;
-      sum += r.unaryExpr(
-          [&](double z) { return share * weight(z / scatter, tails) / (scatter * scatter); });
-    }
-    return sum / likelihood;
-  }
-
   [[nodiscard]] const Parameter& parameter(Index k) const {
     return parameters_[static_cast<std::size_t>(k)];
   }
@@ -173,45 +95,25 @@ class Problem {
   std::span<const Parameter> parameters_;
   std::span<const Observation> observations_;
   const Predictor& predict_;
-  std::optional<std::size_t> left_out_;
 };
 
-// Gauss-Newton steps with weights anew at each, halved until they help.
-VectorXd descend(const Problem& problem, VectorXd x, Tails tails) {
-  constexpr int kMost = 20, kHalvings = 8;
-  constexpr double kWorthwhile = 1e-6;
-  VectorXd r = problem.residuals(x);
-  double best = problem.cost(x, r, tails);
-  for (int i = 0; i < kMost; ++i) {
-    const MatrixXd j = problem.jacobian(x);
-    const VectorXd step =
-        problem.curvature(x, r, j, tails).ldlt().solve(problem.gradient(x, r, j, tails));
-    bool better = false;
-    double length = 1;
-    for (int halving = 0; halving < kHalvings && !better; ++halving, length /= 2) {
-      VectorXd trial = x - length * step;
-      for (Index k = 0; k < problem.size(); ++k)
-        trial[k] = std::clamp(trial[k], problem.lowest(k), problem.highest(k));
-      VectorXd errors = problem.residuals(trial);
-      const double cost = problem.cost(trial, errors, tails);
-      better = cost < best - kWorthwhile;
-      if (better) x = std::move(trial), r = std::move(errors), best = cost;
-    }
-    if (!better) break;
-  }
-  return x;
-}
+struct Solution {
+  LinearRuns runs;  // at the mean, nearly
+  VectorXd mean;
+};
 
-// From where the parameters were thought to be, and from where runs that are all believed would put
-// them: the better of the two minima.
-VectorXd solve(const Problem& problem) {
-  const VectorXd here = descend(problem, problem.start(), Tails::kHeavy);
-  const VectorXd there =
-      descend(problem, descend(problem, problem.start(), Tails::kNormal), Tails::kHeavy);
-  const auto cost = [&](const VectorXd& x) {
-    return problem.cost(x, problem.residuals(x), Tails::kHeavy);
-  };
-  return cost(there) < cost(here) ? there : here;
+// Where times bend at the mean itself, steps get shorter, so that they end.
+Solution solve(const Problem& problem) {
+  constexpr int kMost = 8, kWhole = 3;
+  constexpr double kSmall = 1e-4;
+  Solution s{problem.linear(VectorXd::Zero(problem.size())), VectorXd::Zero(problem.size())};
+  for (int i = 0; i < kMost; ++i) {
+    const VectorXd step = problem.inside(RunPosterior(s.runs).mean()) - s.mean;
+    s.mean += i < kWhole ? step : step / 2;
+    if (step.cwiseAbs().maxCoeff() < kSmall) break;
+    s.runs = problem.linear(s.mean);
+  }
+  return s;
 }
 
 double median_error(const Values& predicted, std::span<const Observation> observations) {
@@ -221,29 +123,50 @@ double median_error(const Values& predicted, std::span<const Observation> observ
   return median(std::move(errors));
 }
 
-void report(const Problem& problem, const VectorXd& x, std::span<const Parameter> parameters,
-            ParameterFit& fit) {
-  const MatrixXd j = problem.jacobian(x);
-  const MatrixXd covariance = problem.curvature(x, problem.residuals(x), j, Tails::kHeavy)
-                                  .ldlt()
-                                  .solve(MatrixXd::Identity(problem.size(), problem.size()));
-  // Beforehand, by the same quadratic.
-  const double before = 1 / std::sqrt(weight(0, problem.prior(Tails::kHeavy)));
-  for (Index k = 0; k < problem.size(); ++k) {
-    const auto p = static_cast<std::size_t>(k);
+// Which parameters were learned; the others go back to where they were.
+void report(const Solution& solution, const RunPosterior& posterior,
+            std::span<const Parameter> parameters, ParameterFit& fit) {
+  const VectorXd after = posterior.deviations(), before = posterior.deviations_before();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto k = static_cast<Index>(p);
     FittedParameter& row = fit.parameters.emplace_back(FittedParameter{
         .name = parameters[p].name, .before = parameters[p].start, .after = fit.values[p]});
-    const double deviation = std::sqrt(std::max(0.0, covariance(k, k)));
-    row.deviation = std::min(deviation, before) / before * problem.width(k);
-    const double farthest = j.rows() > 0 ? j.col(k).cwiseAbs().maxCoeff() : 0;
-    row.sensitivity = std::expm1(farthest * std::hypot(kLeastNoise, problem.model_error()));
-    row.fitted = std::abs(x[k]) > kToldApart || deviation < (1 - kToldApart) * before;
+    const double width = solution.runs.widths[k];
+    row.deviation = std::min(1.0, after[k] / before[k]) * width;
+    row.sensitivity = std::expm1(solution.runs.derivatives.col(k).cwiseAbs().maxCoeff() * width);
+    row.fitted =
+        std::abs(solution.mean[k]) > kToldApart * width || after[k] < (1 - kToldApart) * before[k];
     if (row.fitted) continue;
     row.after = row.before;
     fit.values[p] = row.before;
     row.reason = "the runs hardly tell it: a change by " + human_percent(parameters[p].doubt) +
                  " moves them by " + human_percent(row.sensitivity) + " at most";
   }
+}
+
+// Predictions with the fit's values and what runs of the same parts took longer.
+Values expected(const Predictor& predict, const Values& values, const LinearRuns& runs,
+                const RunPosterior& posterior) {
+  Values all = predict(values);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] *= std::exp(posterior.beyond(runs.derivatives.row(static_cast<Index>(i)).transpose()));
+  return all;
+}
+
+// Of many, some that are evenly spread.
+std::vector<SeenRun> seen_runs(std::span<const Parameter> parameters,
+                               std::span<const Observation> observations, const LinearRuns& runs) {
+  std::vector<SeenRun> all;
+  const std::size_t n = std::min(observations.size(), kMostSeenRuns);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t i = k * observations.size() / n;
+    const auto row = static_cast<Index>(i);
+    SeenRun& run =
+        all.emplace_back(SeenRun{observations[i].name, {}, runs.errors[row], runs.noise[row]});
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      run.sensitivity[parameters[p].name] = runs.derivatives(row, static_cast<Index>(p));
+  }
+  return all;
 }
 
 Diagnostics bad_input(std::span<const Parameter> parameters,
@@ -258,15 +181,32 @@ Diagnostics bad_input(std::span<const Parameter> parameters,
   return {};
 }
 
-void add_leave_one_out(std::span<const Parameter> parameters,
+LinearRuns without(const LinearRuns& runs, Index left_out) {
+  const Index n = runs.errors.size();
+  LinearRuns others{MatrixXd(n - 1, runs.derivatives.cols()), VectorXd(n - 1), VectorXd(n - 1),
+                    runs.widths};
+  for (Index i = 0, to = 0; i < n; ++i) {
+    if (i == left_out) continue;
+    others.derivatives.row(to) = runs.derivatives.row(i);
+    others.errors[to] = runs.errors[i];
+    others.noise[to++] = runs.noise[i];
+  }
+  return others;
+}
+
+// Each run as predicted by what the others tell, with the derivatives of all.
+void add_leave_one_out(const Problem& problem, const Solution& solution,
                        std::span<const Observation> observations, const Predictor& predict,
                        ParameterFit& fit) {
   if (observations.size() < 2) return;
   Values errors;
   for (std::size_t i = 0; i < observations.size(); ++i) {
-    Problem others(parameters, observations, predict);
-    others.leave_out(i);
-    const double error = predict(others.values(solve(others)))[i] / observations[i].value - 1;
+    const auto row = static_cast<Index>(i);
+    const RunPosterior others(without(solution.runs, row));
+    const double beyond = others.beyond(solution.runs.derivatives.row(row).transpose());
+    const double predicted =
+        predict(problem.values(problem.inside(others.mean())))[i] * std::exp(beyond);
+    const double error = predicted / observations[i].value - 1;
     fit.leave_one_out_errors.push_back(error);
     errors.push_back(std::abs(error));
   }
@@ -275,21 +215,25 @@ void add_leave_one_out(std::span<const Parameter> parameters,
 
 }  // namespace
 
-Result<ParameterFit> update_parameters(std::span<const Parameter> parameters,
-                                       std::span<const Observation> observations,
-                                       const Predictor& predict, LeaveOneOut leave_one_out) {
+Result<Posterior> update_parameters(std::span<const Parameter> parameters,
+                                    std::span<const Observation> observations,
+                                    const Predictor& predict, LeaveOneOut leave_one_out) {
   if (Diagnostics bad = bad_input(parameters, observations); !bad.empty()) return bad;
   const Problem problem(parameters, observations, predict);
-  const VectorXd x = solve(problem);
-  ParameterFit fit;
-  fit.values = problem.values(x);
-  report(problem, x, parameters, fit);
-  fit.before = predict(problem.values(problem.start()));
-  fit.after = predict(fit.values);
+  const Solution solution = solve(problem);
+  const RunPosterior posterior(solution.runs);
+  Posterior result;
+  ParameterFit& fit = result.fit;
+  fit.values = problem.values(solution.mean);
+  report(solution, posterior, parameters, fit);
+  fit.before = predict(problem.values(VectorXd::Zero(problem.size())));
+  fit.after = expected(predict, fit.values, solution.runs, posterior);
   fit.error_before = median_error(fit.before, observations);
   fit.error_after = median_error(fit.after, observations);
-  if (leave_one_out == LeaveOneOut::kYes) add_leave_one_out(parameters, observations, predict, fit);
-  return fit;
+  result.seen = seen_runs(parameters, observations, solution.runs);
+  if (leave_one_out == LeaveOneOut::kYes)
+    add_leave_one_out(problem, solution, observations, predict, fit);
+  return result;
 }
 
 }  // namespace meshplan

@@ -4,38 +4,33 @@
 #include <vector>
 
 #include "calibrate/parameters.hpp"
+#include "spec/seen_run.hpp"
 
 namespace meshplan {
-
-// Of a run whose parameters are known: what the model itself gets wrong, as a standard deviation of
-// ln(predicted / measured): by so much runs of one code on one machine differ from each other
-// (benchmarks/accuracy, medians of the published sources).
-inline constexpr double kModelError = 0.06;
-
-// The same where nothing else tells a run that the model gets right from one that it does not: then
-// no published source of 18 is predicted half a percent worse after one of its runs was seen than
-// before, by the constants of the others (`meshplan-accuracy --cross-validate --shots 1`).
-inline constexpr double kSingleRunError = 0.09;
 
 // Parameters are said to be learned where the runs moved them, or their deviation, by more than
 // this share of their doubt.
 inline constexpr double kToldApart = 0.05;
 
-// [F-CAL-10] Maximum a posteriori: minimises
-//   -ln sum over c of c^-n exp(-sum rho(ln(predicted / measured) / (c s)))
-//   + sum rho(ln(p / start) / w),
-//   rho(z) = 2 ln(1 + z^2 / 3), s^2 = noise^2 + kModelError^2, w = ln(1 + doubt), c = 1, 2, 4,
-// over ln of every parameter: Student's t with three degrees of freedom, so that a run that does
-// not fit is not followed, and runs that agree are, however far off the parameters were thought to
-// be (Lange, Little and Taylor 1989; O'Hagan 1979). How widely n runs of one code scatter is not
-// known: by c s with any c alike, so that runs that all disagree move little. One run alone cannot
-// tell a slow machine from a step that stalled: there the parameters' rho is that of a normal,
-// z^2 / 2, and kSingleRunError stands for kModelError. Parameters that the runs do not tell stay
-// where they are. Deviations are those of the quadratic at the minimum.
+struct Posterior {
+  ParameterFit fit;           // predictions after with what the runs say of each other
+  std::vector<SeenRun> seen;  // in the order of the observations
+};
+
+// [F-CAL-10] Mean of the posterior of ln of every parameter, whose ln(predicted / measured) is
+//   e = J x + g + r,  x ~ N(0, (a w)^2),  g ~ N(0, c^2 K),  r ~ Student's t of scale c,
+// w = ln(1 + doubt), K: alikeness of errors ([F-CAL-12]), over a = 1/2, 1, 2, 4, of weight 1 / a^2,
+// and c = 2, 4, 8 and 16 %, alike, each case as likely as it makes the runs. Nobody knows how far a
+// machine is from what ships, nor how well its code is modelled: sources whose runs agree move
+// parameters, sources whose runs contradict each other do not (a mean over models: Hoeting and
+// others 1999). A run that does not fit is not followed (Lange, Little and Taylor 1989; O'Hagan
+// 1979), and runs that are made of the same parts count little more than one of them, as what the
+// model gets wrong of one it gets wrong of the others. J anew where the parameters get to, until
+// they stay. Parameters that the runs do not tell stay where they are.
 // `fitted`: learned (kToldApart). Fails where a measurement is not above zero.
-[[nodiscard]] Result<ParameterFit> update_parameters(std::span<const Parameter> parameters,
-                                                     std::span<const Observation> observations,
-                                                     const Predictor& predict,
-                                                     LeaveOneOut leave_one_out = LeaveOneOut::kYes);
+[[nodiscard]] Result<Posterior> update_parameters(std::span<const Parameter> parameters,
+                                                  std::span<const Observation> observations,
+                                                  const Predictor& predict,
+                                                  LeaveOneOut leave_one_out = LeaveOneOut::kYes);
 
 }  // namespace meshplan

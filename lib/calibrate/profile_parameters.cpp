@@ -36,10 +36,14 @@ Precision computed_in(const DeviceSpec& d, Precision p) {
 // [F-CAL-11] How far what ships may be off on a machine that nobody measured, as a factor of
 // 1 + doubt: of largest marginal likelihood over published sources, each predicted by constants
 // that were chosen without it (meshplan-accuracy --cross-validate --doubts).
-constexpr double kProductDoubt = 0.06, kMemoryDoubt = 0.09, kHostDoubt = 0.11, kInsideDoubt = 0.29,
-                 kBetweenDoubt = 0.11, kOverlapDoubt = 0.15;
+constexpr double kProductDoubt = 0.05, kMemoryDoubt = 0.06, kHostDoubt = 0.11, kInsideDoubt = 0.10,
+                 kBetweenDoubt = 0.08, kOverlapDoubt = 0.10;
 
-Parameter bounded(std::string name, double start, double lowest, double highest, double doubt) {
+constexpr std::string_view kInsideName = "bandwidth inside nodes",
+                           kBetweenName = "bandwidth between nodes";
+
+Parameter bounded(std::string name, double start, double lowest, double highest) {
+  const double doubt = doubt_of(name);
   return {.name = std::move(name),
           .start = std::clamp(start, lowest, highest),
           .lowest = lowest,
@@ -48,6 +52,15 @@ Parameter bounded(std::string name, double start, double lowest, double highest,
 }
 
 }  // namespace
+
+double doubt_of(std::string_view name) {
+  if (name == "memory_efficiency") return kMemoryDoubt;
+  if (name == "launch_gap") return kHostDoubt;
+  if (name == kInsideName) return kInsideDoubt;
+  if (name == kBetweenName) return kBetweenDoubt;
+  if (name == "overlap_slowdown") return kOverlapDoubt;
+  return kProductDoubt;
+}
 
 std::vector<ProfileParameter> profile_parameters(const ClusterSpec& c,
                                                  std::span<const Precision> used) {
@@ -58,39 +71,27 @@ std::vector<ProfileParameter> profile_parameters(const ClusterSpec& c,
   for (const Precision p : precisions) {
     const double share = d.gemm.sustained[static_cast<std::size_t>(p)];
     if (share <= 0) continue;
-    all.push_back(
-        {ProfileKey::kGemm, p, "",
-         bounded("gemm.sustained." + std::string(name_of(p)), share, 0.02, 1, kProductDoubt)});
+    all.push_back({ProfileKey::kGemm, p, "",
+                   bounded("gemm.sustained." + std::string(name_of(p)), share, 0.02, 1)});
   }
-  all.push_back({ProfileKey::kMemory,
-                 {},
-                 "",
-                 bounded("memory_efficiency", d.memory_efficiency, 0.05, 1, kMemoryDoubt)});
-  all.push_back({ProfileKey::kHost,
-                 {},
-                 "s",
-                 bounded("launch_gap", d.launch_gap.si(), 2e-7, 1e-4, kHostDoubt)});
+  all.push_back(
+      {ProfileKey::kMemory, {}, "", bounded("memory_efficiency", d.memory_efficiency, 0.05, 1)});
+  all.push_back({ProfileKey::kHost, {}, "s", bounded("launch_gap", d.launch_gap.si(), 2e-7, 1e-4)});
   bool inside = false, between = false;
   for (const LinkLevel& level : c.levels) {
     (is_network_level(level) ? between : inside) = true;
   }
   constexpr double kLeast = 0.05, kMost = 1.2;
   if (inside) {
-    all.push_back({ProfileKey::kInsideNodes,
-                   {},
-                   "",
-                   bounded("bandwidth inside nodes", 1, kLeast, kMost, kInsideDoubt)});
+    all.push_back(
+        {ProfileKey::kInsideNodes, {}, "", bounded(std::string(kInsideName), 1, kLeast, kMost)});
   }
   if (between) {
-    all.push_back({ProfileKey::kBetweenNodes,
-                   {},
-                   "",
-                   bounded("bandwidth between nodes", 1, kLeast, kMost, kBetweenDoubt)});
+    all.push_back(
+        {ProfileKey::kBetweenNodes, {}, "", bounded(std::string(kBetweenName), 1, kLeast, kMost)});
   }
-  all.push_back({ProfileKey::kOverlap,
-                 {},
-                 "",
-                 bounded("overlap_slowdown", d.overlap_slowdown, 1, 2, kOverlapDoubt)});
+  all.push_back(
+      {ProfileKey::kOverlap, {}, "", bounded("overlap_slowdown", d.overlap_slowdown, 1, 2)});
   return all;
 }
 

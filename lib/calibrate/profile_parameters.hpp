@@ -30,6 +30,10 @@ struct ProfileParameter {
 [[nodiscard]] std::vector<ProfileParameter> profile_parameters(const ClusterSpec& c,
                                                                std::span<const Precision> used);
 
+// How far the parameter of that name may be off on a machine that nobody measured, as a factor of
+// 1 + doubt.
+[[nodiscard]] double doubt_of(std::string_view name);
+
 // The cluster with one value per parameter in place of its own.
 [[nodiscard]] ClusterSpec with_parameters(ClusterSpec c,
                                           std::span<const ProfileParameter> parameters,

@@ -94,6 +94,16 @@ struct StageCost {
   bool operator==(const StageCost&) const = default;
 };
 
+// What runs that the cluster's numbers were learnt from say of a plan that is made of the same
+// parts
+// ([F-CAL-12]): by what the step takes longer than its terms, and how far its interval widens.
+struct LikeRuns {
+  double factor = 1;
+  double widening = 1;
+
+  [[nodiscard]] bool any() const { return factor != 1 || widening != 1; }
+};
+
 struct PlanCost {
   Strategy strategy;  // complete: dp, stage_layers and recompute_layers filled in
   TimeTerms time;
@@ -110,7 +120,10 @@ struct PlanCost {
   double mfu_causal = 0;  // of the model's work with causal attention counted as its mask leaves it
   double hfu = 0;
   std::vector<std::string> warnings;
+  LikeRuns like_runs;  // of `step_time`, which stays the sum of its terms
 
+  // What a run is expected to take.
+  [[nodiscard]] Seconds expected_time() const { return step_time * like_runs.factor; }
   [[nodiscard]] const MemoryBreakdown& memory() const { return stages[fullest_stage].memory; }
 };
 

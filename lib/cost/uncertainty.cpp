@@ -118,6 +118,13 @@ ErrorBand error_band(Regime regime, const Extrapolation& beyond, const MeasuredE
   return band;
 }
 
+ErrorBand learnt_band(ErrorBand band, const LikeRuns& runs) {
+  band.centre *= runs.widening;
+  band.below *= runs.widening;
+  band.above *= runs.widening;
+  return band;
+}
+
 StepTimeInterval interval_around(Seconds predicted, const ErrorBand& band) {
   return {predicted * std::exp(std::min(0.0, band.centre - band.below)),
           predicted * std::exp(std::max(0.0, band.centre + band.above))};
@@ -126,7 +133,8 @@ StepTimeInterval interval_around(Seconds predicted, const ErrorBand& band) {
 StepTimeInterval step_time_interval(const ClusterSpec& c, const PlanCost& p,
                                     const MeasuredErrors& errors) {
   const Extrapolation beyond = extrapolation_of(c, p, errors);
-  return interval_around(p.step_time, error_band(regime_of(p), beyond, errors));
+  return interval_around(p.expected_time(),
+                         learnt_band(error_band(regime_of(p), beyond, errors), p.like_runs));
 }
 
 MemoryInterval memory_interval(const MemoryBreakdown& m, const MeasuredErrors& errors) {

@@ -49,6 +49,8 @@ inline constexpr double kPerDoubling = 0.25;
 // Its parts: the band of a regime, widened; and the interval that a band makes around a time.
 [[nodiscard]] ErrorBand error_band(Regime regime, const Extrapolation& beyond,
                                    const MeasuredErrors& errors = shipped_errors());
+// [F-CAL-12] The same once runs like the plan were seen.
+[[nodiscard]] ErrorBand learnt_band(ErrorBand band, const LikeRuns& runs);
 [[nodiscard]] StepTimeInterval interval_around(Seconds predicted, const ErrorBand& band);
 
 struct MemoryInterval {

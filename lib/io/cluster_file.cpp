@@ -148,6 +148,10 @@ Result<ClusterSpec> read_cluster(Document& document, const DataFolders& data) {
   if (std::optional<MapReader> measured = r.map("measured")) {
     c.measured = read_provenance(*measured);
   }
+  const std::vector<const YamlNode*> runs = r.list("seen_runs");
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    c.seen_runs.push_back(read_seen_run(MapReader(document, *runs[i], item_path("seen_runs", i))));
+  }
   r.read("host_memory", c.host_memory);
   if (std::optional<MapReader> cost = r.map("cost")) {
     cost->read("usd_per_gpu_hour", c.usd_per_gpu_hour, Need::kRequired);

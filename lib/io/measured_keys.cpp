@@ -29,6 +29,19 @@ Provenance read_provenance(MapReader& r) {
   return p;
 }
 
+SeenRun read_seen_run(MapReader r) {
+  SeenRun run;
+  r.read("name", run.name, Need::kRequired);
+  r.read("error", run.error, Need::kRequired);
+  r.read("noise", run.noise, Need::kRequired);
+  if (std::optional<MapReader> map = r.map("sensitivity", Need::kRequired)) {
+    for (const auto& [name, value] : map->node().entries)
+      map->read(name.text, run.sensitivity[name.text]);
+  }
+  r.refuse_unknown();
+  return run;
+}
+
 void read_measured_sources(MapReader& r, std::map<std::string, std::string>& sources) {
   std::map<std::string, std::string> measured;
   read_text_map(r, "measured", measured);

@@ -7,6 +7,7 @@ namespace meshplan {
 
 [[nodiscard]] FitErrors read_fit_errors(MapReader& r);
 [[nodiscard]] Provenance read_provenance(MapReader& r);
+[[nodiscard]] SeenRun read_seen_run(MapReader r);
 
 // A device's `measured:` section stands among its sources, each key with this before it.
 inline constexpr std::string_view kMeasuredSource = "measured.";

@@ -81,6 +81,18 @@ std::string provenance_yaml(const Provenance& p, std::size_t indent) {
   return lines.text();
 }
 
+std::string seen_run_yaml(const SeenRun& run) {
+  const auto real = [](double value) { return yaml_real(value, Digits::kSix); };
+  std::vector<std::pair<std::string, std::string>> sensitivity;
+  for (const auto& [name, value] : run.sensitivity)
+    sensitivity.emplace_back(yaml_text(name), real(value));
+  Lines lines(4);
+  lines.key("error", real(run.error));
+  lines.key("noise", real(run.noise));
+  lines.flow("sensitivity", sensitivity);
+  return "  - name: " + yaml_text(run.name) + "\n" + lines.text();
+}
+
 std::string sizes_yaml(const std::vector<TimedSize>& sizes) {
   std::string text = "[";
   for (const auto& [bytes, time] : sizes) {
@@ -200,6 +212,8 @@ std::string cluster_yaml(const ClusterSpec& c, DeviceForm device, std::string_vi
   if (!c.collectives.empty()) lines.key("collectives", "");
   for (const CollectiveFit& fit : c.collectives) lines.add(fit_yaml(fit));
   if (c.measured) lines.add(provenance_yaml(*c.measured, 0));
+  if (!c.seen_runs.empty()) lines.key("seen_runs", "");
+  for (const SeenRun& run : c.seen_runs) lines.add(seen_run_yaml(run));
   if (c.host_memory.count() > 0) lines.key("host_memory", yaml_bytes(c.host_memory));
   if (c.usd_per_gpu_hour) {
     lines.flow("cost", {{"usd_per_gpu_hour", yaml_real(*c.usd_per_gpu_hour)}});

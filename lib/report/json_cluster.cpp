@@ -79,6 +79,12 @@ Json cluster_keys(const ClusterSpec& c) {
             {"levels", Json::array()}};
   for (const LinkLevel& level : c.levels) json["levels"].push_back(level_keys(level));
   for (const CollectiveFit& fit : c.collectives) json["collectives"].push_back(fit_keys(fit));
+  for (const SeenRun& run : c.seen_runs) {
+    json["seen_runs"].push_back({{"name", run.name},
+                                 {"error", number(run.error)},
+                                 {"noise", number(run.noise)},
+                                 {"sensitivity", run.sensitivity}});
+  }
   if (c.host_memory != Bytes{}) json["host_memory"] = exact_text(c.host_memory);
   if (c.usd_per_gpu_hour) json["cost"] = {{"usd_per_gpu_hour", number(*c.usd_per_gpu_hour)}};
   if (!c.source.empty()) json["source"] = c.source;

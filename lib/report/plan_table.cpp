@@ -89,12 +89,13 @@ std::string rows_text(const std::vector<Column>& columns, const std::vector<Numb
 std::string answer_text(const PlanCost& p, const ClusterSpec& c, const SearchRequest& request,
                         const TextOptions& options) {
   const Rates r = rates(p, c);
-  const std::string text = short_text(p.strategy) + ": " + human_time(p.step_time) + " a step, " +
-                           with_thousands(static_cast<std::int64_t>(r.tokens_per_s_per_gpu)) +
-                           " tokens/s/GPU, MFU " + narrow_percent(p.mfu_causal, 1) + " (" +
-                           narrow_percent(p.mfu, 1) + " with causal attention counted in full), " +
-                           chance_text(out_of_memory_probability(p.memory())) +
-                           " likely to run out of memory";
+  const std::string text =
+      short_text(p.strategy) + ": " + human_time(p.step_time) + " a step" +
+      (p.like_runs.any() ? " (" + human_time(p.expected_time()) + " by runs like it), " : ", ") +
+      with_thousands(static_cast<std::int64_t>(r.tokens_per_s_per_gpu)) + " tokens/s/GPU, MFU " +
+      narrow_percent(p.mfu_causal, 1) + " (" + narrow_percent(p.mfu, 1) +
+      " with causal attention counted in full), " +
+      chance_text(out_of_memory_probability(p.memory())) + " likely to run out of memory";
   const std::string_view first = request.space == Space::kFull ? "Best: " : "Recommended: ";
   return paragraph(first, text, options) + strategy_line(p.strategy);
 }

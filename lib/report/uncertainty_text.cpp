@@ -68,8 +68,10 @@ std::string slower_text(double slowdown) {
 std::string step_time_text(const PlanCost& p, const ClusterSpec& c) {
   const StepTimeInterval interval = step_time_interval(c, p);
   const Extrapolation beyond = extrapolation_of(c, p);
-  return human_time(p.step_time) + ", in four runs of five between " + human_time(interval.low) +
-         " and " + human_time(interval.high) + " (from " +
+  const std::string expected =
+      p.like_runs.any() ? ", " + human_time(p.expected_time()) + " by runs like it" : "";
+  return human_time(p.step_time) + expected + ", in four runs of five between " +
+         human_time(interval.low) + " and " + human_time(interval.high) + " (from " +
          std::string(description_of(regime_of(p))) + extrapolation_text(beyond) + ")";
 }
 

@@ -134,6 +134,22 @@ void place_in_equal_parts(ClusterSpec& c, std::int64_t gpus) {
   }
 }
 
+// What a fit could have written.
+void check_seen_runs(const ClusterSpec& c, Findings& f) {
+  if (c.seen_runs.size() > kMostSeenRuns) {
+    f.error({"seen_runs"}, "'seen_runs' lists " + std::to_string(c.seen_runs.size()) +
+                               " runs, more than " + std::to_string(kMostSeenRuns));
+  }
+  for (std::size_t i = 0; i < c.seen_runs.size(); ++i) {
+    const SeenRun& run = c.seen_runs[i];
+    const std::string key = "seen_runs[" + std::to_string(i) + "].";
+    f.check(key + "error", run.error, {-20, 20});
+    f.check(key + "noise", run.noise, {0, 10});
+    for (const auto& [name, value] : run.sensitivity)
+      f.check(key + "sensitivity", value, {-100, 100});
+  }
+}
+
 }  // namespace
 
 ClusterSpec with_gpus(ClusterSpec c, std::int64_t gpus) {
@@ -157,6 +173,7 @@ Findings findings(const ClusterSpec& c) {
   }
   for (std::size_t i = 0; i < c.levels.size(); ++i) check_level(c.levels[i], level_key(i), f);
   check_collectives(c, f);
+  check_seen_runs(c, f);
   if (f.has_errors()) return f;
   if (num_gpus(c) > kMostClusterGpus) {
     f.error({"nodes", "gpus_per_node"}, "'nodes' times 'gpus_per_node' is " +

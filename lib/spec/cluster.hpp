@@ -11,6 +11,7 @@
 #include "spec/device.hpp"
 #include "spec/kinds.hpp"
 #include "spec/provenance.hpp"
+#include "spec/seen_run.hpp"
 
 namespace meshplan {
 
@@ -78,6 +79,7 @@ struct ClusterSpec {
   std::optional<Provenance> measured{};  // of `collectives`, where a measurement wrote them
   Bytes host_memory;                     // per node, for offload; 0: unknown
   std::optional<double> usd_per_gpu_hour;
+  std::vector<SeenRun> seen_runs{};  // that its numbers were learnt from
   std::string source;
 
   bool operator==(const ClusterSpec&) const = default;

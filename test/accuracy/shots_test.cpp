@@ -71,6 +71,23 @@ TEST_CASE("one run of a slower machine brings the others nearer, three more so")
   CHECK(one[0].farther_off == 0);
   const auto three = learn_from_shots(tasks, {.shots = 3, .draws = 5});
   CHECK(three[0].after < one[0].after);
+  // What was learned makes the rest surer.
+  CHECK(one[0].width_after < one[0].width_before);
+  CHECK(three[0].width_after < one[0].width_after);
+}
+
+TEST_CASE("intervals are those that are given, moved and narrowed by what was learned") {
+  Source source = made_up();
+  measure(source, 0.9);
+  const std::vector<Task> tasks = tasks_of(source);
+  ShotOptions options{.shots = 2, .draws = 5};
+  for (const Task& task : tasks) options.intervals[task.run] = {Seconds{0.93}, Seconds{1.07}};
+  const auto results = learn_from_shots(tasks, options);
+  REQUIRE(results.size() == 1);
+  CHECK(results[0].inside_before == 0);  // a tenth off
+  CHECK(results[0].width_before == Approx(0.14));
+  CHECK(results[0].inside_after > 0.5);
+  CHECK(results[0].width_after < 0.14);
 }
 
 TEST_CASE("the same seed shows the same runs") {

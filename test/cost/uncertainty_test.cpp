@@ -121,6 +121,17 @@ TEST_CASE("[F-UNC-1] what no run was seen with widens the interval") {
   CHECK_FALSE(extrapolation_of(cluster("seen"), plan(), errors()).any());
 }
 
+TEST_CASE("[F-CAL-12] runs like a plan move its interval and widen it, not its terms") {
+  PlanCost p = plan();
+  p.like_runs = {1.1, 0.5};
+  const StepTimeInterval learnt = step_time_interval(cluster("seen"), p, errors());
+  // Half of the logarithms of 8 to 12.5, around 11.
+  CHECK(learnt.low.si() == Approx(11 * std::sqrt(0.8)));
+  CHECK(learnt.high.si() == Approx(11 * std::sqrt(1.25)));
+  CHECK(p.expected_time().si() == Approx(11));
+  CHECK(p.step_time.si() == Approx(10));
+}
+
 TEST_CASE("[F-UNC-3] a peak at its capacity runs out of memory in every second run") {
   CHECK(out_of_memory_probability(memory(80, 80), memory_errors()) == Approx(0.5));
   // Five in a hundred lie above exp(0.09).

@@ -53,6 +53,8 @@ TEST_CASE("keys from outside stay keys, whatever they hold") {
   c.measured = Provenance{};
   c.measured->method = "m";
   c.measured->environment = c.measured->notes = c.device.sources = hostile;
+  for (const auto& [name, value] : hostile)
+    c.seen_runs.push_back({name, {{name, -0.5}, {"memory_efficiency", 0.25}}, -0.125, 0.01});
   const std::string text = cluster_yaml(c, DeviceForm::kInline);
   const Result<ClusterSpec> back = parse_cluster(text, "x", kShipped);
   if (!back.ok()) FAIL(to_text(back.errors()));

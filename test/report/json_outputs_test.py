@@ -346,6 +346,10 @@ class JsonOutputs(unittest.TestCase):
                "--log", "a.log", "--strategy", "tp=2,micro_batch=1"]
         self.document("calibrate", *one)
         self.document("calibrate", *one, "--log", "b.log", "--strategy", "tp=4,micro_batch=1")
+        self.document("calibrate", *one, "--out", "fitted.yaml")
+        # Plans on a cluster whose numbers were learnt from runs.
+        self.document("estimate", "estimate", "--model", "llama-2-7b", "--cluster", "fitted.yaml", "--gpus", "8",
+                      "--strategy", "tp=2,micro_batch=1", "--global-batch", "64", "--seq-len", "4096")
 
     IMPORTS = {
         "hf-config": ("import_json", "model", ["config.json"]),

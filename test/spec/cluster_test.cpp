@@ -49,6 +49,23 @@ TEST_CASE("A sound device and cluster break no rule") {
   CHECK(num_gpus(cluster()) == 32);
 }
 
+TEST_CASE("Runs that numbers were learnt from are such as a fit writes") {
+  ClusterSpec c = cluster();
+  c.seen_runs = {{"a.log", {{"memory_efficiency", -0.2}}, -0.1, 0.01}};
+  CHECK(validate(c).empty());
+  const auto refused = [&](const SeenRun& run) {
+    ClusterSpec other = c;
+    other.seen_runs.push_back(run);
+    return has_errors(validate(other));
+  };
+  CHECK(refused({"b", {}, 1e200, 0.01}));
+  CHECK(refused({"b", {}, 0, -1}));
+  CHECK(refused({"b", {{"launch_gap", 1e9}}, 0, 0.01}));
+  CHECK_FALSE(refused({"b", {{"launch_gap", 1}}, 0, 0.01}));
+  c.seen_runs.resize(kMostSeenRuns + 1, c.seen_runs[0]);
+  CHECK(has_errors(validate(c)));
+}
+
 TEST_CASE("Another number of devices is whole nodes or part of one") {
   CHECK(num_gpus(with_gpus(cluster(), 64)) == 64);
   CHECK(with_gpus(cluster(), 64).nodes == 8);
