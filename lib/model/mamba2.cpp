@@ -58,10 +58,10 @@ std::array<FusedWork, kScanForward> forward_work(const ScanShape& a, double e) {
 // Backward: states, passing and products again; gradients of the gate, of states 2 d N and back
 // through the chunks, of inputs 2 d N and d (C + 64), of both projections 2 d N each, of their
 // products d (C + 64), of the decay d (C + 64), and 4 C g N for the products of projections.
-// Products backward take twice what flash-linear-attention's take, as [F-SCAN-1] counts them: its
-// simple gated attention does the same work forward in half of mamba_ssm's time (fla-org/
-// flash-linear-attention pull request 50), and runs of Nemotron-H and Nemotron 3 Nano on five
-// devices agree; no times of these kernels by themselves are public.
+// Products backward take 2.5 times what flash-linear-attention's take, as [F-SCAN-1] counts them:
+// its simple gated attention does the same work forward in half of mamba_ssm's time (fla-org/
+// flash-linear-attention pull request 50); runs of Nemotron-H and Nemotron 3 on six devices ask for
+// more. No times of these kernels by themselves are public.
 constexpr double kSlowerBackward = 2.5;
 
 std::array<FusedWork, kScanBackward> backward_work(const ScanShape& a, double e) {
