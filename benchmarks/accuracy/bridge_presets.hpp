@@ -43,8 +43,8 @@ struct BridgePreset {
 [[nodiscard]] const std::vector<BridgePreset>& bridge_presets();
 
 // The preset that a table's row was made with: of its model, GPU and precision, and with the layout
-// that it prints; of the row's batch where there are two; of the row's container, else of the newest before it that has one, else of the
-// oldest after it. Null where there is none.
+// that it prints; of the row's batch where there are two; of the row's container, else of the
+// newest before it that has one, else of the oldest after it. Null where there is none.
 [[nodiscard]] const BridgePreset* bridge_preset(const std::vector<BridgePreset>& all,
                                                 const Run& run);
 

@@ -13,9 +13,9 @@ namespace meshplan::accuracy {
 
 // An absent optional means that the recipe leaves it to its model's defaults.
 struct BridgeRecipe {
-  std::string name;      // "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"
-  bool tuned = false;    // of perf_recipes/; the others are the library's
-  BridgePreset setting;  // without a release
+  std::string name;       // "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"
+  bool tuned = false;     // of perf_recipes/; the others are the library's
+  BridgePreset setting;   // without a release
   std::string recompute;  // granularity: "none", "selective", "full"
   std::string loss;       // cross_entropy_fusion_impl: "te", "native", or empty
   std::optional<bool> fp32_gradients, overlap_grad_reduce, overlap_param_gather;

@@ -58,7 +58,9 @@ void apply_dense_preset(Strategy& s, const BridgePreset& preset, const Run& run)
   }
   if (preset.recompute_num_layers == 0) return;
   s.recompute = Recompute::kFull;
-  s.recompute_layers.assign(static_cast<std::size_t>(s.pp), std::min(preset.recompute_num_layers * s.vp, *run.model.num_layers / s.pp));
+  s.recompute_layers.assign(
+      static_cast<std::size_t>(s.pp),
+      std::min(preset.recompute_num_layers * s.vp, *run.model.num_layers / s.pp));
 }
 
 void apply_preset(Strategy& s, const BridgePreset& preset) {

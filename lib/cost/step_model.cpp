@@ -216,7 +216,8 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
     Seconds copies;
     if (s.offload.activations) {
       const Seconds backward = passes.backward.total() + passes.recompute.total();
-      const Bytes saved = ceil_bytes(group.saved.si() * s.offload.share_of_layers(model_.num_layers));
+      const Bytes saved =
+          ceil_bytes(group.saved.si() * s.offload.share_of_layers(model_.num_layers));
       copies = activation_offload_time(cluster_.device, saved, passes.forward.total(), backward) *
                microbatches_;
     }

@@ -16,6 +16,7 @@
 #include "partition/stage_chains.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
+#include "search/fewest_offloaded.hpp"
 
 namespace meshplan {
 namespace {
@@ -352,8 +353,14 @@ class Examiner {
       if (rounded_down(least) > cutoff_) return;
     }
     ++result_.evaluated;
-    const bool fewest = offloads_fewest(s);
-    if (fewest) offload_fewest(s, step);
+    const bool fewest = by_time_ && offloads_fewest(x_.request, s);
+    if (fewest) {
+      const Bytes capacity = capacity_of(s);
+      s.offload.activation_layers = fewest_offloaded(x_.model.num_layers, [&](std::int64_t n) {
+        s.offload.activation_layers = n;
+        return evaluated(s, step).peak <= capacity;
+      });
+    }
     const StepValue value = evaluated(s, step);
     if (fewest && value.host > x_.node_memory()) {
       ++result_.infeasible[std::string(name_of(InfeasibleReason::kHostMemory))];
@@ -372,45 +379,26 @@ class Examiner {
     return step->evaluate(s);
   }
 
-  // Whether activations of as few layers as fit go to the host: of all where memory is the
-  // objective, and of as many as are asked for.
-  [[nodiscard]] bool offloads_fewest(const Strategy& s) const {
-    const std::vector<Limit>& limits = x_.request.limits;
-    return by_time_ && s.offload.activations && s.offload.activation_layers == 0 &&
-           std::none_of(limits.begin(), limits.end(),
-                        [](const Limit& l) { return l.key == "offload.activation_layers"; });
-  }
-
-  // [F-SEARCH-23] A layer more on the host takes no less time and no more memory, so that the
-  // fewest that fit are the fastest: found by halving. All of them fit.
-  void offload_fewest(Strategy& s, const StepModelPool::Borrowed& step) const {
-    const Bytes capacity =
-        x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s));
-    std::int64_t too_few = 0, enough = x_.model.num_layers;
-    while (enough - too_few > 1) {
-      s.offload.activation_layers = std::midpoint(too_few, enough);
-      const bool fits = evaluated(s, step).peak <= capacity;
-      (fits ? enough : too_few) = s.offload.activation_layers;
-    }
-    s.offload.activation_layers = enough < x_.model.num_layers ? enough : 0;
+  [[nodiscard]] Bytes capacity_of(const Strategy& s) const {
+    return x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s));
   }
 
   [[nodiscard]] StageContext context_of(const Strategy& s, const MemoryOption& option) const {
-    return {
-        x_.model,
-        x_.cluster,
-        s,
-        blocks_of(s),
-        x_.prefix(s),
-        held_,
-        placement_.communicators(),
-        x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s)),
-        offloads_fewest(s) ? kNoLimit : x_.host_capacity(),  // asked of the fewest
-        x_.request.ignore_activations,
-        by_time_ ? Measure::kTime : Measure::kMemory,
-        option.counts,
-        0,
-        &option.given};
+    return {x_.model,
+            x_.cluster,
+            s,
+            blocks_of(s),
+            x_.prefix(s),
+            held_,
+            placement_.communicators(),
+            capacity_of(s),
+            by_time_ && offloads_fewest(x_.request, s) ? kNoLimit
+                                                       : x_.host_capacity(),  // asked of the fewest
+            x_.request.ignore_activations,
+            by_time_ ? Measure::kTime : Measure::kMemory,
+            option.counts,
+            0,
+            &option.given};
   }
 
   SearchContext& x_;

@@ -47,7 +47,7 @@ TEST_CASE("Every shipped device reads and names a source for each of its numbers
 
 // What would ship had no run been seen (benchmarks/accuracy/constants.yaml): products sustain less
 // of the peak the more of it a watt pays for, by the power law through the shares that A100's and
-// H100's runs chose. Those that runs chose since are within a fifth of it.
+// H100's runs chose. Those that runs chose since are within a quarter of it.
 TEST_CASE("Shares of Blackwell's devices follow peak per watt") {
   const DeviceSpec a100 = load_device("a100-sxm-80gb", shipped()).value();
   const DeviceSpec h100 = load_device("h100-sxm-80gb", shipped()).value();
@@ -59,7 +59,7 @@ TEST_CASE("Shares of Blackwell's devices follow peak per watt") {
   const auto follows = [&](const DeviceSpec& d, Precision p) {
     INFO(d.name << " " << name_of(p));
     const double rule = share(h100, p) * std::pow(per_watt(d, p) / per_watt(h100, p), exponent);
-    CHECK(share(d, p) == Approx(rule).epsilon(0.2));
+    CHECK(share(d, p) == Approx(rule).epsilon(0.25));
   };
   for (const char* name : {"b200-180gb", "b300-270gb", "gb200"}) {
     follows(load_device(name, shipped()).value(), Precision::kFp8);

@@ -225,7 +225,8 @@ class Brute {
         for (const bool optimizer : {false, true}) {
           s.offload.optimizer = optimizer, s.offload.activations = on_host >= 0;
           s.offload.activation_layers = std::max<std::int64_t>(on_host, 0);
-          if (on_host > 0 && (s.pp > 1 || mode != Recompute::kNone)) continue;  // is_legal() says so
+          if (on_host > 0 && (s.pp > 1 || mode != Recompute::kNone))
+            continue;  // is_legal() says so
           s.recompute = mode, s.recompute_modules = modules;
           s.recompute_layers.clear(), s.stage_layers.clear();
           if (!keeps_limits(s, true)) continue;
