@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "schedule/traits.hpp"
-#include "search/rivals.hpp"
 
 namespace meshplan {
 namespace {
@@ -93,7 +92,7 @@ void TreeSearch::open_deepest(bool deepest) {
 
 bool TreeSearch::is_settled() const {
   constexpr std::int64_t kLeast = 16'384;  // nodes
-  if (!prepares_ || outcome_.best.empty()) return false;
+  if (!prepares_ || outcome_.best.size() < wanted_) return false;
   return x_.nodes - first_node_ > std::max(kLeast, 3 * (settled_at_ - first_node_) / 2);
 }
 
@@ -281,11 +280,7 @@ void TreeSearch::insert(Found found, const Node& node) {
     return ranks_before(a, b, x_.objective);
   };
   const auto place = std::upper_bound(best.begin(), best.end(), found, before);
-  // One that is far slower than the best is no reason to go on.
-  const bool fills =
-      best.size() < wanted_ &&
-      (best.empty() || found.score(x_.objective) <= kFarSlower * best.front().score(x_.objective));
-  if (fills || place == best.begin()) settled_at_ = x_.nodes;
+  if (best.size() < wanted_ || place == best.begin()) settled_at_ = x_.nodes;
   best.insert(place, found);
   if (best.size() > wanted_) best.pop_back();
 }
