@@ -137,6 +137,10 @@ double last_bucket(const Strategy& s, const Reduction& r, double bytes_each) {
 
 bool has_own_buckets(const Strategy& s) { return s.zero == 0 && s.runtime.bucket_mib > 0; }
 
+Seconds last_of(const Strategy& s, const Reduction& r, double bytes_each) {
+  return has_own_buckets(s) ? r.each : r.each * r.times * last_bucket(s, r, bytes_each);
+}
+
 // What is seen of so much communication of which `hidden` runs beside kernels.
 Seconds seen_of(const ClusterSpec& c, Seconds whole, Seconds hidden) {
   return whole - hidden + hidden * (c.device.overlap_slowdown - 1);
@@ -151,7 +155,7 @@ Seconds exposed_time(const ClusterSpec& c, const Strategy& s, const Reductions& 
     const Seconds whole = r.each * r.times;
     Seconds left = whole;
     if (overlapped) {
-      const Seconds tail = has_own_buckets(s) ? r.each : whole * last_bucket(s, r, bytes_each);
+      const Seconds tail = last_of(s, r, bytes_each);
       const Seconds hidden = std::min(whole - tail, window), early = std::min(tail, before);
       window -= hidden, before -= early;
       left = seen_of(c, whole, hidden + early);
@@ -376,6 +380,14 @@ RankEnd rank_end(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
   end.offload = optimizer_offload_time(c.device, s, p);
   end.on_host = host_update_time(s, p);
   return end;
+}
+
+Seconds never_hidden_gradients(const Strategy& s, const Reduction& r) {
+  return reduces_beside(s) ? last_of(s, r, size_of(reduction_dtype(s))) : r.each * r.times;
+}
+
+Seconds never_hidden_weights(const Strategy& s, const Reduction& r) {
+  return gathers_beside(s) ? last_of(s, r, storage_size(s.precision)) : r.each * r.times;
 }
 
 double microbatches_beside(const Strategy& s) {

@@ -90,6 +90,10 @@ struct LeastRankEnd {
                                           const RankEnd& most);
 // What step_end() says is exposed of it at least, beside passes that take so long.
 [[nodiscard]] Seconds least_exposed(const ClusterSpec& c, const LeastReduced& r, Seconds window);
+// [F-DP-2] Seconds of a reduction of gradients, or a gather of weights, that nothing hides however
+// long the passes beside it are: the last bucket, or all of what runs beside nothing.
+[[nodiscard]] Seconds never_hidden_gradients(const Strategy& s, const Reduction& r);
+[[nodiscard]] Seconds never_hidden_weights(const Strategy& s, const Reduction& r);
 // Microbatches whose passes run beside the reductions.
 [[nodiscard]] double microbatches_beside(const Strategy& s);
 

@@ -195,6 +195,26 @@ bool may_divide_within(const StageContext& context, const DivisionRules& rules, 
   return may;
 }
 
+bool may_have_more(const StageContext& x, std::int64_t n, double most) {
+  if (n >= x.model.num_layers) return false;
+  const bool two_ranks =
+      traits_of(x.strategy.schedule).layout == ChunkLayout::kBidirectional;  // hold a stage
+  if (most >= kUnlimited || two_ranks) return true;
+  const BlockQuanta quanta = block_quanta(x.blocks, x.prefix, x.model);
+  std::vector<std::int64_t> pass, again;
+  for (const std::size_t k : x.prefix.table.of_layer) {
+    pass.push_back(quanta.pass[k]), again.push_back(quanta.full[k]);
+  }
+  std::sort(pass.begin(), pass.end());
+  std::sort(again.begin(), again.end());
+  const auto least = std::accumulate(pass.begin(), pass.begin() + n + 1, std::int64_t{0}) +
+                     std::accumulate(again.begin(), again.begin() + n, std::int64_t{0});
+  // Rounding to quanta moves each block's time by half a quantum at most.
+  const double rounding = static_cast<double>(x.model.num_layers + 8) * quanta.seconds;
+  const double each = most / static_cast<double>(num_microbatches(x.strategy));
+  return static_cast<double>(least) * quanta.seconds <= each + rounding;
+}
+
 std::vector<Rounds> given_rounds(const StageContext& x, const DivisionRules& rules) {
   const Strategy& s = x.strategy;
   std::vector<std::vector<std::int64_t>> given = rules.given;
@@ -231,6 +251,10 @@ Divided divide(StageContext context, const DivisionRules& rules, double most) {
       break;
     }
     none.fits |= divided.fits;
+    if (context.measure == Measure::kTime && none.fits &&
+        !may_have_more(context, context.uniform, most)) {
+      break;
+    }
   }
   if (counts) none.effort += counts->effort();
   return none;

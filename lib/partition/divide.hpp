@@ -37,6 +37,11 @@ void for_each_rounds(StageContext x, const DivisionRules& rules, const Visit& vi
 [[nodiscard]] bool may_divide_within(const StageContext& context, const DivisionRules& rules,
                                      double most, std::int64_t* effort = nullptr);
 
+// Whether a rank may have more than `n` layers, of which it recomputes as many, within `most`
+// seconds of the pipeline. Else n recomputed layers or more on every rank are all there are: every
+// larger number is the same. May say yes where it may not.
+[[nodiscard]] bool may_have_more(const StageContext& context, std::int64_t n, double most);
+
 // The division of layers that the rule picks by stage times, or by memory: [F-SEARCH-1]. Nothing if
 // none fits, or none of those that do lets a step take `most` seconds or less. Times only say where
 // to begin, so there the first totals of the rounds do that allow a division.

@@ -95,14 +95,18 @@ FastestDivision search_uniform(DivisionQuery q) {
     best.work += found.work;
     asks = many && found.effort_left < q.effort;
     q.effort = found.effort_left;
+    const bool last = !may_have_more(x, x.uniform, q.most - q.end);
     if (!found.chains.chains.empty()) best.chains = found.chains, q.chains = &best.chains;
     best.every = best.every && found.every;
     if (!found.every) least = std::min(least, found.least);
-    if (!found.lists ||
-        (best.lists && found.step_time >= best.step_time * (1 - DivisionSearch::kSame)))
-      continue;
-    best.lists = found.lists, best.step_time = found.step_time;
-    q.most = std::min(q.most, best.step_time);
+    const bool better =
+        found.lists &&
+        (!best.lists || found.step_time < best.step_time * (1 - DivisionSearch::kSame));
+    if (better) {
+      best.lists = found.lists, best.step_time = found.step_time;
+      q.most = std::min(q.most, best.step_time);
+    }
+    if (last) break;
   }
   best.least = best.every ? 0 : least;
   best.effort_left = q.effort;

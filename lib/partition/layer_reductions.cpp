@@ -4,6 +4,7 @@
 
 #include "base/units.hpp"
 #include "cost/data_parallel.hpp"
+#include "cost/memory.hpp"
 #include "partition/least_ends.hpp"
 #include "schedule/traits.hpp"
 
@@ -55,6 +56,38 @@ BlockParameters parameters_of_layers(const BlockCosts& blocks, const LayerPrefix
   return layers;
 }
 
+// The same with embedding, head and all: no rank has more parameters.
+BlockParameters parameters_of_model(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,
+                                    const BlockCosts& blocks, const LayerPrefix& prefix) {
+  Chunk whole(blocks.size());
+  whole.blocks = prefix.with_ends(m);
+  return held_parameters(memory_rates(m, c, s), blocks, whole);
+}
+
+// Adds what is certainly seen of reductions of `layers`; `most`: those of the whole model, whose
+// last bucket takes least per byte.
+void add_late(const ClusterSpec& c, const Strategy& s, const Reductions& layers,
+              const Reductions& most, Seconds (*never_hidden)(const Strategy&, const Reduction&),
+              WholeReductions& to) {
+  const double share = hidden_share(c);
+  for (std::size_t i = 0; i < layers.count; ++i) {
+    const Reduction& r = layers.all[i];
+    const double whole = (r.each * r.times).si();
+    LateReductions& late = r.group == Group::kExpertDp ? to.experts : to.dense;
+    double last = 0;
+    for (std::size_t k = 0; k < most.count; ++k) {
+      const Reduction& m = most.all[k];
+      if (m.op == r.op && m.group == r.group) last = never_hidden(s, m).si();
+    }
+    if (last >= whole) {  // of no rank anything is hidden
+      late.always += whole;
+      continue;
+    }
+    late.always += (1 - share) * whole, late.late += share * whole;
+    late.bucket = std::min(late.bucket, last / whole);
+  }
+}
+
 double seconds_of(const Reductions& all) {
   double seconds = 0;
   for (std::size_t i = 0; i < all.count; ++i) seconds += (all.all[i].each * all.all[i].times).si();
@@ -71,8 +104,17 @@ WholeReductions whole_reductions(const ModelSpec& m, const ClusterSpec& c, const
                                  const BlockCosts& blocks, const LayerPrefix& prefix,
                                  const StepEndGroups& groups) {
   if (!is_told(c, s)) return {};
-  const RankEnd whole = rank_end(m, c, s, groups, parameters_of_layers(blocks, prefix));
-  return {seconds_of(whole.gradients), tells_weights(s) ? seconds_of(whole.weights) : 0};
+  const BlockParameters layers = parameters_of_layers(blocks, prefix);
+  const RankEnd whole = rank_end(m, c, s, groups, layers);
+  WholeReductions all;
+  all.gradients = seconds_of(whole.gradients);
+  if (tells_weights(s)) all.weights = seconds_of(whole.weights);
+  if (all.gradients + all.weights == 0) return all;
+  const RankEnd most = rank_end(m, c, s, groups, parameters_of_model(m, c, s, blocks, prefix));
+  all.dense.parameters = real(layers.dense), all.experts.parameters = real(layers.experts);
+  add_late(c, s, whole.gradients, most.gradients, never_hidden_gradients, all);
+  if (tells_weights(s)) add_late(c, s, whole.weights, most.weights, never_hidden_weights, all);
+  return all;
 }
 
 LayerReductions layer_reductions(const ModelSpec& m, const ClusterSpec& c, const Strategy& s,

@@ -33,9 +33,21 @@ struct LayerReductions {
 // What of reductions a pass beside them hides, in units of its own time: 2 - o, or nothing.
 [[nodiscard]] double hidden_share(const ClusterSpec& c);
 
+// [F-SEARCH-21] What parameters of one kind, dense or experts', show of their reductions and
+// gathers however long the passes beside them are: seconds of all layers on one rank. A rank with
+// the share y of them shows y `always` + min(y, q) `late` at least: [F-DP-5] with a window of any
+// length.
+struct LateReductions {
+  double always = 0;  // what runs beside nothing, and what a collective beside passes slows them by
+  double late = 0;    // the rest, were it all one last bucket
+  double bucket = 1;  // q: the share of the parameters that one takes
+  double parameters = 0;
+};
+
 // Of all layers on one rank, as `whole` of the kinds above: seconds.
 struct WholeReductions {
   double gradients = 0, weights = 0;
+  LateReductions dense, experts;
 };
 // `groups`: of the strategy.
 [[nodiscard]] WholeReductions whole_reductions(const ModelSpec& m, const ClusterSpec& c,

@@ -17,7 +17,7 @@ namespace {
 // A drawn strategy costs what some dozens of the search's nodes do: what is shown beside the plans
 // must not take longer than finding them.
 std::size_t num_surveyed(const SearchResult& result) {
-  constexpr std::int64_t kFewest = 60, kMost = 240, kNodesEach = 64;
+  constexpr std::int64_t kFewest = 60, kMost = 240, kNodesEach = 128;
   return static_cast<std::size_t>(std::clamp(result.statistics.nodes / kNodesEach, kFewest, kMost));
 }
 

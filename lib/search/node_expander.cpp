@@ -345,6 +345,10 @@ bool NodeExpander::bound_sharding(Node& node, const BlockCosts& blocks, double l
       return true;
     }
   }
+  if (by_time() && s.zero < 3 && x_.space.bounding_orders(mesh).size() == 1) {
+    const WholeReductions& all = reductions_of(x_, s, node.mesh, node.sharding, blocks);
+    work = std::max(work, late_step(x_, s, blocks, all));
+  }
   const std::vector<InFlight>& in_flight = x_.in_flight.of(pipeline_shape(s));
   const bool offloads = may_offload_activations(mesh), joint = judges_together(mesh, limit);
   const Bytes communicators = x_.communicators(s, mesh.base);

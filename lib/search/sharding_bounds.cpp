@@ -8,6 +8,7 @@
 #include "partition/layer_reductions.hpp"
 #include "schedule/traits.hpp"
 #include "search/bounds.hpp"
+#include "search/late_bound.hpp"
 #include "spec/axes.hpp"
 
 namespace meshplan {
@@ -36,11 +37,19 @@ ShardingBounds::ShardingBounds(SearchContext& x, Strategy split, std::uint32_t m
   }
 }
 
-WholeReductions ShardingBounds::reductions(std::uint32_t sharding) {
-  return x_.reductions.get({mesh_, split_.ep, split_.etp, sharding}, [&] {
-    return whole_reductions(x_.model, x_.cluster, split_, blocks_, x_.prefix(split_),
-                            step_end_groups(x_.model, x_.cluster, split_));
+const WholeReductions& reductions_of(SearchContext& x, const Strategy& s, std::uint32_t mesh,
+                                     std::uint32_t sharding, const BlockCosts& blocks) {
+  return x.reductions.get({mesh, s.ep, s.etp, sharding}, [&] {
+    return whole_reductions(x.model, x.cluster, s, blocks, x.prefix(s),
+                            step_end_groups(x.model, x.cluster, s));
   });
+}
+
+double late_step(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                 const WholeReductions& all) {
+  if (traits_of(s.schedule).copies() > 1) return 0;
+  return kRoundedDown * late_bound(blocks, x.prefix(s).with_ends(x.model),
+                                   real(num_microbatches(s)), real(s.pp), all);
 }
 
 const ShardingBounds::Times& ShardingBounds::times(std::size_t i) {
@@ -55,11 +64,12 @@ const ShardingBounds::Times& ShardingBounds::times(std::size_t i) {
   t.work = split_.zero >= 2 && alike ? sharded_work_bound(x_, split_, mesh.base)
                                      : work_bound(x_, split_, blocks_);
   if (split_.zero < 3) {
-    const WholeReductions whole = reductions(shardings_[i]);
+    const WholeReductions& whole = reductions_of(x_, split_, mesh_, shardings_[i], blocks_);
     const double share = hidden_share(x_.cluster);
     t.gradients = whole.gradients, t.weights = whole.weights;
     if (reduces_beside(split_)) t.hidden_backward = share * backward_;
     if (gathers_beside(split_)) t.hidden_forward = share * forward_;
+    t.late = late_step(x_, split_, blocks_, whole);
   }
   t.end = end_bound(x_, split_, blocks_);
   split_.offload.optimizer = true;
@@ -76,13 +86,15 @@ double ShardingBounds::least(const Strategy& s, double pipeline) {
     return std::max(0.0, whole - hidden * beside) * kRoundedDown / real(s.pp);
   };
   // More microbatches beside a reduction than there are would count a pass as less than nothing.
-  const bool counts = one_copy && 2 * beside <= real(num_microbatches(s));
+  const double share = hidden_share(x_.cluster);
+  const bool counts = one_copy && share * beside <= real(num_microbatches(s));
   for (std::size_t i = 0; i < shardings_.size(); ++i) {
     const Times& t = times(i);
     double work = t.work;
     if (counts) {
       work += shown(t.gradients, t.hidden_backward) + shown(t.weights, t.hidden_forward);
     }
+    if (one_copy) work = std::max(work, t.late);
     least = std::min(least, std::max(pipeline, work) + t.end);
     if (least <= pipeline) break;
   }

@@ -11,6 +11,16 @@
 
 namespace meshplan {
 
+// Of a split, whatever its schedule: `s` has the sharding, whose number in the mesh's list that is.
+[[nodiscard]] const WholeReductions& reductions_of(SearchContext& x, const Strategy& s,
+                                                   std::uint32_t mesh, std::uint32_t sharding,
+                                                   const BlockCosts& blocks);
+
+// [F-SEARCH-21] Of a pipeline's step, without what follows on all ranks: seconds that no division
+// undercuts, rounded down; 0 where nothing is known.
+[[nodiscard]] double late_step(const SearchContext& x, const Strategy& s, const BlockCosts& blocks,
+                               const WholeReductions& all);
+
 // [F-SEARCH-19] A step of p ranks takes
 //   (m A + max(0, G - n B) + max(0, W - n F)) / p + end
 // at least: A all work of one microbatch with the traffic of its sharded weights, F of it forward
@@ -33,11 +43,11 @@ class ShardingBounds {
  private:
   struct Times {
     double work = 0, end = 0;                        // of a step
+    double late = 0;                                 // with the last buckets [F-SEARCH-21]
     double gradients = 0, weights = 0;               // of all layers on one rank
     double hidden_backward = 0, hidden_forward = 0;  // of those by one microbatch's passes
   };
   [[nodiscard]] const Times& times(std::size_t i);
-  [[nodiscard]] WholeReductions reductions(std::uint32_t sharding);
 
   SearchContext& x_;
   std::uint32_t mesh_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "cost/step.hpp"
+#include "cost/step_model.hpp"
 #include "schedule/traits.hpp"
 #include "search/worker_pool.hpp"
 #include "space/space.hpp"
@@ -84,19 +86,16 @@ std::vector<Strategy> spread(const SearchSpace& space, std::size_t most) {
   return all;
 }
 
+// The value alone: where a step's time goes is not shown of these.
 std::optional<SurveyedPlan> surveyed(const ModelSpec& m, const ClusterSpec& c, Strategy s) {
-  EvaluateOptions options;
-  options.ignore_memory = true, options.with_remedies = false;
-  const Verdict whole = evaluate(m, c, std::move(s), options);
-  if (!whole.feasible()) return std::nullopt;  // illegal
-  const PlanCost& cost = whole.cost();
-  SurveyedPlan plan{cost.strategy, cost.step_time, cost.memory().peak};
-  plan.fits = cost.memory().peak <= cost.memory().capacity;
-  const Offload& offload = cost.strategy.offload;
-  if (plan.fits && (offload.optimizer || offload.activations)) {
-    options.ignore_memory = false;
-    plan.fits = evaluate(m, c, cost.strategy, options).feasible();
-  }
+  s = complete(std::move(s), m, c);
+  if (!is_legal(s, m, c)) return std::nullopt;
+  const BlockCosts blocks = block_costs(m, c, s);
+  OneStep step(m, c, s, blocks);
+  const StepValue value = step.model().evaluate(s);
+  SurveyedPlan plan{s, value.step_time, value.peak};
+  plan.fits = value.peak <= c.device.memory;
+  if (s.offload.optimizer || s.offload.activations) plan.fits = value.fits;
   return plan;
 }
 

@@ -11,7 +11,7 @@
 using namespace meshplan;
 using namespace meshplan::search_test;
 
-TEST_CASE("[F-SEARCH-23] the fewest layers that fit are found by halving") {
+TEST_CASE("[F-SEARCH-22] the fewest layers that fit are found by halving") {
   for (std::int64_t layers = 1; layers <= 20; ++layers) {
     for (std::int64_t least = 1; least <= layers; ++least) {
       const std::int64_t found =
@@ -21,7 +21,7 @@ TEST_CASE("[F-SEARCH-23] the fewest layers that fit are found by halving") {
   }
 }
 
-TEST_CASE("[F-SEARCH-23] a plan offloads no layer more than it must") {
+TEST_CASE("[F-SEARCH-22] a plan offloads no layer more than it must") {
   // Sixteen layers on each of two devices, which hold about half of what they save.
   const ModelSpec m = small_model(16, 2048);
   SearchRequest request;

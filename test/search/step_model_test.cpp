@@ -15,6 +15,7 @@
 #include "search/candidate.hpp"
 #include "search/cases.hpp"
 #include "search/divisions.hpp"
+#include "search/sharding_bounds.hpp"
 #include "support/catch.hpp"
 
 using namespace meshplan;
@@ -255,6 +256,39 @@ TEST_CASE("[F-SEARCH-18] what layers reduce, wherever they are, is no more than 
   CAPTURE(compared, tells);
   CHECK(compared > 1000);
   CHECK(tells > 200);
+}
+
+TEST_CASE("[F-SEARCH-21] last buckets on the slowest rank make no step longer than it is") {
+  int compared = 0, tells = 0, of_buckets = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    Dice dice(seed);
+    Case c = random_case(seed);
+    c.model.ffn_hidden_size *= dice.one_of({1, 16, 64});  // more than a bucket holds
+    c.cluster.device.overlap_slowdown = dice.one_of({1.0, 1.05, 1.25, 2.5});
+    const Result<SearchSpace> space = SearchSpace::make(c.model, c.cluster, c.request);
+    REQUIRE(space);
+    SearchContext x(c.model, c.cluster, c.request, *space);
+    for (int i = 0; i < 40; ++i) {
+      const Strategy s = random_strategy(dice, c);
+      if (!is_legal(s, c.model, c.cluster) || !is_in_space(s, c.model)) continue;
+      CAPTURE(seed, to_text(s));
+      const BlockCosts blocks = block_costs(c.model, c.cluster, s);
+      const WholeReductions all = whole_reductions(c.model, c.cluster, s, blocks, x.prefix(s),
+                                                   step_end_groups(c.model, c.cluster, s));
+      const double least = late_step(x, s, blocks, all);
+      const PlanCost plan = cost_of(c.model, c.cluster, s, blocks);
+      const double time = (plan.step_time - plan.time.optimizer).si() * (1 + 1e-9);
+      REQUIRE(least <= time);
+      ++compared;
+      const bool more = least > work_bound(x, s, blocks) * 1.01;
+      tells += more ? 1 : 0;
+      of_buckets += more && (all.dense.bucket < 1 || all.experts.bucket < 1) ? 1 : 0;
+    }
+  }
+  CAPTURE(compared, tells, of_buckets);
+  CHECK(compared > 3000);
+  CHECK(tells > 300);
+  CHECK(of_buckets > 30);
 }
 
 TEST_CASE("[F-SEARCH-4] chains over all divisions are no longer than the pipeline of any") {
