@@ -6,9 +6,9 @@ published.hpp: one .jsonl per source, every field that is scored or mapped, and 
   compact.py SOURCE_FOLDER TARGET_FOLDER --use sanity --memory-only NAME,NAME
   compact.py SOURCE_FOLDER TARGET_FOLDER --use sanity --complete NAME,NAME
 
-The third form takes files whose tables leave out what the presets of their code state
-(bridge_presets.jsonl): they are scored. The second form takes files whose rows tell their memory, but not what they computed: lengths of
-samples, the GPU. They are written as NAME_memory, of use `memory`.
+The second form takes files whose rows tell their memory, but not what they computed: lengths of
+samples, the GPU. They are written as NAME_memory, of use `memory`. The third form takes files whose
+tables leave out what the presets of their code state (bridge_presets.jsonl): they are scored.
 """
 
 import argparse

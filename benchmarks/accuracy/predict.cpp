@@ -1,16 +1,13 @@
 #include "predict.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "base/check.hpp"
 #include "cost/step.hpp"
 #include "io/load.hpp"
+#include "parallel.hpp"
 #include "schedule/pipeline.hpp"
 #include "summary.hpp"
 
@@ -163,24 +160,8 @@ std::vector<std::variant<Prediction, Skipped>> predict_some(const std::vector<Ta
                                                             std::span<const std::size_t> places,
                                                             int threads) {
   std::vector<std::variant<Prediction, Skipped>> results(places.size(), Skipped{});
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex failure_lock;
-  const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < places.size(); i = next++)
-        results[i] = predict(tasks[places[i]]);
-    } catch (...) {
-      const std::scoped_lock lock(failure_lock);
-      failure = std::current_exception();
-      next = places.size();
-    }
-  };
-  std::vector<std::thread> workers;
-  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
-  if (failure) std::rethrow_exception(failure);
+  for_each_place(places.size(), threads,
+                 [&](std::size_t i) { results[i] = predict(tasks[places[i]]); });
   return results;
 }
 

@@ -8,14 +8,16 @@
 
 namespace meshplan::accuracy {
 
-// NVIDIA measures its presets again in every container. From the containers of September and
-// November 2025 and of February 2026 to those of April 2026 and later, steps of one preset on
-// Blackwell took 0.94, 0.95 and 0.955 of their time (medians; 405B dense in fp8, mxfp8 and nvfp4
-// 0.94, 0.98 and 0.93, 70B 0.95, DeepSeek-V3 0.93 to 0.96), and dense ones stayed as they were
-// after that; on H100 they did not change (0.95 to 1.02). Four fifths of such a step are products:
-// about a hundredth of their time a month, as far back as the libraries go that know these devices.
-// Products in 16 bits show no such change: runs of May and November 2025 ask for the rate that
-// Megatron-LM's tests of 2026 do.
+// NVIDIA measures its presets again in every container. On Blackwell, in 8 and 4 bits, steps of one
+// dense preset took 0.996 of their time from September to November 2025 (median of 6 presets),
+// 0.993 to February 2026 (4), 0.958 to April (12) and 1.012 to June (6); of mixtures and hybrids
+// too 0.998, 0.968 and 0.971 up to April, after which their presets changed. On H100 it is 0.97
+// to 1.01. So about 5 % went in seven months, and of such a step four fifths are products: a
+// hundredth of their time a month in the mean, though it came in leaps. That it goes on before
+// September 2025 is taken from MLPerf's fine-tuning of April and September and DGX Cloud's runs of
+// May. Sources left out are off by 6.0 % with it (mean of medians), 6.1 with one leap in April, 6.2
+// without either; MLPerf's fine-tuning, which chose no constant, by 1.7, 4.0 and 6.7 %. Products in
+// 16 bits have no such pairs, and are left as they are.
 double product_rate_of(const Source& source, const Run& run, Precision precision) {
   constexpr int kTuned = 26 * 12 + 4, kMonths = 12;
   constexpr double kEachMonth = 0.01;

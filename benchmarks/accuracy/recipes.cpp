@@ -221,7 +221,8 @@ bool recipe_says_recompute(const Source& source, const Run& run) {
 }
 
 const BridgePreset* preset_of_table(const Source& source, const Run& run) {
-  return has_presets(source) ? bridge_preset(bridge_presets(), run) : nullptr;
+  const bool pretrains = run.task.empty() || run.task == "pretrain";
+  return has_presets(source) && pretrains ? bridge_preset(bridge_presets(), run) : nullptr;
 }
 
 void apply_recipe(Strategy& s, const Source& source, const Run& run) {

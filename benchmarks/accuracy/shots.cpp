@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <random>
 #include <set>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "base/check.hpp"
@@ -18,6 +16,7 @@
 #include "calibrate/profile_parameters.hpp"
 #include "calibrate/seen_runs.hpp"
 #include "calibrate/statistics.hpp"
+#include "parallel.hpp"
 #include "score.hpp"
 #include "text_table.hpp"
 
@@ -66,14 +65,8 @@ Shot shot_of(const Task& task, const ShotOptions& options) {
 
 std::vector<Shot> shots_of(const std::vector<Task>& tasks, const ShotOptions& options) {
   std::vector<Shot> all(tasks.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < tasks.size(); i = next++) all[i] = shot_of(tasks[i], options);
-  };
-  std::vector<std::thread> workers;
-  for (int i = 1; i < options.threads; ++i) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
+  for_each_place(tasks.size(), options.threads,
+                 [&](std::size_t i) { all[i] = shot_of(tasks[i], options); });
   return all;
 }
 

@@ -126,16 +126,16 @@ double median_error(const Values& predicted, std::span<const Observation> observ
 // Which parameters were learned; the others go back to where they were.
 void report(const Solution& solution, const RunPosterior& posterior,
             std::span<const Parameter> parameters, ParameterFit& fit) {
-  const VectorXd after = posterior.deviations(), before = posterior.deviations_before();
+  const VectorXd after = posterior.deviations(), untold = posterior.deviations_untold();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const auto k = static_cast<Index>(p);
     FittedParameter& row = fit.parameters.emplace_back(FittedParameter{
         .name = parameters[p].name, .before = parameters[p].start, .after = fit.values[p]});
     const double width = solution.runs.widths[k];
-    row.deviation = std::min(1.0, after[k] / before[k]) * width;
+    row.deviation = std::min(1.0, after[k] / untold[k]) * width;
     row.sensitivity = std::expm1(solution.runs.derivatives.col(k).cwiseAbs().maxCoeff() * width);
     row.fitted =
-        std::abs(solution.mean[k]) > kToldApart * width || after[k] < (1 - kToldApart) * before[k];
+        std::abs(solution.mean[k]) > kToldApart * width || after[k] < (1 - kToldApart) * untold[k];
     if (row.fitted) continue;
     row.after = row.before;
     fit.values[p] = row.before;

@@ -36,8 +36,8 @@ Precision computed_in(const DeviceSpec& d, Precision p) {
 // [F-CAL-11] How far what ships may be off on a machine that nobody measured, as a factor of
 // 1 + doubt: of largest marginal likelihood over published sources, each predicted by constants
 // that were chosen without it (meshplan-accuracy --cross-validate --doubts).
-constexpr double kProductDoubt = 0.05, kMemoryDoubt = 0.06, kHostDoubt = 0.11, kInsideDoubt = 0.10,
-                 kBetweenDoubt = 0.08, kOverlapDoubt = 0.10;
+constexpr double kProductDoubt = 0.04, kMemoryDoubt = 0.06, kHostDoubt = 0.11, kInsideDoubt = 0.11,
+                 kBetweenDoubt = 0.08, kOverlapDoubt = 0.06;
 
 constexpr std::string_view kInsideName = "bandwidth inside nodes",
                            kBetweenName = "bandwidth between nodes";

@@ -111,13 +111,10 @@ VectorXd RunPosterior::deviations() const {
   return variance.cwiseMax(0).cwiseSqrt();
 }
 
-VectorXd RunPosterior::deviations_before() const {
-  double sum = 0, weights = 0;
-  for (const double doubt : kDoubts) {
-    sum += doubt_weight(doubt) * doubt * doubt;
-    weights += doubt_weight(doubt);
-  }
-  return runs_.widths * std::sqrt(sum / weights);
+VectorXd RunPosterior::deviations_untold() const {
+  double sum = 0;
+  for (const Case& c : cases_) sum += std::exp(c.log_weight) * c.doubt * c.doubt;
+  return runs_.widths * std::sqrt(sum);
 }
 
 double RunPosterior::beyond(const VectorXd& derivatives) const {

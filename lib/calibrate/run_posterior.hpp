@@ -11,8 +11,8 @@ namespace meshplan {
 // by [F-CAL-11] together with the parameters' doubts (meshplan-accuracy --cross-validate
 // --doubts).
 struct Alikeness {
-  double length = 0.05;
-  double size = 2;
+  double length = 0.04;
+  double size = 2.4;
 };
 inline constexpr Alikeness kAlikeness{};
 
@@ -34,8 +34,8 @@ class RunPosterior {
   // Of ln(parameter / start).
   [[nodiscard]] Eigen::VectorXd mean() const;
   [[nodiscard]] Eigen::VectorXd deviations() const;
-  // The same before any run was seen.
-  [[nodiscard]] Eigen::VectorXd deviations_before() const;
+  // The same of a parameter that no run tells: how far the machine is off as a whole is told.
+  [[nodiscard]] Eigen::VectorXd deviations_untold() const;
 
   // Of a run with these derivatives: ln(measured / predicted) beyond what the parameters' mean
   // tells, and how much wider or narrower its error is than before any run was seen.

@@ -94,9 +94,8 @@ struct StageCost {
   bool operator==(const StageCost&) const = default;
 };
 
-// What runs that the cluster's numbers were learnt from say of a plan that is made of the same
-// parts
-// ([F-CAL-12]): by what the step takes longer than its terms, and how far its interval widens.
+// [F-CAL-12] What runs that the cluster's numbers were learnt from say of a plan made of the same
+// parts: by what the step takes longer than its terms, and how far its interval widens.
 struct LikeRuns {
   double factor = 1;
   double widening = 1;

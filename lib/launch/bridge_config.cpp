@@ -208,6 +208,8 @@ class Container {
       set("max_position_embeddings", length, line("seq_length"));
       set("seq_length", length, line("seq_length"));  // unless the dataset says otherwise
     }
+    // A number of layers does nothing by itself here.
+    if (field("cpu_offloading") == "False") all_.erase("cpu_offloading_num_layers");
     take_graphs(model,
                 field("enable_cuda_graph") == "True" || field("external_cuda_graph") == "True" ||
                     (!field("cuda_graph_impl").empty() && field("cuda_graph_impl") != "none" &&
@@ -423,28 +425,6 @@ Result<NamedText> bridge_overrides(const YamlNode& root, const std::string& file
 
 bool is_beside_training(std::string_view section) {
   return std::find(kBeside.begin(), kBeside.end(), section) != kBeside.end();
-}
-
-std::optional<std::string> printed_bridge_config(const std::vector<LogLine>& lines) {
-  constexpr std::size_t kLongest = std::size_t{1} << 20;
-  const auto first = std::find_if(lines.begin(), lines.end(), [](const LogLine& line) {
-    return line.text.find("_target_: megatron.bridge.training.config.ConfigContainer") !=
-           std::string_view::npos;
-  });
-  if (first == lines.end()) return std::nullopt;
-  // What starts the processes may put a rank before every line.
-  const std::size_t margin = first->text.find("_target_:");
-  std::string text;
-  int number = 1;
-  for (auto line = first; line != lines.end() && text.size() < kLongest; ++line) {
-    const std::string_view own = line->text.substr(std::min(margin, line->text.size()));
-    if (own.starts_with("-----")) break;
-    text.append(static_cast<std::size_t>(std::max(line->number - number, 0)), '\n');
-    text += own;
-    text += '\n';
-    number = line->number + 1;
-  }
-  return text;
 }
 
 }  // namespace meshplan

@@ -1,12 +1,9 @@
 #pragma once
 // The configuration that Megatron-Bridge writes beside its checkpoints (run_config.yaml) and prints
 // where training begins: every field of every part, defaults too.
-#include <optional>
 #include <string_view>
-#include <vector>
 
 #include "base/result.hpp"
-#include "io/log_lines.hpp"
 #include "io/yaml_tree.hpp"
 #include "launch/imported_run.hpp"
 
@@ -26,9 +23,5 @@ namespace meshplan {
 
 // Sections of which no field changes time or memory of a step: checkpoint, logger and their like.
 [[nodiscard]] bool is_beside_training(std::string_view section);
-
-// What stands between "Task Configuration" and the next rule of a log, with as many empty lines
-// before it as the log has; nothing where a log has none.
-[[nodiscard]] std::optional<std::string> printed_bridge_config(const std::vector<LogLine>& lines);
 
 }  // namespace meshplan

@@ -7,7 +7,6 @@
 #include "base/quantity.hpp"
 #include "io/log_lines.hpp"
 #include "io/yaml_tree.hpp"
-#include "launch/bridge_config.hpp"
 #include "launch/log_arguments_parts.hpp"
 #include "launch/shell.hpp"
 
@@ -195,14 +194,7 @@ std::optional<PrintedArguments> printed_arguments(std::string_view log, const st
     printed.files.push_back({file, config});
     return printed;
   }
-  if (const std::optional<std::string> bridge = printed_bridge_config(lines)) {
-    Result<NamedText> options = bridge_arguments({file, *bridge});
-    if (!options) return std::nullopt;
-    printed.program = "Megatron-Bridge";
-    printed.line = 1 + static_cast<int>(bridge->find_first_not_of('\n'));
-    printed.files.push_back(std::move(options).value());
-    return printed;
-  }
+  if (std::optional<PrintedArguments> bridge = bridge_arguments(lines, file)) return bridge;
   const std::optional<Place> titan =
       value_behind(lines, {"Running with args:", "Running with configs:", "Running with config:"});
   if (titan) {

@@ -10,132 +10,10 @@
 #include "base/quantity.hpp"
 #include "launch/hydra_references.hpp"
 #include "launch/megatron_namespace.hpp"
+#include "launch/nemo_keys.hpp"
 
 namespace meshplan {
 namespace {
-
-// Keys of "model" that Megatron-LM has as arguments under another name.
-struct OtherName {
-  std::string_view key, argument;
-};
-constexpr std::array kOtherNames{
-    OtherName{"encoder_seq_length", "seq_length"},
-    OtherName{"num_moe_experts", "num_experts"},
-    OtherName{"rotary_percentage", "rotary_percent"},
-    OtherName{"qkv_bias", "add_qkv_bias"},
-    OtherName{"bias", "add_bias_linear"},
-    OtherName{"override_vocab_size", "vocab_size"},
-    OtherName{"activations_checkpoint_granularity", "recompute_granularity"},
-    OtherName{"ub_tp_comm_overlap", "tp_comm_overlap"},
-    OtherName{"use_flash_attention", "use_flash_attn"},
-    OtherName{"bias_dropout_add_fusion", "bias_dropout_fusion"},
-    OtherName{"use_te_rng_tracker", "te_rng_tracker"},
-    OtherName{"layernorm_zero_centered_gamma", "apply_layernorm_1p"}};
-
-// Those that mean the same under the same name.
-constexpr auto kSameNames = std::to_array<std::string_view>({"micro_batch_size",
-                                                             "global_batch_size",
-                                                             "rampup_batch_size",
-                                                             "tensor_model_parallel_size",
-                                                             "pipeline_model_parallel_size",
-                                                             "virtual_pipeline_model_parallel_size",
-                                                             "context_parallel_size",
-                                                             "expert_model_parallel_size",
-                                                             "expert_tensor_parallel_size",
-                                                             "num_layers",
-                                                             "hidden_size",
-                                                             "ffn_hidden_size",
-                                                             "num_attention_heads",
-                                                             "num_query_groups",
-                                                             "kv_channels",
-                                                             "max_position_embeddings",
-                                                             "hidden_dropout",
-                                                             "attention_dropout",
-                                                             "make_vocab_size_divisible_by",
-                                                             "rotary_base",
-                                                             "rotary_interleaved",
-                                                             "window_size",
-                                                             "apply_rope_fusion",
-                                                             "masked_softmax_fusion",
-                                                             "gradient_accumulation_fusion",
-                                                             "sequence_parallel",
-                                                             "fp16_lm_cross_entropy",
-                                                             "fp32_residual_connection",
-                                                             "apply_query_key_layer_scaling",
-                                                             "init_method_std",
-                                                             "deterministic_mode",
-                                                             "overlap_p2p_comm",
-                                                             "defer_embedding_wgrad_compute",
-                                                             "wgrad_deferral_limit",
-                                                             "enable_cuda_graph",
-                                                             "cross_entropy_loss_fusion",
-                                                             "position_embedding_type",
-                                                             "moe_grouped_gemm",
-                                                             "moe_token_dispatcher_type",
-                                                             "moe_pad_expert_input_to_capacity",
-                                                             "moe_expert_capacity_factor",
-                                                             "moe_aux_loss_coeff",
-                                                             "moe_router_topk",
-                                                             "moe_z_loss_coeff",
-                                                             "moe_router_load_balancing_type",
-                                                             "moe_shared_expert_intermediate_size",
-                                                             "moe_ffn_hidden_size"});
-
-// Keys that switch on what no argument says, with the value that leaves it off.
-struct Refused {
-  std::string_view key, off, what;
-};
-constexpr std::array kNemoRefused{
-    Refused{"fsdp", "false", "PyTorch's FSDP inside of NeMo 1 is not read"},
-    Refused{"megatron_amp_O2", "true",
-            "weights in 32 bits under autocast (megatron_amp_O2: false) are not read"},
-    Refused{"bert_binary_head", "", "this trains an encoder, BERT: meshplan plans decoders"},
-    Refused{"encoder", "", "this trains an encoder-decoder, T5: meshplan plans decoders"},
-    Refused{"retro", "", "a model with retrieval is not read"},
-    Refused{"mm_cfg", "", "a model with a vision encoder is not read"},
-    Refused{"vision_pretraining_type", "",
-            "this trains an encoder of images: meshplan plans decoders"},
-    Refused{"peft", "", "adapters of a checkpoint are not read, since its sizes lie there"}};
-
-// Sections, and what stands beside them, that say nothing of a step.
-constexpr auto kOtherSections = std::to_array<std::string_view>(
-    {"run", "hydra", "exp_manager", "name", "env_vars", "s3_checkpointing", "trainer", "model"});
-
-struct Switch {
-  std::string_view key, value;
-  std::string_view argument, becomes;  // of Megatron-LM's namespace
-};
-constexpr std::array kModelSwitches{
-    Switch{"share_embeddings_and_output_weights", "false", "untie_embeddings_and_output_weights",
-           "True"},
-    Switch{"share_embeddings_and_output_weights", "true", "untie_embeddings_and_output_weights",
-           "False"},
-    Switch{"normalization", "rmsnorm", "normalization", "RMSNorm"},
-    Switch{"normalization", "layernorm", "normalization", "LayerNorm"},
-    Switch{"normalization", "layernorm1p", "apply_layernorm_1p", "True"},
-    Switch{"activation", "gelu", "swiglu", "False"},
-    Switch{"activation", "swiglu", "swiglu", "True"},
-    Switch{"activation", "fast-swiglu", "swiglu", "True"},
-    Switch{"activation", "squared-relu", "squared_relu", "True"},
-    Switch{"transformer_engine", "true", "transformer_impl", "transformer_engine"},
-    Switch{"transformer_engine", "false", "transformer_impl", "local"}};
-constexpr std::array kOptimizerSwitches{
-    Switch{"name", "distributed_fused_adam", "use_distributed_optimizer", "True"},
-    Switch{"name", "mcore_distributed_optim", "use_distributed_optimizer", "True"},
-    Switch{"name", "fused_adam", "optimizer", "adam"},
-    Switch{"name", "adamw", "optimizer", "adam"},
-    Switch{"name", "adam", "optimizer", "adam"},
-    Switch{"name", "sgd", "optimizer", "sgd"},
-    Switch{"overlap_grad_sync", "true", "overlap_grad_reduce", "True"},
-    Switch{"overlap_grad_sync", "false", "overlap_grad_reduce", "False"},
-    Switch{"overlap_param_sync", "true", "overlap_param_gather", "True"},
-    Switch{"overlap_param_sync", "false", "overlap_param_gather", "False"},
-    Switch{"grad_sync_dtype", "bf16", "grad_reduce_in_bf16", "True"},
-    Switch{"grad_sync_dtype", "fp32", "accumulate_allreduce_grads_in_fp32", "True"}};
-constexpr std::array kPrecisions{
-    Switch{"precision", "bf16", "bf16", "True"}, Switch{"precision", "bf16-mixed", "bf16", "True"},
-    Switch{"precision", "16", "fp16", "True"},   Switch{"precision", "16-mixed", "fp16", "True"},
-    Switch{"precision", "32", "fp16", "False"},  Switch{"precision", "32-true", "fp16", "False"}};
 
 std::string lower(std::string_view text) {
   std::string small(text);
@@ -190,8 +68,8 @@ class Configuration {
         refuse(entry.first, "the model comes from a checkpoint, where its sizes lie",
                "give the model and --strategy");
       } else if (name != "restore_from_path" && !printed_ &&
-                 std::find(kOtherSections.begin(), kOtherSections.end(), name) ==
-                     kOtherSections.end()) {
+                 std::find(kNemoOtherSections.begin(), kNemoOtherSections.end(), name) ==
+                     kNemoOtherSections.end()) {
         refuse(entry.first, "NeMo's configuration has no section '" + name + "'");
       }
     }
@@ -213,7 +91,7 @@ class Configuration {
 
   void check_model() {
     // What a log prints has run; what is asked of it is how long it took.
-    for (const Refused& refused : kNemoRefused) {
+    for (const NemoRefused& refused : kNemoRefused) {
       const YamlNode* value = model_->find(refused.key);
       if (printed_ || value == nullptr || value->kind == YamlNode::Kind::kNull) continue;
       if (lower(value->text) == refused.off && !refused.off.empty()) continue;
@@ -235,7 +113,7 @@ class Configuration {
     const YamlNode* activation = model_->find("activation");
     const bool known =
         activation == nullptr ||
-        std::any_of(kModelSwitches.begin(), kModelSwitches.end(), [&](const Switch& s) {
+        std::any_of(kNemoModelSwitches.begin(), kNemoModelSwitches.end(), [&](const NemoSwitch& s) {
           return s.key == "activation" && s.value == activation->text;
         });
     if (!known) {
@@ -265,7 +143,7 @@ class Configuration {
   template <class Switches>
   bool take_switch(const YamlEntry& entry, const Switches& switches) {
     bool known = false;
-    for (const Switch& s : switches) {
+    for (const NemoSwitch& s : switches) {
       if (s.key != entry.first.text) continue;
       known = true;
       if (lower(entry.second.text) != s.value) continue;
@@ -308,11 +186,12 @@ class Configuration {
     }
     if (key == "tokenizer") return take_tokenizer(entry.second);
     if (key.starts_with("fp8") || key.ends_with("_bf16")) return take_fp8(entry);
-    const auto other = std::find_if(kOtherNames.begin(), kOtherNames.end(),
-                                    [&](const OtherName& o) { return o.key == key; });
-    if (other != kOtherNames.end()) {
+    const auto other = std::find_if(kNemoOtherNames.begin(), kNemoOtherNames.end(),
+                                    [&](const NemoOtherName& o) { return o.key == key; });
+    if (other != kNemoOtherNames.end()) {
       set(other->argument, value_of(entry.second), line);
-    } else if (std::find(kSameNames.begin(), kSameNames.end(), key) != kSameNames.end()) {
+    } else if (std::find(kNemoSameNames.begin(), kNemoSameNames.end(), key) !=
+               kNemoSameNames.end()) {
       const std::string value = value_of(entry.second);
       set(key, value, line);
       if (key == "num_query_groups" && value != "None") set("group_query_attention", "True", line);
@@ -323,7 +202,9 @@ class Configuration {
     } else if (key == "activations_checkpoint_method" ||
                key == "activations_checkpoint_num_layers") {
       take_checkpointing(entry);
-    } else if (!take_switch(entry, kModelSwitches)) {
+    } else if (key == "cpu_offloading" || key == "cpu_offloading_num_layers") {
+      take_offloading(entry);
+    } else if (!take_switch(entry, kNemoModelSwitches)) {
       keep("model." + key, entry.second, line);
     }
   }
@@ -337,6 +218,17 @@ class Configuration {
     const bool method = entry.first.text == "activations_checkpoint_method";
     set(method ? "recompute_method" : "recompute_num_layers", value_of(entry.second),
         entry.first.line);
+  }
+
+  // Activations of so many layers; Megatron-LM's arguments say the number alone.
+  void take_offloading(const YamlEntry& entry) {
+    const YamlNode* on = model_->find("cpu_offloading");
+    const YamlNode* layers = model_->find("cpu_offloading_num_layers");
+    const bool used = on != nullptr && lower(on->text) == "true" && layers != nullptr &&
+                      !layers->text.empty() &&
+                      layers->text.find_first_not_of("0123456789") == std::string::npos;
+    if (!used) return keep("model." + entry.first.text, entry.second, entry.first.line);
+    if (&entry.second == layers) set(entry.first.text, layers->text, entry.first.line);
   }
 
   void take_fp8(const YamlEntry& entry) {
@@ -357,7 +249,7 @@ class Configuration {
   }
 
   void take_optimizer(const YamlEntry& entry) {
-    if (take_switch(entry, kOptimizerSwitches)) return;
+    if (take_switch(entry, kNemoOptimizerSwitches)) return;
     if (entry.first.text == "name") {
       return refuse(entry.second, "the optimizer '" + entry.second.text + "' is not read",
                     "mcore_distributed_optim, distributed_fused_adam, fused_adam, adamw, sgd");
@@ -408,7 +300,7 @@ class Configuration {
         return;
       }
       (key == "devices" ? devices_ : nodes_) = *count;
-    } else if (!take_switch(entry, kPrecisions)) {
+    } else if (!take_switch(entry, kNemoPrecisions)) {
       if (key == "precision") {
         return refuse(entry.second, "the precision '" + entry.second.text + "' is not read",
                       "bf16, 16, 32");

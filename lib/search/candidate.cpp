@@ -353,7 +353,7 @@ class Examiner {
       if (rounded_down(least) > cutoff_) return;
     }
     ++result_.evaluated;
-    const bool fewest = by_time_ && offloads_fewest(x_.request, s);
+    const bool fewest = picks_layers(s);
     if (fewest) {
       const Bytes capacity = capacity_of(s);
       s.offload.activation_layers = fewest_offloaded(x_.model.num_layers, [&](std::int64_t n) {
@@ -379,6 +379,11 @@ class Examiner {
     return step->evaluate(s);
   }
 
+  // Whether cost() takes as few layers to the host as fit, and asks then of the host's memory.
+  [[nodiscard]] bool picks_layers(const Strategy& s) const {
+    return by_time_ && offloads_fewest(x_.request, s);
+  }
+
   [[nodiscard]] Bytes capacity_of(const Strategy& s) const {
     return x_.capacity(placement_.communicators() + user_buffer_bytes(local_shape(x_.model, s), s));
   }
@@ -392,8 +397,7 @@ class Examiner {
             held_,
             placement_.communicators(),
             capacity_of(s),
-            by_time_ && offloads_fewest(x_.request, s) ? kNoLimit
-                                                       : x_.host_capacity(),  // asked of the fewest
+            picks_layers(s) ? kNoLimit : x_.host_capacity(),
             x_.request.ignore_activations,
             by_time_ ? Measure::kTime : Measure::kMemory,
             option.counts,

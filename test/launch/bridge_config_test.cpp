@@ -230,6 +230,20 @@ TEST_CASE("a layout of layers and graphs that are on are read from Megatron-Brid
   CHECK(graphs->strategy.runtime.cuda_graph == CudaGraph::kLayer);
 }
 
+TEST_CASE("Megatron-Bridge offloads activations of so many layers where it is told to offload") {
+  const auto offload = [](const std::string& on) {
+    const Result<MegatronRun> run = read_bridge(changed_bridge(
+        "  enable_cuda_graph: false\n", "  enable_cuda_graph: false\n  cpu_offloading: " + on +
+                                            "\n  cpu_offloading_num_layers: 5\n"));
+    INFO((run.ok() ? "" : to_text(run.errors())));
+    REQUIRE(run.ok());
+    return run->strategy.offload;
+  };
+  CHECK(offload("true").activations);
+  CHECK(offload("true").activation_layers == 5);
+  CHECK_FALSE(offload("false").activations);
+}
+
 TEST_CASE("adapters of Megatron-Bridge are the strategy's") {
   const auto with_lora = [](const std::string& fields) {
     return changed_bridge("peft: null",

@@ -133,6 +133,16 @@ TEST_CASE("a configuration of NeMo 1 acts only where its switch is on") {
   const Result<MegatronRun> kept = read_nemo(nemo_with("granularity: full", "granularity: null"));
   REQUIRE(kept.ok());
   CHECK(kept->strategy.recompute == Recompute::kNone);
+  const auto offload = [](const std::string& on) {
+    const Result<MegatronRun> read = read_nemo(nemo_with(
+        "  onnx_safe: false\n", "  cpu_offloading: " + on + "\n  cpu_offloading_num_layers: 5\n"));
+    INFO((read.ok() ? "" : to_text(read.errors())));
+    REQUIRE(read.ok());
+    return read->strategy.offload;
+  };
+  CHECK(offload("true").activations);
+  CHECK(offload("true").activation_layers == 5);
+  CHECK_FALSE(offload("false").activations);
   // Without Transformer Engine, which is not NeMo's default, kernels are Megatron-Core's own.
   const Result<MegatronRun> local =
       read_nemo(nemo_with("  transformer_engine: true\n", "  # as is\n"));
