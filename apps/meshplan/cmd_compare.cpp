@@ -130,7 +130,12 @@ OpenFlags open_flags(const CompareFlags& flags, bool knows_model) {
 
 std::optional<KnownRun> run_of_log(const CompareFlags& flags, LogFile log, Diagnostics& problems) {
   const std::string file = log.log.file;
-  const std::optional<PrintedArguments> printed = printed_arguments(log.text, file);
+  const Result<std::optional<PrintedArguments>> read = printed_arguments(log.text, file);
+  if (!read) {
+    append(problems, read.errors());
+    return std::nullopt;
+  }
+  const std::optional<PrintedArguments>& printed = *read;
   if (!printed) {
     problems.push_back(error_at({file}, "the log does not print the run's arguments",
                                 "give --script FILE, or --model and --strategy"));

@@ -377,7 +377,8 @@ class Container {
     const YamlNode& where = target != nullptr ? *target : *peft;
     const bool lora = target == nullptr ? overrides_ : target->text.ends_with(".lora.LoRA");
     if (!lora) {
-      refuse(where, "adapters of this kind are not read: LoRA is",
+      const std::string kind = where.text.substr(where.text.rfind('.') + 1);
+      refuse(where, "adapters other than LoRA's are not read" + (kind.empty() ? "" : ": " + kind),
              "give --strategy with lora.rank");
       return;
     }

@@ -33,17 +33,17 @@ std::optional<std::string> printed_config(const std::vector<LogLine>& lines) {
 
 }  // namespace
 
-std::optional<PrintedArguments> bridge_arguments(const std::vector<LogLine>& lines,
-                                                 const std::string& file) {
+Result<std::optional<PrintedArguments>> bridge_arguments(const std::vector<LogLine>& lines,
+                                                         const std::string& file) {
   const std::optional<std::string> config = printed_config(lines);
-  if (!config) return std::nullopt;
+  if (!config) return std::optional<PrintedArguments>();
   Result<NamedText> options = bridge_arguments({file, *config});
-  if (!options) return std::nullopt;
+  if (!options) return options.errors();
   PrintedArguments printed;
   printed.program = "Megatron-Bridge";
   printed.line = 1 + static_cast<int>(config->find_first_not_of('\n'));
   printed.files.push_back(std::move(options).value());
-  return printed;
+  return std::optional(std::move(printed));
 }
 
 }  // namespace meshplan

@@ -166,7 +166,8 @@ std::string titan_options(const YamlNode& tree) {
 
 }  // namespace
 
-std::optional<PrintedArguments> printed_arguments(std::string_view log, const std::string& file) {
+Result<std::optional<PrintedArguments>> printed_arguments(std::string_view log,
+                                                          const std::string& file) {
   const std::string plain = without_colours(log);
   const std::vector<LogLine> lines = log_lines(plain);
   PrintedArguments printed;
@@ -184,7 +185,7 @@ std::optional<PrintedArguments> printed_arguments(std::string_view log, const st
         deepspeed ? megatron_deepspeed_options() : megatron_options(), printed.unknown);
     printed.files.push_back({file, text});
     if (deepspeed && !config.empty()) printed.files.insert(printed.files.begin(), {file, config});
-    return printed;
+    return std::optional(std::move(printed));
   }
   if (!config.empty()) {
     printed.target = Target::kDeepspeed;
@@ -192,9 +193,10 @@ std::optional<PrintedArguments> printed_arguments(std::string_view log, const st
     printed.line = lines[engine->line].number;
     printed.gpus = engine_world(lines);
     printed.files.push_back({file, config});
-    return printed;
+    return std::optional(std::move(printed));
   }
-  if (std::optional<PrintedArguments> bridge = bridge_arguments(lines, file)) return bridge;
+  Result<std::optional<PrintedArguments>> bridge = bridge_arguments(lines, file);
+  if (!bridge || *bridge) return bridge;
   const std::optional<Place> titan =
       value_behind(lines, {"Running with args:", "Running with configs:", "Running with config:"});
   if (titan) {
@@ -205,7 +207,7 @@ std::optional<PrintedArguments> printed_arguments(std::string_view log, const st
       printed.program = "torchtitan";
       printed.line = lines[titan->line].number;
       printed.files.push_back({file, titan_options(*tree)});
-      return printed;
+      return std::optional(std::move(printed));
     }
   }
   return nemo_arguments(lines, file);

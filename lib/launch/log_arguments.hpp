@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "frameworks/target.hpp"
 #include "launch/imported_run.hpp"
 
@@ -26,10 +27,11 @@ struct PrintedArguments {
 // arguments ---" (megatron/training/arguments.py, _print_args), the "json = {" of DeepSpeed's
 // engine (runtime/config.py, print_user_config), Megatron-Bridge's "Task Configuration" (every
 // field of it), torchtitan's "Running with args:" or "configs:" (job.print_args, print_config) and
-// NeMo 1's "Experiment configuration". Nothing where the log has none of them. Programs print
+// NeMo 1's "Experiment configuration". Nothing where the log has none of them; fails where a
+// configuration trains what the importers do not know (a vision encoder). Programs print
 // defaults as well as what was asked for: of options that the estimate leaves out only switches
 // that are on are kept, since a default cannot be told from a wish.
-[[nodiscard]] std::optional<PrintedArguments> printed_arguments(std::string_view log,
-                                                                const std::string& file);
+[[nodiscard]] Result<std::optional<PrintedArguments>> printed_arguments(std::string_view log,
+                                                                        const std::string& file);
 
 }  // namespace meshplan

@@ -11,11 +11,11 @@
 namespace meshplan {
 
 // Megatron-Bridge's configuration (bridge_log_arguments.cpp).
-[[nodiscard]] std::optional<PrintedArguments> bridge_arguments(const std::vector<LogLine>& lines,
-                                                               const std::string& file);
+[[nodiscard]] Result<std::optional<PrintedArguments>> bridge_arguments(
+    const std::vector<LogLine>& lines, const std::string& file);
 
 // NeMo 1's configuration (nemo_log_arguments.cpp).
-[[nodiscard]] std::optional<PrintedArguments> nemo_arguments(const std::vector<LogLine>& lines,
-                                                             const std::string& file);
+[[nodiscard]] Result<std::optional<PrintedArguments>> nemo_arguments(
+    const std::vector<LogLine>& lines, const std::string& file);
 
 }  // namespace meshplan

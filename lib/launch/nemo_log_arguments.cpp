@@ -6,8 +6,8 @@
 
 namespace meshplan {
 
-std::optional<PrintedArguments> nemo_arguments(const std::vector<LogLine>& lines,
-                                               const std::string& file) {
+Result<std::optional<PrintedArguments>> nemo_arguments(const std::vector<LogLine>& lines,
+                                                       const std::string& file) {
   std::size_t at = 0;
   const std::string_view begin = "Experiment configuration";
   while (at < lines.size() && lines[at].text.find(begin) == std::string_view::npos) ++at;
@@ -24,15 +24,15 @@ std::optional<PrintedArguments> nemo_arguments(const std::vector<LogLine>& lines
     text += '\n';
     number = lines[at].number + 1;
   }
-  if (first == 0) return std::nullopt;
+  if (first == 0) return std::optional<PrintedArguments>();
   Result<NemoArguments> read = printed_nemo_arguments({file, text});
-  if (!read) return std::nullopt;
+  if (!read) return read.errors();
   PrintedArguments printed;
   printed.program = "NeMo";
   printed.line = first;
   printed.gpus = read->gpus;
   printed.files.push_back(std::move(read->options));
-  return printed;
+  return std::optional(std::move(printed));
 }
 
 }  // namespace meshplan

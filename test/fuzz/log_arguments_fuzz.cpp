@@ -8,8 +8,10 @@
 
 MESHPLAN_FUZZ_TARGET(log_arguments) {
   using namespace meshplan;
-  const auto printed = printed_arguments(fuzz::as_text(data, size), "train.log");
-  if (!printed) return 0;
+  const auto read = printed_arguments(fuzz::as_text(data, size), "train.log");
+  fuzz::require_value_or_errors(read);
+  if (!read || !*read) return 0;
+  const std::optional<PrintedArguments>& printed = *read;
   fuzz::require(!printed->files.empty() && !printed->program.empty() && printed->line > 0);
   fuzz::require(printed->gpus >= 0 && printed->gpus <= kRanks.highest);
   RunContext context;

@@ -182,9 +182,12 @@ TEST_CASE("a configuration of Megatron-Bridge says the run, field by field") {
   check_bridge_run(*run);
 }
 
-TEST_CASE("the configuration that Megatron-Bridge prints in its log says the same") {
+namespace {
+
+// A log that prints the configuration with a rank before every line.
+std::string log_with(std::string_view config) {
   std::string log = "> finished creating GPT datasets ...\ndone with setup ...\n";
-  std::string_view rest = kBridgeConfig;
+  std::string_view rest = config;
   const auto add = [&](std::string_view line) { log += "0: " + std::string(line) + "\n"; };
   add("------- Task Configuration -------");
   while (!rest.empty()) {
@@ -195,7 +198,14 @@ TEST_CASE("the configuration that Megatron-Bridge prints in its log says the sam
   add("");
   add("----------------------------------");
   add("Training ...");
-  const std::optional<PrintedArguments> printed = printed_arguments(log, "bridge.log");
+  return log;
+}
+
+}  // namespace
+
+TEST_CASE("the configuration that Megatron-Bridge prints in its log says the same") {
+  const std::optional<PrintedArguments> printed =
+      printed_arguments(log_with(kBridgeConfig), "bridge.log").value();
   REQUIRE(printed);
   CHECK(printed->program == "Megatron-Bridge");
   CHECK(printed->line == 4);
@@ -205,6 +215,18 @@ TEST_CASE("the configuration that Megatron-Bridge prints in its log says the sam
   INFO((run.ok() ? "" : to_text(run.errors())));
   REQUIRE(run.ok());
   check_bridge_run(*run);
+}
+
+TEST_CASE("a configuration in a log that trains what nothing here says is refused by its line") {
+  const Result<std::optional<PrintedArguments>> printed =
+      printed_arguments(log_with(changed_bridge("peft: null\n",
+                                                "peft:\n"
+                                                "  _target_: megatron.bridge.peft.dora.DoRA\n"
+                                                "  dim: 8\n")),
+                        "bridge.log");
+  REQUIRE_FALSE(printed.ok());
+  CHECK(to_text(printed.errors()).find("bridge.log:") != std::string::npos);
+  CHECK(to_text(printed.errors()).find("DoRA") != std::string::npos);
 }
 
 TEST_CASE("a layout of layers and graphs that are on are read from Megatron-Bridge") {
@@ -284,9 +306,10 @@ TEST_CASE("adapters of Megatron-Bridge are the strategy's") {
 }
 
 TEST_CASE("what Megatron-Bridge trains and Megatron-LM's arguments cannot say is refused") {
-  CHECK_THAT(bridge_errors(changed_bridge(
-                 "peft: null", "peft:\n  _target_: megatron.bridge.peft.dora.DoRA\n  dim: 32")),
-             Contains("run_config.yaml:98") && Contains("adapters of this kind are not read"));
+  CHECK_THAT(
+      bridge_errors(changed_bridge("peft: null",
+                                   "peft:\n  _target_: megatron.bridge.peft.dora.DoRA\n  dim: 32")),
+      Contains("run_config.yaml:98") && Contains("adapters other than LoRA's are not read: DoRA"));
   CHECK_THAT(bridge_errors(changed_bridge("torch.nn.functional.silu", "torch.nn.functional.relu")),
              Contains("run_config.yaml:27") && Contains("a gated relu is no activation"));
   CHECK_THAT(

@@ -9,7 +9,7 @@ namespace meshplan {
 namespace {
 
 PrintedArguments printed(std::string_view log) {
-  const std::optional<PrintedArguments> all = printed_arguments(log, "x.log");
+  const std::optional<PrintedArguments> all = printed_arguments(log, "x.log").value();
   if (!all) FAIL("no arguments were found");
   return *all;
 }
@@ -196,11 +196,11 @@ TEST_CASE("NeMo 1 prints its configuration as YAML") {
 }
 
 TEST_CASE("a log without printed arguments, or with the beginning of them") {
-  CHECK_FALSE(printed_arguments("iteration 1/2 | elapsed time per iteration (ms): 10 |\n", "x"));
-  CHECK_FALSE(printed_arguments("---- arguments ----\n  hidden_size ..... 1\n", "x"));
-  CHECK_FALSE(printed_arguments("[INFO]   json = {\n  \"a\": {\n", "x"));
-  CHECK_FALSE(printed_arguments("Running with args: {'a': [", "x"));
-  CHECK_FALSE(printed_arguments("**** Experiment configuration ****\n", "x"));
+  CHECK_FALSE(printed_arguments("iteration 1/2 | elapsed time per iteration (ms): 10 |\n", "x").value());
+  CHECK_FALSE(printed_arguments("---- arguments ----\n  hidden_size ..... 1\n", "x").value());
+  CHECK_FALSE(printed_arguments("[INFO]   json = {\n  \"a\": {\n", "x").value());
+  CHECK_FALSE(printed_arguments("Running with args: {'a': [", "x").value());
+  CHECK_FALSE(printed_arguments("**** Experiment configuration ****\n", "x").value());
 }
 
 }  // namespace
