@@ -73,8 +73,10 @@ bool DivisionSearch::try_every() {
   const bool in_order = !stages_.layout().shares_both_ends();
   if (in_order && try_in_order(kAtOnce)) return true;
   if (!gave_up_ && (is(DivisionAsk::kFastest) || left_ > 1)) first_guess();
+  const bool chains = !in_order || !gave_up_;
+  if (chains && is(DivisionAsk::kFastest) && try_known_chains()) return true;
   if (try_tails()) return true;
-  bool every = (!in_order || !gave_up_) && try_chains();
+  bool every = chains && try_chains();
   if (in_order && !every && no_chains_) {
     left_ = std::exchange(spared_, 0), gave_up_ = false;
     every = try_in_order(left_);
@@ -215,6 +217,17 @@ bool DivisionSearch::set_graph() {
     find_ends(*graph_);
   }
   return !graph_->empty() && set_alone(*graph_);
+}
+
+bool DivisionSearch::try_known_chains() {
+  if (q_.chains == nullptr || q_.chains->chains.empty()) return false;
+  if (!set_graph()) return true;
+  DivisionCuts cuts(*graph_, exposed_);
+  DivisionBranch root = cuts.all(*q_.chains);
+  close_longer(root, *graph_);
+  if (!is_open(root, *graph_)) return true;
+  cuts.raise(root, kSteps, limit() / kRounding - root.end);
+  return !is_open(root, *graph_);
 }
 
 bool DivisionSearch::try_chains() {

@@ -85,6 +85,8 @@ class DivisionSearch {
   // [F-SEARCH-11] Divisions that the chains found so far leave open are costed, and the chain of
   // each of them is one more. Whether none is left open; if not, least_ is of those.
   bool try_chains();
+  // Whether the mean of the chains that another strategy's divisions left tells the same.
+  [[nodiscard]] bool try_known_chains();
 
   // [F-SEARCH-17] Whether bounds built up from the last rank leave no division open. Costs the ones
   // that they are least for; told_ says how far others may be ahead.

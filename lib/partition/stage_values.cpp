@@ -147,8 +147,11 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine, bool least_room) co
 
 Bytes Stages::need(int stage, const StageAssignment& share, std::int64_t first,
                    std::int64_t second) const {
+  return need_of(stage, fill(stage, share, first, second));
+}
+
+Bytes Stages::need_of(int stage, const Chunk& mine) const {
   ++worked_out_;
-  const Chunk& mine = fill(stage, share, first, second);
   const auto rank = static_cast<std::size_t>(stage);
   const Bytes near = rank_need(rank, mine, false);
   if (!layout_.is_bidirectional()) return near;
@@ -227,9 +230,10 @@ Stages::Value Stages::compute(int stage, const StageAssignment& h) const {
       if (first > most_first || second > most_second) return {kTooMuch, 0, 0};
       break;
   }
-  const Bytes needed = need(stage, h, first, second);
+  const Chunk& mine = fill(stage, h, first, second);
+  const Bytes needed = need_of(stage, mine);
   if (needed > x_.capacity) return {kTooMuch, 0, 0};
-  const std::int64_t cost = measures_memory() ? needed.count() : time_of(stage, h, first, second);
+  const std::int64_t cost = measures_memory() ? needed.count() : time_of(mine);
   return {cost, static_cast<std::int32_t>(first), static_cast<std::int32_t>(second)};
 }
 

@@ -196,6 +196,8 @@ class Stages {
   template <class Visit>
   void visit_chunks(int stage, const StageAssignment& share, std::int64_t first,
                     std::int64_t second, Visit visit) const;
+  // need() of the blocks that were filled last.
+  [[nodiscard]] Bytes need_of(int stage, const Chunk& mine) const;
   [[nodiscard]] Bytes rank_need(std::size_t rank, const Chunk& mine, bool least_room) const;
   // What a rank with these blocks stores, but for its activations. Valid until the next call.
   [[nodiscard]] RankMemory& stored(const Chunk& mine) const;

@@ -146,6 +146,10 @@ class Examiner {
     lists_ = listed_modules(options);
     for (const MemoryOption& option : options) {
       if (!is_worth_a_look(option)) continue;
+      if (effort_.all_or_none && result_.left < kNothingLeft) {
+        result_.left = 0;  // of the others nothing is known
+        break;
+      }
       const MemoryOption* none = find(options, option, CountRule::kNone);
       const MemoryOption* fewest = find(options, option, CountRule::kFewest);
       if (fewest == nullptr || none == nullptr || (&option != none && &option != fewest)) {
@@ -167,6 +171,8 @@ class Examiner {
     const auto at = std::find(lists_.begin(), lists_.end(), option.modules);
     return recompute_modes_.has_list(static_cast<std::size_t>(at - lists_.begin()));
   }
+
+  static constexpr double kNothingLeft = std::numeric_limits<double>::infinity();
 
   // The option that offloads as `like` does, and recomputes nothing, or as little as fits.
   static const MemoryOption* find(const std::vector<MemoryOption>& options,

@@ -159,6 +159,8 @@ struct Effort {
   bool every = false;       // all, with their step times; else the one that [F-SEARCH-1] chooses
   std::int64_t starts = 0;  // of all options: partial divisions after which that is given up
   std::int64_t least = 0;   // of each option, whatever the others before it took
+  // Whether only an answer for all options is of use: what is left open of one ends it.
+  bool all_or_none = false;
   const std::vector<std::int64_t>* known = nullptr;  // layers per rank of a good one
   const KnownChains* chains = nullptr;               // of a strategy of the same pipeline shape
 };

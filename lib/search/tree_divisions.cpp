@@ -11,6 +11,11 @@ constexpr std::int64_t kStarts = 4096, kLeastStarts = 512;
 // Nodes of the tree that take as long as a leaf whose divisions are looked at. Partial divisions
 // that take as long as a node.
 constexpr std::int64_t kNodesEach = 2, kStartsOfNode = 8;
+// Of leaves that are asked again: the effort, and how many.
+constexpr std::int64_t kTimes = 8, kManyTimes = 64;
+constexpr std::size_t kMostDecided = 128;
+// How much faster than the best plan another one may be that is not looked for any more.
+constexpr double kGap = 0.025;
 
 }  // namespace
 
@@ -28,7 +33,7 @@ void TreeSearch::divide_first(const std::function<bool()>& stop) {
   }
   for (std::size_t i = 0; i < first.size() && !stop() && !x_.is_at_node_limit(); i += kBatch) {
     const std::size_t n = std::min(kBatch, first.size() - i);
-    divide_batch(std::span(first).subspan(i, n), outcome_.best.front().score(x_.objective), 1,
+    divide_batch(std::span(first).subspan(i, n), outcome_.best.front().score(x_.objective), {},
                  stop);
     for (std::size_t k = 0; k < n; ++k) take_best_division(expanded_[k].examined, first[i + k]);
   }
@@ -65,7 +70,7 @@ void TreeSearch::divide_promising(const std::function<bool()>& stop) {
   }
   if (!leaves.empty()) {
     const double limit = outcome_.best.empty() ? cutoff() : outcome_.best.front().step_time.si();
-    divide_batch(leaves, std::min(cutoff(), limit), 1, stop);
+    divide_batch(leaves, std::min(cutoff(), limit), {}, stop);
     for (std::size_t k = 0; k < leaves.size(); ++k) {
       take_best_division(expanded_[k].examined, leaves[k]);
     }
@@ -89,7 +94,7 @@ void TreeSearch::divide_all(const std::function<bool()>& stop, const Progress& p
       return;
     }
     std::size_t n = std::min(batch, undivided_.size() - i);
-    divide_batch(std::span(undivided_).subspan(i, n), cutoff(), 1, stop);
+    divide_batch(std::span(undivided_).subspan(i, n), cutoff(), {}, stop);
     // What was stopped stays for the next turn, which ends here.
     n = static_cast<std::size_t>(std::find(stopped_.begin(), stopped_.end(), 1) - stopped_.begin());
     for (std::size_t k = 0; k < n; ++k) take_divided(expanded_[k].examined, undivided_[i + k]);
@@ -152,31 +157,23 @@ void TreeSearch::drop_slow_shardings(const std::function<bool()>& stop) {
 // Whether one of its divisions beats the best plan is asked again, with more effort, and with the
 // best plan as the limit, which leaves far fewer of them.
 void TreeSearch::decide_best(const std::function<bool()>& stop, const Progress& progress) {
-  constexpr std::int64_t kTimes = 8, kManyTimes = 64;  // the effort
-  constexpr std::size_t kMost = 128;
-  if (decide_best({.times = kTimes, .most = kMost, .batch = 4}, stop, progress)) return;
-  decide_best({.times = kManyTimes, .most = kMost, .batch = 2}, stop, progress);
+  if (decide_best({.times = kTimes, .most = kMostDecided, .batch = 4}, stop, progress)) return;
+  const Patience most{.times = kManyTimes, .most = kMostDecided, .batch = 2, .all_or_none = true};
+  if (!decide_best(most, stop, progress)) close_gap(stop, progress);
 }
 
 // Whether all are decided.
 bool TreeSearch::decide_best(const Patience& patience, const std::function<bool()>& stop,
                              const Progress& progress) {
-  std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
-    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
-  });
-  const auto score = [&] {
-    const double known = std::min(given_cutoff_, known_score_);
-    if (outcome_.best.empty()) return known;
-    return std::min(known, outcome_.best.front().score(x_.objective));
-  };
-  const auto best = [&] { return score() * kAsGood; };
+  sort_undecided();
+  const auto best = [&] { return wanted_score() * kAsGood; };
   // Where one of them stays undecided the others would not make the proof exact.
   const std::size_t tried = std::min(patience.most, undecided_.size());
   for (std::size_t i = 0; i < tried && undecided_[i].least < best(); i += patience.batch) {
     if (stop() || x_.is_at_node_limit()) return false;
-    const double limit = score();
+    const double limit = wanted_score();
     const std::size_t n = std::min(patience.batch, tried - i);
-    divide_batch(std::span(undecided_).subspan(i, n), limit, patience.times, stop);
+    divide_batch(std::span(undecided_).subspan(i, n), limit, patience, stop);
     bool all = true;
     for (std::size_t k = 0; k < n; ++k) {
       if (stopped_[k] != 0) return false;
@@ -191,10 +188,53 @@ bool TreeSearch::decide_best(const Patience& patience, const std::function<bool(
   return tried == undecided_.size() || undecided_[tried].least >= best();
 }
 
+// Where the best plan is not proved to be, how much faster another one may be is worth knowing:
+// that none is faster by more than a few per cent is proved far sooner than that none is faster at
+// all.
+void TreeSearch::close_gap(const std::function<bool()>& stop, const Progress& progress) {
+  constexpr std::size_t kFew = 4;  // leaves that are worth the most effort
+  close_gap({.times = kTimes, .most = kMostDecided}, stop, progress);
+  const double limit = wanted_score() * (1 - kGap);
+  const auto is_open = [&](const Undivided& leaf) { return leaf.least < limit; };
+  const auto open = std::count_if(undecided_.begin(), undecided_.end(), is_open);
+  if (open <= static_cast<std::ptrdiff_t>(kFew)) {
+    close_gap({.times = kManyTimes, .most = kFew}, stop, progress);
+  }
+}
+
+void TreeSearch::close_gap(const Patience& patience, const std::function<bool()>& stop,
+                           const Progress& progress) {
+  sort_undecided();
+  double limit = wanted_score() * (1 - kGap);
+  for (std::size_t i = 0; i < std::min(patience.most, undecided_.size()); ++i) {
+    Undivided& leaf = undecided_[i];
+    if (leaf.least >= limit || stop() || x_.is_at_node_limit()) return;
+    divide_batch({&leaf, 1}, limit, patience, stop);
+    leaf.least = std::max(leaf.least, std::min(limit, expanded_[0].examined.left));
+    take_best_division(expanded_[0].examined, leaf);
+    // Others need not be closed farther than this one.
+    limit = std::min({limit, leaf.least, wanted_score() * (1 - kGap)});
+    if (progress) progress(so_far(1, leaf.least));
+  }
+}
+
+// What a plan must score less than to be the best.
+double TreeSearch::wanted_score() const {
+  const double known = std::min(given_cutoff_, known_score_);
+  if (outcome_.best.empty()) return known;
+  return std::min(known, outcome_.best.front().score(x_.objective));
+}
+
+void TreeSearch::sort_undecided() {
+  std::sort(undecided_.begin(), undecided_.end(), [](const Undivided& a, const Undivided& b) {
+    return a.least != b.least ? a.least < b.least : a.node.number < b.node.number;
+  });
+}
+
 // Those that may keep the limit, each with so many times the usual effort, into `expanded_`; what
 // was stopped is marked.
-void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
-                              const std::function<bool()>& stop) {
+void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit,
+                              const Patience& patience, const std::function<bool()>& stop) {
   const auto n = static_cast<std::int64_t>(leaves.size());
   std::int64_t starts = kStarts;
   if (x_.request.node_limit) {
@@ -209,7 +249,8 @@ void TreeSearch::divide_batch(std::span<const Undivided> leaves, double limit, s
   pool_.run(leaves.size(), [&](std::size_t k) {
     stopped_[k] = k > 0 && stop() ? 1 : 0;
     if (stopped_[k] != 0 || leaves[k].least > limit) return;
-    expanded_[k].examined = divide(leaves[k].node, limit, times * starts, *chains[k]);
+    expanded_[k].examined =
+        divide(leaves[k].node, limit, patience.times * starts, patience.all_or_none, *chains[k]);
   });
   for (std::size_t k = 0; k < leaves.size(); ++k) {
     x_.nodes += expanded_[k].examined.effort / kStartsOfNode;
@@ -225,14 +266,15 @@ KnownChains& TreeSearch::chains_of(const Node& node) {
                   shape.group}];
 }
 
-Examined TreeSearch::divide(const Node& node, double limit, std::int64_t starts,
+Examined TreeSearch::divide(const Node& node, double limit, std::int64_t starts, bool all_or_none,
                             const KnownChains& chains) const {
   const PartialStrategy c = expander_.choice(node);
   // At first for some bound on an option's divisions; then what decides one is not short for
   // others.
   const std::int64_t least = starts > kStarts ? starts : kLeastStarts;
   return examine(x_, c, x_.space.options(x_.space.meshes()[node.mesh]), node.recompute_modes,
-                 node.pipeline, limit, {true, starts, least, known_division(node, c), &chains});
+                 node.pipeline, limit,
+                 {true, starts, least, all_or_none, known_division(node, c), &chains});
 }
 
 // Of the leaf itself, or else of the best plan whose layers may be divided alike.

@@ -59,6 +59,7 @@ class TreeSearch {
   struct Patience {
     std::int64_t times = 1;
     std::size_t most = 0, batch = 1;
+    bool all_or_none = false;  // as of Effort
   };
 
   [[nodiscard]] bool keeps() const { return keep_ == Keep::kForLess; }
@@ -85,11 +86,16 @@ class TreeSearch {
   void decide_best(const std::function<bool()>& stop, const Progress& progress);
   bool decide_best(const Patience& patience, const std::function<bool()>& stop,
                    const Progress& progress);
-  void divide_batch(std::span<const Undivided> leaves, double limit, std::int64_t times,
+  void close_gap(const std::function<bool()>& stop, const Progress& progress);
+  void close_gap(const Patience& patience, const std::function<bool()>& stop,
+                 const Progress& progress);
+  [[nodiscard]] double wanted_score() const;
+  void sort_undecided();
+  void divide_batch(std::span<const Undivided> leaves, double limit, const Patience& patience,
                     const std::function<bool()>& stop);
   [[nodiscard]] KnownChains& chains_of(const Node& node);
   [[nodiscard]] Examined divide(const Node& node, double limit, std::int64_t starts,
-                                const KnownChains& chains) const;
+                                bool all_or_none, const KnownChains& chains) const;
   [[nodiscard]] const std::vector<std::int64_t>* known_division(const Node& node,
                                                                 const PartialStrategy& c) const;
   void take_divided(const Examined& examined, const Undivided& leaf);

@@ -152,21 +152,29 @@ struct Efforts {
   int decided = 0, undecided = 0;
 };
 
-// Whatever the effort, what is decided is right, and what is not is bounded from below. `best`:
-// step time of the fastest of all divisions, s.
+// Whatever the effort and whatever is wanted, what is decided is right, and what is not is bounded
+// from below, also by chains that others left. `best`: step time of the fastest of all divisions, s.
 inline void compare_efforts(DivisionQuery query, double best, Efforts& n) {
-  for (const std::int64_t effort : {8, 16, 32, 128}) {
-    query.effort = effort;
-    const FastestDivision found = fastest_division(query);
-    CAPTURE(effort, found.least, found.step_time, best);
-    ++(found.every ? n.decided : n.undecided);
-    if (found.lists) REQUIRE(found.step_time > best * (1 - 1e-9));
-    if (found.every) {
-      REQUIRE(found.lists);
-      REQUIRE(found.step_time < best * (1 + 1e-9));
-    } else {
-      const double known = found.lists ? found.step_time : 1e300;
-      REQUIRE(std::min(found.least, known) < best * (1 + 1e-9));
+  KnownChains known_chains;
+  for (const double most : {query.most, best * (1 + 1e-7), best * (1 - 1e-7)}) {
+    const bool wanted = most > best;
+    query.most = most;
+    for (const std::int64_t effort : {8, 16, 32, 128}) {
+      query.effort = effort;
+      const FastestDivision found = fastest_division(query);
+      CAPTURE(effort, most, found.least, found.step_time, best);
+      ++(found.every ? n.decided : n.undecided);
+      if (found.lists) REQUIRE(found.step_time > best * (1 - 1e-9));
+      if (found.every) {
+        REQUIRE(found.lists.has_value() == wanted);
+        if (wanted) REQUIRE(found.step_time < best * (1 + 1e-9));
+      } else {
+        const double known = found.lists ? found.step_time : 1e300;
+        REQUIRE(std::min(found.least, known) < best * (1 + 1e-9));
+      }
+      if (found.chains.chains.empty()) continue;
+      known_chains = found.chains;
+      query.chains = &known_chains;
     }
   }
 }
