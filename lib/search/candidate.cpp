@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
 
 #include "cost/memory.hpp"
 #include "cost/step.hpp"
 #include "cost/step_parts.hpp"
 #include "cost/uncertainty.hpp"
 #include "cost/user_buffers.hpp"
-#include "frameworks/preset.hpp"
 #include "model/context.hpp"
 #include "partition/divide.hpp"
 #include "partition/division_bound.hpp"
@@ -20,24 +18,6 @@
 
 namespace meshplan {
 namespace {
-
-// Features that a plan should have a reason for: of two equal plans the plainer one goes first.
-int unusual_features(const Strategy& s) {
-  int n = 0;
-  n += traits_of(s.schedule).widely_available ? 0 : 1;
-  n += s.recompute == Recompute::kNone ? 0 : 1;
-  n += s.offload.optimizer ? 1 : 0;
-  n += s.offload.activations ? 1 : 0;
-  n += s.zero >= 2 ? 1 : 0;
-  n += s.zero_group > 0 ? 1 : 0;
-  n += s.cp > 1 && s.cp_kind != CpKind::kRing ? 1 : 0;
-  n += s.order == kDefaultOrder ? 0 : 1;
-  n += std::adjacent_find(s.stage_layers.begin(), s.stage_layers.end(), std::not_equal_to<>()) ==
-               s.stage_layers.end()
-           ? 0
-           : 1;
-  return n;
-}
 
 // Why no division of layers fits.
 InfeasibleReason reason_of(const SearchContext& x, StageContext context) {
@@ -109,16 +89,6 @@ Bytes SearchContext::host_capacity() const {
 
 Bytes SearchContext::node_memory() const {
   return unlimited_memory || cluster.host_memory == Bytes{} ? kNoLimit : cluster.host_memory;
-}
-
-bool ranks_before(const Found& a, const Found& b, Objective o) {
-  if (o == Objective::kMemory && a.peak != b.peak) return a.peak < b.peak;
-  if (a.step_time != b.step_time) return a.step_time < b.step_time;
-  const int unusual_a = unusual_features(a.strategy), unusual_b = unusual_features(b.strategy);
-  if (unusual_a != unusual_b) return unusual_a < unusual_b;
-  const auto degree = [](const Strategy& s) { return s.tp * s.pp * s.cp * s.ep; };
-  if (degree(a.strategy) != degree(b.strategy)) return degree(a.strategy) < degree(b.strategy);
-  return to_text(a.strategy) < to_text(b.strategy);
 }
 
 namespace {
