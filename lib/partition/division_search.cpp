@@ -127,6 +127,16 @@ bool takes_longer(const StageContext& context, const DivisionRules& rules, StepM
   return found.every;
 }
 
+bool takes_longer_in_any_memory(DivisionQuery query, std::int64_t& work) {
+  StageContext context = query.context;
+  context.any_memory = true;
+  context.counts = CountRule::kNone;
+  query.ask = DivisionAsk::kAnyCounts;
+  const FastestDivision found = search_divisions(query, context);
+  work += found.work;
+  return found.every;
+}
+
 FastestDivision fastest_division(const DivisionQuery& query) {
   if (query.context.counts == CountRule::kUniform) return search_uniform(query);
   return search_divisions(query, query.context);

@@ -53,6 +53,11 @@ struct FastestDivision {
                                 StepModelPool& models, const Placement& placement, double most,
                                 std::int64_t& effort, KnownChains& chains);
 
+// [F-SEARCH-23] Whether every division takes a step of the query's strategy longer than it wants,
+// whatever a rank can hold: then so does every division that recomputes some of it. False also
+// where the effort is too little to say. `work`: grows by what was done.
+[[nodiscard]] bool takes_longer_in_any_memory(DivisionQuery query, std::int64_t& work);
+
 // Of divisions that differ in the last digits only, the one that [F-SEARCH-1] ranks first.
 //
 // Where any division is allowed the search goes from the first stage on, each with every number of

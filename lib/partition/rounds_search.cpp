@@ -69,7 +69,7 @@ bool DivisionSearch::try_every() {
   if (in_order && try_in_order(kAtOnce)) return true;
   if (!gave_up_ && (is(DivisionAsk::kFastest) || left_ > 1)) first_guess();
   const bool chains = !in_order || !gave_up_;
-  if (chains && is(DivisionAsk::kFastest) && try_known_chains()) return true;
+  if (chains && !is(DivisionAsk::kAnySharding) && try_known_chains()) return true;
   if (try_tails()) return true;
   bool every = chains && try_chains();
   if (in_order && !every && no_chains_) {

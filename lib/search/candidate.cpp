@@ -114,8 +114,9 @@ class Examiner {
     if (by_time_ && more)
       pipeline = std::max(pipeline, pipeline_bound(x_, plain_, blocks_, cutoff_));
     lists_ = listed_modules(options);
+    const bool slow = takes_longer_anyhow();
     for (const MemoryOption& option : options) {
-      if (!is_worth_a_look(option)) continue;
+      if (!is_worth_a_look(option) || (slow && only_adds_time(option))) continue;
       if (effort_.all_or_none && result_.left < kNothingLeft) {
         result_.left = 0;  // of the others nothing is known
         break;
@@ -156,6 +157,27 @@ class Examiner {
       }
     }
     return nullptr;
+  }
+
+  // Whether every division takes longer than wanted, whatever memory there is. Asked where that is
+  // one question instead of one for each option and all the totals that rounds of chunks may have.
+  [[nodiscard]] bool takes_longer_anyhow() {
+    constexpr std::int64_t kEffort = 512;
+    if (!by_time_ || !effort_.every || !StageLayout::needs_rounds(plain_, x_.prefix(plain_))) {
+      return false;
+    }
+    const MemoryOption none;
+    const StageContext context = context_of(plain_, none);
+    const double end = end_bound(x_, plain_, blocks_);
+    return takes_longer_in_any_memory({context, x_.space.divisions(), x_.models, placement_,
+                                       cutoff_, end, false, kEffort, nullptr, effort_.chains},
+                                      result_.effort);
+  }
+
+  // To what a division takes without the option.
+  [[nodiscard]] static bool only_adds_time(const MemoryOption& option) {
+    return !option.offload_optimizer && !option.offload_activations &&
+           option.counts != CountRule::kGiven;
   }
 
   // Whether the division found recomputes any layer. `none_too`: one that does not is a plan.

@@ -33,7 +33,7 @@ struct Compared {
   int divided = 0, none = 0, recomputing = 0;
   // Step time of the division chosen over the least of all divisions, less 1.
   double worst = 0, sum = 0;
-  int slow = 0;
+  int slow = 0, slow_anyhow = 0;
 };
 
 // On links of which messages take next to no time.
@@ -97,6 +97,7 @@ void compare(const Case& c, Compared& n) {
             std::accumulate(recompute.begin(), recompute.end(), std::int64_t{0}) > 0 ? 1 : 0;
         REQUIRE(std::abs(fastest.step_time / every.step_time(s) - 1) < 1e-9);
         REQUIRE(every.step_time(s) < best.step_time * (1 + 1e-9));
+        check_any_memory(x, space, s, base, best.step_time, n.slow_anyhow);
         compare_efforts({context, space.divisions(), x.models, x.placement(s, base), 1e300},
                         best.step_time, n.efforts);
       });
@@ -126,7 +127,7 @@ struct Hybrids {
   int searches = 0, none = 0, uneven_rounds = 0;
   int best_first = 0;   // of stage times alone
   int not_by_rows = 0;  // the best has chunks of a rank that differ
-  int slow = 0;
+  int slow = 0, slow_anyhow = 0;
 };
 
 // The fastest of all divisions that fit, and that nothing faster than it is promised or found.
@@ -150,6 +151,7 @@ void compare_hybrid(const Case& c, Hybrids& n) {
         REQUIRE(std::abs(found.step_time / best.step_time - 1) < 1e-9);
         REQUIRE(search(best.step_time * (1 + 1e-12)).lists);
         REQUIRE_FALSE(search(best.step_time * (1 - 1e-6)).lists);
+        check_any_memory(x, space, s, base, best.step_time, n.slow_anyhow);
         check_says_longer({context, space.divisions(), x.models, x.placement(s, base)},
                           EveryDivision(with_quick_links(c), s).best_plain().step_time, n.slow);
         compare_efforts({context, space.divisions(), x.models, x.placement(s, base), 1e300},
@@ -311,9 +313,9 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "[F-SEARCH-1] [F-SEARCH-9] [F-SEARCH-13] no division and no numbers of recomputed layers beat "
-    "the one "
-    "chosen") {
+    "[F-SEARCH-1] [F-SEARCH-9] [F-SEARCH-13] [F-SEARCH-23] no division and no numbers of "
+    "recomputed "
+    "layers beat the one chosen") {
   Dice dice(21);
   Compared n;
   for (int i = 0; i < 150; ++i) {
@@ -327,6 +329,7 @@ TEST_CASE(
   CHECK(n.none > 20);
   CHECK(n.recomputing > 40);
   CHECK(n.slow > 150);
+  CHECK(n.slow_anyhow > 150);
   // The step time itself also depends on who waits for whom and on the ends of the step: on these
   // tiny pipelines a division of the least cost may take a little longer than the fastest one,
   // which is why that is looked for afterwards.
@@ -366,5 +369,6 @@ TEST_CASE(
   CHECK(n.best_first > n.searches / 2);
   CHECK(n.uneven_rounds > 50);
   CHECK(n.slow > 150);
+  CHECK(n.slow_anyhow > 150);
   CHECK(n.not_by_rows > 50);
 }

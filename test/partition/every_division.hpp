@@ -148,12 +148,31 @@ void for_each_pipeline(const Case& c, const Visit& visit) {
   }
 }
 
+// [F-SEARCH-23] Of a strategy whose fastest division that fits, however much of it is recomputed,
+// takes `best` seconds: nothing says that all divisions take longer. `slow` counts that of much
+// less than that it is said.
+inline void check_any_memory(SearchContext& x, const SearchSpace& space, Strategy s,
+                             std::size_t base, double best, int& slow) {
+  s.recompute = Recompute::kNone;
+  const StageContext context = stages_of(x, s, base, CountRule::kNone);
+  const auto longer = [&](double most) {
+    std::int64_t work = 0;
+    const bool all = takes_longer_in_any_memory(
+        {context, space.divisions(), x.models, x.placement(s, base), most, 0, false, 512}, work);
+    REQUIRE(work >= 0);
+    return all;
+  };
+  REQUIRE_FALSE(longer(best * (1 + 1e-9)));
+  slow += longer(0.6 * best) ? 1 : 0;
+}
+
 struct Efforts {
   int decided = 0, undecided = 0;
 };
 
 // Whatever the effort and whatever is wanted, what is decided is right, and what is not is bounded
-// from below, also by chains that others left. `best`: step time of the fastest of all divisions, s.
+// from below, also by chains that others left. `best`: step time of the fastest of all divisions,
+// s.
 inline void compare_efforts(DivisionQuery query, double best, Efforts& n) {
   KnownChains known_chains;
   for (const double most : {query.most, best * (1 + 1e-7), best * (1 - 1e-7)}) {

@@ -28,7 +28,7 @@ Case starved_case(Dice& dice) {
 
 struct UniformCases {
   Efforts efforts;
-  int found = 0, none = 0;
+  int found = 0, none = 0, slow_anyhow = 0;
 };
 
 void compare_uniform(const Case& c, UniformCases& n) {
@@ -47,6 +47,7 @@ void compare_uniform(const Case& c, UniformCases& n) {
         if (!found.lists) return;
         REQUIRE(std::abs(found.step_time / best - 1) < 1e-9);
         compare_efforts(query, best, n.efforts);
+        check_any_memory(x, space, s, base, best, n.slow_anyhow);
         // Where nothing as fast is left, that is found out.
         DivisionQuery faster = query;
         faster.most = best * (1 - 1e-6);
@@ -67,6 +68,7 @@ TEST_CASE("[F-SEARCH-15] no division beats the one chosen where each chunk recom
   CAPTURE(n.found, n.none, n.efforts.decided, n.efforts.undecided);
   CHECK(n.found > 150);
   CHECK(n.none > 10);
+  CHECK(n.slow_anyhow > 150);
   CHECK(n.efforts.decided > 100);
   CHECK(n.efforts.undecided > 100);
 }
