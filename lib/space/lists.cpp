@@ -28,6 +28,15 @@ std::int64_t replicas_in_node(const Strategy& mesh, std::int64_t gpus_per_node) 
   return n;
 }
 
+// Whether tensor and context ranks fill whole blocks of every level of links but the one that joins
+// all devices: then data-parallel and pipeline ranks are as far from each other in either order.
+bool fill_inner_levels(const Strategy& mesh, const ClusterSpec& c) {
+  const auto joins_all = [&](const LinkLevel& l) { return l.span == 0 || l.span >= num_gpus(c); };
+  const auto outer = std::find_if(c.levels.begin(), c.levels.end(), joins_all);
+  if (outer == c.levels.begin() || outer == c.levels.end()) return false;
+  return (mesh.tp * mesh.cp) % std::prev(outer)->span == 0;
+}
+
 std::int64_t number_of(const RankOrder& order) {
   std::int64_t number = 0;
   for (const Axis axis : order) number = number * 8 + static_cast<std::int64_t>(axis);
@@ -257,7 +266,8 @@ std::vector<RankOrder> SpaceLists::orders(const Strategy& mesh) const {
   }
   if (freed("order")) all = every_order(mesh);
   std::erase_if(all, refused);
-  const bool same = all_alike || (!freed("order") && (mesh.pp == 1 || mesh.dp == 1));
+  const bool no_choice = mesh.pp == 1 || mesh.dp == 1 || fill_inner_levels(mesh, cluster_);
+  const bool same = all_alike || (!freed("order") && no_choice);
   if (same && all.size() > 1) all.resize(1);
   return all;
 }

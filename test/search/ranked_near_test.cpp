@@ -25,11 +25,11 @@ TEST_CASE("of a large search the plans near the best one are ranked, and no othe
   auto cluster = load_cluster("dgx-h100", data);
   REQUIRE(model.ok());
   REQUIRE(cluster.ok());
-  const ClusterSpec c = with_gpus(*cluster, 256);
+  const ClusterSpec c = with_gpus(*cluster, 512);
   SearchRequest request;
   request.space = Space::kFull;
   request.base = framework_preset(Framework::kMegatron);
-  request.base.global_batch = 192, request.base.seq_len = 4096;
+  request.base.global_batch = 384, request.base.seq_len = 4096;
   request.threads = 1;
   request.top = 15;
   const SearchResult near = ranked_plans(*model, c, request);
