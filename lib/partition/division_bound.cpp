@@ -132,9 +132,12 @@ double DivisionBound::least(double limit) const {
     return std::numeric_limits<double>::infinity();
   }
   if (possible(low)) return low;
-  double high = 2 * low;
-  while (!possible(high)) low = high, high *= 2;
-  for (const double precision = low / 2048; high - low > precision;) {
+  const double precision = low / 2048;
+  double high = std::min(2 * low, limit * kFar);
+  while (high < limit * kFar && !possible(high)) {
+    low = high, high = std::min(2 * high, limit * kFar);
+  }
+  while (high - low > precision) {
     const double middle = (low + high) / 2;
     (possible(middle) ? high : low) = middle;
   }
