@@ -11,6 +11,7 @@
 #include "launch/import_account.hpp"
 #include "launch/log_arguments.hpp"
 #include "learnt_profile.hpp"
+#include "like_runs.hpp"
 #include "log.hpp"
 #include "logged_run.hpp"
 #include "profile_output.hpp"
@@ -217,12 +218,14 @@ void add_log(const LoggedRun& run, ComparedRun& result, std::vector<MeasuredTerm
 std::optional<ComparedRun> compared(KnownRun known, const std::vector<DeviceTrace>& traces,
                                     Diagnostics& problems) {
   const LoggedRun& run = known.run;
+  PlanCost predicted = cost_of(run.model, run.cluster, run.strategy);
+  add_like_runs(run.model, run.cluster, predicted);
   ComparedRun result{.file = run.log.file,
                      .framework = {},
                      .read_from = std::move(known.read_from),
                      .model = run.model,
                      .cluster = run.cluster,
-                     .predicted = cost_of(run.model, run.cluster, run.strategy),
+                     .predicted = std::move(predicted),
                      .steps = {},
                      .allocated = run.log.max_allocated,
                      .reserved = run.log.max_reserved,

@@ -3,6 +3,7 @@
 #include "console.hpp"
 #include "frameworks/preset.hpp"
 #include "inputs.hpp"
+#include "like_runs.hpp"
 #include "report/difference_text.hpp"
 #include "search_flags.hpp"
 #include "strategy_flag.hpp"
@@ -58,7 +59,9 @@ int explain_strategy(const ExplainFlags& flags) {
     const int reported = report_errors(problems, flags.common);
     return reported == kExitBadInput ? static_cast<int>(kExitNoPlan) : reported;
   }
-  const Difference d = difference(*in.model, cluster, found->plans.front(), *given);
+  Difference d = difference(*in.model, cluster, found->plans.front(), *given);
+  add_like_runs(*in.model, cluster, d.best);
+  if (d.cost) add_like_runs(*in.model, cluster, *d.cost);
   if (d.verdict.feasible()) warn_of_keys(d.verdict.cost().strategy, *in.model, cluster);
   if (flags.common.json) {
     return write_result(explain_document(kTool, *in.model, cluster, request, *found, d),

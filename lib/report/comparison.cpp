@@ -56,6 +56,11 @@ std::string totals_text(const ComparedRun& run, const TextOptions& options) {
   const Seconds measured = run.measured_step(), predicted = run.predicted.step_time;
   table.add_row({"step time", human_time(measured), human_time(predicted),
                  signed_percent(measured / predicted - 1)});
+  if (run.predicted.like_runs.any()) {
+    const Seconds expected = run.predicted.expected_time();
+    table.add_row(
+        {"by runs like it", "", human_time(expected), signed_percent(measured / expected - 1)});
+  }
   const auto gpus = static_cast<double>(num_gpus(run.predicted.strategy));
   const double rate = tokens_per_s(run, measured), expected = tokens_per_s(run, predicted);
   table.add_row({"tokens/s", with_thousands(std::llround(rate)),
@@ -161,6 +166,7 @@ Json run_json(const ComparedRun& run) {
   json.update({{"step_time_s", measured_and_predicted(measured.si(), predicted.si())},
                {"tokens_per_s", measured_and_predicted(tokens_per_s(run, measured),
                                                        tokens_per_s(run, predicted))}});
+  if (run.predicted.like_runs.any()) json["like_runs"] = like_runs_json(run.predicted);
   if (run.allocated.count() > 0) {
     json["allocated_bytes"] = measured_and_predicted(run.allocated.si(), memory.allocated().si());
   }

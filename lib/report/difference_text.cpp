@@ -102,6 +102,11 @@ std::string term_table(const Difference& d, const TextOptions& options) {
   }
   table.add_row({"step, seconds", fixed(d.cost->step_time.si(), 4), fixed(d.best.step_time.si(), 4),
                  signed_fixed(d.step_time.si(), 4)});
+  if (d.cost->like_runs.any() || d.best.like_runs.any()) {
+    const double mine = d.cost->expected_time().si(), best = d.best.expected_time().si();
+    table.add_row(
+        {"by runs like it", fixed(mine, 4), fixed(best, 4), signed_fixed(mine - best, 4)});
+  }
   return table.text(options);
 }
 

@@ -145,14 +145,16 @@ Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank) {
             {"communication", communication_json(p, c)},
             {"stages", stages_json(p)},
             {"placement", placement_json(p.strategy, c)}};
-  if (p.like_runs.any()) {
-    json["like_runs"] = {{"step_time_s", number(p.expected_time().si())},
-                         {"factor", number(p.like_runs.factor)},
-                         {"interval_widening", number(p.like_runs.widening)}};
-  }
+  if (p.like_runs.any()) json["like_runs"] = like_runs_json(p);
   if (r.usd_per_step) json["usd_per_step"] = number(*r.usd_per_step);
   json["warnings"] = p.warnings;
   return json;
+}
+
+Json like_runs_json(const PlanCost& p) {
+  return {{"step_time_s", number(p.expected_time().si())},
+          {"factor", number(p.like_runs.factor)},
+          {"interval_widening", number(p.like_runs.widening)}};
 }
 
 Json infeasible_json(const Verdict& verdict, const Strategy& s) {

@@ -42,6 +42,8 @@ using Json = nlohmann::ordered_json;  // keys in the order in which they are wri
 [[nodiscard]] Json memory_json(const std::vector<StageCost>& stages);
 [[nodiscard]] Json ledger_json(const std::vector<StageCost>& stages);
 [[nodiscard]] Json plan_json(const PlanCost& p, const ClusterSpec& c, std::size_t rank);
+// What runs like the plan say of it; where any were seen.
+[[nodiscard]] Json like_runs_json(const PlanCost& p);
 // How sure it is that the plan ranked first is faster, and what would tell.
 [[nodiscard]] Json against_best_json(const PlanCost& best, const PlanCost& p);
 [[nodiscard]] Json infeasible_json(const Verdict& verdict, const Strategy& s);

@@ -321,6 +321,7 @@ class JsonOutputs(unittest.TestCase):
             self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--memory", memory)
         self.document("compare", "compare", "--log", "train.log", "--cluster", "dgx-a100-80gb", "--update-profile",
                       "learnt.yaml")
+        self.document("compare", "compare", "--log", "train.log", "--cluster", "learnt.yaml")
 
     def test_documents_of_every_packing(self):
         for packing in self.schemas["plan"]["definitions"]["packing"]["enum"]:
