@@ -27,11 +27,12 @@ Result<std::optional<PrintedArguments>> nemo_arguments(const std::vector<LogLine
   if (first == 0) return std::optional<PrintedArguments>();
   Result<NemoArguments> read = printed_nemo_arguments({file, text});
   if (!read) return read.errors();
+  NemoArguments arguments = std::move(read).value();
   PrintedArguments printed;
   printed.program = "NeMo";
   printed.line = first;
-  printed.gpus = read->gpus;
-  printed.files.push_back(std::move(read->options));
+  printed.gpus = arguments.gpus;
+  printed.files.push_back(std::move(arguments.options));
   return std::optional(std::move(printed));
 }
 

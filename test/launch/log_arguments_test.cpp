@@ -196,7 +196,8 @@ TEST_CASE("NeMo 1 prints its configuration as YAML") {
 }
 
 TEST_CASE("a log without printed arguments, or with the beginning of them") {
-  CHECK_FALSE(printed_arguments("iteration 1/2 | elapsed time per iteration (ms): 10 |\n", "x").value());
+  CHECK_FALSE(
+      printed_arguments("iteration 1/2 | elapsed time per iteration (ms): 10 |\n", "x").value());
   CHECK_FALSE(printed_arguments("---- arguments ----\n  hidden_size ..... 1\n", "x").value());
   CHECK_FALSE(printed_arguments("[INFO]   json = {\n  \"a\": {\n", "x").value());
   CHECK_FALSE(printed_arguments("Running with args: {'a': [", "x").value());
