@@ -69,6 +69,7 @@ BridgePreset read_preset(const json& line) {
   p.recompute_modules = line.value("recompute_modules", Texts{});
   p.recompute_num_layers = line.value("recompute_num_layers", std::int64_t{0});
   p.offloaded_layers = line.value("offloaded_layers", std::int64_t{0});
+  p.expandable_segments = line.value("expandable_segments", false);
   p.a2a_overlap = line.value("a2a_overlap", false);
   p.flex_dispatcher = line.value("flex_dispatcher", false);
   p.fp8_attention = line.value("fp8_attention", false);

@@ -19,6 +19,7 @@ struct BridgePreset {
   std::vector<std::string> recompute_modules;  // empty: nothing is recomputed
   std::int64_t recompute_num_layers = 0;       // in full, of each model chunk
   std::int64_t offloaded_layers = 0;           // whose activations are copied to the host
+  bool expandable_segments = false;            // of PyTorch's allocator
   bool a2a_overlap = false;                    // experts' dispatch runs beside computation
   bool flex_dispatcher = false;                // DeepEP or HybridEP
   bool fp8_attention = false;

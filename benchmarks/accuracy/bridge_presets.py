@@ -5,10 +5,13 @@
 
 One line per preset of scripts/performance/configs/*/*workload_base_configs.py in each tag that a
 container of docs/performance-summary*.md was made from: what it is for (model, GPU, precision), the
-layout that the table prints, and what the table does not print. The files hold dataclasses of
-numbers and words alone; they are run with that class and nothing else in reach.
+layout that the table prints, and what the table does not print, with what the scripts set in the
+environment. The files hold dataclasses of numbers and words alone; they are run with that class and
+nothing else in reach, and so is the one method that sets a model's environment.
 """
+import ast
 import dataclasses
+import logging
 import json
 import re
 import subprocess
@@ -25,6 +28,12 @@ MODELS = {"DEEPSEEK_V3": "deepseekv3", "QWEN3_30B": "qwen330b", "QWEN3_235B": "q
           "GPT_OSS_20B": "gptoss20b", "KIMI_K2": "kimik2", "LLAMA3_8B": "llama38b",
           "LLAMA3_70B": "llama370b", "LLAMA31_405B": "llama31405b"}
 GPUS = ("GB300", "GB200", "B300", "B200", "H100")
+# As scripts/performance calls them: its family and recipe.
+RECIPES = {"deepseekv3": ("deepseek", "deepseek_v3"), "qwen330b": ("qwen", "qwen3_30b_a3b"),
+           "qwen3235b": ("qwen", "qwen3_235b_a22b"), "qwen3next80b": ("qwen", "qwen3_next_80b_a3b"),
+           "gptoss120b": ("gpt_oss", "gpt_oss_120b"), "gptoss20b": ("gpt_oss", "gpt_oss_20b"),
+           "kimik2": ("kimi", "kimi_k2"), "llama38b": ("llama", "llama3_8b"),
+           "llama370b": ("llama", "llama3_70b"), "llama31405b": ("llama", "llama31_405b")}
 PRECISIONS = {"BF16": "bf16", "FP8_MX": "mxfp8", "FP8_CS": "fp8", "FP8_SC": "fp8 blockwise",
               "NVFP4": "nvfp4"}
 LAYOUT = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size",
@@ -84,9 +93,49 @@ def graphs(preset):
     return {"cuda_graph": kind, "cuda_graph_scope": scope if isinstance(scope, list) else []}
 
 
+def method(text, name):
+    """A method of that file's classes as a function, by itself; nothing where there is none."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            for argument in node.args.args:
+                argument.annotation = None
+            space = {"logger": logging.getLogger()}
+            exec(compile(ast.Module([node], []), name, "exec"), space)
+            return space[name]
+    return None
+
+
+def constant(text, name):
+    """A table of words that a file gives that name; empty where there is none."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == [name]:
+            return ast.literal_eval(node.value)
+    return {}
+
+
+def environments(clone, tag):
+    """What a run of (model, GPU, precision) has in its environment on a cluster with Slurm."""
+    scripts = f"{tag}:scripts/performance/"
+    common = constant(git(clone, "show", scripts + "utils/executors.py"), "PERF_ENV_VARS")
+    add = method(git(clone, "show", scripts + "perf_plugins.py"), "_set_model_specific_environment_variables")
+
+    def environment(model, gpu, precision, preset):
+        family, recipe = RECIPES[model]
+        values = {"self": None, "task": None, "model_family_name": family, "model_recipe_name": recipe,
+                  "executor": types.SimpleNamespace(env_vars=dict(common)), "gpu": gpu.lower(),
+                  "compute_dtype": precision.lower(), "train_task": "pretrain", "use_tokendrop": False,
+                  "model_name": recipe.split("_")[0], "model_size": recipe.split("_")[1],
+                  "workload_base_config": types.SimpleNamespace(**preset)}
+        add(*[values[name] for name in add.__code__.co_varnames[:add.__code__.co_argcount]])
+        return values["executor"].env_vars
+
+    return environment
+
+
 def lines(clone):
     seen = set()
     for container, tag in TAGS.items():
+        environment = environments(clone, tag)
         for name, preset in presets(clone, container, tag):
             model = named(MODELS, name)
             gpu = next((g for g in GPUS if f"_{g}_" in name), None)
@@ -104,6 +153,9 @@ def lines(clone):
                      "fp8_attention": bool(preset.get("fp8_dot_product_attention")),
                      "fused_experts": bool(preset.get("cutedsl_fused_grouped_mlp")),
                      **graphs(preset)}
+            set_there = environment(model, gpu, next((p for p in PRECISIONS if p in name), "BF16"), preset)
+            if "expandable_segments:True" in set_there.get("PYTORCH_CUDA_ALLOC_CONF", ""):
+                line["expandable_segments"] = True
             if preset.get("recompute_num_layers"):
                 line["recompute_num_layers"] = preset["recompute_num_layers"]
             if preset.get("cpu_offloading_num_layers"):

@@ -145,6 +145,7 @@ def line(folder, match, cfg):
     name, model, _, rest = match
     words = rest.split("_")
     m, overlap = cfg.model, cfg.comm_overlap
+    environment = cfg.env_vars if isinstance(cfg.env_vars, dict) else {}
     scope = stated(m, "cuda_graph_modules") or stated(m, "cuda_graph_scope")
     return {
         "recipe": name, "tuned": folder == "perf_recipes",
@@ -156,6 +157,7 @@ def line(folder, match, cfg):
         "global_batch": stated(cfg.train, "global_batch_size"),
         "recompute": stated(m, "recompute_granularity") or "none",
         "recompute_modules": [str(x) for x in stated(m, "recompute_modules") or []],
+        "expandable_segments": "expandable_segments:True" in environment.get("PYTORCH_CUDA_ALLOC_CONF", ""),
         "a2a_overlap": bool(stated(overlap, "overlap_moe_expert_parallel_comm")),
         "flex_dispatcher": stated(m, "moe_token_dispatcher_type") == "flex",
         "fp8_attention": bool(stated(cfg.mixed_precision, "fp8_dot_product_attention")),

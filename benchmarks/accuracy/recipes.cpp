@@ -53,6 +53,7 @@ bool can_overlap(const Strategy& s) { return s.pp == 1 || s.vp > 1; }
 // (scripts/performance/configs/llama/*_llm_pretrain.py).
 void apply_dense_preset(Strategy& s, const BridgePreset& preset, const Run& run) {
   if (run.overlap_tp.empty()) s.overlap.tp = s.precision != Precision::kNvfp4;
+  if (s.zero == 3) s.runtime.fused_grad_accumulation = false;  // "to avoid functional errors"
   if (preset.offloaded_layers > 0 && s.pp == 1) {
     s.offload.activations = true, s.offload.activation_layers = preset.offloaded_layers;
   }
@@ -73,6 +74,7 @@ void apply_preset(Strategy& s, const BridgePreset& preset) {
   }
   // Together, as scripts/performance/utils/overrides.py does.
   s.overlap.ep = s.overlap.delay_wgrad_compute = preset.a2a_overlap && can_overlap(s);
+  s.runtime.expandable_segments = preset.expandable_segments;
   s.runtime.flex_dispatcher = preset.flex_dispatcher;
   s.runtime.fp8_attention = preset.fp8_attention;
   s.runtime.fused_experts = preset.fused_experts;

@@ -102,11 +102,14 @@ Ledger ledger_of(const RankMemory& whole, const Offload& offload) {
   const Bytes given_back = std::min(rank.given_back, saved);
   const bool two = given_back > Bytes{};
   const Bytes kept_saved = saved - given_back;
-  const Bytes left = kept_saved - std::min(graphs, kept_saved);
+  const Bytes copied_back = two ? std::min(rank.copied_back, kept_saved) : Bytes{};
+  const Bytes left = kept_saved - std::min(graphs + copied_back, kept_saved);
   add("saved activations", "F-ACT-MEM-1", "Korthikanti et al. 2205.05198 sec. 4", Lifetime::kSaved,
       left);
+  add("copied back from the host", "F-OFF-8", "Transformer Engine cpu_offload.py",
+      Lifetime::kLayers, copied_back);
   add("saved by the output layer", "F-MEM-13", "PyTorch torch/csrc/autograd/engine.cpp",
-      Lifetime::kHead, saved - graphs - left);
+      Lifetime::kHead, saved - graphs - left - copied_back);
   const BufferBytes& buffers = rank.buffers;
   const Bytes others = buffers.gathered + buffers.messages;
   const std::string_view in_use = "what the block's backward pass has in use";

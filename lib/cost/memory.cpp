@@ -81,8 +81,9 @@ SavedRates saved_rates(const BlockCosts& blocks, Recompute mode, std::size_t dev
 void set_offloaded(const BlockCosts& blocks, const Chunk& mine, const Strategy& s,
                    RankMemory& rank) {
   if (!s.offload.activations) return;
-  // Beside the layers whose turn it is not, two layers' worth stay on the device: one in use, one
-  // on its way. What the head keeps is used at once and not worth a copy.
+  // Two layers' worth stay on the device, one in use and one on its way, or those that are not
+  // copied and one. Copies to the host are done when the forward pass is, and come back one by one
+  // behind the head's backward pass. What the head keeps is used at once and not worth a copy.
   const Recompute rest = s.recompute == Recompute::kFull ? Recompute::kNone : s.recompute;
   Bytes most, ends, all;
   std::int64_t layers = 0;
@@ -99,10 +100,12 @@ void set_offloaded(const BlockCosts& blocks, const Chunk& mine, const Strategy& 
     all += saved.full * mine.recomputed[k] + saved.of(rest) * (mine.blocks[k] - mine.recomputed[k]);
   }
   const double share = s.offload.share_of_layers(layers);
-  rank.resident = most * 2 + ends;
+  rank.resident = most * 2 + ends, rank.copied_back = most;
   rank.on_host = rank.activations;
   if (share >= 1) return;
-  rank.resident = std::min(rank.resident + ceil_bytes(all.si() * (1 - share)), rank.activations);
+  const Bytes here = std::max(ceil_bytes(all.si() * (1 - share)), most) + ends;
+  rank.resident = std::min(here + most, rank.activations);
+  rank.copied_back = std::max(rank.resident - here, Bytes{});
   rank.on_host = std::min(ceil_bytes(all.si() * share), rank.activations);
 }
 

@@ -176,7 +176,8 @@ struct RankMemory {
   StateBytes states;           // from step to step, but for `update` and `late`
   Bytes activations;           // from forward to backward: all microbatches in flight, at the most
   Bytes resident;              // of which stay on the device where activations are offloaded
-  Bytes on_host;               // and of which the host holds, both at their most
+  Bytes copied_back;           // of `resident`, after the head's backward pass [F-OFF-8]
+  Bytes on_host;               // of `activations`, what the host holds at the most
   Bytes host_checkpoints;      // inputs of recomputed layers on the host
   Bytes given_back;            // of `activations`, before the layers' backward pass [F-MEM-13]
   BufferBytes buffers;         // within a backward pass
@@ -226,7 +227,7 @@ struct BackwardMoment {
 
 // At the fullest moment of the step, or where graphs are captured.
 [[nodiscard]] MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
-                                               const Offload& offload, Bytes communicators);
+                                               const Strategy& s, Bytes communicators);
 
 // [F-MEM-15] Where microbatches are of different lengths, what the caching allocator holds of the
 // shorter ones: a segment is as large as what was first asked for, so that a microbatch longer than

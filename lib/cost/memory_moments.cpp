@@ -9,10 +9,13 @@
 namespace meshplan {
 namespace {
 
-// The caching allocator's unusable share of what comes and goes within a step (activations and
-// buffers); parameters and states are allocated once. Mean reserved over allocated of PyTorch
-// training runs is 1 / 0.94 (SimuMax, config of its measured B200 and A100 runs).
+// [F-MEM-20] The caching allocator's unusable share of what comes and goes within a step
+// (activations and buffers); parameters and states are allocated once. Mean reserved over allocated
+// of PyTorch training runs is 1 / 0.94 (SimuMax, config of its measured B200 and A100 runs). Where
+// segments grow, free pages are given back and mapped where they are needed: lost is what lies
+// beside used bytes in a page (benchmarks/accuracy/allocator/fragmentation.py, mean).
 constexpr double kFragmentation = 0.06;
+constexpr double kFragmentationOfPages = 0.014;
 
 }  // namespace
 
@@ -37,9 +40,10 @@ Bytes given_back(const Strategy& s, const BlockCosts& blocks, const Chunk& mine,
 BackwardMoment fuller_moment(const RankMemory& rank, const Offload& offload) {
   const Bytes saved = offload.activations ? rank.resident : rank.activations;
   const Bytes left = saved - std::min(rank.given_back, saved);
-  const bool of_layers = left + rank.buffers.layers > saved + rank.buffers.ends;
+  const Bytes in_head = rank.given_back > Bytes{} ? saved - rank.copied_back : saved;
+  const bool of_layers = left + rank.buffers.layers > in_head + rank.buffers.ends;
   if (of_layers) return {left, rank.buffers.layers, true};
-  return {saved, rank.buffers.ends, false};
+  return {in_head, rank.buffers.ends, false};
 }
 
 RankMemory without_pool(RankMemory rank) {
@@ -55,10 +59,10 @@ namespace {
 // The fullest of the step's moments. What all of them hold: weights, gradients, optimizer states,
 // and what is reserved. Beside that, in a backward pass activations and buffers, and during the
 // update its copies. Late gradients come only in its course.
-MemoryBreakdown fullest_of_step(const ClusterSpec& c, const RankMemory& rank,
-                                const Offload& offload, Bytes communicators) {
-  const StateBytes states = on_device(rank.states, offload);
-  const auto [activations, buffers, of_layers] = fuller_moment(rank, offload);
+MemoryBreakdown fullest_of_step(const ClusterSpec& c, const RankMemory& rank, const Strategy& s,
+                                Bytes communicators) {
+  const StateBytes states = on_device(rank.states, s.offload);
+  const auto [activations, buffers, of_layers] = fuller_moment(rank, s.offload);
   MemoryBreakdown memory;
   memory.weights = states.weights;
   memory.gradients = states.gradients;
@@ -78,7 +82,8 @@ MemoryBreakdown fullest_of_step(const ClusterSpec& c, const RankMemory& rank,
   memory.activations -= held, memory.buffers += held;
   memory.communicators = communicators + rank.user_buffers;
   memory.context = c.device.context;
-  memory.fragmentation = ceil_bytes(kFragmentation * (activations + buffers).si());
+  const double lost = s.runtime.expandable_segments ? kFragmentationOfPages : kFragmentation;
+  memory.fragmentation = ceil_bytes(lost * (activations + buffers).si());
   memory.reserved = memory.communicators + memory.context + memory.fragmentation;
   memory.peak = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                 memory.buffers + memory.reserved;
@@ -90,11 +95,11 @@ MemoryBreakdown fullest_of_step(const ClusterSpec& c, const RankMemory& rank,
 
 // The device must hold all of it at once; what the allocator has handed out at the most is less by
 // what lies in the pool, or what capturing the graphs takes, before the optimizer has moments.
-MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank,
-                                 const Offload& offload, Bytes communicators) {
-  const MemoryBreakdown all = fullest_of_step(c, rank, offload, communicators);
+MemoryBreakdown memory_breakdown(const ClusterSpec& c, const RankMemory& rank, const Strategy& s,
+                                 Bytes communicators) {
+  const MemoryBreakdown all = fullest_of_step(c, rank, s, communicators);
   if (rank.graph_saved == Bytes{}) return all;
-  MemoryBreakdown memory = fullest_of_step(c, without_pool(rank), offload, communicators);
+  MemoryBreakdown memory = fullest_of_step(c, without_pool(rank), s, communicators);
   MemoryBreakdown capture = memory;
   capture.optimizer = std::min(memory.optimizer, rank.states.master);
   capture.activations = rank.graph_saved;

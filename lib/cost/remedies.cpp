@@ -24,6 +24,10 @@ void forget_derived(Strategy& s) {
 
 std::vector<Change> single_changes(const ModelSpec& m) {
   std::vector<Change> changes;
+  changes.push_back({"runtime.expandable_segments=true", [](Strategy& s) {
+                       if (s.runtime.expandable_segments) return false;
+                       return s.runtime.expandable_segments = true;
+                     }});
   changes.push_back({"recompute=selective", [](Strategy& s) {
                        if (s.recompute != Recompute::kNone) return false;
                        s.recompute = Recompute::kSelective;

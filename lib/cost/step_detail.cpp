@@ -44,7 +44,7 @@ void StepModel::explain_stages(const Strategy& s, PlanCost& plan) const {
     stage.forward = group.passes.forward.total();
     stage.backward = group.passes.backward.total() + group.passes.recompute.total();
     stage.in_flight = peak_in_flight(shape, static_cast<std::int64_t>(r));
-    stage.memory = memory_breakdown(cluster_, memory, s.offload, placement_->communicators());
+    stage.memory = memory_breakdown(cluster_, memory, s, placement_->communicators());
     stage.cached = cached_bytes(model_, s, memory, stage.memory);
     stage.ledger = ledger_of(memory, s.offload);
     stage.trained_parameters = memory.parameters.dense + memory.parameters.experts;

@@ -222,7 +222,7 @@ StepModel::StepTail StepModel::tail_of(const Strategy& s) const {
                microbatches_;
     }
     const Bytes peak =
-        memory_breakdown(cluster_, group.memory, s.offload, placement_->communicators()).peak;
+        memory_breakdown(cluster_, group.memory, s, placement_->communicators()).peak;
     copies += page_time(cluster_.device, group.memory.states.paged, peak);
     tail.optimizer = std::max(tail.optimizer, here.optimizer);
     tail.offload = std::max(tail.offload, here.offload + copies);

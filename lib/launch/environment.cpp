@@ -8,8 +8,12 @@ EnvironmentVariables plan_environment(const LaunchPlan& plan) {
   const ClusterSpec& c = plan.cluster;
   EnvironmentVariables all;
   // PyTorch 2.9 calls it PYTORCH_ALLOC_CONF and reads the old name as well.
-  if (plan.strategy.runtime.expandable_segments) {
+  const Runtime& runtime = plan.strategy.runtime;
+  if (runtime.expandable_segments) {
     all.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
+    // NCCL would register buffers of graphs by addresses whose pages may change (Megatron-Core
+    // core/transformer/cuda_graphs.py and training/arguments.py refuse it).
+    if (runtime.cuda_graph != CudaGraph::kNone) all.emplace_back("NCCL_GRAPH_REGISTER", "0");
   }
   const auto spans_nodes = [&](const LinkLevel& level) {
     return c.nodes > 1 && (level.span == 0 || level.span > c.gpus_per_node);

@@ -128,6 +128,21 @@ class Linter {
       // It may be set outside of the script.
       found == run_.environment.end() ? warning(at, message, hint) : error(at, message, hint);
     }
+    graphs_and_allocator();
+  }
+
+  // A:1961; core/transformer/cuda_graphs.py:2194.
+  void graphs_and_allocator() {
+    const Runtime& k = s_.runtime;
+    if (k.cuda_graph != CudaGraph::kLayer || !k.expandable_segments) return;
+    const auto found = run_.environment.find("NCCL_GRAPH_REGISTER");
+    if (found != run_.environment.end() && found->second.text == "0") return;
+    const std::string hint = "export NCCL_GRAPH_REGISTER=0";
+    const std::string message =
+        "CUDA graphs beside PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True are refused unless "
+        "NCCL_GRAPH_REGISTER is 0";
+    const char* at = "--cuda-graph-impl";
+    found == run_.environment.end() ? warning(at, message, hint) : error(at, message, hint);
   }
 
   // What Megatron-LM finds only when training has begun, or never.

@@ -138,7 +138,7 @@ Bytes Stages::rank_need(std::size_t rank, const Chunk& mine, bool least_room) co
     memory.activations = held.peak(saved_, kept_);
     memory.given_back = given_back(s, x_.blocks, mine, held, saved_, kept_, memory.activations);
     set_offloaded(x_.blocks, mine, s, memory);
-    needed = memory_breakdown(x_.cluster, memory, s.offload, x_.communicators).peak;
+    needed = memory_breakdown(x_.cluster, memory, s, x_.communicators).peak;
   }
   const Bytes host = host_bytes(memory, s.offload);
   if (host > x_.host_capacity) needed = std::max(needed, x_.capacity + (host - x_.host_capacity));

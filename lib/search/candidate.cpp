@@ -353,7 +353,7 @@ class Examiner {
     ++result_.evaluated;
     const bool fewest = picks_layers(s);
     if (fewest) {
-      const Bytes capacity = capacity_of(s);
+      const Bytes capacity = by_time_ ? capacity_of(s) : evaluated(s, step).peak;
       s.offload.activation_layers = fewest_offloaded(x_.model.num_layers, [&](std::int64_t n) {
         s.offload.activation_layers = n;
         return evaluated(s, step).peak <= capacity;
@@ -377,9 +377,10 @@ class Examiner {
     return step->evaluate(s);
   }
 
-  // Whether cost() takes as few layers to the host as fit, and asks then of the host's memory.
+  // Whether cost() takes as few layers to the host as fit, or as leave the peak as low as all do,
+  // and asks then of the host's memory.
   [[nodiscard]] bool picks_layers(const Strategy& s) const {
-    return by_time_ && offloads_fewest(x_.request, s);
+    return offloads_fewest(x_.request, s);
   }
 
   [[nodiscard]] Bytes capacity_of(const Strategy& s) const {

@@ -256,8 +256,9 @@ struct Runtime {
   // layer, norms, and with them the hidden states from layer to layer (PEFT utils/other.py,
   // prepare_model_for_kbit_training; trainers that cast it back do not need this).
   bool fp32_unquantised = false;
-  // The allocator grows its segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), so that
-  // microbatches longer than all before do not leave it with segments that are too small for them.
+  // The allocator grows its segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) and gives
+  // back pages that hold nothing [F-MEM-20]: less is lost between blocks, and microbatches longer
+  // than all before do not leave it with segments that are too small for them.
   bool expandable_segments = false;
   // Beside fp32 weights the shards are these, cast to 16 bits when they are gathered (PyTorch
   // FSDP's MixedPrecisionPolicy); else 16-bit shards beside them (DeepSpeed).

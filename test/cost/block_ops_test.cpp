@@ -372,6 +372,7 @@ TEST_CASE("[F-OFF-8] activations of some layers leave the rest on the device") {
   CHECK(fragmentation < 1.1);
   CHECK((on_host(3).peak - on_host(4).peak).si() == Approx(fragmentation * layer));
   CHECK(on_host(10).peak == on_host(0).peak);
+  CHECK(on_host(9).peak == on_host(0).peak);  // a layer in use and one on its way
   CHECK(on_host(10).host == on_host(0).host);
   CHECK(on_host(3).step_time <= on_host(4).step_time);
   CHECK(on_host(0).step_time.si() >= on_host(9).step_time.si());

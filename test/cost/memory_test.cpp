@@ -109,6 +109,19 @@ TEST_CASE("peak memory is the sum of its stored parts") {
   CHECK(plan.stages.back().in_flight == 1);
 }
 
+TEST_CASE("[F-MEM-20] segments that grow lose less between blocks") {
+  const ModelSpec m = plain_gpt(8);
+  const ClusterSpec c = plain_cluster(16);
+  Strategy s = complete(plain_strategy(2, 4, 2), m, c);
+  const MemoryBreakdown fixed = cost_of(m, c, s).memory();
+  s.runtime.expandable_segments = true;
+  const MemoryBreakdown growing = cost_of(m, c, s).memory();
+  const double moved = (fixed.activations + fixed.buffers).si();
+  CHECK(fixed.fragmentation.si() <= 0.06 * moved + 1);  // buffers that are kept are no part
+  CHECK(growing.fragmentation.si() / fixed.fragmentation.si() == Approx(0.014 / 0.06));
+  CHECK(fixed.peak - growing.peak == fixed.fragmentation - growing.fragmentation);
+}
+
 TEST_CASE("interleaving holds (1 + (p-1)/(p v)) times the activations on the first rank") {
   // Narayanan et al. 2104.04473 sec. 2.2 and 2205.05198 sec. 4.2.3.
   ModelSpec m = plain_gpt(16);

@@ -100,7 +100,7 @@ class StepOracle {
   }
 
   [[nodiscard]] MemoryBreakdown memory(std::int64_t rank) const {
-    return memory_breakdown(c_, stored(rank), s_.offload, communicator_bytes(m_, c_, s_));
+    return memory_breakdown(c_, stored(rank), s_, communicator_bytes(m_, c_, s_));
   }
   // Of a device.
   [[nodiscard]] Bytes host(std::int64_t rank) const { return host_bytes(stored(rank), s_.offload); }

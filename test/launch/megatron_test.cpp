@@ -196,6 +196,15 @@ TEST_CASE("the cluster's links decide what NCCL is told") {
   CHECK(environment(megatron("llama-2-7b", 64, "tp=8"), "NCCL_IB_DISABLE") == "-");
 }
 
+TEST_CASE("segments of the allocator that grow leave graphs' buffers unregistered") {
+  const auto of = [](const std::string& keys) { return megatron("llama-2-7b", 8, "dp=8" + keys); };
+  const std::string grow = ",runtime.expandable_segments=true";
+  CHECK(environment(of(grow), "PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:True");
+  CHECK(environment(of(grow), "NCCL_GRAPH_REGISTER") == "-");
+  CHECK(environment(of(grow + ",kernels.cuda_graph=layer"), "NCCL_GRAPH_REGISTER") == "0");
+  CHECK(environment(of(",kernels.cuda_graph=layer"), "NCCL_GRAPH_REGISTER") == "-");
+}
+
 TEST_CASE("recomputation: none, selective, some layers of every chunk, all") {
   CHECK(option(megatron("llama-2-7b", 8, "tp=2"), "--recompute-granularity") == "-");
   const LaunchCommand some = megatron("llama-2-7b", 8, "recompute=selective");
