@@ -164,9 +164,10 @@ void dispatch(const Plan& p, Findings& f) {
   }
   // GPTModel alone builds the schedule, of transformer layers whose parts it calls one by one
   // (core/models/gpt/gpt_model.py build_schedule_plan, gpt/fine_grained_callables.py).
-  const bool layers_alone =
-      !is_megatron_hybrid(p.m) && p.m.mhc_num_residual_streams == 1 && !p.m.encoder;
-  if (p.s.overlap.ep && !layers_alone) {
+  const auto has_layers_alone = [&] {
+    return p.m.mhc_num_residual_streams == 1 && !p.m.encoder && !is_megatron_hybrid(p.m);
+  };
+  if (p.s.overlap.ep && !has_layers_alone()) {
     f.error({"overlap.ep"},
             "'overlap.ep' is of transformer layers, not of hybrids, hyper-connections or encoders");
   }
