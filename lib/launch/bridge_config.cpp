@@ -125,7 +125,7 @@ class Container {
     if (!problems_.empty()) return problems_;
     settle_remainders(all_);
     std::vector<std::string> unknown;
-    return NamedText{file_, options_of(all_, megatron_options(), unknown)};
+    return NamedText{file_, options_of(all_, megatron_options(), unknown) + environment()};
   }
 
  private:
@@ -218,6 +218,20 @@ class Container {
     take_layout(model);
   }
 
+  // What a recipe sets in the environment before training begins (training/config.py,
+  // ConfigContainer.env_vars), as a shell would.
+  [[nodiscard]] std::string environment() const {
+    const YamlNode* variables = root_.find("env_vars");
+    std::string text;
+    if (variables == nullptr) return text;
+    for (const auto& [name, value] : variables->entries) {
+      const bool plain = value.kind == YamlNode::Kind::kScalar &&
+                         value.text.find_first_of("'\n") == std::string::npos;
+      if (plain) text += "\n" + name.text + "='" + value.text + "'";
+    }
+    return text;
+  }
+
   void take_graphs(const YamlNode& model, bool on) {
     for (const YamlEntry& entry : model.entries) {
       if (on && entry.first.text.starts_with("cuda_graph_")) take(entry, entry.first.text);
@@ -227,6 +241,10 @@ class Container {
   void take_activation(const YamlNode& model, bool gated) {
     const YamlNode* activation = model.find("activation_func");
     const YamlNode* target = activation != nullptr ? target_of(*activation) : nullptr;
+    if (activation == nullptr && gated && !overrides_) {
+      refuse(*model.find("gated_linear_unit"), "a gate of which activation is not said",
+             "activation_func: {_target_: torch.nn.functional.silu}");
+    }
     if (target == nullptr) return;
     const std::string name = target->text.substr(target->text.rfind('.') + 1);
     if (name == "silu" && gated) {
@@ -307,7 +325,8 @@ class Container {
   // Whatever else somebody set: options by the fields' names, which are Megatron-LM's where it has
   // them, so that none is passed over without a word.
   void take_rest() {
-    constexpr auto kTaken = std::to_array<std::string_view>({"model", "ddp", "mixed_precision"});
+    constexpr auto kTaken =
+        std::to_array<std::string_view>({"model", "ddp", "mixed_precision", "env_vars"});
     constexpr auto kSections = std::to_array<std::string_view>(
         {"optimizer", "train", "dist", "comm_overlap", "dataset", "peft"});
     constexpr auto kFields = std::to_array<std::string_view>(

@@ -171,6 +171,21 @@ void check_bridge_run(const MegatronRun& run) {
 
 }  // namespace
 
+TEST_CASE("what a configuration of Megatron-Bridge sets in the environment is there") {
+  const auto read = [](const std::string& variables) {
+    const Result<NamedText> arguments =
+        bridge_arguments({"run_config.yaml", std::string(kBridgeConfig) + variables});
+    REQUIRE(arguments.ok());
+    const Result<MegatronRun> run = read_megatron_run(arguments->text, "run_config.yaml");
+    REQUIRE(run.ok());
+    return run->strategy.runtime;
+  };
+  CHECK_FALSE(read("").expandable_segments);
+  CHECK(read("env_vars:\n  CUDA_DEVICE_MAX_CONNECTIONS: 32\n"
+             "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True\n")
+            .expandable_segments);
+}
+
 TEST_CASE("a configuration of Megatron-Bridge says the run, field by field") {
   const std::string text(kBridgeConfig);
   CHECK(is_bridge_config(text));
