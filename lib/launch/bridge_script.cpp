@@ -124,6 +124,20 @@ std::string bridge_recipe_model(const ShellScript& script) {
   return name;
 }
 
+namespace {
+
+// What the script sets in the environment, behind the options: over what a recipe sets there.
+std::string exported(const ShellScript& script) {
+  std::string text;
+  for (const auto& [name, word] : script.variables) {
+    const bool plain = word.unknown.empty() && word.text.find_first_of("'\n") == std::string::npos;
+    if (plain) text += "\n" + name + "='" + word.text + "'";
+  }
+  return text;
+}
+
+}  // namespace
+
 Result<MegatronRun> read_bridge_script(const NamedText& file, const RunContext& context) {
   constexpr std::size_t kMostOverrides = 1000;
   const ShellScript script = read_shell(file.text, context.shell);
@@ -179,7 +193,7 @@ Result<MegatronRun> read_bridge_script(const NamedText& file, const RunContext& 
   RunContext own = context;
   if (own.gpus == 0) own.gpus = *world;
   own.shell = {};
-  Result<MegatronRun> read = read_megatron_run(list->text, file.name, own);
+  Result<MegatronRun> read = read_megatron_run(list->text + exported(script), file.name, own);
   if (!read) return read.errors();
   MegatronRun run = std::move(read).value();
   if (context.gpus == 0) run.world_source = launched.world_source;

@@ -65,6 +65,7 @@ class Importer {
     scripts_.push_back(read_shell(file.text, shell_inputs()));
     names_.push_back(file.name);
     const ShellScript& script = scripts_.back();
+    run_.grows_segments |= grows_segments(script.variables);
     if (const std::string_view other = other_purpose(script.program); !other.empty()) {
       problems_.push_back(error_at({file.name}, script.program + " " + std::string(other),
                                    "a decoder of text is what this program describes"));

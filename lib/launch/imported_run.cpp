@@ -27,6 +27,16 @@ std::int64_t bounded_product(std::initializer_list<std::int64_t> factors) {
   return product;
 }
 
+bool grows_segments(const std::map<std::string, ShellWord>& environment) {
+  bool grows = false;
+  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    const auto set = environment.find(name);
+    if (set == environment.end()) continue;
+    grows = set->second.text.find("expandable_segments:True") != std::string::npos;
+  }
+  return grows;
+}
+
 Strategy with_world(const ImportedRun& run, std::int64_t world_size) {
   Strategy s = run.strategy;
   if (world_size > 0 && !run.states_dp) {
@@ -36,6 +46,7 @@ Strategy with_world(const ImportedRun& run, std::int64_t world_size) {
     s.global_batch =
         bounded_product({s.micro_batch, run.accumulation, std::max<std::int64_t>(s.dp, 1)});
   }
+  s.runtime.expandable_segments |= run.grows_segments;
   if (run.replicas > 1) s.zero_group = bounded_product({s.dp, s.cp}) / run.replicas;
   return s;
 }

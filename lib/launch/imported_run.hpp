@@ -83,8 +83,12 @@ struct ImportedRun {
   std::vector<ReadOption> options;     // every one, by name
   std::vector<std::string> unknown;    // options that no table knows
   std::vector<AssumedValue> assumed;
-  std::string world_source;  // what says the number of devices
+  std::string world_source;     // what says the number of devices
+  bool grows_segments = false;  // PyTorch's allocator, by the script's environment
 };
+
+// Whether what a script sets in the environment lets PyTorch's allocator grow its segments.
+[[nodiscard]] bool grows_segments(const std::map<std::string, ShellWord>& environment);
 
 // The run's strategy on a number of devices (0: not known): dp and what follows from it. A batch
 // that cannot be counted is the largest number, which no rule accepts.

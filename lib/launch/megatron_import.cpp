@@ -98,12 +98,7 @@ class Importer {
     problems_.insert(problems_.end(), options_.problems().begin(), options_.problems().end());
     if (!problems_.empty()) return problems_;
     for (const auto& [name, value] : run_.script.variables) run_.environment[name] = value;
-    for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-      const auto set = run_.environment.find(name);
-      if (set == run_.environment.end()) continue;
-      run_.strategy.runtime.expandable_segments =
-          set->second.text.find("expandable_segments:True") != std::string::npos;
-    }
+    run_.grows_segments = grows_segments(run_.environment);
     const auto connections = run_.environment.find("CUDA_DEVICE_MAX_CONNECTIONS");
     const bool one = connections != run_.environment.end() && connections->second.text == "1";
     run_.strategy.runtime.single_device_connection = one && run_.strategy.overlap.ep;

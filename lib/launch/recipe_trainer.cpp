@@ -100,6 +100,7 @@ class TrainerRun {
   void add_script(const NamedText& file) {
     has_script_ = true;
     const ShellScript script = read_shell(with_trl_scripts(file.text), context_.shell);
+    run_.grows_segments |= grows_segments(script.variables);
     if (script.words.empty()) {
       problems_.push_back(error_at({file.name}, "no program is started here with options",
                                    "a script that passes --model_name_or_path is read"));

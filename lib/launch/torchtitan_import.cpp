@@ -75,6 +75,7 @@ class Importer {
     }
     const ShellScript script = read_shell(file.text, context_.shell);
     for (std::size_t i = 0; i < script.words.size(); ++i) add_option(script, i, file);
+    run_.grows_segments |= grows_segments(script.variables);
     if (context_.gpus > 0) return;
     const Result<std::int64_t> world = launched_world(script, file.name, &run_);
     if (!world) return append(world.errors());

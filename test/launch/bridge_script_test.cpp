@@ -47,6 +47,7 @@ constexpr std::array kBridgeKeys{"tp",
                                  "kernels.num_layers_at_start_in_bf16",
                                  "kernels.num_layers_at_end_in_bf16",
                                  "kernels.cuda_graph",
+                                 "runtime.expandable_segments",
                                  "kernels.cuda_graph_modules",
                                  "offload.optimizer"};
 
@@ -166,6 +167,21 @@ TEST_CASE("fields of a precision act, are named, or are refused") {
   CHECK(std::any_of(wide->options.begin(), wide->options.end(),
                     [](const ReadOption& option) { return option.name == "--no-fp8-wgrad"; }));
   CHECK_FALSE(read("mixed_precision.fp8_reciep=tensorwise").ok());
+}
+
+TEST_CASE("a script of Megatron-Bridge keeps its environment") {
+  const LaunchPlan plan = plan_of("llama-2-7b", "dgx-h100", 8,
+                                  "tp=2,sequence_parallel=true,runtime.expandable_segments=true");
+  RunContext context;
+  context.model = plan.model, context.gpus = 8;
+  const std::string script =
+      "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
+      "torchrun run_recipe.py --recipe llama2_7b_pretrain_config "
+      "model.tensor_model_parallel_size=2\n";
+  const Result<MegatronRun> run = read_bridge_script({"train.sh", script}, context);
+  REQUIRE(run.ok());
+  CHECK(run->strategy.runtime.expandable_segments);
+  CHECK(run->strategy.tp == 2);
 }
 
 TEST_CASE("a recipe's model is known by its name") {

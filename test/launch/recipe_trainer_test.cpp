@@ -197,6 +197,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a trainer's script tells of the allocator") {
+  const auto grows = [](const std::string& first) {
+    const Result<SettingsRun> run = read_pair(first + std::string(kTrainer), kAccelerate);
+    REQUIRE(run.ok());
+    return run->strategy.runtime.expandable_segments;
+  };
+  CHECK_FALSE(grows(""));
+  CHECK(grows("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"));
+}
+
 TEST_CASE("DeepSpeed's JSON beside a trainer's script puts weights on the host") {
   RunContext context;
   context.shell.read_file = [](const std::string& name) -> std::optional<std::string> {

@@ -61,6 +61,7 @@ constexpr std::array kTorchtitanKeys{"tp",
                                      "master_weights",
                                      "grad_dtype",
                                      "runtime.fp8_param_gather",
+                                     "runtime.expandable_segments",
                                      "offload.weights"};
 constexpr std::array kDeepspeedKeys{"framework",
                                     "tp",
@@ -75,6 +76,7 @@ constexpr std::array kDeepspeedKeys{"framework",
                                     "grad_dtype",
                                     "offload.optimizer",
                                     "offload.weights",
+                                    "runtime.expandable_segments",
                                     "cp_kind",
                                     "overlap.grad_reduce",
                                     "overlap.tp",
@@ -105,7 +107,7 @@ TEST_CASE("torchtitan: what was exported is read back") {
       {"llama-3.1-8b", 8,
        "framework=torchtitan,precision=fp8,kernels.num_layers_at_start_in_bf16=2,"
        "kernels.num_layers_at_end_in_bf16=1"},
-      {"llama-3.1-8b", 8, "framework=torchtitan,zero=0"},
+      {"llama-3.1-8b", 8, "framework=torchtitan,zero=0,runtime.expandable_segments=true"},
       {"llama-3.1-8b", 8, "framework=torchtitan,offload.optimizer=true,offload.weights=true"},
       {"llama-3.1-8b", 8,
        "framework=torchtitan,zero=2,tp=8,sequence_parallel=true,overlap.tp=true"},
@@ -315,7 +317,7 @@ TEST_CASE("a batch that cannot be counted is refused, not wrapped") {
 
 TEST_CASE("DeepSpeed: what was exported is read back") {
   const auto row = GENERATE(values<Case>({
-      {"llama-2-7b", 8, "framework=deepspeed,zero=3"},
+      {"llama-2-7b", 8, "framework=deepspeed,zero=3,runtime.expandable_segments=true"},
       {"llama-2-7b", 16, "framework=deepspeed,zero=2,recompute=full"},
       {"llama-2-7b", 16, "framework=deepspeed,zero=1,tp=2"},
       {"llama-2-7b", 16, "framework=deepspeed,zero=1,pp=4,recompute=full"},
