@@ -24,6 +24,23 @@ SKIPPED_ROW_KEYS = {"source_kind"}
 # Other measured values restate the step time under one FLOP convention or another.
 KEPT_MEASURED = ("step_time_s", "memory", "max_context")
 KEPT_DERIVED = ("step_time_s", "step_time_how")
+# What configurations say that rows name and leave out, by their names. Read at the rows' commit of
+# mlcommons/training_results_v5.0, 0fdc28f0: those of Giga Computing, Supermicro and Lambda, the first
+# by the name of NVIDIA's, export FP8_ACT=1, and NVIDIA's megatron_gpt_peft_tuning_config.yaml takes
+# activation_func_fp8_input_store from it.
+OF_CONFIGURATIONS = {
+    name: "SwiGLU input stored in FP8 (activation_func_fp8_input_store)"
+    for name in ("config_DGXB200_1x8x1xtp1pp1cp1.sh", "config_GB200_2x4x1xtp1pp1cp1.sh",
+                 "config_AS-A126GS-TNBR_1x8x1xtp1pp1cp1.sh", "config_1ccB200_1x8x1xtp1pp1cp1.sh")}
+
+
+def with_configuration(row):
+    """The row with a note of what its configuration says more, where that is known."""
+    where = row.get("where") or ""
+    for name, note in OF_CONFIGURATIONS.items():
+        if "training_results_v5.0" in where and f"/{name}" in where:
+            row["notes"] = "; ".join(filter(None, [note, row.get("notes")]))
+    return row
 
 
 def kept(section, words):
@@ -77,7 +94,7 @@ def difference(row, defaults):
 
 def compact(file):
     head = {k: file[k] for k in HEAD if k in file}
-    rows = [compact_row(row) for row in file.get("runs") or []]
+    rows = [with_configuration(compact_row(row)) for row in file.get("runs") or []]
     names = model_names(rows)
     head["models"] = {name: json.loads(text) for text, name in names.items()}
     for row in rows:

@@ -53,12 +53,8 @@ void apply_kernels(Strategy& s, const Source& source, const Run& run) {
   s.runtime.product_rate = product_rate_of(source, run, s.precision);
   // MLPerf's configurations: FP8_DPA=1; only with products in 8 bits.
   if (has_word(text, "FP8")) s.runtime.fp8_attention = s.precision == Precision::kFp8;
-  // NVIDIA's configurations for one B200 or GB200 a replica of MLPerf 5.0 export FP8_ACT=1, which
-  // its train.py takes for that (config_DGXB200_1x8x1xtp1pp1cp1.sh, config_GB200_2x4x1xtp1pp1cp1.sh
-  // and copies of others' systems); the rows name them.
   s.runtime.activation_func_fp8_input_store |=
-      has_word(run.notes, "activation_func_fp8_input_store") ||
-      (has_word(run.where, "training_results_v5.0") && has_word(run.where, "xtp1pp1cp1.sh"));
+      has_word(run.notes, "activation_func_fp8_input_store");
   // Modules of Transformer Engine below other code: its norms, rotary embeddings and attention.
   static const std::regex modules(R"(\bTE\b)");
   if (!is_megatron_code(s.framework) && std::regex_search(text, modules)) {

@@ -49,11 +49,11 @@ bool holds(const RecipeRow& row, int release, const Run& run) {
 // Overlap under a pipeline needs virtual stages (transformer_config.py).
 bool can_overlap(const Strategy& s) { return s.pp == 1 || s.vp > 1; }
 
-// The scripts of dense models leave tensor-parallel communication beside products on, but for NVFP4
-// (scripts/performance/configs/llama/*_llm_pretrain.py).
+// scripts/performance/configs/llama/*_llm_pretrain.py: tensor-parallel communication beside
+// products but for NVFP4, and under Megatron-FSDP no gradients that products add to their sums.
 void apply_dense_preset(Strategy& s, const BridgePreset& preset, const Run& run) {
   if (run.overlap_tp.empty()) s.overlap.tp = s.precision != Precision::kNvfp4;
-  if (s.zero == 3) s.runtime.fused_grad_accumulation = false;  // "to avoid functional errors"
+  if (s.zero == 3) s.runtime.fused_grad_accumulation = false;
   if (preset.offloaded_layers > 0 && s.pp == 1) {
     s.offload.activations = true, s.offload.activation_layers = preset.offloaded_layers;
   }

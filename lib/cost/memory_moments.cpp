@@ -40,6 +40,7 @@ Bytes given_back(const Strategy& s, const BlockCosts& blocks, const Chunk& mine,
 BackwardMoment fuller_moment(const RankMemory& rank, const Offload& offload) {
   const Bytes saved = offload.activations ? rank.resident : rank.activations;
   const Bytes left = saved - std::min(rank.given_back, saved);
+  // The head's moment is one of its own only where the head gives back what it saved.
   const Bytes in_head = rank.given_back > Bytes{} ? saved - rank.copied_back : saved;
   const bool of_layers = left + rank.buffers.layers > in_head + rank.buffers.ends;
   if (of_layers) return {left, rank.buffers.layers, true};

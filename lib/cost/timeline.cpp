@@ -25,7 +25,7 @@ void StepModel::add_allocated(const Strategy& s, std::size_t r, StepTimeline& t)
   const Bytes whole = s.offload.activations ? memory.resident : memory.activations;
   const Bytes beside = fuller.activations + fuller.buffers - whole;
   Bytes saved;
-  // Of offloaded activations two layers' stay on the device.
+  // Of offloaded activations no more stay on the device [F-OFF-8].
   const auto here = [&] {
     return kept + (s.offload.activations ? std::min(saved, memory.resident) : saved);
   };

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 
 #include "io/yaml_tree.hpp"
 #include "launch/bridge_precision.hpp"
 #include "launch/megatron_namespace.hpp"
+#include "launch/shell.hpp"
+#include "launch/shell_syntax.hpp"
 
 namespace meshplan {
 namespace {
@@ -45,9 +48,6 @@ constexpr auto kOverlapFields = std::to_array<std::string_view>(
     {"tp_comm_overlap", "overlap_p2p_comm", "overlap_moe_expert_parallel_comm",
      "delay_wgrad_compute", "overlap_grad_reduce", "overlap_param_gather",
      "defer_embedding_wgrad_compute", "wgrad_deferral_limit"});
-constexpr auto kBeside = std::to_array<std::string_view>(
-    {"checkpoint", "logger", "scheduler", "rng", "tokenizer", "profiling", "rerun_state_machine",
-     "straggler", "nvrx_straggler", "ft", "inprocess_restart", "validation", "tensor_inspect"});
 
 const YamlNode* target_of(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kMap ? node.find("_target_") : nullptr;
@@ -121,11 +121,13 @@ class Container {
     }
     take_dataset();
     take_adapters();
+    take_environment();
     if (overrides_) take_rest();
     if (!problems_.empty()) return problems_;
     settle_remainders(all_);
     std::vector<std::string> unknown;
-    return NamedText{file_, options_of(all_, megatron_options(), unknown) + environment()};
+    return NamedText{
+        file_, options_of(all_, megatron_options(), unknown) + shell_assignments(environment_)};
   }
 
  private:
@@ -220,16 +222,16 @@ class Container {
 
   // What a recipe sets in the environment before training begins (training/config.py,
   // ConfigContainer.env_vars), as a shell would.
-  [[nodiscard]] std::string environment() const {
+  void take_environment() {
     const YamlNode* variables = root_.find("env_vars");
-    std::string text;
-    if (variables == nullptr) return text;
+    if (variables == nullptr) return;
     for (const auto& [name, value] : variables->entries) {
-      const bool plain = value.kind == YamlNode::Kind::kScalar &&
-                         value.text.find_first_of("'\n") == std::string::npos;
-      if (plain) text += "\n" + name.text + "='" + value.text + "'";
+      if (value.kind == YamlNode::Kind::kScalar && shell::is_name(name.text)) {
+        environment_[name.text] = value.text;
+      } else {
+        refuse(name, "no variable of an environment: a name with a word or a number", "");
+      }
     }
-    return text;
   }
 
   void take_graphs(const YamlNode& model, bool on) {
@@ -424,6 +426,7 @@ class Container {
   std::string file_;
   bool overrides_;
   Namespace all_;
+  std::map<std::string, std::string> environment_;  // env_vars
   Diagnostics problems_;
 };
 
@@ -441,10 +444,6 @@ Result<NamedText> bridge_arguments(const NamedText& file) {
 
 Result<NamedText> bridge_overrides(const YamlNode& root, const std::string& file) {
   return Container(root, file, true).arguments();
-}
-
-bool is_beside_training(std::string_view section) {
-  return std::find(kBeside.begin(), kBeside.end(), section) != kBeside.end();
 }
 
 }  // namespace meshplan

@@ -21,7 +21,4 @@ namespace meshplan {
 // is the recipe's, and a field that is not known is an option that is not known.
 [[nodiscard]] Result<NamedText> bridge_overrides(const YamlNode& root, const std::string& file);
 
-// Sections of which no field changes time or memory of a step: checkpoint, logger and their like.
-[[nodiscard]] bool is_beside_training(std::string_view section);
-
 }  // namespace meshplan

@@ -18,13 +18,24 @@ namespace {
 struct Override {
   std::string path, value;
 };
+
+// Sections of which no field changes time or memory of a step.
+bool is_beside_training(std::string_view section) {
+  constexpr auto kBeside = std::to_array<std::string_view>(
+      {"checkpoint", "logger", "scheduler", "rng", "tokenizer", "profiling", "rerun_state_machine",
+       "straggler", "nvrx_straggler", "ft", "inprocess_restart", "validation", "tensor_inspect"});
+  return std::find(kBeside.begin(), kBeside.end(), section) != kBeside.end();
+}
+
 std::optional<Override> override_of(std::string_view word) {
   while (word.starts_with('+')) word.remove_prefix(1);
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos || word.starts_with('-')) return std::nullopt;
   const std::string_view path = word.substr(0, equals);
-  const bool named = std::all_of(path.begin(), path.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  const bool upper = path.starts_with("env_vars.");
+  const bool named = std::all_of(path.begin(), path.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           (upper && c >= 'A' && c <= 'Z');
   });
   const bool whole = path == "mixed_precision" || path == "comm_overlap" || path == "peft";
   if (!named || (path.find('.') == std::string_view::npos && !whole)) return std::nullopt;
@@ -124,20 +135,6 @@ std::string bridge_recipe_model(const ShellScript& script) {
   return name;
 }
 
-namespace {
-
-// What the script sets in the environment, behind the options: over what a recipe sets there.
-std::string exported(const ShellScript& script) {
-  std::string text;
-  for (const auto& [name, word] : script.variables) {
-    const bool plain = word.unknown.empty() && word.text.find_first_of("'\n") == std::string::npos;
-    if (plain) text += "\n" + name + "='" + word.text + "'";
-  }
-  return text;
-}
-
-}  // namespace
-
 Result<MegatronRun> read_bridge_script(const NamedText& file, const RunContext& context) {
   constexpr std::size_t kMostOverrides = 1000;
   const ShellScript script = read_shell(file.text, context.shell);
@@ -193,7 +190,13 @@ Result<MegatronRun> read_bridge_script(const NamedText& file, const RunContext& 
   RunContext own = context;
   if (own.gpus == 0) own.gpus = *world;
   own.shell = {};
-  Result<MegatronRun> read = read_megatron_run(list->text + exported(script), file.name, own);
+  std::map<std::string, std::string> variables;
+  for (const auto& [name, word] : script.variables) {
+    if (word.unknown.empty()) variables[name] = word.text;
+  }
+  // Behind the recipe's own: a recipe sets what nobody has (training/config.py, setdefault).
+  const std::string text = list->text + shell_assignments(variables);
+  Result<MegatronRun> read = read_megatron_run(text, file.name, own);
   if (!read) return read.errors();
   MegatronRun run = std::move(read).value();
   if (context.gpus == 0) run.world_source = launched.world_source;

@@ -131,10 +131,13 @@ class Linter {
     graphs_and_allocator();
   }
 
-  // A:1961; core/transformer/cuda_graphs.py:2194.
+  // A:1961; core/transformer/cuda_graphs.py:2194: of Transformer Engine's graphs.
   void graphs_and_allocator() {
-    const Runtime& k = s_.runtime;
-    if (k.cuda_graph != CudaGraph::kLayer || !k.expandable_segments) return;
+    const ProgramOption* impl = option("--cuda-graph-impl");
+    const bool of_engine =
+        has("--external-cuda-graph") || (impl != nullptr && !impl->values.empty() &&
+                                         impl->values.front().text == "transformer_engine");
+    if (!of_engine || !s_.runtime.expandable_segments) return;
     const auto found = run_.environment.find("NCCL_GRAPH_REGISTER");
     if (found != run_.environment.end() && found->second.text == "0") return;
     const std::string hint = "export NCCL_GRAPH_REGISTER=0";

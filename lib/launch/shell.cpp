@@ -30,6 +30,12 @@ std::string shell_word(std::string_view text) {
   return quoted + "'";
 }
 
+std::string shell_assignments(const std::map<std::string, std::string>& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += '\n' + name + '=' + shell_word(value);
+  return text;
+}
+
 std::string shell_line(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);

@@ -378,6 +378,24 @@ TEST_CASE("[F-OFF-8] activations of some layers leave the rest on the device") {
   CHECK(on_host(0).step_time.si() >= on_host(9).step_time.si());
 }
 
+TEST_CASE("[F-OFF-8] when the loss is there all copies to the host are done") {
+  // Of 10 layers 4 leave: 4 less beside a large loss, 3 less where layers' backward pass is fuller.
+  const auto saved_by = [](std::int64_t vocabulary) {
+    Bench b;
+    b.model.num_layers = 10, b.model.vocab_size = vocabulary;
+    b.strategy = complete(plain_strategy(1, 1, 8), b.model, b.cluster);
+    const BlockCosts blocks = block_costs(b.model, b.cluster, b.strategy);
+    const Bytes all =
+        OneStep(b.model, b.cluster, b.strategy, blocks).model().evaluate(b.strategy).peak;
+    b.strategy.offload.activations = true, b.strategy.offload.activation_layers = 4;
+    const Bytes less =
+        OneStep(b.model, b.cluster, b.strategy, blocks).model().evaluate(b.strategy).peak;
+    return (all - less).si() / 1.06 / blocks[kFirstLayerBlock].saved.none.si();
+  };
+  CHECK(saved_by(4'000'000) == Approx(4).epsilon(0.01));
+  CHECK(saved_by(128) == Approx(3).epsilon(0.01));
+}
+
 TEST_CASE("[F-OFF-3] a node's host holds the offloaded states of all its devices") {
   Bench b;
   b.strategy = plain_strategy(1, 1, 8);

@@ -184,6 +184,17 @@ TEST_CASE("what a configuration of Megatron-Bridge sets in the environment is th
   CHECK(read("env_vars:\n  CUDA_DEVICE_MAX_CONNECTIONS: 32\n"
              "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True\n")
             .expandable_segments);
+  const std::string list = std::string(kBridgeConfig) + "env_vars:\n  NCCL_DEBUG: [INFO]\n";
+  CHECK_THAT(to_text(bridge_arguments({"run_config.yaml", list}).errors()),
+             Contains("no variable of an environment"));
+}
+
+TEST_CASE("a gate of which activation is not said is refused") {
+  std::string text(kBridgeConfig);
+  const std::size_t begin = text.find("  activation_func:");
+  text.erase(begin, text.find("  add_bias_linear", begin) - begin);
+  CHECK_THAT(to_text(bridge_arguments({"run_config.yaml", text}).errors()),
+             Contains("a gate of which activation is not said"));
 }
 
 TEST_CASE("a configuration of Megatron-Bridge says the run, field by field") {

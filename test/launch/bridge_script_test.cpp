@@ -85,7 +85,8 @@ TEST_CASE("a plan comes back from the script that is written for Megatron-Bridge
       {"mixtral-8x7b", 64, "ep=8,overlap.ep=true,overlap.delay_wgrad_compute=true"},
       {"mixtral-8x7b", 64, "ep=8,kernels.flex_dispatcher=true"},
       {"mixtral-8x7b", 64,
-       "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess]"},
+       "ep=8,kernels.cuda_graph=layer,kernels.cuda_graph_modules=[attn,moe_router,moe_preprocess],"
+       "runtime.expandable_segments=true"},
       {"qwen3-32b", 32, "tp=2,precision=fp8,optimizer_dtype=bf16"},
       {"qwen3-32b", 32,
        "tp=2,precision=fp8,kernels.num_layers_at_start_in_bf16=1,"
@@ -169,19 +170,20 @@ TEST_CASE("fields of a precision act, are named, or are refused") {
   CHECK_FALSE(read("mixed_precision.fp8_reciep=tensorwise").ok());
 }
 
-TEST_CASE("a script of Megatron-Bridge keeps its environment") {
-  const LaunchPlan plan = plan_of("llama-2-7b", "dgx-h100", 8,
-                                  "tp=2,sequence_parallel=true,runtime.expandable_segments=true");
+TEST_CASE("a script's environment goes before what its recipe sets there") {
   RunContext context;
-  context.model = plan.model, context.gpus = 8;
-  const std::string script =
-      "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
-      "torchrun run_recipe.py --recipe llama2_7b_pretrain_config "
-      "model.tensor_model_parallel_size=2\n";
-  const Result<MegatronRun> run = read_bridge_script({"train.sh", script}, context);
-  REQUIRE(run.ok());
-  CHECK(run->strategy.runtime.expandable_segments);
-  CHECK(run->strategy.tp == 2);
+  context.model = test::shipped_model("llama-3.1-8b"), context.gpus = 8;
+  const auto grows = [&](const std::string& first, const std::string& set) {
+    const Result<MegatronRun> run =
+        read_started(first + "torchrun run_recipe.py --recipe llama31_8b " + set, context);
+    REQUIRE(run.ok());
+    return run->strategy.runtime.expandable_segments;
+  };
+  const std::string name = "PYTORCH_CUDA_ALLOC_CONF", on = "expandable_segments:True";
+  CHECK_FALSE(grows("", ""));
+  CHECK(grows("export " + name + "=" + on + "\n", ""));
+  CHECK(grows("", "env_vars." + name + "=" + on));
+  CHECK_FALSE(grows("export " + name + "=max_split_size_mb:512\n", "env_vars." + name + "=" + on));
 }
 
 TEST_CASE("a recipe's model is known by its name") {

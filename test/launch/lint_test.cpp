@@ -82,4 +82,12 @@ TEST_CASE("what Megatron-LM refuses, ignores or wastes is named") {
   CHECK(linted(kRun, row.from, row.to).find(row.message) != std::string::npos);
 }
 
+TEST_CASE("graphs of Megatron-Core's own are not refused beside segments that grow") {
+  const std::string text =
+      linted(kRun, "CONNECTIONS=1\n",
+             "CONNECTIONS=1\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
+             "--cuda-graph-impl local ");
+  CHECK(text.find("NCCL_GRAPH_REGISTER") == std::string::npos);
+}
+
 }  // namespace meshplan
